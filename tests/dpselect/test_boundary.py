@@ -78,9 +78,10 @@ def frame(rows: Sequence[Row]) -> pd.DataFrame:
 
 
 def inferred(rows: Sequence[Row]) -> pd.DataFrame:
-    """Types as rows suggest them: an object column where text stands among numbers, floats of NaN where nobody has a value."""
+    """Types as rows suggest them: an object column where text stands among numbers. Columns of labels hold text: a number of
+    pandas' that is no integer is refused as a label, as a value of the whole column."""
     numbers = pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)
-    for name in ("v", "x", "n", "s"):
+    for name in ("v", "x", "s"):
         try:
             numbers[name] = pd.to_numeric(numbers[name])
         except (ValueError, TypeError):
@@ -182,7 +183,7 @@ TOPK: dict[str, dict[str, Any]] = {
     "where nobody has a value": {"where": "n != 1"},
     "labels left out": {"null": [f"i{n}" for n in range(7)], "normalize": ["casefold", "strip"]},
     "a condition on what is left out": {"where": "x != 3", "null": [str(n) for n in range(9)]},
-    "values that are missing": {"missing": "NA", "item": "x"},
+    "values that are missing": {"missing": "NA", "where": "x > 3"},
     "several items in a field": {"split": "|", "item": "n"},
     "a sparse column of items": {"item": "n"},
     "a sparse column of users": {"user": "n"},

@@ -137,7 +137,7 @@ def test_what_is_lost_of_many_users_is_exact() -> None:
             clip, weight = Clip(look["clip"], look["clip_norm"]), math.isqrt(math.floor(Fraction(1.41) ** 2 * 2**40) // k)
             counts = np.full(k, self.users, dtype=np.int64)
             allowed, report = Contributions(None, (clip,), within=list(ITEMS[:k])), cast(Any, None)
-            return dps.events.EventCounts(ITEMS[:k], counts, counts[None] * weight, allowed, integers=False, report=report)
+            return dps.events.EventCounts(ITEMS[:k], counts, counts[None] * weight, allowed, report=report)
 
     def lost(users: int) -> float:
         log: Any = Log(users)
