@@ -1,5 +1,5 @@
-"""`Session`: charge the ledger, then draw; what cannot be charged is not drawn. `Schedule`: the draws of a plan. `BoundItem`: an item
-that is charged for one job.
+"""`Session`: charge the ledger, then draw; what cannot be charged is not drawn. `Schedule`: the draws of a plan. `BoundItem`:
+an item that is charged for one job.
 """
 
 from __future__ import annotations
