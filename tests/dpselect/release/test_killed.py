@@ -75,8 +75,8 @@ class Kills:
         for number in range(count):
             key = f"k{number}"
             late = number % 2 == 1
-            at = places.randrange(self.calls[late])
-            assert self.run(key, at, late=late)[0] in (0, -signal.SIGKILL)  # the last calls vary in number
+            at = places.randrange(self.calls[late] // (12 if late else 3))  # most of the calls are those that print
+            assert self.run(key, at, late=late)[0] == -signal.SIGKILL
             state, claim = self.stands(key)
             found[state] += 1
             again = self.run(key, None)[0]
