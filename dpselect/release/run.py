@@ -139,9 +139,9 @@ class Payer:
         """What is charged, so that under the key nothing else than the question is drawn for it."""
         if self.asked is None:
             return item
-        from dpselect.release.session import Bound
+        from dpselect.release.session import BoundItem
 
-        return Bound(item, hashlib.sha256(json.dumps(self.asked(), sort_keys=True).encode()).hexdigest()[:32])
+        return BoundItem(item, hashlib.sha256(json.dumps(self.asked(), sort_keys=True).encode()).hexdigest()[:32])
 
     def left(self, mechanism: Mechanism, price: acc.Curve | None = None, *, after: bool = False) -> str | None:
         """The budget, what is spent so far and how many more releases like this one fit: one line, of the fullest account.

@@ -1,5 +1,5 @@
-"""`Session`: charge the ledger, then draw; what cannot be charged is not drawn. `Schedule`: the draws of a plan. `Bound`: an item
-that is charged for one job.
+"""`Session`: charge the ledger, then draw; what cannot be charged is not drawn. `Schedule`: the draws of a plan. `BoundItem`:
+an item that is charged for one job.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _LATER = object()  # in place of scores that there are none of yet
 
 @final
 @dataclass(frozen=True)
-class Bound:
+class BoundItem:
     """An item that is charged for one job, and nothing else: under its key a ledger refuses every other binding.
 
     Attributes:
@@ -324,7 +324,7 @@ class Session:
         Nothing asks the ledger between the draw and its claim, so that a ledger that cannot be read then loses no draw.
 
         Args:
-            item: as for `publish`; its JSON names the job (`Bound`), so that no other job draws under its charge.
+            item: as for `publish`; its JSON names the job (`BoundItem`), so that no other job draws under its charge.
             draw: called after the charge, with its receipt, which says whether an earlier call had made it (`replayed`), and
                 whether its release is on record (`state`), so that it may have been seen. It returns what is kept of an earlier
                 draw, or where nothing is on record may draw; and the claim of that draw, a hash for example. What it draws it
@@ -503,7 +503,7 @@ class Schedule:
 
 def _whole(item: Chargeable) -> Chargeable:
     """The item without what binds it to a job."""
-    return item.item if isinstance(item, Bound) else item
+    return item.item if isinstance(item, BoundItem) else item
 
 
 def _require_mechanism(given: object) -> Mechanism:
