@@ -89,7 +89,7 @@ class HorizonFields(Spec):
         "charge then.",
         "Time",
         False,
-        rows=False,
+        unasked="it decides whether further periods are charged, each of which is a question of its own",
     )
     horizon: SkipValidation[str | PathLike[str] | None] = option(
         "With every=: the budget is that of all periods together, and bounds each user over all of them. STATE is a private file "

@@ -206,5 +206,5 @@ def test_the_command_spells_remedies_as_options(run: Any, tmp_path: Path) -> Non
     """What to state is an option, not a keyword; a log with groups and several columns is checked as topk reads it."""
     (tmp_path / "log.csv").write_text("who,a,b,g\nann,x,NULL,NULL\nbob,x,y,w\n")
     said = run("check", tmp_path / "log.csv", "--user", "who", "--item", "a,b", "--group", "g").stdout
-    assert "--null='NULL'" in said
+    assert "--missing='NULL'" in said
     assert "in 2 groups" in said

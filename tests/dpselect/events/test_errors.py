@@ -548,24 +548,3 @@ def test_a_limited_process_says_what_it_lacks(tmp_path: Path, megabytes: int) ->
     done = subprocess.run([sys.executable, "-c", program, *asked], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert "internal error" not in done.stderr
     assert "damaged" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("raised", "words"),
-    [
-        (duckdb.IOException("IO Error: Could not write file: No space left on device"), "did not fit.*ulimit -f"),
-        (duckdb.IOException("IO Error: Could not write file: File too large"), "did not fit.*ulimit -f"),
-        (duckdb.FatalException("FATAL Error: Disk quota exceeded"), "did not fit.*ulimit -f"),
-        (duckdb.ConversionException("Could not convert string 'file too large' to INT64"), "cannot be read"),
-        (RuntimeError("can't start new thread"), "cannot be read and counted: the system refused"),
-    ],
-)
-def test_a_limit_is_no_damage(raised: Exception, words: str) -> None:
-    """A full disk, or a limit on the size of files, while a log is staged; what quotes a log is never taken for one."""
-
-    def fails() -> None:
-        raise raised
-
-    with pytest.raises(EventLogError, match=f"^the log {words}") as told:
-        guarded("the log", fails)
-    assert "too large" not in str(told.value)

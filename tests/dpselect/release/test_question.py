@@ -32,6 +32,7 @@ CHANGED: dict[str, dict[str, Any]] = {
     **{
         "encoding": {"encoding": "latin-1"},
         "null": {"null": ("none",)},
+        "missing": {"missing": ("none",)},
         "split": {"split": ";"},
         "normalize": {"normalize": ("nfc",)},
     },
@@ -55,7 +56,7 @@ CHANGED: dict[str, dict[str, Any]] = {
 CHANGED["period"] |= PAID
 UNASKED = {
     *("ledger", "dataset", "team", "purpose", "actor", "label", "key", "buckets", "memory_limit", "dry_run", "output"),
-    "partial_last",
+    *("partial_last", "go_on"),
 }
 
 

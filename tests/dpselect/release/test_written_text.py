@@ -28,7 +28,8 @@ from dpselect.cli.out import plain
 from dpselect.cli.topk import as_text
 from dpselect.csv_text import csv_records
 from dpselect.errors import EventLogError, printable
-from dpselect.release.answer import TABLES
+from dpselect.release.answer import TABLES, AnswerFile
+from dpselect.release.series import FORMS
 
 HOSTILE = [
     *("a\rb", "\r", "\n", "a\nb", "a\r\nb\r\n", "a\n\nb", 'say "hi"', '"', '""', "'", "a,b", ",", "a;b", "a\tb", "\t", "a|b"),
@@ -86,7 +87,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
             "groups.csv": dps.topk(log, k=1, group=GROUP, groups=HOSTILE, delta=1e-6, output=folder / "groups.csv", **asked),
             "horizon.csv": dps.topk(log, k=many, output=folder / "horizon.csv", **asked, **paid),
         }
-    made["horizon.csv"].write(folder / "horizon.html")
+    AnswerFile(folder / "horizon.html", texts=FORMS).write(made["horizon.csv"])
     return made | {"folder": folder}
 
 
