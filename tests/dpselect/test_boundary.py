@@ -307,7 +307,7 @@ def public(found: Any) -> Any:
     data["selection"], data["shown"] = kinds(data["selection"]), kinds(data.get("shown"))
     data["contributions"]["salt"] = type(data["contributions"]["salt"]).__name__
     data["notes"] = notes(data["notes"])
-    masked = ["explained_by_noise", "spent"]
+    masked = ["explained_by_noise", "spent", "draw"]
     if found.learnt is not None:  # which is released, and chooses
         masked += ["mechanism", "learnt", "contributions", "intervals", "unit"]
     if found.question.spec.pay_for_what_came_out:

@@ -301,9 +301,18 @@ _NO_PATH = {
     ),
     *("pate.Prices", "pate.prices", "pate.SanitisedEpsilon", "pate.SanitisedEpsilon.of", "plan.VotingPlan", "pate.SmoothRelease"),
     "pate.UnsanitisedPrivacy.expose_private_epsilon",
-    *("Session", "Session.open", "Session.ledger", "Session.dataset", "Session.terms", "Session.totals", "continual.Horizon"),
+    *(
+        "Session",
+        "Session.open",
+        "Session.ledger",
+        "Session.dataset",
+        "Session.terms",
+        "Session.totals",
+        "Session.require_new",
+        "continual.Horizon",
+    ),
     "plan.Grouping.every",  # asked by default_choice
-    *(f"continual.Horizon.{name}" for name in ("key", "close", "rehearse", "released", "window", "periods_left", "left")),
+    *(f"continual.Horizon.{name}" for name in ("key", "close", "rehearse", "released", "periods_left", "left")),
     *(f"continual.{name}" for name in ("start", "close", "show", "recharge", "run")),  # what their commands do, above
     "pate.label",
     *(f"Schedule.{name}" for name in ("key", "left", "select", "void")),

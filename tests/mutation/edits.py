@@ -487,7 +487,7 @@ dpselect/continual/horizon.py
         if self._is_marked(meta, len(done) + 1): => if False:
 dpselect/continual/lifecycle.py
     dpselect/release/test_tables.py::test_a_period_that_is_closed_keeps_its_groups[score-group]
-        group=group_head(spec.group)) => group=str(spec.group))
+        "group": group_head(spec.group), => "group": str(spec.group),
 dpselect/continual/means.py
     laws/test_continual.py::test_the_order_does_not_depend_on_how_items_are_numbered
         np.lexsort((*means[:, among], -earlier[among])) => np.argsort(-earlier[among], kind="stable")
@@ -626,6 +626,8 @@ dpselect/events/sources/logged_tables.py
     dpselect/events/test_logged_tables.py::test_links_and_relative_names_are_followed
         *path.resolve().parents => *path.parents
 dpselect/events/sources/tables.py
+    dpselect/events/test_nothing.py::test_the_type_of_nothing_is_no_type
+         and held.isna().all(): => and False:
     dpselect/events/test_neighbours.py::test_digits_within_python_objects_are_those_of_each_alone
         values.map(_printed, na_action="ignore") => values
                 return format(value, "f")¶    return str =>         return value¶    return str
@@ -635,8 +637,6 @@ dpselect/events/sources/workbooks.py
         parser.StartDoctypeDeclHandler = self._declared =>
     dpselect/events/test_workbooks.py::test_what_would_take_gigabytes_is_refused[a row above]
         if not before < self._number <= _MOST_ROWS["row"]: => if False:
-    dpselect/events/test_nothing.py::test_the_type_of_nothing_is_no_type
-         and held.isna().all(): => and False:
 dpselect/events/staging.py
     dpselect/events/test_sources.py::test_a_stream_is_not_asked_twice
         make = engine.run if log.once else engine.group => make = engine.group
@@ -651,7 +651,7 @@ dpselect/events/staging.py
 dpselect/events/user_counts.py
     dpselect/events/test_scores.py::test_clips_sums_and_groups_declare_the_relation_that_is_asked_for
         PRESENT.norm, relation, self.max => PRESENT.norm, "add_remove", self.max
-        cells, max_groups_per_user=self.max_groups_per_user => cells, max_groups_per_user=1
+        most = self.max_groups_per_user => most = 1
 dpselect/mechanisms/above_threshold.py
     laws/test_configured_noise.py::test_a_gaussian_threshold_costs_its_closed_form
         math.sqrt(changed) * ratio_up => math.sqrt(0.9 * changed) * ratio_up
@@ -1027,7 +1027,7 @@ dpselect/release/series.py
     dpselect/release/test_explained.py::test_a_later_quiet_period_stops_nothing
         and len(answers) == 1 and answers[0] => and answers[-1]
     dpselect/release/test_tables.py::test_a_column_of_groups_hides_no_other[period]
-        group=group_head(reading.group)) => group=str(reading.group))
+        "group": group_head(reading.group), "question" => "group": str(reading.group), "question"
     dpselect/cli/topk/test_every.py::test_gaussian_noise_on_a_public_domain_is_averaged
         if whole.curve.mu <= @@price.mu:
     dpselect/release/test_run.py::test_a_series_learns_once

@@ -98,7 +98,7 @@ def test_every_field_is_part_of_the_question_but_those_with_a_reason() -> None:
 def test_what_is_unasked_changes_nothing() -> None:
     """Who pays, what the ledger notes, where it is kept and how much memory reads the log: the question is the same."""
     others: dict[str, Any] = {**PAID, "team": "a", "purpose": "b", "actor": "c", "label": "d", "key": "e", "dry_run": True}
-    others |= {"buckets": 4, "memory_limit": "1GiB", "output": "a.json", "every": "day", "partial_last": True}
+    others |= {"buckets": 4, "memory_limit": "1GiB", "output": "a.json", "every": "day", "partial_last": True, "go_on": True}
     assert set(others) - {"every"} == UNASKED
     assert asked(**others) == asked(every="day")
 
