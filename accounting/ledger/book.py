@@ -300,7 +300,8 @@ class Book:
         if earlier[0].across == TWICE:
             ran = None  # what two changes cost together is not a sum over rounds, so nothing is given back
         if done := [entry for entry in earlier if entry.action == action]:
-            is_same = (label is None or done[0].label == label) and (ran is None or done[0].curve == ran)
+            # A release without a claim is another one than that which has one: two draws may have been made at once.
+            is_same = done[0].label == label and (ran is None or done[0].curve == ran)
             if action == "release" and not is_same:
                 raise ClaimConflict(
                     f"key={key!r} has paid for a result that was handed out already (entry {done[0].seq}), and this is another "

@@ -248,6 +248,11 @@ class Answer(Tabled):
         return self.choice.mechanism
 
     @property
+    def spent(self) -> Curve | None:
+        """The cost of what came out; None if the whole curve is charged whatever comes out."""
+        return self.mechanism.spent(self.selection) if self.question.spec.pay_for_what_came_out else None
+
+    @property
     def items(self) -> tuple[Label, ...]:
         """What was released, the best first where `selection.ordered`; of many groups those of each after the other."""
         return self.selection.labels or ()
@@ -401,7 +406,7 @@ class Answer(Tabled):
             "curve": plain_data(self.paid.curve),
             "learnt": learnt,
             "known": known,
-            "spent": plain_data(self.mechanism.spent(selection)) if question.spec.pay_for_what_came_out else None,
+            "spent": None if self.spent is None else plain_data(self.spent),
             "domain": "observed" if question.domain is None else "public",
             "groups": None if reading.group is None else "discovered" if reading.groups is None else "public",
             "sums": None if reading.value is None else {"column": reading.value, "clip": reading.value_clip},
@@ -554,7 +559,7 @@ def told(
         if ledger is not None and dataset is not None:
             try:
                 receipt = ledger.find(dataset, key) or next(iter(known), None)
-                words, uncharged = "nothing was charged", receipt is None
+                words, uncharged = f"nothing was charged under key {key!r}", receipt is None
             except acc.AccountingError:
                 receipt, uncharged = next(iter(known), None), False
                 words = f"whether it was charged cannot be told now: look for key {key!r} with 'dpselect ledger show'"
@@ -623,6 +628,10 @@ class AnswerFile:
     lies: Path | None = field(default=None, init=False)
     _draft: tuple[Path, str] | None = field(default=None, init=False, repr=False)
 
+    def __post_init__(self) -> None:
+        if self.output is not None and not self.output.name:
+            raise OutputRefused(f"output={str(self.output)!r} is not the name of a file: name one")
+
     @classmethod
     def of(cls, spec: Any, **how: Any) -> Self:
         """The file that a spec names."""
@@ -671,56 +680,73 @@ class AnswerFile:
             if (receipt := ledger.find(dataset, key)) is None:
                 return None
             for path, content in kept:
-                if (held := _paid(content, receipt)) is not None:
-                    _require_same(held, asked(), receipt)
-                    if (receipt.state == "released" or writing) and not self._claims(ledger, receipt, path, content, spec.actor):
-                        continue
-                    answer = answer_of(content)
-                    if writing:
-                        self._name(path, content)
-                        if self.output is not None and not os.path.lexists(self.output):
-                            self._write_table(answer)
-                        self._sweep(dataset, key)
-                    return answer
+                if (held := _paid(content, receipt)) is None or (path == record and receipt.state != "released"):
+                    continue  # an answer gets its name once the ledger has its claim
+                _require_same(held, asked(), receipt)
+                if (answer := _restored(answer_of, content)) is None and path != record:
+                    continue  # a draft of somebody else: to claim it would lose the answer
+                used = None if receipt.state == "released" else getattr(answer, "spent", None)
+                if (receipt.state == "released" or writing) and not self._claims(
+                    ledger, receipt, path, content, spec.actor, used
+                ):
+                    continue
+                answer = answer_of(content) if answer is None else answer
+                if writing:
+                    self._name(path, content)
+                    if self.output is not None and not os.path.lexists(self.output):
+                        self._write_table(answer)
+                    self._sweep(dataset, key)
+                return answer
         return None
 
-    def _claims(self, ledger: acc.Ledger, receipt: acc.ledger.Receipt, path: Path, content: str, actor: str | None) -> bool:
+    def _claims(
+        self,
+        ledger: acc.Ledger,
+        receipt: acc.ledger.Receipt,
+        path: Path,
+        content: str,
+        actor: str | None,
+        used: Curve | None,
+    ) -> bool:
         """Whether the ledger has the claim of what is kept, now or before; False of a draft in whose place another was released.
 
         Raises:
             KeyConflict: the file itself is not what was released.
         """
-        spent = None if receipt.state == "released" else json.loads(content).get("spent")
-        used = None if spent is None else Curve.from_json(json.dumps(spent))
         try:
             ledger.release(receipt.dataset, receipt.key, actor=actor, claim=_claim(content), spent=used)
         except acc.ledger.ClaimConflict:
             if path != self.record:
                 return False
             raise acc.ledger.KeyConflict(
-                f"output= holds an answer under key={receipt.key!r} that is not the one recorded (entry {receipt.seq}): the file "
-                "was edited since. Take it from a backup, or ask under a new key and with a new file: that is another release"
+                f"output= holds an answer under key={receipt.key!r} that is not, to the letter, the one recorded (entry "
+                f"{receipt.seq}): the file was edited, or printed and not kept. Take the file that was kept, or ask under a new "
+                "key and with a new file: that is another release"
             ) from None
         return True
 
-    def draft(self, answer: Any) -> str | None:
-        """Keep an answer durably beside its file, where nobody looks, and return its claim: the hash of what was kept.
+    def draft(self, answer: Any) -> str:
+        """Keep an answer durably beside its file, where nobody looks, and return its claim: the hash of what is kept.
 
-        None where no file is named. A failure waits until the answer has been seen.
+        Without a file nothing is kept, and the claim is the same. Without a charge a failure waits until the answer was seen.
+
+        Raises:
+            OutputError: it cannot be kept. Nobody sees it, so a retry draws again under the charge.
         """
-        if self.record is None:
-            return None
         content, charge = as_json(answer), answer.charge
+        if self.record is None:
+            return _claim(content)
         stem = self._stem(*(("", uuid4().hex) if charge is None else (charge.dataset, charge.key)))
         path = self.record.with_name(f"{stem}{_sha256(content)}")
         try:
             write_draft(path, content.encode())
             self._draft, self.lies = (path, content), path
         except OSError as error:
-            self.failure = OutputError(
-                f"output={masked(self.output)} cannot be written ({error.strerror or type(error).__name__})"
-            )
             self._remove(path)
+            reason = error.strerror or type(error).__name__
+            self.failure = OutputError(f"output={masked(self.output)} cannot be written ({reason})")
+        if self.failure is not None and charge is not None:
+            raise self.failure
         return _claim(content)
 
     def name(self, answer: Any) -> None:
@@ -870,6 +896,14 @@ def _paid(content: str, receipt: acc.ledger.Receipt) -> dict[str, Any] | None:
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return held if held["ledger"] == asdict(PaidCharge.of(receipt)) and receipt.state in ("committed", "released") else None
+
+
+def _restored(answer_of: Callable[[str], A], content: str) -> A | None:
+    """The answer of its JSON; None if it is none, as of a file that was edited."""
+    try:
+        return answer_of(content)
+    except (acc.AccountingError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _require_same(held: dict[str, Any], asked: dict[str, Any], receipt: acc.ledger.Receipt) -> None:

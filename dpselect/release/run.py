@@ -215,7 +215,6 @@ class Payer:
         stage: Callable[[ExitStack], Ready[T]],
         answered: Callable[[T, Charged | None], A],
         place: AnswerFile,
-        claimed: Callable[[A, str | None], str | None] = lambda _, kept: kept,
     ) -> A:
         """Check the budget, stage, charge, draw, keep out of sight, claim, name: in this order, and each step is durable.
 
@@ -225,18 +224,16 @@ class Payer:
         Args:
             item, stage: as for `staged`.
             answered: what was drawn, as an answer that is kept.
-            claimed: what the ledger records of an answer, from it and the claim of what was kept.
         """
         kept = place.output is not None
         with self.staged(item, stage, kept=kept) as (staged, known):
-            drawn = list[T]()
+            drawn, session = list[T](), self.session
 
             def draw(charged: Charged | None) -> tuple[A, str | None]:
                 drawn.append(_drawn_from(staged))
                 answer = answered(drawn[0], charged)
-                return answer, claimed(answer, place.draft(answer))
+                return answer, None if session is None and not kept else place.draft(answer)
 
-            session = self.session
             if session is None:
                 answer, _ = draw(None)
             else:
@@ -396,13 +393,10 @@ def run(
                 about["left"] = charged.left((learnt or drawn.mechanism).curve)
         return replace(drawn, **about)
 
-    def claimed(answer: Answer, kept: str | None) -> str | None:
-        return kept if kept is not None or answer.learnt is None else answer.claim
-
     place = AnswerFile(None) if place is None else place
-    if place.output is not None:  # what the answer says of its price is worked out before the charge
+    if place.output is not None or payer.session is not None:  # what the answer says of its price, before the charge
         promise(plan.item if plan.choice is None else plan.choice.mechanism, question.budget)
-    answer = payer.release(plan.item, partial(stage, question, plan, log, progress), answered, place, claimed)
+    answer = payer.release(plan.item, partial(stage, question, plan, log, progress), answered, place)
     if payer.pay == "curve":
         return answer
     with suppress(acc.AccountingError):  # what was given back is counted where the ledger can be read now

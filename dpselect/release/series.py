@@ -482,7 +482,7 @@ class ByPeriod:
         try:
             InAll.of(self._ledger, self._dataset, planned.item, self._uncharged)  # again: what was learnt since then chose it
             answer = run(question, part, place=place, planned=planned)
-        except acc.AccountingError as error:
+        except BaseException as error:
             if done := [one.name for one in self._done.values() if one.state == "released"]:
                 error.add_note(Note(f"released before that, charged and kept: {', '.join(done)}"))
             raise

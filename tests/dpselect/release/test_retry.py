@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +15,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
+from accounting.errors import OutputError, OutputRefused
 from accounting.ledger import AlreadyCharged, ClaimConflict, KeyConflict, Ledger, LedgerUnavailable
 from dpselect.events import Pairs
 from dpselect.events.engine import guarded
@@ -322,26 +324,73 @@ def test_a_draft_that_is_taken_up_by_another_process_is_nobody_elses_loss(place:
     assert drafts(place) == []
 
 
-def test_two_draws_are_never_both_accepted(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even where neither could be kept: each has a claim of its own."""
+@pytest.mark.parametrize("output", [None, "other.json"])
+def test_two_draws_are_never_both_accepted(place: Path, monkeypatch: pytest.MonkeyPatch, output: str | None) -> None:
+    """Whether the first one is kept nowhere or elsewhere, and though both came out alike: each has a claim of its own, or none."""
+    release, others = Ledger.release, list[Any]()
+
+    def second_first(self: Ledger, *args: Any, **kwargs: Any) -> Any:
+        monkeypatch.setattr(Ledger, "release", release)
+        others.append(asking(output="answer.json")())
+        return release(self, *args, **kwargs)
+
+    monkeypatch.setattr(Ledger, "release", second_first)
+    with pytest.raises(ClaimConflict):
+        asking(**({} if output is None else {"output": output}))()
+    assert len(others) == 1
+    assert [entry.action for entry in entries()] == ["charge", "release"]
+
+
+def test_an_answer_that_cannot_be_kept_is_seen_by_nobody(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk: the charge stays without a claim, and a retry draws under it."""
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    release, others = Ledger.release, list[Any]()
     ask = asking(output="answer.json")
+    with monkeypatch.context() as patch:
+        patch.setattr(answer_module, "write_draft", full)
+        with pytest.raises(OutputError, match="No space left") as error:
+            ask()
+    assert "Repeat the call" in " ".join(error.value.__notes__)
+    assert [entry.action for entry in entries()] == ["charge"]
+    assert ask().items
+    assert [entry.action for entry in entries()] == ["charge", "release"]
 
-    def second_first(self: Ledger, *args: Any, **kwargs: Any) -> Any:
-        monkeypatch.setattr(Ledger, "release", release)
-        with pytest.warns(dps.release.topk.Unkept):
-            others.append(ask())
-        return release(self, *args, **kwargs)
 
-    monkeypatch.setattr(answer_module, "write_draft", full)
-    monkeypatch.setattr(Ledger, "release", second_first)
-    with pytest.raises(ClaimConflict):
+@pytest.mark.parametrize("changed", ["spent", "selection"])
+def test_what_is_planted_beside_a_charge_is_not_believed(place: Path, monkeypatch: pytest.MonkeyPatch, changed: str) -> None:
+    """A draft settles what its answer used, whatever it says of that, and one that is no answer is left alone."""
+    ask = asking(output="answer.json", pay_for_what_came_out=True, dataset="loose")
+    with monkeypatch.context() as patch:
+        stopped_at(patch, 3, "after")
+        with pytest.raises(Stopped):
+            ask()
+    (draft,) = drafts(place)
+    told = json.loads(draft.read_text())
+    honest = dps.Mechanism.from_json(json.dumps(told["mechanism"])).spent(dps.Selection.from_json(json.dumps(told["selection"])))
+    told[changed] = acc.PureDP(epsilon=1e-9).model_dump(mode="json") if changed == "spent" else None
+    content = json.dumps(told)
+    draft.unlink()
+    draft.with_name(draft.name[:-64] + hashlib.sha256(content.encode()).hexdigest()).write_text(content)
+    assert ask().items
+    settled = entries("loose")[-1]
+    assert settled.action == "release"
+    assert acc.Curve.from_json(settled.curve or "") == honest
+
+
+def test_a_file_in_the_place_of_an_answer_is_no_answer(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in the way until the ledger has its claim: an answer gets its name after that."""
+    ask = asking(output="answer.json")
+    with monkeypatch.context() as patch:
+        stopped_at(patch, 2, "after")
+        with pytest.raises(Stopped):
+            ask()
+    (draft,) = drafts(place)
+    draft.rename(place / "answer.json")
+    with pytest.raises(OutputRefused):
         ask()
-    assert len(others) == 1
+    assert [entry.action for entry in entries()] == ["charge"]
 
 
 def test_a_name_that_is_taken_meanwhile_costs_no_answer(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

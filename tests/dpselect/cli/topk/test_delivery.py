@@ -163,19 +163,21 @@ def test_closed_standard_output_is_seen_before_the_charge(words: list[str], tmp_
     assert (tmp_path / "answer.json").exists()
 
 
-def test_a_file_that_cannot_be_written_leaves_the_print(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A disk that is full when the answer comes: it is printed, the error says that this is the only copy; status 1."""
+def test_a_full_disk_loses_no_paid_answer(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that cannot be kept is seen by nobody, and a retry draws it again under the charge once there is room."""
 
     def full(*_: object) -> object:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.os, "fsync", full)
-    done = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "answer.json")])
+    asked = [*words, "--output", str(tmp_path / "answer.json")]
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, "fsync", full)
+        done = CliRunner().invoke(app, asked)
     assert done.exit_code == 1
-    assert "Private top 1" in done.stdout
-    assert re.search(r"No space left.*nowhere else.*entry 1 .* key 'monday'", done.stderr)
+    assert done.stdout == ""
+    assert re.search(r"No space left.*entry 1 .* key 'monday'.*Repeat the call", done.stderr)
+    assert steps(tmp_path) == ["charge"]
+    assert CliRunner().invoke(app, asked).exit_code == 0
     assert steps(tmp_path) == ["charge", "release"]
 
 
@@ -341,7 +343,7 @@ def test_an_edited_answer_is_found_out(words: list[str], tmp_path: Path) -> None
     assert "forged" in kept.read_text()
     refused = CliRunner().invoke(app, asked)
     assert (refused.exit_code, refused.stdout) == (1, "")
-    assert "was edited since" in refused.stderr
+    assert "was edited, or printed" in refused.stderr
 
 
 def test_only_what_was_paid_for_is_an_answer_on_record(words: list[str], tmp_path: Path) -> None:
