@@ -326,7 +326,7 @@ def test_a_draft_that_is_taken_up_by_another_process_is_nobody_elses_loss(place:
 
 @pytest.mark.parametrize("output", [None, "other.json"])
 def test_two_draws_are_never_both_accepted(place: Path, monkeypatch: pytest.MonkeyPatch, output: str | None) -> None:
-    """Whether the first one is kept nowhere or elsewhere, and though both came out alike: each has a claim of its own, or none."""
+    """Whether the first one is kept nowhere or elsewhere, and though both came out alike: each has a claim of its own."""
     release, others = Ledger.release, list[Any]()
 
     def second_first(self: Ledger, *args: Any, **kwargs: Any) -> Any:
