@@ -72,6 +72,7 @@ def refuse(kind: LoggedTable, folder: object) -> NoReturn:
     """Say what the folder is, and what reads it; values in the names of folders are data."""
     shown, article = masked(_VALUE.sub("...", str(folder))), "an" if kind.name[0] in "AEIOU" else "a"
     raise EventLogError(
-        f"{shown} is {article} {kind.name} table. Its files also hold rows that the table's log has deleted or replaced, so they are not read by themselves. Read the table with {kind.readers} and pass the result, or "
-        "write the result to a Parquet file outside the table's folder and name that file"
+        f"{shown} is {article} {kind.name} table. Its files also hold rows that the table's log has deleted or replaced, so they "
+        f"are not read by themselves. Read the table with {kind.readers} and pass the result, or write the result to a Parquet "
+        "file outside the table's folder and name that file"
     )
