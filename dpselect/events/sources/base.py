@@ -16,7 +16,7 @@ from dpselect.errors import EventLogError
 from dpselect.events.dialect import EMBEDDED
 from dpselect.events.file_options import FileOptions
 from dpselect.events.not_pickled import NotPickled
-from dpselect.events.where import Condition, columns_of
+from dpselect.events.where import Condition
 
 if TYPE_CHECKING:
     from dpselect.events.contributions import Amount
@@ -165,10 +165,11 @@ class Given(NotPickled):
     where: tuple[Condition, ...] = ()
     unread: bool = False
 
-    def tests(self) -> dict[str, list[Condition]]:
-        """The conditions on the column of each role that is there for them."""
-        held = columns_of(self.where)
-        return {f"where_{at}": [one for one in self.where if one.column == name] for at, name in enumerate(held, start=1)}
+    def tests(self) -> dict[str, Condition]:
+        """The condition of each role that is there for one: two on a column have a role each, since no text of a number is equal
+        to both 7 and 7.0.
+        """
+        return {f"where_{at}": one for at, one in enumerate(self.where, start=1)}
 
     def unknown(self, what: str) -> Rows:
         """What is said of a source whose columns only its rows tell, where none may be read."""
