@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import event_oracle
 import numpy as np
 import pandas as pd
@@ -368,3 +369,34 @@ def test_a_dry_run_looks_at_no_category() -> None:
     events.require_columns(log, events.Reading(user="who", item="what"))
     with pytest.raises(EventLogError, match="Python objects"):
         counted(log, ())
+
+
+NOTES: dict[str, Any] = {
+    "nobody": pa.nulls(1),
+    "text": pa.array(["x"]),
+    "a number": pa.array([1]),
+    "the field": pa.array([{"flag": 2}]),
+    "another field": pa.array([{"other": 1}]),
+    "a list": pa.array([[{"other": 1}]]),
+    "text within": pa.array([{"flag": "x"}]),
+    "a map": pa.array([[("flag", 1)]], pa.map_(pa.string(), pa.int64())),
+}
+
+
+@pytest.mark.parametrize("note", NOTES)
+def test_which_fields_a_column_has_refuses_no_condition(note: str, tmp_path: Path) -> None:
+    """Rows decide it where a writer takes types from them: a field that is not there is one of nulls, in a dry run, too."""
+    log = pa.table({"who": ["a"], "what": ["i"], "note": NOTES[note]})
+    pq.write_table(log, tmp_path / "log.parquet")
+    connection = duckdb.connect()
+    made = [tmp_path / "log.parquet", [tmp_path / "log.parquet"], log, connection.from_arrow(log)]
+    if note != "a map":
+        made += [pl.from_arrow(log), pl.from_arrow(log).lazy()]
+    for one in made:
+        for text in ("note.flag = 1", "note.flag.deeper = 1"):
+            reading = events.Reading(user="who", item="what", where=text)
+            events.require_columns(one, reading)
+            assert counted(one, text) == {}
+        with pytest.raises(EventLogError, match=r"where='nota\.flag' is not a column"):
+            counted(one, "nota.flag = 1")
+    connection.close()
