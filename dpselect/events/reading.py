@@ -21,7 +21,7 @@ from dpselect.events.engine import Engine
 from dpselect.events.file_options import FILE_OPTIONS, FileOptions, FileSaid
 from dpselect.events.sources.base import Asked, Column, Given
 from dpselect.events.time_window import Moment, Unit, Window
-from dpselect.events.where import columns_of, conditions
+from dpselect.events.where import conditions
 from dpselect.selection import Label
 from dpselect.sensitivity import Norm
 
@@ -168,7 +168,7 @@ class Reading(FileOptions):
         """The columns."""
         if self.user is None:
             raise EventLogError("user=None is not a column: give its name, or its number from 1")
-        where = columns_of(conditions(self.where))
+        where = [one.column for one in conditions(self.where)]
         return Asked.of(self.user, self.item, self.group, self.value, self.time, where)
 
     @cached_property

@@ -122,16 +122,15 @@ def _without(role: str, kind: Kind, absent: Sequence[str], dialect: Dialect) -> 
 def judged(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
     """The same events, with SQL of whether one satisfies all conditions, and of what refuses the log, wherever it stands."""
     held = list[str]()
-    for role, conditions in given.tests().items():
+    for role, one in given.tests().items():
         kind, name = log.kinds[role], SHORT[role]
         text = f"nullif(CAST({name} AS VARCHAR), '')"
         number = dialect.number(name)
         if kind == "str":
             number = f"CASE WHEN {matches(text, NUMBER, dialect)} THEN {dialect.number(text)} END"
         number = f"CASE WHEN abs({number}) <= {_LARGEST} THEN {number} END"
-        for one in conditions:
-            side, value = (number, double(one.number)) if one.as_number(kind) else (text, dialect.literal(one.text(kind)))
-            held.append(f"coalesce({side} {one.sign} {value}, false)")
+        side, value = (number, double(one.number)) if one.as_number(kind) else (text, dialect.literal(one.text(kind)))
+        held.append(f"coalesce({side} {one.sign} {value}, false)")
     return replace(log, kept=" AND ".join(held), bad="CASE WHEN refused < 0 THEN refused END" if log.bad else "")
 
 

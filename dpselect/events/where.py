@@ -11,6 +11,8 @@ from decimal import Decimal
 from typing import Final, Literal, Self, final, get_args
 from uuid import UUID
 
+import numpy as np
+
 from dpselect.errors import EventLogError
 
 Sign = Literal["=", "!=", "<=", ">=", "<", ">"]
@@ -107,31 +109,37 @@ def conditions(stated: object) -> tuple[Condition, ...]:
     return tuple(found[text] for text in sorted(found))
 
 
-def comparable(value: object, tests: Sequence[Condition]) -> str | None:
-    """A value of Python as the text by which conditions compare it, as they do a value of a column of its type; None for one that
-    satisfies none.
+def comparable(value: object, test: Condition) -> str | None:
+    """A value of Python as the text by which a condition compares it, as it does a value of a column of its type; None for one
+    that satisfies none.
+
+    Scalars of numpy are the values that they hold, and complex numbers those that they were: whether a column has them, or a
+    type, one user's value decides.
     """
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        if isinstance(value, int) and abs(value) >= _HUGE:
-            return None
-        return next((one.value for one in tests if one.equals(value)), repr(value))
+    if isinstance(value, complex | np.complexfloating) and value.imag == 0:
+        value = value.real
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value)).lower()
+    if isinstance(value, float | np.floating):
+        return None if math.isnan(value) else _number(float(value), test)
+    if isinstance(value, int | np.integer) and not isinstance(value, np.timedelta64):
+        return _number(int(value), test) if abs(int(value)) < _HUGE else None
     if isinstance(value, Decimal):
-        return format(value, "f")
+        return format(value, "f") if value.is_infinite() or (value.is_finite() and abs(value.adjusted()) < _LONGEST) else None
     if isinstance(value, date) and not isinstance(value, datetime):
         return value.isoformat()
-    return str(value) if isinstance(value, UUID) or (isinstance(value, str) and _written(value)) else None
+    if isinstance(value, str):
+        return str.__str__(value) if _written(value) else None
+    return str(value) if isinstance(value, UUID) else None
+
+
+def _number(value: float, test: Condition) -> str:
+    return test.value if test.equals(value) else repr(value)
 
 
 def _written(text: str) -> bool:
     """Whether some encoding can write it, as it cannot a lone surrogate."""
     return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
-
-
-def columns_of(where: Sequence[Condition]) -> tuple[str, ...]:
-    """The columns that conditions are about, each once."""
-    return tuple(dict.fromkeys(one.column for one in where))
 
 
 def _unquoted(text: str) -> str:

@@ -16,7 +16,7 @@ from dpselect.errors import EventLogError
 from dpselect.events.dialect import EMBEDDED
 from dpselect.events.file_options import FileOptions
 from dpselect.events.not_pickled import NotPickled
-from dpselect.events.where import Condition, columns_of
+from dpselect.events.where import Condition
 
 if TYPE_CHECKING:
     from dpselect.events.contributions import Amount
@@ -165,10 +165,11 @@ class Given(NotPickled):
     where: tuple[Condition, ...] = ()
     unread: bool = False
 
-    def tests(self) -> dict[str, list[Condition]]:
-        """The conditions on the column of each role that is there for them."""
-        held = columns_of(self.where)
-        return {f"where_{at}": [one for one in self.where if one.column == name] for at, name in enumerate(held, start=1)}
+    def tests(self) -> dict[str, Condition]:
+        """The condition of each role that is there for one: two on a column have a role each, since no text of a number is equal
+        to both 7 and 7.0.
+        """
+        return {f"where_{at}": one for at, one in enumerate(self.where, start=1)}
 
     def unknown(self, what: str) -> Rows:
         """What is said of a source whose columns only its rows tell, where none may be read."""
@@ -275,7 +276,9 @@ def selected(
     shown, kinds, lists, nothing = list[str](), dict[str, Kind](), list[str](), set[str]()
     for role, (column, fields) in places.items():
         name = asked.columns[role]
-        sql, stored = _within(engine, relation, column, fields, f"{stated_as(role)}={name!r} is not a column of {what}", what)
+        sql, stored, absent = _within(engine, relation, column, fields, what)
+        if absent and not is_condition(role):  # for a condition it is one of nulls: rows may have decided what fields there are
+            raise EventLogError(f"{role}={name!r} is not a column of {what}: there is no field {absent!r} within")
         if (kind := kind_of(role, name, _LIST.sub("", stored) if is_label(role) else stored, what)) is None:
             nothing.add(role)
             kinds[role] = "str"
@@ -301,25 +304,24 @@ def selected(
     return f"SELECT {', '.join(shown)} FROM {relation}", kinds, frozenset(nothing)
 
 
-def _within(engine: Engine, relation: str, column: str, fields: Sequence[str], missing: str, what: str) -> tuple[str, str]:
-    """SQL of a field within a column, of each element where lists lie on the way, and its type."""
+def _within(engine: Engine, relation: str, column: str, fields: Sequence[str], what: str) -> tuple[str, str, str]:
+    """SQL of a field within a column, of each element where lists lie on the way, its type, and which field is not there, if any:
+    it is then one of nulls.
+    """
     sql = column
     stored = str(engine.run(f"DESCRIBE SELECT {sql} FROM {relation}", what=what)[0][1])
     for field in fields:
         element, inside = _LIST.search(stored), literal(field)
         if _LIST.sub("", stored) == _NULLS:
-            return "NULL", _NULLS
+            return "NULL", _NULLS, ""
         if not _LIST.sub("", stored).startswith("STRUCT"):
-            raise EventLogError(f"{missing}: there is no field {field!r} within")
+            return "NULL", _NULLS, field
         sql = f"[struct_extract(x, {inside}) for x in {sql}]" if element else f"struct_extract({sql}, {inside})"
-        failure = ""
         try:
             stored = str(engine.run(f"DESCRIBE SELECT {sql} FROM {relation}", what=what)[0][1])
         except EventLogError:
-            failure = f"{missing}: there is no field {field!r} within"
-        if failure:
-            raise EventLogError(failure)
-    return sql, stored
+            return "NULL", _NULLS, field
+    return sql, stored, ""
 
 
 def placed(name: str, names: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:

@@ -27,7 +27,7 @@ from dpselect.events.sources.base import (
     quoted,
     selected,
 )
-from dpselect.events.where import comparable
+from dpselect.events.where import Condition, comparable
 
 _Within = dict[str, tuple[str, ...]]
 """The fields within the column of each role that lead to its values."""
@@ -150,20 +150,19 @@ def _pandas(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, 
     table = source.iloc[:, list(short.values())].set_axis(list(short), axis="columns")
     for role, column in given.asked.columns.items():
         held = table[SHORT[role]]
-        if not is_label(role) and hasattr(held, "cat"):
+        if hasattr(held, "cat") and (given.unread or not is_label(role)):  # what its categories are, rows decide
             held = held.astype(object)
         if within[role] and not hasattr(held.dtype, "pyarrow_dtype"):
             fields, within[role] = within[role], ()
             held = held.astype(object).map(partial(_dug, fields=fields)).astype(object)
             held = held.map(_printed, na_action="ignore").astype(object) if is_label(role) else held
-        if (held.dtype == object or held.dtype.kind == "f") and held.isna().all():  # the type of nothing is no type
+        if is_condition(role) and not _is_compared(held.dtype):
+            held = _as_compared(held, given.tests()[role])
+        elif (held.dtype == object or held.dtype.kind == "f") and held.isna().all():  # the type of nothing is no type
             held = held.astype(object).where(held.notna(), None).astype("string")
-        elif is_label(role) and hasattr(held, "cat"):  # what its categories are, rows decide, as of objects
+        elif is_label(role) and hasattr(held, "cat"):  # as of objects
             named = _object_column(held.cat.categories.to_series().astype(object), role, column, what)
             held = held.cat.rename_categories(named.array)
-        elif held.dtype == object and is_condition(role):
-            tests = given.tests()[role]
-            held = held.map(lambda value, tests=tests: comparable(value, tests), na_action="ignore").astype("string")
         elif held.dtype == object:
             held = _object_column(held, role, column, what)
         # Numbers that stand in memory from last to first, which the engine refuses; of instants with a zone pandas does not say.
@@ -172,6 +171,20 @@ def _pandas(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, 
         table = table.assign(**{SHORT[role]: held})
     engine.register("events", table, what=what)
     return "events", len(table) * BYTES_PER_ROW, within
+
+
+def _is_compared(kind: Any) -> bool:
+    """Whether the engine compares a column of this type as `comparable` does its values. All others are compared as objects: rows
+    decide what the type is, and it must refuse nothing.
+    """
+    if hasattr(kind, "pyarrow_dtype") or getattr(kind, "storage", "") == "pyarrow":
+        return True
+    return isinstance(kind, np.dtype) and (kind.kind in "biu" or kind in (np.float32, np.float64))
+
+
+def _as_compared(values: Any, test: Condition) -> Any:
+    pandas = importlib.import_module("pandas")
+    return pandas.Series([comparable(value, test) for value in values.astype(object)], index=values.index, dtype="string")
 
 
 def _dug(value: Any, fields: Sequence[str]) -> Any:

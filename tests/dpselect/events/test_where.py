@@ -8,10 +8,13 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import event_oracle
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -23,6 +26,8 @@ import accounting as acc
 import dpselect as dps
 from dpselect import events
 from dpselect.errors import EventLogError
+from dpselect.events.engine import Engine, opened
+from dpselect.events.staging import rows
 from dpselect.events.where import Condition, conditions
 
 ROWS: list[tuple[str | None, ...]] = [
@@ -288,3 +293,110 @@ def test_a_condition_is_part_of_the_question(tmp_path: Path) -> None:
     assert again.charge == first.charge
     with pytest.raises(acc.ledger.KeyConflict, match="another where was asked for"):
         dps.topk(log, where="device = desk", **asked)
+
+
+def satisfying(engine: Engine, log: Any, where: Any) -> list[str]:
+    """The users of events that satisfy conditions."""
+    found = rows(engine, events.Reading(user="who", item="what", where=where).given(log))
+    return [row[0] for row in engine.run(f"SELECT u FROM ({found.sql}) WHERE {found.kept} ORDER BY u", what="log")]
+
+
+KINDS_OF_COLUMNS: dict[str, tuple[Callable[[int], Any], list[str]]] = {
+    "int": (int, ["x = 7", "x != 7.0", "x >= 10", "x < 7e0", "x = 07", "x = 1e30", "x != y"]),
+    "numpy ints": (np.int64, ["x = 7.0", "x != 7", "x >= 10", "x <= 7.5", "x != nan"]),
+    "unsigned": (lambda n: np.uint64(2**40 + n), ["x = 1099511627783", "x > 1.09951162778e12", "x != 1099511627783"]),
+    "float": (lambda n: n / 4, ["x = 1.75", "x != 1.750", "x < 2", "x = 7", "x = 1", "x != inf"]),
+    "numpy floats": (lambda n: np.float64(n / 4), ["x = 1.75", "x < 2", "x >= 1.5", "x != 2e0"]),
+    "short floats": (lambda n: np.float32(n / 10), ["x = 0.5", "x = 0.7", "x < 1", "x != 0.7", "x != x"]),
+    "halves": (lambda n: np.float16(n / 4), ["x = 1.75", "x < 2", "x != 1.75"]),
+    "bool": (lambda n: n % 3 == 0, ["x = true", "x != true", "x = True", "x = 1", "x > 0"]),
+    "numpy bools": (lambda n: np.bool_(n % 3 == 0), ["x = true", "x != true", "x = 1", "x > 0"]),
+    "str": (lambda n: f"{n:02}", ["x = 07", "x != 07", "x = 7", "x >= 10"]),
+    "numpy str": (lambda n: np.str_(n), ["x = 7", "x != 7", "x = 7.0", "x >= 10"]),
+    "date": (lambda n: date(2024, 5, 1 + n), ["x = 2024-05-07", "x != 2024-05-07", "x > 1"]),
+    "Timestamp": (lambda n: pd.Timestamp(2024, 5, 1 + n), ["x = 2024-05-07", "x != 2024-05-07", "x > 1"]),
+    "datetime64": (lambda n: np.datetime64("2024-05-01", "ns") + n, ["x != y", "x > 1"]),
+    "timedelta": (lambda n: np.timedelta64(n, "D"), ["x != y", "x > 1"]),
+    "Decimal": (lambda n: Decimal(n) / 4, ["x = 1.75", "x != 1.75", "x < 2"]),
+}
+ADDED: list[Any] = ["n/a", "", None, pd.NA, pd.NaT, float("nan"), [1], {"a": 1}, 10**30, 10**2000, 7, 7.0, True, b"7", 1j]
+ADDED += [np.int64(7), np.bool_(True), np.float32(0.7), np.datetime64("2024-05-01"), np.timedelta64(1, "D"), date(2024, 5, 7)]
+ADDED += [datetime(2024, 5, 7), pd.Period("2024-01"), pd.Interval(0, 1), Decimal("1e999999999"), Decimal("NaN")]
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_COLUMNS)
+def test_what_one_user_holds_moves_no_other_count(kind: str) -> None:
+    """One user's value decides which type a column of pandas has, and none of the rows of others that satisfy a condition."""
+    made, asked = KINDS_OF_COLUMNS[kind]
+    held = [{"who": f"u{n}", "what": f"i{n % 3}", "x": made(n)} for n in range(20)]
+    asks: list[Any] = [*asked, ["x = 7", "x != 7.0"], ["x = 7", "x = 7.0"]]
+    typed = pd.DataFrame(held)
+    logs = [("as objects", typed.assign(x=pd.Series([row["x"] for row in held], dtype=object)))]
+    logs += [(repr(value), pd.DataFrame([*held, {"who": "eve", "what": "zoo", "x": value}])) for value in ADDED]
+    logs += [("no key", pd.DataFrame([*held, {"who": "eve", "what": "zoo"}]))]
+    with opened() as engine:
+        for ask in asks:
+            alone = satisfying(engine, typed, ask)
+            for name, log in logs:
+                assert [user for user in satisfying(engine, log, ask) if user != "eve"] == alone, (ask, name)
+
+
+@pytest.mark.parametrize("typed", ["Int64", "category", "Float64", "int8", "float32", "int64[pyarrow]"])
+def test_types_of_pandas_compare_as_their_values_do(typed: str) -> None:
+    """With a declared type, or as objects: the same rows satisfy a condition."""
+    log = pd.DataFrame({"who": [f"u{n}" for n in range(20)], "what": "i", "x": pd.Series(range(20)).astype(typed)})
+    with opened() as engine:
+        for ask in ("x = 7", "x = 7.0", "x != 7", "x >= 7", "x < 7.5", "x != y", "x = 07"):
+            assert satisfying(engine, log, ask) == satisfying(engine, log.assign(x=log["x"].astype(object)), ask), ask
+
+
+@pytest.mark.parametrize(
+    "value", [pd.Period("2024-01"), pd.Interval(0, 1), 1j, pd.Timedelta(days=1), np.longdouble(2), np.float16(2)], ids=repr
+)
+def test_no_type_that_pandas_finds_in_rows_refuses_a_condition(value: Any) -> None:
+    """Of a column that only one user fills, that user's value is the type."""
+    held = [{"who": f"u{n}", "what": "i", "x": None} for n in range(3)]
+    log = pd.DataFrame([*held, {"who": "eve", "what": "i", "x": value}])
+    for typed in (log, log[3:], log.assign(x=log["x"].astype("category"))):
+        assert counted(typed, "x = 1") == {}
+        assert counted(typed, "x = 2") == ({"i": 1} if isinstance(value, np.floating) else {})
+
+
+def test_a_dry_run_looks_at_no_category() -> None:
+    """The categories of a column are those of its rows."""
+    held = pd.Series(["zoo", "pier", 7, 1.5], dtype="category")
+    log = pd.DataFrame({"who": ["a", "b", "c", "d"], "what": held})
+    events.require_columns(log, events.Reading(user="who", item="what"))
+    with pytest.raises(EventLogError, match="Python objects"):
+        counted(log, ())
+
+
+NOTES: dict[str, Any] = {
+    "nobody": pa.nulls(1),
+    "text": pa.array(["x"]),
+    "a number": pa.array([1]),
+    "the field": pa.array([{"flag": 2}]),
+    "another field": pa.array([{"other": 1}]),
+    "a list": pa.array([[{"other": 1}]]),
+    "text within": pa.array([{"flag": "x"}]),
+    "a map": pa.array([[("flag", 1)]], pa.map_(pa.string(), pa.int64())),
+}
+
+
+@pytest.mark.parametrize("note", NOTES)
+def test_which_fields_a_column_has_refuses_no_condition(note: str, tmp_path: Path) -> None:
+    """Rows decide it where a writer takes types from them: a field that is not there is one of nulls, in a dry run, too."""
+    log = pa.table({"who": ["a"], "what": ["i"], "note": NOTES[note]})
+    pq.write_table(log, tmp_path / "log.parquet")
+    connection = duckdb.connect()
+    made = [tmp_path / "log.parquet", [tmp_path / "log.parquet"], log, connection.from_arrow(log)]
+    if note != "a map":
+        made += [pl.from_arrow(log), pl.from_arrow(log).lazy()]
+    for one in made:
+        for text in ("note.flag = 1", "note.flag.deeper = 1"):
+            reading = events.Reading(user="who", item="what", where=text)
+            events.require_columns(one, reading)
+            assert counted(one, text) == {}
+        with pytest.raises(EventLogError, match=r"where='nota\.flag' is not a column"):
+            counted(one, "nota.flag = 1")
+    connection.close()
