@@ -95,8 +95,8 @@ def test_the_state_is_private(start: Any, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_periods_are_closed_in_order_once(start: Any) -> None:
-    """Another period than the next is refused; a closed one answers the same events in any order again, and no others; events
-    that were given before count as they are counted, once, and a period without events is one too.
+    """Another period than the next is refused; a closed one answers again; events that were given before count as they are
+    counted, once, and a period without events is one too.
     """
     made = start()
     first = made.close(1, DAYS[0], **COLUMNS)
@@ -104,8 +104,6 @@ def test_periods_are_closed_in_order_once(start: Any) -> None:
         with pytest.raises(dps.errors.InvalidRequest, match="period"):
             made.close(period, DAYS[1], **COLUMNS)
     assert made.close(np.int64(1), DAYS[0].sample(frac=1.0, random_state=1), **COLUMNS) == first  # type: ignore[arg-type]
-    with pytest.raises(dps.errors.InvalidRequest, match="other events"):
-        made.close(1, DAYS[1], **COLUMNS)
     made.close(2, pd.concat([DAYS[0], DAYS[0]]), **COLUMNS)
     made.close(3, None)
     with states.State.opened(made._path) as state:
@@ -208,6 +206,41 @@ def test_a_closed_period_tells_nothing_of_its_rows(start: Any) -> None:
                 call(1, PEOPLE, **COLUMNS, where=where)
             told.append(str(refused.value))
     assert len(set(told)) == 1
+
+
+class _Unread:
+    """Events that nobody may look at."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise AssertionError(f"the events were looked at: {name}")
+
+
+def test_a_closed_period_does_not_tell_whether_its_events_have_changed(start: Any, tmp_path: Path) -> None:
+    """Somebody was erased, or came late, or all of it is gone: the same options get the same answer, and no event is read."""
+    made = start(COUNTING)
+    first = made.close(1, PEOPLE, **COLUMNS, where="v != nobody")
+    late = pd.concat([PEOPLE, PEOPLE.head(1).assign(u="late")])
+    for events in (PEOPLE.iloc[1:], late, PEOPLE.head(0), PEOPLE[["i"]], tmp_path / "erased.csv", _Unread()):
+        made.rehearse(1, events, **COLUMNS, where="v != nobody")
+        assert made.close(1, events, **COLUMNS, where="v != nobody") == first
+        with pytest.raises(dps.errors.InvalidRequest, match="where= was another then"):
+            made.close(1, events, **COLUMNS)
+    assert users_of(made.close(2, late, **COLUMNS)) == pytest.approx(600, abs=100)
+
+
+def test_what_another_process_closes_meanwhile_is_answered(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the events of a period are read somebody else may close it: their answer is the period's, and is not drawn anew."""
+    made, other = start(COUNTING), start(COUNTING)
+    read, theirs = Horizon._read, list[dps.Selection]()
+
+    def slow(self: Horizon, *given: Any) -> Any:
+        monkeypatch.setattr(Horizon, "_read", read)
+        theirs.append(other.close(1, PEOPLE, **COLUMNS))
+        return read(self, *given)
+
+    monkeypatch.setattr(Horizon, "_read", slow)
+    assert [made.close(1, PEOPLE.iloc[1:], **COLUMNS)] == theirs
+    assert made.periods_left == 3
 
 
 def test_a_period_of_nobody_is_closed_like_any_other(start: Any) -> None:
