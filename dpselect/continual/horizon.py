@@ -503,7 +503,7 @@ def _count_pairs(engine: Engine, events: object, reading: Reading, groups: Seque
             raise InvalidRequest("a horizon of groups reads no Spark table: write the period's events to Parquet, and give that")
         return replace(read, kinds=spark.save(events, reading, path))
     staged = prepared(engine, events, reading, None)
-    shown, kinds = "pairs", staged.kinds
+    shown, kinds = "pairs", staged.typed
     if reading.group is not None:
         shown = f"({cells_of('pairs', groups if groups is not None else reading.groups)})"
         kinds = {**kinds, "item": "str"}

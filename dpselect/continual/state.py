@@ -179,7 +179,7 @@ class Events:
 
     Attributes:
         relation: in SQL, with the columns u and i.
-        kinds: what these hold by the types of their source; empty if there is none.
+        kinds: what these hold by the types of their source, without columns that hold nothing; empty if there is no source.
         who: the options that say which events are one user's, by name; None if nothing was read.
         asked: all options of the reading, as JSON.
     """
@@ -377,13 +377,18 @@ class State(NotPickled):
                     )
 
     def _settle(self) -> None:
-        """Remember who is one user, and whether items are integers: by options and types, whatever was read."""
+        """Remember who is one user, and whether items are integers: by options and types, whatever was read.
+
+        A column of nothing has no type: labels stay what they are, as with the next value that may come.
+        """
         self.require_users(self._fresh)
         who, kinds = self._fresh.who, self._fresh.kinds
-        for known, integers in self._run("SELECT who, integers FROM reading") or [(None, True)] if kinds else ():
+        for known, integers in (
+            self._run("SELECT who, integers FROM reading") or [(None, True)] if who is not None or kinds else ()
+        ):
             self._run("DELETE FROM reading")
             stated = json.dumps(who if who is None else dict(who)) if known is None else known
-            self._run("INSERT INTO reading VALUES (?, ?)", [stated, integers and kinds["item"] == "int"])
+            self._run("INSERT INTO reading VALUES (?, ?)", [stated, integers and kinds.get("item", "int") == "int"])
 
     # -- users: what counts, Theorem T3 ---------------------------------------------------------------------------------
 

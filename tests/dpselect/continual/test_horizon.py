@@ -8,12 +8,15 @@ import stat
 import subprocess
 from collections.abc import Callable
 from contextlib import closing, suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from processes import Forked
 
@@ -25,6 +28,7 @@ from dpselect.continual import state as states
 from dpselect.continual.horizon import of_pairs
 from dpselect.continual.state import _salted
 from dpselect.events import Reading
+from dpselect.events.staging import split
 
 MECHANISM = dps.ContinualTopK(k=2, periods=4, count="running", scale=2.0, delta=1e-9)
 UNAVAILABLE = dps.errors.HorizonUnavailable
@@ -194,6 +198,35 @@ def test_an_id_is_one_user_however_it_is_typed(start: Any, tmp_path: Path) -> No
         assert answer.labels == (label,)
         assert users_of(answer) == pytest.approx(600, abs=100)
     assert made.close(1, numbers.astype(str), **COLUMNS, memory_limit="1GiB", buckets=3).labels == (5,)
+
+
+@pytest.mark.parametrize("source", ["file", "files", "table", "split by time"])
+def test_a_column_of_nothing_has_no_say_in_how_labels_are_written(start: Any, tmp_path: Path, source: str) -> None:
+    """Whoever wrote it may have taken its type from the rows: a period of nobody must not turn numbers into text, which one
+    user's number would have kept. Nor does it leave open who is one user. (Objects of pandas are text with numbers, too.)"""
+    numbers = pd.DataFrame({"u": range(600), "i": 5})
+    none = pa.table({"u": pa.nulls(3), "i": pa.nulls(3), "at": ["2024-05-01"] * 3})
+    for name in ("none", "none too"):
+        pq.write_table(none, tmp_path / f"{name}.parquet")
+    given: Any = {
+        "file": tmp_path / "none.parquet",
+        "files": [tmp_path / "none.parquet", tmp_path / "none too.parquet"],
+        "table": none,
+        "split by time": none,
+    }[source]
+    made = start(COUNTING)
+    if source == "split by time":
+        at = datetime.fromisoformat("2024-05-01")
+        reading = Reading(**COLUMNS, time="at", since="2024-05-01", until="2024-05-02")
+        with split(none, reading, [("day", at, at + timedelta(days=1))]) as parts:
+            made.close(1, parts["day"], reading)
+    else:
+        made.close(1, given, **COLUMNS)
+    with pytest.raises(dps.errors.InvalidRequest, match=r"^user='v' was"):
+        made.close(2, numbers.assign(v=1), **{**COLUMNS, "user": "v"})
+    assert made.close(2, numbers, **COLUMNS).labels == (5,)
+    assert made.close(3, given, **COLUMNS).labels == (5,)
+    assert made.close(4, given, **COLUMNS, split=",").labels == ("5",)  # pieces are text, whatever is split
 
 
 def test_a_closed_period_tells_nothing_of_its_rows(start: Any) -> None:
