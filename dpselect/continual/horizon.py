@@ -57,7 +57,7 @@ def close(
         before: called when all is read and users are bounded, and nothing is drawn yet.
     """
     with state.transaction():
-        read = state.load(events)
+        state.load(events)
         known = state.number_of_items()
         increment = state.take(period)
         before()
@@ -66,7 +66,7 @@ def close(
         mechanism = state.meta.mechanism
         groups = len({parts_of(label)[0] for label in state.labels(items)}) if mechanism.grouped else 1
         selection = _best(state, items, scores, means.order_by(mechanism, period, scores, sums, groups))
-        state.add_closed(period, events.asked, read, selection)
+        state.add_closed(period, events.asked, selection)
     return selection
 
 
@@ -258,8 +258,8 @@ class Horizon:
         """Count the new events of a period, store what follows from them, and return what the period releases.
 
         Give each event once, in the period in which it arrives: late ones count then. A period that is closed already is
-        answered again if its events are the same; it is never drawn again. What stops a call leaves the period open, or closed
-        with an answer that the next call returns: the same call again costs nothing.
+        answered from the state, whatever its events are now: none is read, and it is never drawn again. What stops a call
+        leaves the period open, or closed with an answer that the next call returns: the same call again costs nothing.
 
         Args:
             period: the first that is not closed: 1, 2, and so on.
@@ -268,14 +268,19 @@ class Horizon:
             reading: how they are read; or the fields of `dpselect.events.Reading` as keywords.
 
         Raises:
-            InvalidRequest: the period is not the next one, or closed with other events; nothing was drawn.
+            InvalidRequest: the period is not the next one, or was closed with other options; nothing was drawn.
             EventLogError: the events cannot be read; nothing was drawn, and the period is open.
             HorizonError: the state is in use, lost, damaged, or older than the ledger says, or the horizon was voided.
             LedgerUnavailable: the release could not be recorded: call again with the same events.
         """
-        with self._read(period, events, reading, options) as read, self._opened() as state:
-            if (before := _closed_before(state, period, read)) is not None:
-                return before
+        asked = self._asked(period, events, reading, options)
+        with self._opened() as state:
+            if (closed := _require_askable(state, int(period), _unread(asked))) is not None:
+                return closed.selection
+        with self._read(events, asked) as read, self._opened() as state:
+            # Another process may have closed it while its events were read.
+            if (closed := _require_askable(state, int(period), read)) is not None:
+                return closed.selection
             try:
                 selection = close(state, int(period), read, sampler(None), self._commit)
                 self._release(state.meta, state.closed()[-1])
@@ -291,20 +296,19 @@ class Horizon:
         return selection
 
     def rehearse(self, period: int, events: object, reading: Reading | None = None, **options: Any) -> None:
-        """Check what `close` checks before it reads: the period, the reading, and the header or schema of the events.
+        """Check what `close` checks before it reads: the period, the reading, and the header or schema of what it would read.
 
         No event is read, and nothing is stored, charged or drawn.
         """
         asked = self._asked(period, events, reading, options)
-        if asked is not None:
-            require_columns(events, asked)
         with State.opened(self._path) as state:
-            _require_askable(state, int(period), NO_EVENTS if asked is None else _unread(asked))
+            closed = _require_askable(state, int(period), _unread(asked))
+        if closed is None and asked is not None:
+            require_columns(events, asked)
 
     @contextmanager
-    def _read(self, period: int, events: object, reading: Reading | None, options: dict[str, Any]) -> Iterator[Events]:
-        """The new events of a period as a relation in SQL, before the state is opened."""
-        asked = self._asked(period, events, reading, options)
+    def _read(self, events: object, asked: Reading | None) -> Iterator[Events]:
+        """The new events of a period as a relation in SQL, while the state is not open."""
         with opened(None if asked is None else asked.memory_limit) as engine:
             yield NO_EVENTS if asked is None else _count_pairs(engine, events, asked, self._groups)
 
@@ -428,7 +432,10 @@ class Horizon:
 
 
 def _require_askable(state: State, period: int, events: Events) -> Closed | None:
-    """Refuse what is asked of a period by what is public alone; the period, if it is closed already."""
+    """Refuse what is asked of a period by what is public alone; the period, if it is closed already.
+
+    One that is closed is not compared with what its events are now: whoever asks again would learn whether they have changed.
+    """
     done = state.closed()
     if period > len(done) + 1:
         raise InvalidRequest(f"period={period} cannot be closed before period {len(done) + 1}: close them in order")
@@ -443,20 +450,6 @@ def _require_askable(state: State, period: int, events: Events) -> Closed | None
             "released() has it, and `dpselect continual show`"
         )
     return done[period - 1]
-
-
-def _closed_before(state: State, period: int, events: Events) -> Selection | None:
-    """What a period has released that is closed already; None if it is the next one.
-
-    Its events are compared with those of then only if they are read as then: who could choose how would learn which rows exist.
-    """
-    closed = _require_askable(state, period, events)
-    if closed is not None and state.load(events) != closed.read:
-        raise InvalidRequest(
-            f"period {period} is closed, with other events. Its answer stays: released() has it, and "
-            "`dpselect continual show`. What came late counts in the period that is open: close that with it"
-        )
-    return None if closed is None else closed.selection
 
 
 def _listed(mechanism: ContinualTopK, domain: Labels | None, groups: Sequence[Label] | None) -> tuple[Label, ...] | None:
@@ -492,8 +485,10 @@ def of_pairs(reading: Reading, *, grouped: bool = False) -> Reading:
     return reading
 
 
-def _unread(reading: Reading) -> Events:
+def _unread(reading: Reading | None) -> Events:
     """Events by how they are read: which are one user's, by the column and all that rewrites its labels, and what was asked."""
+    if reading is None:
+        return NO_EVENTS
     who = reading.model_dump(mode="json", include={"user", *FILE_OPTIONS} - _SAME_USERS)
     asked = reading.model_dump(mode="json", exclude_defaults=True, exclude={*FileFields.unasked(), "max_groups_per_user"})
     return replace(NO_EVENTS, who=who, asked=json.dumps(asked))
@@ -508,7 +503,7 @@ def _count_pairs(engine: Engine, events: object, reading: Reading, groups: Seque
             raise InvalidRequest("a horizon of groups reads no Spark table: write the period's events to Parquet, and give that")
         return replace(read, kinds=spark.save(events, reading, path))
     staged = prepared(engine, events, reading, None)
-    shown, kinds = "pairs", staged.kinds
+    shown, kinds = "pairs", staged.typed
     if reading.group is not None:
         shown = f"({cells_of('pairs', groups if groups is not None else reading.groups)})"
         kinds = {**kinds, "item": "str"}

@@ -84,8 +84,8 @@ def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
         period, data: as for `Horizon.close`.
 
     Returns:
-        What the period has released: if `output` holds it already, no event is read. With `dry_run` what closing it would cost;
-        no event is read then either.
+        What the period has released: if it is closed already, no event is read. With `dry_run` what closing it would cost; no
+        event is read then either.
     """
     spec = CloseSpec(**asked)
     kept = _Kept.of(spec, "close", period=str(period), source=named(data))

@@ -93,7 +93,7 @@ def _slices(mechanism: ContinualTopK, first: int, end: int) -> Iterator[tuple[in
         yield max(first, start), min(start + width, end)
 
 
-_SCHEMA: Final = 7
+_SCHEMA: Final = 8
 _MEMORY = "1GiB"
 _PLAIN: Final = "BLOB USING COMPRESSION uncompressed"  # to read a blob that is compressed costs ten times as much
 _TABLES = """
@@ -104,7 +104,7 @@ CREATE TABLE items (i VARCHAR, iid INTEGER);
 CREATE TABLE discovered (iid INTEGER);
 CREATE TABLE positions (used PLAIN);
 CREATE TABLE pairs (uid INTEGER, iid INTEGER, period SMALLINT);
-CREATE TABLE closed (period SMALLINT, asked VARCHAR, read VARCHAR, mark VARCHAR, selection VARCHAR);
+CREATE TABLE closed (period SMALLINT, asked VARCHAR, mark VARCHAR, selection VARCHAR);
 """.replace("PLAIN", _PLAIN)
 # What grows by the period is in tables of a few periods each: a checkpoint writes a table's last rows again, blobs included.
 _TOGETHER: Final = 16
@@ -179,7 +179,7 @@ class Events:
 
     Attributes:
         relation: in SQL, with the columns u and i.
-        kinds: what these hold by the types of their source; empty if there is none.
+        kinds: what these hold by the types of their source, without columns that hold nothing; empty if there is no source.
         who: the options that say which events are one user's, by name; None if nothing was read.
         asked: all options of the reading, as JSON.
     """
@@ -193,11 +193,10 @@ class Events:
 @final
 @dataclass(frozen=True, repr=False)
 class Closed:
-    """A closed period: `asked` and what was read (a hash), the mark that the ledger keeps, and what was released."""
+    """A closed period: how its events were `asked` for, the mark that the ledger keeps, and what was released."""
 
     period: int
     asked: str
-    read: str
     mark: str
     selection: Selection
 
@@ -347,28 +346,23 @@ class State(NotPickled):
 
     def closed(self) -> list[Closed]:
         """All closed periods, in order."""
-        rows = self._run("SELECT period, asked, read, mark, selection FROM closed ORDER BY period")
-        return [
-            Closed(period, asked, read, mark, Selection.model_validate_json(text)) for period, asked, read, mark, text in rows
-        ]
+        rows = self._run("SELECT period, asked, mark, selection FROM closed ORDER BY period")
+        return [Closed(period, asked, mark, Selection.model_validate_json(text)) for period, asked, mark, text in rows]
 
-    def add_closed(self, period: int, asked: str, read: str, selection: Selection) -> None:
+    def add_closed(self, period: int, asked: str, selection: Selection) -> None:
         """Record what a period releases, under a mark that nobody can guess and that follows from the one before."""
         before = self._run("SELECT mark FROM closed WHERE period = ?", [period - 1])
         released = selection.model_dump_json()
         parts = [before[0][0] if before else self.meta.identity, secrets.token_hex(32), released]
         mark = hashlib.sha256("\n".join(parts).encode()).hexdigest()
-        self._run("INSERT INTO closed VALUES (?, ?, ?, ?, ?)", [period, asked, read, mark, released])
+        self._run("INSERT INTO closed VALUES (?, ?, ?, ?)", [period, asked, mark, released])
 
     # -- what was read --------------------------------------------------------------------------------------------------
 
-    def load(self, events: Events) -> str:
-        """Make the (user, item) pairs of a period the table `fresh`, for `take`; a hash of them, in any order."""
+    def load(self, events: Events) -> None:
+        """Make the (user, item) pairs of a period the table `fresh`, for `take`."""
         self._fresh = events
         self._run(_FRESH.format(relation=events.relation))
-        # Not a matter of privacy: whether the same events are given again.
-        words = self._columns("SELECT md5_number_lower(concat_ws(chr(0), u, i)) AS word FROM fresh")["word"].view(np.uint64)
-        return f"{len(words)}:{words.sum()}"
 
     def require_users(self, events: Events) -> None:
         """Refuse events that are read as those of other users than earlier ones, by the options alone."""
@@ -383,13 +377,18 @@ class State(NotPickled):
                     )
 
     def _settle(self) -> None:
-        """Remember who is one user, and whether items are integers: by options and types, whatever was read."""
+        """Remember who is one user, and whether items are integers: by options and types, whatever was read.
+
+        A column of nothing has no type: labels stay what they are, as with the next value that may come.
+        """
         self.require_users(self._fresh)
         who, kinds = self._fresh.who, self._fresh.kinds
-        for known, integers in self._run("SELECT who, integers FROM reading") or [(None, True)] if kinds else ():
+        for known, integers in (
+            self._run("SELECT who, integers FROM reading") or [(None, True)] if who is not None or kinds else ()
+        ):
             self._run("DELETE FROM reading")
             stated = json.dumps(who if who is None else dict(who)) if known is None else known
-            self._run("INSERT INTO reading VALUES (?, ?)", [stated, integers and kinds["item"] == "int"])
+            self._run("INSERT INTO reading VALUES (?, ?)", [stated, integers and kinds.get("item", "int") == "int"])
 
     # -- users: what counts, Theorem T3 ---------------------------------------------------------------------------------
 

@@ -324,7 +324,7 @@ def save(source: object, reading: Reading, path: Path) -> Kinds:
         while batch := _quietly(lambda: [tuple(row) for row in itertools.islice(rows, _BATCH)]):
             users, items = zip(*batch, strict=True)
             writer.write_batch(pa.record_batch([pa.array(users), pa.array(items)], schema=schema))
-    return found.kinds
+    return found.typed
 
 
 WHAT = "this Spark table"
@@ -341,13 +341,14 @@ _HALF = 2**40
 
 def rows(given: Given, frame: DataFrame, relation: str) -> Rows:
     """The columns of a frame that is a relation in SQL, there called c0, c1, ...: integers, text and numbers in one type each."""
-    columns, kinds, missing = list[str](), dict[str, Kind](), given.said.missing
+    columns, kinds, nothing, missing = list[str](), dict[str, Kind](), set[str](), given.said.missing
     for role, place in by_name(given.asked, frame.columns, WHAT).items():
         name, stored = given.asked.columns[role], frame.dtypes[place][1]
         text = stored == "string" or stored.startswith(("varchar(", "char("))
         kind = kind_of(role, name, "VARCHAR" if text else _TYPES.get(stored, stored.upper()), WHAT, stored)
         known = f"c{place}"
         if kind is None:
+            nothing.add(role)
             kind, known = "str", "CAST(NULL AS VARCHAR)"
         elif is_label(role) and stored.startswith("decimal("):
             whole = re.fullmatch(r"decimal\((\d+),0\)", stored)
@@ -366,7 +367,7 @@ def rows(given: Given, frame: DataFrame, relation: str) -> Rows:
             )
         columns.append(f"{known} AS {SHORT[role]}")
         kinds[role] = kind
-    return Rows(f"SELECT {', '.join(columns)} FROM {relation}", 0, WHAT, kinds)
+    return Rows(f"SELECT {', '.join(columns)} FROM {relation}", 0, WHAT, kinds, nothing=frozenset(nothing))
 
 
 _STORED: Final[Mapping[Kind, str]] = {"int": "BIGINT", "str": "VARCHAR", "number": "DOUBLE"}

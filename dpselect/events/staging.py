@@ -67,7 +67,7 @@ def rows(engine: Engine, given: Given) -> Rows:
     """The columns of whatever was given, by the first source that accepts it; the events of a period have them already."""
     if isinstance(given.source, PeriodEvents):
         part = given.source
-        return Rows(f"SELECT * FROM {part.relation}", part.size, part.what, part.kinds, apart="apart")
+        return Rows(f"SELECT * FROM {part.relation}", part.size, part.what, part.kinds, nothing=part.nothing, apart="apart")
     for known in SOURCES:
         if known.accepts(given):
             if given.said.normalize:
@@ -87,7 +87,7 @@ def written_alike(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
     What is a number or a time hangs on no word of the asker's: a value that is none refuses the log, and whether there is one of
     some text could be asked for.
     """
-    said, kinds = given.said, dict(log.kinds)
+    said, kinds, nothing = given.said, dict(log.kinds), log.nothing
     passed, sql = ["refused"] * bool(log.bad), log.sql
     if said.missing:
         columns = [_without(role, kind, said.missing, dialect) for role, kind in kinds.items()]
@@ -96,6 +96,7 @@ def written_alike(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
         every = [*passed, *(SHORT[role] for role in kinds if role != "item")]
         sql = f"SELECT {', '.join(every)}, {dialect.pieces('CAST(i AS VARCHAR)', said.split)} AS i FROM ({sql})"
         kinds["item"] = "str"
+        nothing -= {"item"}
     if said.null or said.split or said.normalize:
         columns = []
         for role, kind in kinds.items():
@@ -106,7 +107,7 @@ def written_alike(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
                 shown = f"nullif({f'normalized({text})' if said.normalize else text}, '') AS {name}"
             columns.append(shown)
         sql = f"SELECT {', '.join([*passed, *columns])} FROM ({sql})"
-    return replace(log, sql=sql, kinds=kinds)
+    return replace(log, sql=sql, kinds=kinds, nothing=nothing)
 
 
 def _without(role: str, kind: Kind, absent: Sequence[str], dialect: Dialect) -> str:
@@ -178,7 +179,8 @@ def shaped(log: Rows, given: Given, dialect: Dialect = EMBEDDED, raw: str | None
     columns["apart"] = f"CAST({apart} AS TINYINT) AS apart"
     sql = f"SELECT {', '.join(columns.values())} FROM (SELECT {', '.join(inner)} FROM ({log.sql}))"
     kinds = {role: "str" if role == "item" and joined else kind for role, kind in log.kinds.items() if role in LABELS}
-    return replace(log, sql=sql, kinds=kinds, apart="apart")
+    nothing = log.nothing - {"item"} if joined else log.nothing
+    return replace(log, sql=sql, kinds=kinds, nothing=nothing, apart="apart")
 
 
 def _record(text: str, dialect: Dialect) -> str:
@@ -208,6 +210,7 @@ class Staged(NotPickled):
         buckets: into how many parts, by user, it is cut where that saves memory.
         progress: is told how far a count is.
         how: how its fields are found, in words, where that is not plain.
+        nothing: roles whose columns hold nothing by their types: see `Rows`.
     """
 
     what: str
@@ -218,6 +221,12 @@ class Staged(NotPickled):
     buckets: int = 1
     progress: ProgressCallback | None = None
     how: str = ""
+    nothing: frozenset[str] = frozenset()
+
+    @property
+    def typed(self) -> Kinds:
+        """What its labels are, without those of columns that hold nothing: these have no type."""
+        return {role: kind for role, kind in self.kinds.items() if role not in self.nothing}
 
     def report_progress(self, done: int, parts: int) -> None:
         """Say how far a reading is: nothing, or that the log was grouped and this many parts of it are counted."""
@@ -315,7 +324,7 @@ def staged_of(found: Sequence[tuple[Any, ...]], log: Rows, asked: Asked, **in_en
     lacking = {f"rows_without_{role}": without.get(role, 0) for role in LABELS}
     left_out = sum(count for apart, count in inside if apart)
     report = ReadReport(rows=sum(count for _, count in inside), rows_left_out=left_out, pairs=0, pairs_left_out=0, **lacking)
-    return Staged(log.what, log.kinds, report, without, how=log.how, **in_engine)
+    return Staged(log.what, log.kinds, report, without, how=log.how, nothing=log.nothing, **in_engine)
 
 
 # -- parts of a log by time ------------------------------------------------------------------------------------------------
@@ -333,6 +342,7 @@ class PeriodEvents(NotPickled):
     size: int
     what: str
     kinds: Kinds
+    nothing: frozenset[str]
 
     def __repr__(self) -> str:
         return f"PeriodEvents({self.what!r})"
@@ -381,7 +391,7 @@ def split(
             files = list((folder / f"period={place}").glob("*.parquet"))
             size = 4 * sum(file.stat().st_size for file in files)  # Parquet is a few times smaller than text
             held = _parquet_in(folder / f"period={place}") if files else nothing
-            parts[name] = PeriodEvents(held, size, f"{log.what}, {name}", log.kinds)
+            parts[name] = PeriodEvents(held, size, f"{log.what}, {name}", log.kinds, log.nothing)
         yield parts
 
 

@@ -595,7 +595,7 @@ def over_horizon(
 ) -> HorizonAnswer | DryRun:
     """Release periods at one price, which is reserved once the log is read, and committed by the first of them.
 
-    All are read, those that are closed too: one that is closed answers for no other log.
+    Periods that are closed are answered from the state, whatever the log is now. It is read for the others, if there are any.
 
     Args:
         session: what pays.
@@ -626,10 +626,18 @@ def over_horizon(
     if held is not None:
         horizon = session.continual(mechanism, **opens)
         return HorizonAnswer.of(horizon, horizon.released()[: len(named)], **about)
-    with split(source, reading, named) as parts:
+    readings = [reading.model_copy(update={"since": _written(start), "until": _written(end)}) for _, start, end in named]
+    closed = 0
+    if Path(opens["state"]).exists():
         horizon = session.continual(mechanism, **opens)
-        for number, (name, start, end) in enumerate(named, 1):
-            horizon.close(number, parts[name], reading.model_copy(update={"since": _written(start), "until": _written(end)}))
+        closed = min(len(horizon.released()), len(named))
+        for number in range(1, closed + 1):
+            horizon.close(number, source, readings[number - 1])  # what was asked otherwise is refused
+    if closed < len(named):
+        with split(source, reading, named[closed:]) as parts:
+            horizon = session.continual(mechanism, **opens)
+            for number, (name, *_) in enumerate(named[closed:], closed + 1):
+                horizon.close(number, parts[name], readings[number - 1])
     return HorizonAnswer.of(horizon, horizon.released()[: len(named)], **about)
 
 

@@ -473,6 +473,10 @@ dpselect/continual/horizon.py
         first = order >= np.partition(order, -k)[-k] => first = np.argsort(-order, kind="stable")[:k]
     dpselect/continual/test_horizon.py::test_a_closed_period_tells_nothing_of_its_rows
         if then != now: => if False:
+    dpselect/continual/test_horizon.py::test_a_closed_period_does_not_tell_whether_its_events_have_changed
+        int(period), _unread(asked))) is not None: => int(period), _unread(asked))) is not None and False:
+    dpselect/continual/test_horizon.py::test_what_another_process_closes_meanwhile_is_answered
+        int(period), read)) is not None: => int(period), read)) is not None and False:
     dpselect/continual/test_horizon.py::test_another_quote_or_encoding_makes_other_users
         frozenset({"format", => frozenset({"quote", "format",
     dpselect/continual/test_horizon.py::test_a_run_that_stops_after_the_charge_says_so
@@ -507,7 +511,10 @@ dpselect/continual/state.py
         if now != then[name]: => if False:
     dpselect/continual/test_horizon.py::test_an_id_is_one_user_however_it_is_typed
         WHEN u LIKE '%.0%' THEN => WHEN false THEN
-        integers and kinds["item"] == "int" => integers
+        integers and kinds.get("item", "int") == "int" => integers
+    dpselect/continual/test_horizon.py::test_a_column_of_nothing_has_no_say_in_how_labels_are_written
+        kinds.get("item", "int") => kinds.get("item")
+        if who is not None or kinds => if kinds
     dpselect/continual/test_horizon.py::test_errors_of_the_engine_are_told_by_their_cause
         full = lack_of_room(text) is not None or => full =
         raise KeyboardInterrupt => pass
@@ -648,6 +655,9 @@ dpselect/events/staging.py
          if is_label(role) or is_condition(role) else name =>
     dpselect/events/test_nothing.py::test_integers_are_split_as_their_digits
         kinds["item"] = "str" => pass
+    dpselect/continual/test_horizon.py::test_a_column_of_nothing_has_no_say_in_how_labels_are_written
+        nothing -= {"item"} => pass
+        nothing=part.nothing, apart="apart" => apart="apart"
 dpselect/events/user_counts.py
     dpselect/events/test_scores.py::test_clips_sums_and_groups_declare_the_relation_that_is_asked_for
         PRESENT.norm, relation, self.max => PRESENT.norm, "add_remove", self.max

@@ -502,6 +502,7 @@ def _several(engine: Engine, given: Given) -> Rows:
         size=sum(part.size for part in parts),
         what=what,
         kinds=parts[0].kinds,
+        nothing=frozenset.intersection(*(part.nothing for part in parts)),
         bad="refused" if any(part.bad for part in parts) else "",
         texts=tuple(part.sql for part in parts if part.texts),
     )

@@ -79,7 +79,7 @@ def test_a_horizon_from_its_start_to_another_ledger(paid: list[str], tmp_path: P
 
 @pytest.mark.slow
 def test_a_whole_log_in_one_run(paid: list[str], tmp_path: Path) -> None:
-    """`topk --horizon` closes every day of a log; `run` goes on with it, draws nothing anew, and answers for no other log; what
+    """`topk --horizon` closes every day of a log; `run` goes on with it and draws nothing anew, whatever the log is then; what
     does not fit is refused.
     """
     log, shared = str(tmp_path / "all.csv"), [*paid[:-2], *HORIZON, *COLUMNS, *WHEN, "--json"]
@@ -99,14 +99,35 @@ def test_a_whole_log_in_one_run(paid: list[str], tmp_path: Path) -> None:
     again = told("run", log, *shared, *paid[-2:])
     assert again.pop("question")["command"] == "run"
     assert {"question": None, **again} == first
-    (tmp_path / "other.csv").write_text((tmp_path / "all.csv").read_text().replace("place1", "place9"))
-    assert "other events" in told("run", str(tmp_path / "other.csv"), *shared, *paid[-2:], status=2)
-    assert "does not exist" in told("run", str(tmp_path / "nothing.csv"), *shared, *paid[-2:], status=1)
+    for name in ("other.csv", "nothing.csv"):
+        later = told("run", str(tmp_path / name), *shared, *paid[-2:])
+        assert later["released"] == first["released"]
+    assert "was another then" in told("run", log, *shared, *paid[-2:], "--where", "where = place1", status=2)
     shown = [one["selection"] for one in told("show", *paid, "--json")["released"]]
     assert shown == [one["selection"] for one in first["released"]]
     assert "--horizon" in CliRunner().invoke(app, ["topk", log, *shared]).output, "a count without a horizon"
     without = [word for word in alike if word not in ("--every", "day")]
     assert "--every" in CliRunner().invoke(app, without).output
+
+
+@pytest.mark.parametrize("command", ["run", "topk"])
+@pytest.mark.parametrize("changed", ["erased", "late"])
+def test_a_log_that_changed_goes_on(paid: list[str], tmp_path: Path, command: str, changed: str) -> None:
+    """A log that grows, of which somebody was erased or a row of a closed day came late: what was released stays, the next day is
+    released from its own events, and the late row is in none."""
+    rows = [f"{n},place{day},2024-07-0{day}\n" for day in (1, 2, 3) for n in range(300)]
+    kept = {"erased": [row for row in rows if not row.startswith("7,")], "late": [*rows, "999,place1,2024-07-01\n"]}[changed]
+    (tmp_path / "before.csv").write_text("who,where,at\n" + "".join(rows))
+    (tmp_path / "after.csv").write_text("who,where,at\n" + "".join([*kept, *(f"{n},place4,2024-07-04\n" for n in range(400))]))
+    asked, state = [*paid[:-2], *HORIZON, *COLUMNS, *WHEN[:-1], "2024-07-05", "--json"], paid[-1]
+    first = told("run", str(tmp_path / "before.csv"), *paid, *HORIZON, *COLUMNS, *WHEN, "--periods", "4", "--json")["released"]
+    for name in ("after.csv", "before.csv", "gone.csv"):
+        place = ["continual", "run", "--state"] if command == "run" else ["topk", "--horizon"]
+        said = CliRunner().invoke(app, [*place[:-1], str(tmp_path / name), *asked, place[-1], state])
+        assert said.exit_code == 0, said.output
+        again = json.loads(said.stdout)["released"]
+        assert ([one["name"] for one in again[3:]], again[:3]) == (["2024-07-04"], first)
+        assert "place4" in again[3]["selection"]["labels"]
 
 
 @pytest.fixture
