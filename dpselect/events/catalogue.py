@@ -16,7 +16,7 @@ from accounting.address import masked
 from dpselect.errors import EventLogError
 from dpselect.events.engine import checked, not_encoded, opened, plain, temporary_folder, unpacked_suffix
 from dpselect.events.file_options import FileOptions, FileSaid, normalized
-from dpselect.events.sources.base import SHORT, Asked, Given, place_of
+from dpselect.events.sources.base import SHORT, Asked, Given, place_of, refused
 from dpselect.events.sources.formats import (
     CSV,
     DELIMITERS,
@@ -247,6 +247,9 @@ def _columns(
         given = Given(source, Asked.of(None, columns), options)
         engine.run("SET preserve_insertion_order = true", what=what)
         log = kind.rows(engine, given)
+        if log.bad:
+            found = engine.run(f"SELECT DISTINCT {log.bad} FROM ({log.sql}) WHERE {log.bad} < 0", what=what)
+            given.asked.refuse_malformed({refused(number) for (number,) in found}, what, ", and no public list holds them")
         texts = ", ".join(f"CAST({SHORT[role]} AS VARCHAR)" for role in given.asked.columns)
         rows = engine.run(f"SELECT {texts} FROM ({log.sql})", what=what)
     if not all(part for row in rows for part in row):

@@ -133,10 +133,12 @@ class Asked:
 
 _MALFORMED = {
     "time": "something that is not a time of the years 1900 to 9999: write times as in 2024-07-14T08:00:00, with Z or an offset "
-    "where they have one; numbers since 1970 need the right time_unit=",
+    "where they have one; numbers since 1970 need the right time_unit=; say with missing= what the file writes where there is "
+    "none",
     "value": "something that is not a finite number: correct it, leave it empty, or say with missing= what the file writes where "
     "there is none",
-    "": "values that are neither text nor whole numbers (fractions, booleans, or nested values): write them as text",
+    "": "values that are neither text nor whole numbers (fractions, booleans, or nested values): write them as text. Whole "
+    "numbers that pandas wrote as fractions, since one is missing, become integers by a cast to Int64",
 }
 _SHOWN_BY = "; dpselect check shows examples"
 
@@ -265,21 +267,22 @@ Place = tuple[str, tuple[str, ...]]
 """Where a column is: SQL of a column, and the fields within it that lead there."""
 
 
-def selected(
-    engine: Engine, relation: str, places: Mapping[str, Place], asked: Asked, what: str
-) -> tuple[str, Kinds, frozenset[str]]:
-    """The query for columns of `relation`, by role: text, and what is printed as text, as VARCHAR; integers as they are; and
-    which of them hold nothing.
+def selected(engine: Engine, relation: str, places: Mapping[str, Place], asked: Asked, what: str) -> Rows:
+    """The query for columns of `relation`, by role: text, and what is printed as text, as VARCHAR; integers as they are.
 
-    A list is one event per element, an empty one an event without.
+    A list is one event per element, an empty one an event without. Fractions where a label or a time is wanted refuse the log,
+    and a column of them that holds none is one of nothing: pandas and whoever writes its columns take nulls for fractions.
     """
-    shown, kinds, lists, nothing = list[str](), dict[str, Kind](), list[str](), set[str]()
+    shown, kinds, lists, nothing, bad = list[str](), dict[str, Kind](), list[str](), set[str](), list[str]()
     for role, (column, fields) in places.items():
         name = asked.columns[role]
         sql, stored, absent = _within(engine, relation, column, fields, what)
         if absent and not is_condition(role):  # for a condition it is one of nulls: rows may have decided what fields there are
             raise EventLogError(f"{role}={name!r} is not a column of {what}: there is no field {absent!r} within")
-        if (kind := kind_of(role, name, _LIST.sub("", stored) if is_label(role) else stored, what)) is None:
+        if fractions := stored in _FRACTIONS and (is_label(role) or role == "time"):
+            bad.append(f"WHEN {sql} IS NOT NULL AND NOT isnan({sql}) THEN {refusal(role)}")
+        kind = None if fractions else kind_of(role, name, _LIST.sub("", stored) if is_label(role) else stored, what)
+        if kind is None:
             nothing.add(role)
             kinds[role] = "str"
             shown.append(f"CAST(NULL AS VARCHAR) AS {SHORT[role]}")
@@ -301,7 +304,10 @@ def selected(
             f"{lists[0]} and {lists[1]} of {what} are both lists, and which elements belong together is not known: write one "
             "event per row"
         )
-    return f"SELECT {', '.join(shown)} FROM {relation}", kinds, frozenset(nothing)
+    if bad:
+        shown.append(f"CASE {' '.join(bad)} END AS refused")
+    sql = f"SELECT {', '.join(shown)} FROM {relation}"
+    return Rows(sql, 0, what, kinds, nothing=frozenset(nothing), bad="refused" if bad else "")
 
 
 def _within(engine: Engine, relation: str, column: str, fields: Sequence[str], what: str) -> tuple[str, str, str]:
@@ -336,6 +342,7 @@ def placed(name: str, names: Sequence[str]) -> tuple[str, tuple[str, ...]] | Non
 
 
 _INTEGER = "U?(TINYINT|SMALLINT|INTEGER|BIGINT)"
+_FRACTIONS = ("FLOAT", "DOUBLE")
 _NULLS = '"NULL"'  # of a column of nothing, which is of any type: whoever wrote it may have taken the type from the rows
 _TEXT = r"VARCHAR|UUID|U?HUGEINT|DECIMAL\(.*\)|ENUM\(.*\)"  # printed exactly, and compared as text
 _LABELS: tuple[tuple[Kind, str], ...] = (("int", _INTEGER), ("str", _TEXT))

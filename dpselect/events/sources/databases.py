@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import chain
@@ -82,9 +83,8 @@ def _attached(engine: Engine, given: Given, what: str) -> Rows:
         engine.run("DETACH source", what=what)
     names = [str(row[0]) for row in engine.run("DESCRIBE copied", what=what)]
     places = {role: (quoted(names[place]), fields) for role, (place, fields) in by_path(given.asked, names, what).items()}
-    sql, kinds, nothing = selected(engine, "copied", places, given.asked, what)
     count = int(engine.run("SELECT count(*) FROM copied", what=what)[0][0])
-    return Rows(sql, 20 * count, what, kinds, nothing=nothing)
+    return replace(selected(engine, "copied", places, given.asked, what), size=20 * count)
 
 
 def _asked(given: Given, identifier: Any) -> str:

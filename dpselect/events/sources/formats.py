@@ -349,15 +349,14 @@ def parquet(engine: Engine, given: Given) -> Rows:
     found = by_path(given.asked, names, what)
     known = _known_as(engine, relation, names, {role: place for role, (place, _) in found.items()}, what)
     places = {role: (quoted(known[role]), fields) for role, (_, fields) in found.items()}
-    sql, kinds, nothing = selected(engine, relation, places, given.asked, what)
+    log = selected(engine, relation, places, given.asked, what)
     if "time" in found:
         place, fields = found["time"]
         if (place, tuple(map(str.lower, fields))) in _stamps(engine, located(path), what):
-            sql = f"SELECT * REPLACE (make_timestamptz(epoch_us({SHORT['time']})) AS {SHORT['time']}) FROM ({sql})"
-            kinds = {**kinds, "time": "instant"}
+            sql = f"SELECT * REPLACE (make_timestamptz(epoch_us({SHORT['time']})) AS {SHORT['time']}) FROM ({log.sql})"
+            log = replace(log, sql=sql, kinds={**log.kinds, "time": "instant"})
     count = int(engine.run(f"SELECT sum(num_rows) FROM parquet_file_metadata({located(path)})", what=what)[0][0] or 0)
-    texts = (sql,) if "str" in kinds.values() else ()
-    return Rows(sql, count * BYTES_PER_ROW, what, kinds, nothing=nothing, texts=texts)
+    return replace(log, size=count * BYTES_PER_ROW, texts=(log.sql,) if "str" in log.kinds.values() else ())
 
 
 def names_in_parquet(engine: Engine, path: Path, what: str) -> list[str]:

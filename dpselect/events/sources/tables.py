@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -63,8 +64,7 @@ def rows(engine: Engine, given: Given) -> Rows:
         adapter = _adapter(source) or _arrow
     relation, size, within = adapter(engine, source, given, what)
     places = {role: (SHORT[role], fields) for role, fields in within.items()}
-    sql, kinds, nothing = selected(engine, relation, places, given.asked, what)
-    return Rows(sql, size, what, kinds, once=adapter is _arrow, nothing=nothing)
+    return replace(selected(engine, relation, places, given.asked, what), size=size, once=adapter is _arrow)
 
 
 def _adapter(source: object) -> _Adapter | None:

@@ -157,7 +157,7 @@ def test_types_that_are_no_labels(tmp_path: Path, values: Any) -> None:
     ("table", "words"),
     [
         (pd.DataFrame({"u": [1, "1"], "i": [SECRET, "a"]}), "integers throughout, or text throughout"),
-        (pd.DataFrame({"u": [1, None], "i": [SECRET, "a"]}), "DOUBLE"),
+        (pd.DataFrame({"u": [1, None], "i": [SECRET, "a"]}), "a cast to Int64"),
         (pd.DataFrame([[1, 2, SECRET]], columns=["u", "u", "i"]), "more than one column"),
         (pd.DataFrame({"U": [1], "i": [SECRET]}), "its columns are 'U', 'i'"),
         (pl.DataFrame({"U": [1], "i": [SECRET]}), "its columns are 'U', 'i'"),
