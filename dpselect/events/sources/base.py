@@ -137,8 +137,8 @@ _MALFORMED = {
     "none",
     "value": "something that is not a finite number: correct it, leave it empty, or say with missing= what the file writes where "
     "there is none",
-    "": "values that are neither text nor whole numbers (fractions, booleans, or nested values): write them as text. Whole "
-    "numbers that pandas wrote as fractions, since one is missing, become integers by a cast to Int64",
+    "": "values that are neither text nor whole numbers (fractions, booleans, or nested values): write them as text "
+    "(whole numbers that pandas wrote as fractions, since one is missing, become integers by a cast to Int64)",
 }
 _SHOWN_BY = "; dpselect check shows examples"
 
