@@ -341,7 +341,7 @@ def test_what_one_user_holds_moves_no_other_count(kind: str) -> None:
                 assert [user for user in satisfying(engine, log, ask) if user != "eve"] == alone, (ask, name)
 
 
-@pytest.mark.parametrize("typed", ["Int64", "category", "Float64", "int8", "float32", "int64[pyarrow]"])
+@pytest.mark.parametrize("typed", ["Int64", "UInt8", "category", "Float64", "int8", "float32", "int64[pyarrow]"])
 def test_types_of_pandas_compare_as_their_values_do(typed: str) -> None:
     """With a declared type, or as objects: the same rows satisfy a condition."""
     log = pd.DataFrame({"who": [f"u{n}" for n in range(20)], "what": "i", "x": pd.Series(range(20)).astype(typed)})
