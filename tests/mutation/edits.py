@@ -607,6 +607,9 @@ dpselect/events/sources/base.py
 dpselect/events/sources/databases.py
     dpselect/events/test_sources.py::test_postgresql_refusals
             CSV.require_lines(target, what)¶ =>
+    dpselect/events/test_where.py::test_a_long_text_of_sqlite_refuses_no_condition
+        text is None or len(text) <= _MOST_KEPT => True
+        text[:_MOST_KEPT] + "~" => text[:_MOST_KEPT]
 dpselect/events/sources/formats.py
     dpselect/events/test_errors.py::test_quotes_are_quotes_in_csv_alone
         delimiter=",", quote='"') => delimiter=",", quote="")
@@ -638,6 +641,8 @@ dpselect/events/sources/tables.py
     dpselect/events/test_neighbours.py::test_digits_within_python_objects_are_those_of_each_alone
         values.map(_printed, na_action="ignore") => values
                 return format(value, "f")¶    return str =>         return value¶    return str
+    dpselect/events/test_where.py::test_no_type_that_pandas_finds_in_rows_refuses_a_condition
+        is_condition(role) and not _is_compared(held.dtype) => is_condition(role) and held.dtype == object
 dpselect/events/sources/workbooks.py
     dpselect/events/test_workbooks.py::test_what_would_take_gigabytes_is_refused
         if length > _MOST_ROW: => if False:

@@ -33,6 +33,8 @@ SHORT = {
 }
 # Two short identifiers written as text: what makes `Rows.size` comparable with the size of a CSV file.
 BYTES_PER_ROW = 20
+LONGEST_LINE = 2_000_000  # bytes, as the engine has it
+MOST_COMPARED = 100_000  # bytes that all conditions' columns add to a line of a file that is written here
 _NUMBERED = re.compile(r"(?P<one>[1-9]\d*)|column(?P<zero>\d+)", re.ASCII)
 _MOST_LISTED = 50
 _MOST_TYPE = 1000  # characters of a type that SQL repeats
@@ -259,6 +261,7 @@ def spooled(path: Path, types: Mapping[str, str]) -> str:
     return (
         f"read_csv({located(path)}, auto_detect = false, columns = {{{declared}}}, header = false, delim = ',', quote = '\"', "
         "escape = '\"', nullstr = '\\N', allow_quoted_nulls = false, compression = 'none', strict_mode = true, "
+        f"max_line_size = {LONGEST_LINE + MOST_COMPARED}, "
         "new_line = '\\n', hive_partitioning = false)"
     )
 

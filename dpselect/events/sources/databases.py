@@ -23,6 +23,7 @@ from accounting.errors import missing_extra
 from dpselect.errors import EventLogError
 from dpselect.events.engine import Engine
 from dpselect.events.sources.base import (
+    LONGEST_LINE,
     SHORT,
     Given,
     Kind,
@@ -38,7 +39,7 @@ from dpselect.events.sources.base import (
     spooled,
 )
 from dpselect.events.sources.formats import CSV
-from dpselect.events.where import comparable
+from dpselect.events.where import Condition, comparable
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9_]*)(\+[A-Za-z0-9_]+)?://")
 _POSTGRESQL = ("postgresql", "postgres")
@@ -119,7 +120,7 @@ def _fetched(engine: Engine, given: Given, what: str) -> Rows:
                 names = list(result.keys())
                 places = by_name(given.asked, names, what)
                 with target.open("x", encoding="utf-8", newline="") as file:
-                    _write(file, result, list(places.items()), given)
+                    _write(file, result, list(places.items()), given, what)
         finally:
             made.dispose()
     except AccountingError as error:
@@ -147,20 +148,31 @@ def _fetched(engine: Engine, given: Given, what: str) -> Rows:
 
 
 _REFUSED = "refused"
+_MOST_KEPT = 1000  # characters of a text that a condition compares, none of which is longer
 
 
-def _write(file: Any, result: Any, places: list[tuple[str, int]], given: Given) -> None:
+def _write(file: Any, result: Any, places: list[tuple[str, int]], given: Given, what: str) -> None:
     """All rows as CSV in which text is quoted, and what is missing is not; with the role whose value refuses the log, if any."""
     tests = given.tests()
+    asked = [at for at, (role, _) in enumerate(places) if not is_condition(role)]
     for row in chain.from_iterable(iter(lambda: result.fetchmany(_AT_ONCE), [])):
         fields, refused = [], "\\N"
         for role, place in places:
             value = row[place]
-            text = comparable(value, tests[role]) if is_condition(role) else _printed(value, role)
+            text = _cut(value, tests[role]) if is_condition(role) else _printed(value, role)
             if text is None and value is not None and not is_condition(role):
                 text, refused = str(value), f'"{refusal(role)}"'
             fields.append("\\N" if text is None else '"' + text.replace('"', '""') + '"')
+        # By the columns that are always read alone: what a condition's column holds refuses nothing.
+        if sum(map(len, fields)) > LONGEST_LINE // 4 and sum(len(fields[at].encode()) + 1 for at in asked) > LONGEST_LINE:
+            raise EventLogError(f"{what} has a line longer than 2 MB, the most that is read: leave its long column out")
         file.write(",".join([*fields, refused]) + "\n")
+
+
+def _cut(value: object, test: Condition) -> str | None:
+    """`comparable`, and of a text that is longer than all that it may be equal to a part, which is no number."""
+    text = comparable(value, test)
+    return text if text is None or len(text) <= _MOST_KEPT else text[:_MOST_KEPT] + "~"
 
 
 def _printed(value: object, role: str) -> str | None:
@@ -182,6 +194,7 @@ def _printed(value: object, role: str) -> str | None:
 
 # Types by the object number that PostgreSQL has for them, as the engine's.
 _NUMERIC = 1700
+_PADDED = 1042  # text of a stated length, which loses its blanks in other types
 _TYPES: Mapping[int, str] = {
     **{16: "BOOLEAN", 17: "BLOB", 20: "BIGINT", 21: "SMALLINT", 23: "INTEGER", 25: "VARCHAR", 1042: "VARCHAR", 1043: "VARCHAR"},
     **{19: "VARCHAR", 2950: "UUID", 700: "FLOAT", 701: "DOUBLE", 1700: "DOUBLE"},
@@ -205,7 +218,15 @@ def _copied(engine: Engine, given: Given, connection: Any, what: str) -> Rows:
     stored |= {role: "VARCHAR" for role, place in places.items() if types[place] == _NUMERIC and role != "value"}
     found = {role: kind_of(role, given.asked.columns[role], kind, what) for role, kind in stored.items()}
     kinds: dict[str, Kind] = {role: kind or "str" for role, kind in found.items()}
-    shown = [sql.SQL("{} AS {}").format(sql.Identifier(names[at]), sql.Identifier(SHORT[role])) for role, at in places.items()]
+    shown = []
+    for role, at in places.items():
+        form = "{0} AS {1}"
+        if found[role] is None:  # nothing that a condition compares
+            form = "NULL AS {1}"
+        elif is_condition(role) and stored[role] == "VARCHAR" and types[at] != _PADDED:  # as `_cut` does
+            cut = f"left({{0}}::text, {_MOST_KEPT}) || '~'"
+            form = f"CASE WHEN length({{0}}::text) > {_MOST_KEPT} THEN {cut} ELSE {{0}}::text END AS {{1}}"
+        shown.append(sql.SQL(form).format(sql.Identifier(names[at]), sql.Identifier(SHORT[role])))
     if given.unread:
         return Rows("", 0, what, kinds)
     stored |= {role: "VARCHAR" for role, kind in found.items() if kind is None}

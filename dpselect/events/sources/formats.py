@@ -23,6 +23,7 @@ from dpselect.errors import EventLogError
 from dpselect.events.engine import Engine, checked, guarded, not_encoded, plain, unpacked_suffix
 from dpselect.events.sources.base import (
     BYTES_PER_ROW,
+    LONGEST_LINE,
     OF_TEXT,
     SHORT,
     Asked,
@@ -45,7 +46,6 @@ from dpselect.events.sources.workbooks import require_modest
 
 _MOST_CELLS = 100_000_000  # of a workbook; one without values at its far end makes all those before it
 _MOST_COLUMNS = 10_000  # three seconds of the engine
-_LONGEST_LINE = 2_000_000  # bytes, as the engine has it
 _BLOCK = 1 << 16
 _BLANK = re.compile(rb"\n\r?\n[^\r\n]")
 DELIMITERS = (";", "\t", "|", "::")  # what a header may show in place of a comma
@@ -146,7 +146,7 @@ class Delimited:
                     if decoder.getstate()[0] or not block.isascii():
                         decoder.decode(block)
                     ends = [place for end in (b"\n", b"\r") for place in (block.find(end), block.rfind(end)) if place >= 0]
-                    if begun + min(ends, default=len(block)) > _LONGEST_LINE:
+                    if begun + min(ends, default=len(block)) > LONGEST_LINE:
                         failure = "has a line longer than 2 MB, the most that is read: leave its long column out"
                         break
                     begun = len(block) - 1 - max(ends) if ends else begun + len(block)

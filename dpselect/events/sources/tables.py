@@ -179,7 +179,9 @@ def _is_compared(kind: Any) -> bool:
     """
     if hasattr(kind, "pyarrow_dtype") or getattr(kind, "storage", "") == "pyarrow":
         return True
-    return isinstance(kind, np.dtype) and (kind.kind in "biu" or kind in (np.float32, np.float64))
+    if isinstance(kind, np.dtype):
+        return kind.kind in "biu" or kind in (np.float32, np.float64)
+    return hasattr(kind, "numpy_dtype") and kind.kind in "biu"  # whole numbers, some of which are missing
 
 
 def _as_compared(values: Any, test: Condition) -> Any:

@@ -341,7 +341,7 @@ def test_what_one_user_holds_moves_no_other_count(kind: str) -> None:
                 assert [user for user in satisfying(engine, log, ask) if user != "eve"] == alone, (ask, name)
 
 
-@pytest.mark.parametrize("typed", ["Int64", "category", "Float64", "int8", "float32", "int64[pyarrow]"])
+@pytest.mark.parametrize("typed", ["Int64", "UInt8", "category", "Float64", "int8", "float32", "int64[pyarrow]"])
 def test_types_of_pandas_compare_as_their_values_do(typed: str) -> None:
     """With a declared type, or as objects: the same rows satisfy a condition."""
     log = pd.DataFrame({"who": [f"u{n}" for n in range(20)], "what": "i", "x": pd.Series(range(20)).astype(typed)})
@@ -400,3 +400,46 @@ def test_which_fields_a_column_has_refuses_no_condition(note: str, tmp_path: Pat
         with pytest.raises(EventLogError, match=r"where='nota\.flag' is not a column"):
             counted(one, "nota.flag = 1")
     connection.close()
+
+
+LONG = {"text": "z" * 3_000_000, "quotes": '"' * 1_500_000, "a number": "0" * 3_000_000 + "1", "as the literal": "y" * 1001}
+LONG_ASKED = {"x = 1": False, f"x = {'y' * 990}": False, "x != 1": True, "x < 5": False}
+
+
+def test_a_long_text_of_sqlite_refuses_no_condition(tmp_path: Path) -> None:
+    """It is no label: where it is only compared, it is what it is to = and !=, and no number; a label of that length refuses."""
+    for name, text in LONG.items():
+        target = tmp_path / f"{name}.db"
+        with sqlite3.connect(target) as connection:
+            connection.execute("CREATE TABLE log (who TEXT, what TEXT, x TEXT, y TEXT)")
+            connection.executemany(
+                "INSERT INTO log VALUES (?, ?, ?, ?)", [("a", "i", "1", ""), ("eve", "zoo", text, "é" * 990_000)]
+            )
+        connection.close()
+        log = f"sqlite:///{target}"
+        for where, holds in LONG_ASKED.items():
+            assert ("zoo" in counted(log, where)) is holds, (name, where)
+        found = event_oracle.counted(log, user="who", item="y", where=["x != 2", "x != 3", "x != 4", "x != 5"], table="log")
+        assert found["é" * 990_000] == 1
+        if name != "as the literal":
+            for where in ((), "what = i"):
+                with pytest.raises(EventLogError, match="longer than 2 MB"):
+                    event_oracle.counted(log, user="who", item="x", where=where, table="log")
+
+
+def test_a_long_text_of_postgresql_refuses_no_condition(postgres: str) -> None:
+    """The server cuts it, and sends nothing of what is not compared."""
+    import psycopg
+    import sqlalchemy
+
+    with psycopg.connect(host=str(sqlalchemy.make_url(postgres).query["host"]), user="postgres", autocommit=True) as link:
+        link.execute("DROP TABLE IF EXISTS public.log")
+        link.execute("CREATE TABLE public.log (who text, what text, x text, v varchar, n jsonb, c char(3))")
+        long = "INSERT INTO log VALUES ('eve', 'zoo', %s, %s, %s, '1')"
+        link.execute("INSERT INTO log VALUES ('a', 'i', '1', '1', '1', '1')")
+        link.execute(long, (LONG["text"], LONG["a number"], json.dumps({"a": LONG["text"]})))
+    for where, holds in LONG_ASKED.items():
+        for column in "xv":
+            assert ("zoo" in counted(postgres, column + where[1:])) is holds, (column, where)
+    assert counted(postgres, "n != 1") == {}
+    assert counted(postgres, "x != 2") == counted(postgres, 'c = "1  "') == {"i": 1, "zoo": 1}
