@@ -107,8 +107,9 @@ def test_the_first_claim_on_a_charge_decides(ledger: Ledger) -> None:
     ledger.charge("clicks", acc.PureDP(epsilon=0.1), relation="add_remove", key="k")
     first = ledger.release("clicks", "k", claim="sha256:a")
     assert ledger.release("clicks", "k", claim="sha256:a").replayed
-    with pytest.raises(ClaimConflict):
-        ledger.release("clicks", "k", claim="sha256:b")
+    for other in ("sha256:b", None):  # a release without a claim is another one
+        with pytest.raises(ClaimConflict):
+            ledger.release("clicks", "k", claim=other)
     assert [entry.label for entry in ledger.entries("clicks") if entry.action == "release"] == [first.entries[0].label]
 
 
