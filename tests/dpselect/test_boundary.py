@@ -413,6 +413,7 @@ def test_no_source_tells_of_one_user(differing: Any, source: str) -> None:
 
 @pytest.mark.parametrize("asked", spread(OF_FILES, {"a query"}))
 def test_no_option_of_a_file_tells_of_one_user(differing: Any, asked: str) -> None:
+    """However a file is written, or which part of a database is read."""
     source, config = OF_FILES[asked]
     found = differing(source, topk({**WINDOW, **config}), FAST)
     assert same(found), found
@@ -499,6 +500,7 @@ def closed(config: dict[str, Any]) -> Callable[[Any, dict[str, Any]], Any]:
     spread(CONTINUAL, {"groups", "where"}),
 )
 def test_no_horizon_tells_of_one_user(differing: Any, asked: str) -> None:
+    """Nobody or one user in the last period: the same outcome, which is an answer."""
     ask = closed if "until" not in CONTINUAL[asked] else continual
     found = differing("pandas", ask(CONTINUAL[asked]), FAST, others="where" in CONTINUAL[asked])
     assert same(found), found
@@ -509,6 +511,7 @@ def test_no_horizon_tells_of_one_user(differing: Any, asked: str) -> None:
 @pytest.mark.parametrize("ask", [continual, closed])
 @pytest.mark.parametrize("asked", CONTINUAL)
 def test_no_horizon_tells_of_a_row(differing: Any, asked: str, ask: Any, request: pytest.FixtureRequest) -> None:
+    """A few logs over a source for each configuration, by one call or a period at a time."""
     source = turned(["pandas", "csv", "json lines", "typed parquet"], [*CONTINUAL].index(asked), request)
     for people, others in ((("nobody", "one", "text among numbers", "ten"), True), (FAST, False)):
         found = differing(source, ask(CONTINUAL[asked]), people, others=others)
@@ -546,6 +549,7 @@ def read(config: dict[str, Any], reader: Callable[..., Any]) -> Callable[[Any, d
 
 @pytest.mark.parametrize("asked", spread(READ, {"groups", "cells", "sums"}))
 def test_no_reading_tells_of_one_user(differing: Any, asked: str) -> None:
+    """Nobody or one user: counts of the same form, scores, and a selection from them."""
     found = differing("pandas", read(READ[asked], events.read), FAST, others="time" in READ[asked])
     assert same(found), found
     assert found["one"][0][0] == "tuple", found["one"]
@@ -555,6 +559,7 @@ def test_no_reading_tells_of_one_user(differing: Any, asked: str) -> None:
 @pytest.mark.parametrize("reader", [events.read, events.hold])
 @pytest.mark.parametrize("asked", READ)
 def test_no_reading_tells_of_a_row(differing: Any, asked: str, reader: Any, request: pytest.FixtureRequest) -> None:
+    """All logs, over a source for each configuration."""
     source = turned([*SOURCES], [*READ].index(asked), request)
     found = differing(source, read(READ[asked], reader), tuple(PEOPLE))
     assert same(found), found
@@ -646,6 +651,7 @@ def test_no_command_tells_of_one_user(differing: Any, words: list[str]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
 def test_no_command_tells_of_a_row(differing: Any, words: list[str]) -> None:
+    """All logs, by the command."""
     for others in (True, False):
         found = differing("csv", called(words), tuple(PEOPLE), others=others)
         assert same(found), found

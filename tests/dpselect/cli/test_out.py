@@ -181,8 +181,8 @@ def test_the_reader_drives_the_bar(ask: Any, monkeypatch: pytest.MonkeyPatch) ->
 
     release = executor.run
 
-    def watched(question: executor.Question, _: object, keep: Any) -> executor.Answer:
-        return release(question, lambda done, total: calls.append((done, total)), keep)
+    def watched(question: executor.Question, log: object, _: object, place: Any) -> executor.Answer:
+        return release(question, log, lambda done, total: calls.append((done, total)), place)
 
     monkeypatch.setattr(executor, "run", watched)
     ask("--k", 1, "--epsilon", 1, "--delta", "1e-6", "--buckets", 5)

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import accounting as acc
 from dpselect.cli.app import app
+from dpselect.cli.guard import EXPLAINED
 
 LOG = "user_id,item_id\n" + "".join(f"{user},{item}\n" for user in range(40) for item in ("a", "b")[: 1 + user % 2])
 
@@ -96,9 +97,9 @@ def test_a_release_pays_for_what_came_out(topk: list[str], tmp_path: Path) -> No
     words = f"topk {tmp_path}/log.csv --user user_id --item item_id --k 5 --epsilon 1 --delta 1e-6 --mechanism limited_domain"
     paid = [*words.split(), *topk[-4:-1], "open", "--pay-for-what-came-out"]
     done = CliRunner().invoke(app, [*paid, "--json"])
-    assert done.exit_code == 0, done.stderr
+    assert done.exit_code in (0, EXPLAINED), done.stderr
     told = json.loads(done.stdout)
-    assert "given back" in told["notes"][1]
+    assert any("given back" in note for note in told["notes"])
     with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
         used = acc.Curve.from_json(json.dumps(told["spent"]))
         assert ledger.total("open").spent == ledger.dataset("open").budget.price(used)
