@@ -258,7 +258,7 @@ def test_text_that_a_spreadsheet_would_calculate_with_is_defused_where_that_is_a
     """Labels come from whoever made the log. They stay as they are unless that is asked for: other programs read back what was
     read. Numbers, and the answer beside the table, stay so anyway."""
     bad = ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\uff1d1", "a;=1", "fine; a-b", "'=1"]
-    (tmp_path / "log.jsonl").write_text("".join(json.dumps({"u": f"{n}", "i": item}) + "\n" for n in range(9) for item in bad))
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps({"u": f"{n}", "i": item}) + "\n" for n in range(90) for item in bad))
     (tmp_path / "items.csv").write_text("\n".join(["i", *bad, ""]))
     asked = f"topk {tmp_path}/log.jsonl --user u --item i --k 9 --domain {tmp_path}/items.csv --epsilon 9"
     for more, shown in (((), bad), (("--spreadsheet-safe",), [*(f"'{text}" for text in bad[:-3]), "a;'=1", *bad[-2:]])):
