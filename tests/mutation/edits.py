@@ -637,8 +637,6 @@ dpselect/events/sources/logged_tables.py
     dpselect/events/test_logged_tables.py::test_links_and_relative_names_are_followed
         *path.resolve().parents => *path.parents
 dpselect/events/sources/tables.py
-    dpselect/events/test_nothing.py::test_the_type_of_nothing_is_no_type
-         and held.isna().all(): => and False:
     dpselect/events/test_neighbours.py::test_digits_within_python_objects_are_those_of_each_alone
         values.map(_printed, na_action="ignore") => values
                 return format(value, "f")¶    return str =>         return value¶    return str

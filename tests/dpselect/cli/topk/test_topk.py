@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import accounting as acc
 import dpselect as dps
 from dpselect.cli import app
+from dpselect.cli.guard import EXPLAINED
 
 # With a budget of 400 the noise has scale below 0.03 and gaps are 194 and more: a wrong winner is less likely than e^-1000.
 CERTAIN = ("--epsilon", "400", "--delta", "1e-6")
@@ -100,7 +101,9 @@ def test_the_price_is_the_budget(ask: Any, catalogue: Path, budget: tuple[str, .
     if not public and "--delta" not in budget:
         pytest.skip("an unknown domain needs a delta; the refusal is in a transcript")
     domain = ("--domain", catalogue, "--domain-column", "shop") if public else ()
-    released = data(ask("--k", 3, *budget, *domain, "--learn", 0, "--json"))
+    done = ask("--k", 3, *budget, *domain, "--learn", 0, "--json")
+    assert done.exit_code in (0, EXPLAINED), done.stderr
+    released = json.loads(done.stdout)
     stated = acc.Budget(**{name.removeprefix("--"): float(value) for name, value in zip(budget[::2], budget[1::2], strict=True)})
     curve = dps.Mechanism.from_json(json.dumps(released["mechanism"])).curve
     assert curve == acc.Curve.from_json(json.dumps(released["curve"]))
