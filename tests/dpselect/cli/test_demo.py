@@ -45,9 +45,9 @@ def test_it_runs_the_path_of_topk(run: Any, monkeypatch: pytest.MonkeyPatch) -> 
     """The release comes out of the function that topk calls; the smallest log shows nothing, but for a chance of delta."""
     questions: list[executor.Question] = []
 
-    def watched(question: executor.Question, progress: Any) -> executor.Answer:
+    def watched(question: executor.Question, *about: Any) -> executor.Answer:
         questions.append(question)
-        return executor.run(question, progress)
+        return executor.run(question, *about)
 
     assert vars(demo)["run"] is executor.run
     monkeypatch.setattr(demo, "run", watched)
