@@ -326,8 +326,8 @@ class State(NotPickled):
         self._connection.unregister("given")
 
     @contextmanager
-    def transaction(self, *, kept: bool = True) -> Iterator[None]:
-        """All of the block is stored when it ends, or nothing of it; nothing in any case unless it is to be `kept`."""
+    def transaction(self) -> Iterator[None]:
+        """All of the block is stored when it ends, or nothing of it."""
         self._run("BEGIN TRANSACTION")
         try:
             yield
@@ -338,7 +338,7 @@ class State(NotPickled):
         # The engine makes its log of the transaction here, for this user alone. The mask holds for the whole process.
         before = os.umask(0o077)
         try:
-            self._run("COMMIT" if kept else "ROLLBACK")
+            self._run("COMMIT")
         finally:
             os.umask(before)
 
