@@ -16,7 +16,6 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any, Literal, Self, final
@@ -25,7 +24,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from accounting import Budget, BudgetExceeded, Curve, Ledger
 from accounting.address import masked
-from accounting.arguments import Relation
 from accounting.budget import NOTHING
 from accounting.curves import Composed
 from accounting.decimal_sum import float_up
@@ -36,9 +34,9 @@ from accounting.price import FAILURE_UNIT, MAIN_UNIT, Price
 from accounting.remaining import shortfall
 from dpselect.errors import DpSelectError, InvalidRequest
 from dpselect.mechanisms.base import Mechanism, Pay
-from dpselect.pate.ballots import Ballots, Vote
+from dpselect.pate.ballots import Ballots
 from dpselect.pate.voting import ABSTAINED
-from dpselect.release.session import Session
+from dpselect.release.session import BoundItem, Session
 from dpselect.selection import Selection
 
 OWN_DATASET = "votes"
@@ -300,9 +298,9 @@ class Labelling:
             return fewer
         return f"As one batch all of them fit, because a plan that is charged at once costs less: state batch_size={rounds}"
 
-    def _item(self, batch: int) -> _Batch:
+    def _item(self, batch: int) -> BoundItem:
         binding = hashlib.sha256(f"{self.fingerprint}/{self.state}/{batch}".encode()).hexdigest()[:32]
-        return _Batch(self.mechanism, batch, binding)
+        return BoundItem(self.mechanism, binding)
 
     def _spent(self, answers: list[Answer]) -> Curve:
         """What rounds cost that came out so."""
@@ -407,34 +405,6 @@ class Labelling:
 
 def _claim(sealed: bytes) -> str:
     return f"labels sha256:{hashlib.sha256(sealed).hexdigest()}"
-
-
-@dataclass(frozen=True)
-class _Batch:
-    """A mechanism as a ledger is charged for one round of it, bound to one batch of one job in one folder.
-
-    A ledger refuses another item under the same key: so a second folder cannot draw under the charges of the first.
-    """
-
-    mechanism: Mechanism
-    batch: int
-    binding: str
-
-    @property
-    def curve(self) -> Curve:
-        return self.mechanism.curve
-
-    @property
-    def relation(self) -> Relation:
-        return self.mechanism.relation
-
-    @property
-    def unit(self) -> str | None:
-        return self.mechanism.unit if isinstance(self.mechanism, Vote) else None
-
-    def to_json(self) -> str:
-        mechanism = json.loads(self.mechanism.to_json())
-        return json.dumps({"kind": "pate_batch", "batch": self.batch, "binding": self.binding, "mechanism": mechanism})
 
 
 # -- a ledger of its own ------------------------------------------------------------------------------------------------------

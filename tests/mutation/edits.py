@@ -894,8 +894,6 @@ dpselect/pate/labelling.py
         dict.fromkeys((*self._terms, *begun.job)) => dict.fromkeys(self._terms)
     dpselect/pate/test_labelling.py::test_a_job_that_fails_at_any_step_is_completed_and_pays_once
                 except JobDamaged:¶            draft.unlink() =>         except JobDamaged:¶            raise
-    dpselect/pate/test_labelling.py::test_another_relation_is_refused
-        return self.mechanism.unit if isinstance(self.mechanism, Vote) else None => return None
     laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay
         labels, count=ballots.rounds, spent => labels, count=max(1, ballots.rounds - 1), spent
     dpselect/pate/test_labelling.py::test_its_own_ledger_has_the_budget_of_the_job
@@ -1049,6 +1047,8 @@ dpselect/release/series.py
     dpselect/release/test_run.py::test_a_series_goes_on_after_runs_that_do_not_know_each_other
         shown=in_order[first:]) => shown=in_order)
 dpselect/release/session.py
+    dpselect/pate/test_labelling.py::test_another_relation_is_refused
+        return getattr(self.item, "unit", None) => return None
     dpselect/release/test_session_periods.py::test_a_bound_over_several_periods_is_refused_at_the_price_of_one
         whole = given is not None and (given.l0, given.l1, => whole = given is not None or (given.l0, given.l1,
     dpselect/release/test_session_periods.py::test_sums_cut_to_one_are_no_whole_counts
