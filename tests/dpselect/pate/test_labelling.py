@@ -262,7 +262,7 @@ def test_a_budget_that_pays_for_one_batch_alone_says_so(tmp_path: Path, payer: d
     assert not (tmp_path / "job" / "job.json").exists()
     assert refused.value.remaining is not None
     assert len(_run(tmp_path / "job", tight, mechanism=mechanism, ballots=ballots, batch_size=23).answers) == 23
-    with pytest.raises(acc.BudgetExceeded, match="Label fewer rounds, or add noise.*larger sigma="):
+    with pytest.raises(acc.BudgetExceeded, match=r"Label fewer rounds, or add noise.*larger sigma="):
         _run(tmp_path / "other", tight, mechanism=mechanism, ballots=ballots, key="other")
 
 
