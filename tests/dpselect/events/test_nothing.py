@@ -370,3 +370,11 @@ def test_what_lies_below_a_header_decides_no_dry_run(tmp_path: Path, damage: Cal
         require_columns(str(path), Reading(user="u", item="x"))
     with pytest.raises(EventLogError, match="not a whole gzip"):
         events.read(str(path), user="u", item="i")
+
+
+def test_a_fraction_that_is_not_read_is_refused_by_its_type() -> None:
+    """A column of long doubles is refused whether it holds anything or not: its type is stated, and no row decides it."""
+    for held in (np.nan, 1.0):
+        table = pd.DataFrame({"u": ["a", "b"], "i": np.full(2, held, dtype=np.longdouble)})
+        with pytest.raises(EventLogError, match="cannot be read"):
+            events.read(table, user="u", item="i")
