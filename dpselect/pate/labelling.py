@@ -230,7 +230,10 @@ class Labelling:
         """Raise JobConflict unless there is a job to resume, or none that would have to be."""
         begun = cls.is_begun(folder)
         if resume and not begun:
-            raise JobConflict(f"{masked(folder)} does not hold a job to resume: leave resume= out to begin one")
+            raise JobConflict(
+                f"{masked(folder)} does not hold a job to resume: state the output= that the job was begun with. Only a job "
+                "that was never begun starts without resume="
+            )
         if begun and not resume:
             raise JobConflict(
                 f"{masked(folder)} holds a job already: continue it with resume=True, which charges nothing twice. Labels of "

@@ -689,7 +689,10 @@ def dry_close(
     if held is None:
         return payer.dry_run(mechanism, (mechanism,), stated, look)
     if acc.Curve.from_json(held.entries[0].curve or "") != mechanism.curve:
-        raise acc.ledger.KeyConflict(f"key={key!r} has paid for something else (entry {held.seq}): name another key")
+        raise acc.ledger.KeyConflict(
+            f"key={key!r} has paid for something else (entry {held.seq}): ask for the horizon as it was opened, "
+            "which charges nothing more; only another horizon takes a key of its own"
+        )
     look()
     left = payer.left(mechanism)
     paid = f"nothing more would be charged, for entry {held.seq} has {held.state} it"

@@ -351,7 +351,7 @@ def test_each_surface_has_its_own_spelling(label: Run, votes: Path, tmp_path: Pa
     (tmp_path / "labels.jsonl").write_text("precious")
     for (command, python), words, keywords in (
         (told(), "labels.jsonl' exists", "output "),
-        (told("--resume", resume=True), "leave --resume out", "leave resume= out"),
+        (told("--resume", resume=True), "starts without --resume", "starts without resume="),
     ):
         assert words in command
         assert keywords in python
