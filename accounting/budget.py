@@ -39,11 +39,15 @@ _NEAR = 1.2  # no plan is known whose cost a thorough account lowers by more
 
 
 _INSTEAD: dict[Measure, str] = {
-    "epsilon": "Give the budget as Budget(epsilon=, delta=) or Budget(rho=, delta=), or choose a mechanism with a pure epsilon.",
-    "rho": "Give the budget as Budget(epsilon=, delta=), whose filter needs one Renyi order only.",
-    "mu^2": "Give the budget a Renyi order, Budget(epsilon=, delta=) or Budget.for_workload(curve=), or add Gaussian noise.",
+    "epsilon": "Choose a mechanism with a pure epsilon, or state a new budget as Budget(epsilon=, delta=) "
+    "or Budget(rho=, delta=).",
+    "rho": "Choose a mechanism with a finite rho, or state a new budget as Budget(epsilon=, delta=), whose "
+    "filter needs one Renyi order only.",
+    "mu^2": "Choose Gaussian noise, or state a new budget with a Renyi order: Budget(epsilon=, delta=) or "
+    "Budget.for_workload(curve=).",
 }
-_OTHER_ORDER = "Choose the order with Budget.for_workload(curve=), or a mechanism whose Renyi divergence is finite there."
+_OTHER_ORDER = "Choose a mechanism whose Renyi divergence is finite there, or state a new budget by Budget.for_workload(curve=)."
+_DECLARED = "The budget of a declared dataset stays as it is."
 
 
 def _order(value: object) -> object:
@@ -265,11 +269,13 @@ class Budget(Frozen):
         if curve.delta0 > 0 and self.capacity.failure == 0:
             return (
                 f"{name} may fail with probability {curve.delta0:g}, and {self!r} has no failure probability of at least "
-                f"{FAILURE_UNIT} to spend. Give the budget a delta (or a larger failure), or choose a mechanism without delta."
+                f"{FAILURE_UNIT} to spend. Choose a mechanism without delta, or state a new budget with a delta (or a larger "
+                f"failure). {_DECLARED}"
             )
         if math.isfinite(main := main_cost(curve, measure)):
             return f"{name} costs {main:g} nats, more than a filter can count (9e6 nats): it offers no privacy; add noise."
-        return f"{name} has no finite {in_words(measure)}, which is what {self!r} adds up. {_INSTEAD.get(measure, _OTHER_ORDER)}"
+        remedy = _INSTEAD.get(measure, _OTHER_ORDER)
+        return f"{name} has no finite {in_words(measure)}, which is what {self!r} adds up. {remedy} {_DECLARED}"
 
     def cost_of_each(self, curve: Curve | Priced, charges: int | Fraction) -> float:
         """What `charges` separate charges of `curve` cost the filter together, in the unit of `limit`, nats.

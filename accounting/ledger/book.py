@@ -258,8 +258,9 @@ class Book:
         stored = (first.action, first.count, tuple(entry.period for entry in opening), first.across, _binding_of(first.mechanism))
         if asked != stored or Curve.from_json(first.curve or "") != due.curve:
             raise KeyConflict(
-                f"key={due.key!r} has already paid for a different charge of dataset={name!r} (entry {first.seq}): give every "
-                "charge a key of its own (--key), and a retried one the same arguments"
+                f"key={due.key!r} has already paid for a different charge of dataset={name!r} (entry {first.seq}): repeat "
+                "that one with the arguments it had, which charges nothing more; only another release takes a key "
+                "of its own (--key)"
             )
         if state_of(earlier) == "void":
             raise KeyConflict(f"key={due.key!r} was voided in dataset={name!r}: charge again under another key (--key)")

@@ -293,7 +293,8 @@ def _problems(
             connection.exec_driver_sql("PRAGMA cache_size = -65536")  # 64 MiB: each row is looked up in each index, in no order
             found = connection.exec_driver_sql(f"PRAGMA integrity_check({_MOST_DAMAGED})").scalars()
             if any(line != "ok" for line in found):
-                yield Problem(_LEDGER, None, "corrupt", "the file's pages are damaged: restore a backup")
+                message = "the file's pages are damaged: restore a backup, and hold it against an exported head"
+                yield Problem(_LEDGER, None, "corrupt", message)
     kept = {} if heads is None else heads.datasets
     for name in kept.keys() - {one.row.name for one in stated}:
         yield Problem(name, None, "missing", "the exported head names this dataset, and the ledger does not have it")

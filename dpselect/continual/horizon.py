@@ -352,18 +352,17 @@ class Horizon:
         """
         with State.opened(self._path) as state:
             meta, begun = state.meta, len(state.closed())
-            another = "open another under another key"
             for differs, words in (
                 (meta.belongs_to != self._name, f"it is not that of key={self._key!r} of dataset={self._dataset.name!r}"),
                 (
                     begun and not charged,
-                    f"it has released {begun} periods, and this ledger knows of no key={self._key!r}: it is another ledger, or "
-                    "was restored to before the horizon. Put the charge back with `dpselect continual recharge`, or "
-                    "Session.continual(recharge=True)",
+                    f"it has released {begun} periods, and this ledger knows of no key={self._key!r}. If it is another "
+                    "ledger, name the one that was charged. If it was restored to before the horizon, put the charge back with "
+                    "`dpselect continual recharge`, or Session.continual(recharge=True)",
                 ),
-                (meta.mechanism != self.mechanism, f"it was opened with {meta.mechanism!r}: go on with that, or {another}"),
-                (listed not in (None, meta.domain), f"it was opened with another domain: leave domain= out, or {another}"),
-                (groups not in (None, meta.groups), f"it was opened with other groups: leave groups= out, or {another}"),
+                (meta.mechanism != self.mechanism, f"it was opened with {meta.mechanism!r}: go on with that"),
+                (listed not in (None, meta.domain), "it was opened with another domain: leave domain= out"),
+                (groups not in (None, meta.groups), "it was opened with other groups: leave groups= out"),
             ):
                 if differs:
                     raise HorizonError(words)

@@ -121,6 +121,7 @@ FROM (SELECT CAST(u AS VARCHAR) AS u, CAST(i AS VARCHAR) AS i FROM {relation})
 """
 _LOW = 2**32 - 1
 _IN_USE = "Could not set lock on file"  # how the engine's message begins where another process has the file
+_MADE_MEANWHILE = "another call made it meanwhile: repeat this one with the same state= and key=, which charges nothing twice"
 _DAMAGED = "it is damaged, or no state of a horizon"
 _UNREADABLE = "what the horizon keeps cannot be read or written"
 _AGAIN = "Nothing is wrong with it: call again with the same events, and never restore an earlier copy"
@@ -269,7 +270,7 @@ class State(NotPickled):
                 made.chmod(0o600)
                 with made.open("rb") as file:
                     os.fsync(file.fileno())
-                reason = "" if settle(made, path) else "it exists: name another"
+                reason = "" if settle(made, path) else _MADE_MEANWHILE
         except OSError as error:
             why = error.strerror or "input or output error"
             reason = f"it cannot be written ({why}); nothing is left of it: check its folder"
@@ -593,7 +594,7 @@ def _asked(work: Callable[[], T], failed: str = _UNREADABLE, path: Path | None =
     if interrupted:
         raise KeyboardInterrupt
     if in_use:
-        raise HorizonUnavailable(f"{failed}: another process uses it: one at a time")
+        raise HorizonUnavailable(f"{failed}: another process uses it. Repeat the call once that has ended")
     if full:
         raise HorizonUnavailable(f"{failed}: its disk is full, or files and memory are limited: make room. {_AGAIN}")
     if no_memory:

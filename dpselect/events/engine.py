@@ -428,7 +428,8 @@ def unpacked_suffix(path: Path) -> str:
 def plain(path: Path, target: Path, encoding: str | None = None, quote: str | None = None) -> Path:
     """`target`, made a file with the contents of `path`: unpacked, in UTF-8, without byte order mark; a link where it is that.
 
-    With a `quote`, or "" for none, it holds the first record alone, and no more is unpacked.
+    With a `quote`, or "" for none, it holds the first record alone, and what lies below it decides nothing: a packed file that is
+    damaged there is refused when it is read.
 
     Unpacking gzip here costs 5 CPU s per 10^9 bytes and checks the checksum, which the engine does not; and the engine never sees
     a name in which it would find a pattern (*, ?, [) or a key=value to read columns from.
@@ -445,7 +446,7 @@ def plain(path: Path, target: Path, encoding: str | None = None, quote: str | No
             if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) and encoding is None:
                 raise UnicodeError
             if quote is not None:
-                parts = itertools.chain([b"" if head == _BOM else head], iter(lambda: stream.read(_PART), b""))
+                parts = itertools.chain([b"" if head == _BOM else head], iter(lambda: _next_part(stream), b""))
                 target.write_bytes(_begun(parts, coded, quote))
                 return target
             if not packed and head != _BOM and coded in (None, "utf-8"):
@@ -491,6 +492,11 @@ def _begun(parts: Iterable[bytes], coded: str | None, quote: str) -> bytes:
         if len(held) > _FAR:
             break
     return held
+
+
+def _next_part(stream: IO[bytes]) -> bytes:
+    """Read the next bytes that are there: to fill a part would find damage that lies below the header."""
+    return cast(bytes, getattr(stream, "read1", stream.read)(_PART))
 
 
 def _unpacked(path: Path, packed: str | None) -> IO[bytes]:

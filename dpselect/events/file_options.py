@@ -59,7 +59,9 @@ class FileOptions(Frozen, ABC):
         default=None, description="What stands between several items in one field: each is an event of its own."
     )
     normalize: SkipValidation[tuple[Form, ...]] = Field(
-        default=(), description="Write labels alike before they are compared: nfc, nfkc, casefold, strip; repeatable."
+        default=(),
+        description="Rewrite labels before they are compared and released: nfc or nfkc (Unicode form), casefold (letter case), "
+        "strip (spaces at both ends); repeatable.",
     )
     table: SkipValidation[str | None] = Field(default=None, description="Table of a database.")
     query: SkipValidation[str | None] = Field(default=None, description="SQL query of a database.")

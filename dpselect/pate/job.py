@@ -27,7 +27,7 @@ from dpselect.csv_text import csv_records
 from dpselect.errors import InvalidMechanism, InvalidRequest, Note
 from dpselect.mechanisms.base import Mechanism
 from dpselect.pate.ballots import Ballots, Vote
-from dpselect.pate.labelling import Answer, Labelling, ProgressCallback, own_session
+from dpselect.pate.labelling import Answer, Labelling, ProgressCallback, own_session, require_unpaid
 from dpselect.pate.votes_file import VotesFile
 from dpselect.plan.fit import knob_of
 from dpselect.plan.voting_plan import (
@@ -293,6 +293,8 @@ def _dry_run(spec: LabelSpec, dataset: Dataset | None, mechanism: Mechanism, rou
     price = rounds * mechanism
     budget = spec.budget or Budget(epsilon=1.0, delta=_room(price.curve.delta0))
     with nullcontext() if dataset is None else session_of(spec, dataset.time_zone) as session:
+        if session is not None and spec.key is not None:
+            require_unpaid(session, spec.key, spec.folder)
         payer = Payer(session, uuid.uuid4().hex if spec.key is None else spec.key)
         return payer.dry_run(price, (mechanism,), budget)
 

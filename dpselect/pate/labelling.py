@@ -15,8 +15,7 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any, Literal, Self, final
@@ -25,24 +24,24 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from accounting import Budget, BudgetExceeded, Curve, Ledger
 from accounting.address import masked
-from accounting.arguments import Relation
 from accounting.budget import NOTHING
 from accounting.curves import Composed
 from accounting.decimal_sum import float_up
 from accounting.errors import OutputError
 from accounting.files import PRIVATE, durable_folder, new_file, read_bytes, settle, write_draft
-from accounting.ledger import ClaimConflict, Receipt
+from accounting.ledger import ClaimConflict, KeyConflict, Receipt
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, Price
-from accounting.remaining import shortfall
+from accounting.remaining import Remaining, shortfall
 from dpselect.errors import DpSelectError, InvalidRequest
 from dpselect.mechanisms.base import Mechanism, Pay
-from dpselect.pate.ballots import Ballots, Vote
+from dpselect.pate.ballots import Ballots
 from dpselect.pate.voting import ABSTAINED
-from dpselect.release.session import Session
+from dpselect.plan.fit import knob_of
+from dpselect.release.session import BoundItem, Session
 from dpselect.selection import Selection
 
 OWN_DATASET = "votes"
-_ANEW = "start the job anew under another key and in another place, which pays again"
+_LOST = "without it these labels are lost, and their charge stays"
 _LONGEST = 2**28  # bytes of a file of labels
 _LONGEST_KEY = 150  # characters; batches append their number
 Answer = list[int] | None
@@ -88,7 +87,7 @@ class _Kept(BaseModel):
             pass
         raise JobDamaged(
             f"{masked(path)} was changed since it was written, or another version of dpselect wrote it: put the right file back, "
-            f"finish the job with the version that began it, or {_ANEW}"
+            f"or finish the job with the version that began it; {_LOST}"
         )
 
 
@@ -231,11 +230,14 @@ class Labelling:
         """Raise JobConflict unless there is a job to resume, or none that would have to be."""
         begun = cls.is_begun(folder)
         if resume and not begun:
-            raise JobConflict(f"{masked(folder)} does not hold a job to resume: leave resume= out to begin one")
+            raise JobConflict(
+                f"{masked(folder)} does not hold a job to resume: state the output= that the job was begun with. Only a job "
+                "that was never begun starts without resume="
+            )
         if begun and not resume:
             raise JobConflict(
-                f"{masked(folder)} holds a job already: continue it with resume=True, or write to another output= (under another "
-                "key=), which pays again"
+                f"{masked(folder)} holds a job already: continue it with resume=True, which charges nothing twice. Labels of "
+                "other votes go to another output="
             )
 
     def _begin(self) -> None:
@@ -276,33 +278,35 @@ class Labelling:
         left = [len(batch) for place, batch in enumerate(batches) if ledger.find(name, f"{self.key}/{place}") is None]
         if not left:
             return
-        for room in ledger.room(name, self._item(0), **self.session.terms):
-            budget, spent, curve = room.budget, room.spent, room.curve
-            assert curve is not None, "of what is charged"
-            needed = price_of(budget, curve, left if self.pay == "curve" else left[:1])
-            if not budget.fits(spent, needed):
+        rooms = ledger.room(name, self._item(0), **self.session.terms)
+        for room in rooms:
+            needed = _needed(room, left if self.pay == "curve" else left[:1])
+            if not room.budget.fits(room.spent, needed):
+                assert room.curve is not None, "of what is charged"
                 raise BudgetExceeded(
                     f"the rounds that are left to label do not fit into what is left of dataset={name!r}, which buys "
-                    f"{budget.how_many(curve, spent=spent)} rounds. Nothing was drawn. {shortfall(budget, spent, needed)}. "
-                    f"{self._remedy(budget, spent, curve, len(batches) - len(left))}",
+                    f"{room.budget.how_many(room.curve, spent=room.spent)} rounds. Nothing was drawn. "
+                    f"{shortfall(room.budget, room.spent, needed)}. {self._remedy(rooms)}",
                     requested=needed,
-                    spent=spent,
+                    spent=room.spent,
                     remaining=room,
                 )
 
-    def _remedy(self, budget: Budget, spent: Price, curve: Curve, charged: int) -> str:
+    def _remedy(self, rooms: Sequence[Remaining]) -> str:
         """What helps where batches do not fit. Rounds of one batch are priced as a plan, by the best accounting, and batches one
         after the other are not."""
-        if charged or self.is_begun(self.folder):
+        if self.is_begun(self.folder):
             return "The job is begun, so that its rounds and noise are fixed: they fit if a quota was the limit and is raised"
-        rounds, fewer = self.ballots.rounds, "Label fewer rounds, or add noise to each (a smaller epsilon=)"
-        if not budget.fits(spent, price_of(budget, curve, [rounds])):
-            return fewer
-        return f"As one batch all of them fit, because a plan that is charged at once costs less: state batch_size={rounds}"
+        rounds = self.ballots.rounds
+        if all(room.budget.fits(room.spent, _needed(room, [rounds])) for room in rooms):
+            return f"As one batch all of them fit, because a plan that is charged at once costs less: state batch_size={rounds}"
+        knob = knob_of(type(self.mechanism))
+        noisier = f"{'smaller' if knob.rising else 'larger'} {knob.field}="
+        return f"Label fewer rounds, or add noise to each (a smaller epsilon=, or a {noisier} if that was stated)"
 
-    def _item(self, batch: int) -> _Batch:
+    def _item(self, batch: int) -> BoundItem:
         binding = hashlib.sha256(f"{self.fingerprint}/{self.state}/{batch}".encode()).hexdigest()[:32]
-        return _Batch(self.mechanism, batch, binding)
+        return BoundItem(self.mechanism, binding)
 
     def _spent(self, answers: list[Answer]) -> Curve:
         """What rounds cost that came out so."""
@@ -324,6 +328,8 @@ class Labelling:
         """
         if resume:
             self._take_up()
+        else:
+            require_unpaid(self.session, self.key, self.folder)
         self._require_room()
         if not resume:
             self._begin()
@@ -347,7 +353,7 @@ class Labelling:
                 raise JobDamaged(
                     f"the labels of batch {batch} were drawn and are missing from {masked(self.folder)}: they may have been "
                     "seen, so they are not drawn again. Put the file back (if the folder was copied, it is in the other "
-                    f"copy), or {_ANEW}"
+                    f"copy); {_LOST}"
                 )
             drawn = self.mechanism.select_many(ballots)
             found = zip(drawn.indices, drawn.complete, strict=True)
@@ -357,6 +363,9 @@ class Labelling:
         notes: Any = {"key": f"{self.key}/{batch}", "label": self._label_of_charges}
         try:
             answers = self.session.resume(self._item(batch), labels, count=ballots.rounds, spent=spent, **notes)
+        except KeyConflict:
+            require_unpaid(self.session, self.key, self.folder)
+            raise
         except ClaimConflict:
             _draft(path).unlink(missing_ok=True)
             raise JobConflict(
@@ -401,43 +410,35 @@ class Labelling:
         """Labels that were changed are refused by the ledger, which has their claim."""
         drawn, sealed = _Drawn.read(path)
         if (drawn.job, drawn.state, drawn.batch) != (self.fingerprint, self.state, batch):
-            raise JobDamaged(f"{masked(path)} belongs to another job or batch: put the right file back, or {_ANEW}")
+            raise JobDamaged(f"{masked(path)} belongs to another job or batch: put the right file back; {_LOST}")
         return drawn.answers, _claim(sealed)
+
+
+def require_unpaid(session: Session, key: str, folder: Path) -> None:
+    """Raise JobConflict if batches of a job that is not the folder's were charged under the key.
+
+    Its labels lie where it was begun, and a remedy that names another key would pay for them twice.
+    """
+    paid = session.ledger.find(session.dataset.name, f"{key}/0")
+    if paid is not None and paid.state != "void":
+        raise JobConflict(
+            f"key={key!r} has paid for another job (entry {paid.seq} of dataset={paid.dataset!r}, key {paid.key!r}), which is "
+            f"not in {masked(folder)}. Continue it where it was begun: state its output=, beside which its folder lies, and "
+            "resume=True, which charges nothing twice. Labels of other votes need a key of their own"
+        )
 
 
 def _claim(sealed: bytes) -> str:
     return f"labels sha256:{hashlib.sha256(sealed).hexdigest()}"
 
 
-@dataclass(frozen=True)
-class _Batch:
-    """A mechanism as a ledger is charged for one round of it, bound to one batch of one job in one folder.
-
-    A ledger refuses another item under the same key: so a second folder cannot draw under the charges of the first.
-    """
-
-    mechanism: Mechanism
-    batch: int
-    binding: str
-
-    @property
-    def curve(self) -> Curve:
-        return self.mechanism.curve
-
-    @property
-    def relation(self) -> Relation:
-        return self.mechanism.relation
-
-    @property
-    def unit(self) -> str | None:
-        return self.mechanism.unit if isinstance(self.mechanism, Vote) else None
-
-    def to_json(self) -> str:
-        mechanism = json.loads(self.mechanism.to_json())
-        return json.dumps({"kind": "pate_batch", "batch": self.batch, "binding": self.binding, "mechanism": mechanism})
-
-
 # -- a ledger of its own ------------------------------------------------------------------------------------------------------
+
+
+def _needed(room: Remaining, sizes: list[int]) -> Price:
+    """What an account is charged for batches of these sizes together."""
+    assert room.curve is not None, "of what is charged"
+    return price_of(room.budget, room.curve, sizes)
 
 
 def price_of(budget: Budget, curve: Curve, sizes: list[int]) -> Price:
@@ -456,14 +457,14 @@ def own_session(path: Path, mechanism: Mechanism, rounds: int, batch_size: int, 
     if resume and not path.exists():
         raise JobDamaged(
             f"{masked(path)}, the ledger that the job was begun with, is missing: put it back. Without it nothing records "
-            "what was drawn and paid for; begin another job in another place, which pays again"
+            "what was drawn and paid for, so the job cannot go on"
         )
     if not resume and path.exists():
         with Ledger.open(f"sqlite:///{path}") as ledger:
             if any(head.seq for head in ledger.heads().datasets.values()):
                 raise JobDamaged(
-                    f"{masked(path)} has paid for a job whose record, job.json, is missing: put that back, or write to another "
-                    "output=, which pays again"
+                    f"{masked(path)} has paid for a job whose record, job.json, is missing: put that back, because without it "
+                    "the job cannot go on"
                 )
         path.unlink()  # of an attempt that ended before it charged anything
     with Ledger.open(f"sqlite:///{path}", create=not resume) as ledger:

@@ -120,10 +120,14 @@ def fitted(
     limits = ", ".join(f"{name}={value:g}" for name, value in stated.items() if value is not None)
     noise = f" with noise={fields['noise']!r}" if "noise" in fields else ""
     several = f"{request.releases:,} releases by " if request.releases > 1 else ""
-    raise CalibrationError(
-        f"no amount of noise brings {several}{member.__name__}{noise} within {limits}: raise the budget, give it a delta "
-        "(gaussian noise has no pure guarantee), or choose another mechanism or noise"
-    )
+    pure = request.share is not None and request.share.budget.delta == 0
+    if pure:  # a delta that is stated is no delta of the dataset's
+        remedy = "the dataset's budget has no delta, so choose a mechanism and noise that need none"
+    elif budget.delta == 0:
+        remedy = "raise the budget, give it a delta (gaussian noise has no pure guarantee), or choose another mechanism or noise"
+    else:
+        remedy = "raise the budget, or choose another mechanism or noise"
+    raise CalibrationError(f"no amount of noise brings {several}{member.__name__}{noise} within {limits}: {remedy}")
 
 
 @final

@@ -473,6 +473,7 @@ class DryRun:
         budget: what was stated.
         left: of each budget that would pay, what is left afterwards, in words; empty without a ledger.
         paid: that an earlier call has paid for it already, in words.
+        in_all: what one user faces over all periods once these are charged, in words; None without periods.
         is_kept: True if a file or a state keeps the answer of a release that is killed after its charge.
     """
 
@@ -481,6 +482,7 @@ class DryRun:
     budget: acc.Budget
     left: tuple[str, ...] = ()
     paid: str | None = None
+    in_all: str | None = None
     is_kept: bool = True
 
     @property
@@ -503,7 +505,8 @@ class DryRun:
             f"a dry run: {_NO_ROW}",
             f"the release would cost {' and '.join(priced)}; {pays}",
             f"it would be drawn by {by}",
-            *(f"left afterwards of {words}" for words in self.left),
+            *filter(None, [self.in_all]),
+            *(f"afterwards, {words}" for words in self.left),
             *self._warnings,
         ]
 
@@ -520,7 +523,7 @@ class DryRun:
             "curve": plain_data(self.item.curve),
             "mechanisms": list(map(plain_data, self.mechanisms)),
             "left": list(self.left),
-            "notes": [*filter(None, [self.paid]), _NO_ROW, *self._warnings],
+            "notes": [*filter(None, [self.paid, self.in_all]), _NO_ROW, *self._warnings],
         }
 
     def __repr__(self) -> str:

@@ -332,7 +332,7 @@ def _chosen(question: Question, whole: Budget | None, known: Learnt | None) -> C
     clip, limit, groups = _clip(reading), reading.max_items_per_user, question.grouping
     if spec.planned is not None:
         return _planned(question, spec.planned)
-    require_delta(question)
+    require_delta(question, whole)
     request = request_of(question, whole)
     if groups is not None and groups.most == ANY_GROUPS and (spec.kind is not None or not groups.tabled):
         unbounded()
@@ -354,9 +354,16 @@ def _chosen(question: Question, whole: Budget | None, known: Learnt | None) -> C
     return Choice(found, limit) if reading.value is not None else Choice(found, limit, clip, _norm(question))
 
 
-def require_delta(question: Question) -> None:
-    """Refuse a budget without a delta where the default needs one."""
-    if question.domain is None and question.budget.delta == 0 and question.spec.mechanism is None:
+def require_delta(question: Question, whole: Budget | None = None) -> None:
+    """Refuse a budget without a delta where the default needs one; `whole` is the budget of the dataset that pays."""
+    if question.domain is not None or question.spec.mechanism is not None:
+        return
+    if whole is not None and whole.delta == 0:
+        raise InvalidRequest(
+            "the dataset's budget has no delta, so it pays for no release of items that are read off the "
+            "log: state a public list of items (domain=)"
+        )
+    if question.budget.delta == 0:
         raise InvalidRequest(
             "delta= is missing: without a public list of items (domain=) it is needed; choose far less than 1 / users, for "
             "example 1e-6"

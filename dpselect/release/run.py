@@ -333,7 +333,7 @@ class Planned:
             _require_periods(question, session.dataset.window)
             whole, known = session.dataset.budget, learnt_before(question, session.ledger, session.dataset.name)
         if question.learns and known is None:
-            require_delta(question)
+            require_delta(question, whole)
             declared: Any = {"users": spec.users, "items_per_user": spec.items_per_user, "groups": question.grouping}
             ways: Any = {"limit": question.reading.max_items_per_user, "order": not spec.as_set}
             asked = request_of(question, whole)

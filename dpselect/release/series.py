@@ -502,11 +502,12 @@ class ByPeriod:
         for name in pending:
             self._asked[name][1].require()
         events.require_columns(self._source, self._question.reading)
-        plan, left = self._planned(self._asked[pending[0]][0]), [self._in_all().words]
+        plan, left = self._planned(self._asked[pending[0]][0]), list[str]()
         for name in pending:
             found = payer_of(self._asked[name][0]).dry_run(plan.item, plan.mechanisms, self._question.budget, kept=True)
             left += [f"{name}: {words}" for words in found.left]
-        return DryRun(plan.item, plan.mechanisms, self._question.budget, tuple(left))
+        in_all = f"once all of them are charged, {self._in_all().words}"
+        return DryRun(plan.item, plan.mechanisms, self._question.budget, tuple(left), in_all=in_all)
 
     # -- what answers the periods: asked once for all that know the same of users, with a memory of what was shown -----
 
@@ -688,7 +689,10 @@ def dry_close(
     if held is None:
         return payer.dry_run(mechanism, (mechanism,), stated, look)
     if acc.Curve.from_json(held.entries[0].curve or "") != mechanism.curve:
-        raise acc.ledger.KeyConflict(f"key={key!r} has paid for something else (entry {held.seq}): name another key")
+        raise acc.ledger.KeyConflict(
+            f"key={key!r} has paid for something else (entry {held.seq}): ask for the horizon as it was opened, "
+            "which charges nothing more; only another horizon takes a key of its own"
+        )
     look()
     left = payer.left(mechanism)
     paid = f"nothing more would be charged, for entry {held.seq} has {held.state} it"

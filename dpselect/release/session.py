@@ -429,7 +429,7 @@ class Session:
         if receipt.replayed:
             raise AlreadyCharged(
                 f"key={receipt.key!r} has paid for a draw of dataset={receipt.dataset!r} (entry {receipt.seq}, {receipt.state}): "
-                "that draw may have been seen, so another one is another charge, under another key"
+                "that draw may have been seen, so it is not drawn again under its charge"
             )
         return receipt
 

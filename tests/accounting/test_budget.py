@@ -252,15 +252,15 @@ def test_a_refusal_says_which_part_is_short_and_by_how_much() -> None:
 @pytest.mark.parametrize(
     ("budget", "curve", "remedy"),
     [
-        (Budget(epsilon=1.0), ApproxDP(epsilon=0.1, delta=1e-9), "Give the budget a delta"),
-        (Budget(epsilon=1.0), Approximate(curve=PureDP(epsilon=0.1), delta0=1e-9), "Give the budget a delta"),
+        (Budget(epsilon=1.0), ApproxDP(epsilon=0.1, delta=1e-9), "a new budget with a delta"),
+        (Budget(epsilon=1.0), Approximate(curve=PureDP(epsilon=0.1), delta0=1e-9), "a new budget with a delta"),
         (Budget(epsilon=1.0), GaussianDP(mu=0.1), r"Budget\(epsilon=, delta=\)"),
         (Budget(epsilon=1.0), ZCDP(rho=0.1), r"Budget\(epsilon=, delta=\)"),
-        (Budget(rho=1.0), ApproxDP(epsilon=0.1, delta=1e-9), "Give the budget a delta"),
+        (Budget(rho=1.0), ApproxDP(epsilon=0.1, delta=1e-9), "a new budget with a delta"),
         (Budget(rho=1.0, delta=1e-6), RenyiTable(orders=[8.0], values=[0.1]), r"Budget\(epsilon=, delta=\)"),
         (Budget(epsilon=1.0, delta=1e-6, failure=0.0), ApproxDP(epsilon=1.0, delta=1e-7), "a larger failure"),
         (Budget(epsilon=1.0, delta=1e-6, order=50.0), RenyiTable(orders=[8.0], values=[0.1]), "for_workload"),
-        (Budget(epsilon=1.0, delta=1e-6, order="inf"), 100 * GaussianDP(mu=0.1), "or choose a mechanism with a pure epsilon"),
+        (Budget(epsilon=1.0, delta=1e-6, order="inf"), 100 * GaussianDP(mu=0.1), "Choose a mechanism with a pure epsilon"),
     ],
 )
 def test_budgets_refuse_what_their_form_cannot_admit(budget: Budget, curve: Curve, remedy: str) -> None:

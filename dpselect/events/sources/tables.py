@@ -158,7 +158,7 @@ def _pandas(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, 
             held = held.map(_printed, na_action="ignore").astype(object) if is_label(role) else held
         if is_condition(role) and not _is_compared(held.dtype):
             held = _as_compared(held, given.tests()[role])
-        elif (held.dtype == object or held.dtype.kind == "f") and held.isna().all():  # the type of nothing is no type
+        elif held.dtype == object and held.isna().all():  # the type of nothing is no type
             held = held.astype(object).where(held.notna(), None).astype("string")
         elif is_label(role) and hasattr(held, "cat"):  # as of objects
             named = _object_column(held.cat.categories.to_series().astype(object), role, column, what)

@@ -351,7 +351,7 @@ def test_each_surface_has_its_own_spelling(label: Run, votes: Path, tmp_path: Pa
     (tmp_path / "labels.jsonl").write_text("precious")
     for (command, python), words, keywords in (
         (told(), "labels.jsonl' exists", "output "),
-        (told("--resume", resume=True), "leave --resume out", "leave resume= out"),
+        (told("--resume", resume=True), "starts without --resume", "starts without resume="),
     ):
         assert words in command
         assert keywords in python
@@ -362,8 +362,8 @@ def test_each_surface_has_its_own_spelling(label: Run, votes: Path, tmp_path: Pa
     assert f"--teachers={TEACHERS}" in label(tmp_path / "classes.npy", "--labels", LABELS).stderr
     assert label(votes).exit_code == 0
     command, python = told()
-    assert "continue it with --resume, or write to another --output (under another --key)" in command
-    assert "continue it with resume=True, or write to another output= (under another key=)" in python
+    assert "continue it with --resume, which charges nothing twice" in command
+    assert "continue it with resume=True, which charges nothing twice" in python
     assert "--" not in python
     with Labelling.held(tmp_path / "labels.jsonl.job", resume=True):
         command, python = told("--resume", resume=True)

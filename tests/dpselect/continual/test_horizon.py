@@ -582,6 +582,24 @@ def test_a_state_that_cannot_be_made_costs_nothing(start: Any, ledger: acc.Ledge
     assert sorted(one.name for one in tmp_path.iterdir() if one.name.startswith((".", "no"))) == []
 
 
+def test_of_two_calls_that_start_a_horizon_at_once_the_second_goes_on_with_it(
+    start: Any, ledger: acc.Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that finds a state which was not there before is told to call again: that opens it, and reserves nothing more."""
+    real = states.State.create
+
+    def second(*given: Any) -> None:
+        monkeypatch.setattr(states.State, "create", real)
+        start(COUNTING)
+        real(*given)
+
+    monkeypatch.setattr(states.State, "create", second)
+    with pytest.raises(dps.errors.HorizonUnavailable, match="made it meanwhile: repeat this one with the same state= and key="):
+        start(COUNTING)
+    assert start(COUNTING).released() == ()
+    assert [entry.action for entry in ledger.entries("films")] == ["reserve"]
+
+
 LIMITED = """
 import resource, signal, sys, accounting as acc, dpselect as dps
 folder, most = sys.argv[1], int(sys.argv[2])

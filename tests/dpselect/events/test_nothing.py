@@ -356,3 +356,25 @@ def test_types_are_held_against_roles_without_a_row(column: Any, role: str, word
     for source in (tmp_path / "log.parquet", table, pl.from_arrow(table), table.to_pandas()):
         with pytest.raises(EventLogError, match=words):
             require_columns(source, Reading(**asked))
+
+
+@pytest.mark.parametrize("rows", [1_000, 200_000])
+@pytest.mark.parametrize("damage", [lambda whole: whole[:-20], lambda whole: whole[:-8], lambda whole: whole + b"x"])
+def test_what_lies_below_a_header_decides_no_dry_run(tmp_path: Path, damage: Callable[[bytes], bytes], rows: int) -> None:
+    """A packed file that is damaged below its header has its columns, whatever its length; a release refuses it."""
+    text = "u,i\n" + "".join(f"{row * 7919 % 10007},{row * 104729 % 1009}\n" for row in range(rows))
+    path = tmp_path / "log.csv.gz"
+    path.write_bytes(damage(gzip.compress(text.encode())))
+    require_columns(str(path), Reading(user="u", item="i"))
+    with pytest.raises(EventLogError, match="its columns are 'u', 'i'"):
+        require_columns(str(path), Reading(user="u", item="x"))
+    with pytest.raises(EventLogError, match="not a whole gzip"):
+        events.read(str(path), user="u", item="i")
+
+
+def test_a_fraction_that_is_not_read_is_refused_by_its_type() -> None:
+    """A column of long doubles is refused whether it holds anything or not: its type is stated, and no row decides it."""
+    for held in (np.nan, 1.0):
+        table = pd.DataFrame({"u": ["a", "b"], "i": np.full(2, held, dtype=np.longdouble)})
+        with pytest.raises(EventLogError, match="cannot be read"):
+            events.read(table, user="u", item="i")

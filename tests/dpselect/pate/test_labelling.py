@@ -111,8 +111,12 @@ def test_a_job_is_begun_and_paid_once(tmp_path: Path, payer: dps.Session) -> Non
     assert {path: path.read_bytes() for path in (tmp_path / "job").glob("batch-*")} == files
     with pytest.raises(JobConflict, match="resume=True"):
         _run(tmp_path / "job", payer)
-    with pytest.raises(acc.ledger.LedgerError, match="already paid"):
+    with pytest.raises(JobConflict, match=r"has paid for another job \(entry [0-9]+ of .*Continue it where it was begun"):
         _run(tmp_path / "other", payer)
+    assert not Labelling.is_begun(tmp_path / "other")
+    _job(tmp_path / "other", payer)._begin()  # by a process that looked at the ledger before the first job was charged
+    with pytest.raises(JobConflict, match="has paid for another job"):
+        _run(tmp_path / "other", payer, resume=True)
     assert _total(payer).spent == before.plus(_price(payer))
 
 
@@ -159,7 +163,7 @@ def test_labels_that_are_lost_damaged_or_of_another_batch_are_refused(
         (path, damage(intact), "batch-000001"),
         (path, (folder / "batch-000002.json").read_bytes(), "another job or batch"),
         (path, (tmp_path / "other" / "batch-000001.json").read_bytes(), "another job or batch"),
-        (path, None, "batch 1 .* another key"),
+        (path, None, "batch 1 .* their charge stays"),
         (record, damage(record.read_bytes()), r"job\.json"),
     ):
         before = changed.read_bytes()
@@ -258,8 +262,20 @@ def test_a_budget_that_pays_for_one_batch_alone_says_so(tmp_path: Path, payer: d
     assert not (tmp_path / "job" / "job.json").exists()
     assert refused.value.remaining is not None
     assert len(_run(tmp_path / "job", tight, mechanism=mechanism, ballots=ballots, batch_size=23).answers) == 23
-    with pytest.raises(acc.BudgetExceeded, match="Label fewer rounds, or add noise"):
+    with pytest.raises(acc.BudgetExceeded, match=r"Label fewer rounds, or add noise.*larger sigma="):
         _run(tmp_path / "other", tight, mechanism=mechanism, ballots=ballots, key="other")
+
+
+def test_one_batch_is_no_remedy_where_a_quota_does_not_pay_for_it(tmp_path: Path, payer: dps.Session) -> None:
+    """The remedy holds for every account that pays, not for the first that does not."""
+    budget = acc.Budget(epsilon=2.0, delta=1e-6)
+    payer.ledger.create_dataset("tight", budget, "replace_one")
+    limit = acc.Budget(epsilon=1.0, delta=1e-6)
+    payer.ledger.quotas("tight").declare(acc.ledger.Quota(name="vision", by="team", of="vision", limit=limit))
+    tight, ballots = dps.Session(payer.ledger, "tight", team="vision"), pate.Ballots(COUNTS, teachers=60)
+    mechanism = pate.fitted(pate.GNMax, budget, rounds=23, labels=3)
+    with pytest.raises(acc.BudgetExceeded, match="Label fewer rounds"):
+        _run(tmp_path / "job", tight, mechanism=mechanism, ballots=ballots)
 
 
 # -- failing at every step -------------------------------------------------------------------------------------------------

@@ -61,6 +61,22 @@ def test_an_answer_has_items_values_and_a_guarantee() -> None:
     assert list(counted.columns()) == table.columns
 
 
+@pytest.mark.parametrize("delta", [None, 1e-6])
+def test_a_dataset_without_a_delta_is_not_remedied_by_a_stated_one(tmp_path: Path, delta: float | None) -> None:
+    """A refusal names what the dataset can pay for, whatever delta the call states; the remedy that it names works."""
+    with acc.Ledger.open(f"sqlite:///{tmp_path}/l.db") as ledger:
+        ledger.create_dataset("pure", acc.Budget(epsilon=3.0), "add_remove")
+        ask: dict[str, Any] = {**ASK, "epsilon": 1.0, "delta": delta, "ledger": ledger, "dataset": "pure"}
+        with pytest.raises(dps.errors.InvalidRequest, match=r"budget has no delta.*a public list of items \(domain=\)"):
+            dps.topk(LOG, **ask)
+        listed: dict[str, Any] = {**ask, "domain": ["a", "b", "c"], "k": 1, "learn": 0}
+        with pytest.raises(acc.errors.CalibrationError, match="dataset's budget has no delta, so choose a mechanism"):
+            dps.topk(LOG, **listed, mechanism="oneshot_top_k", noise="gaussian")
+        assert list(ledger.entries("pure")) == []
+        dps.topk(LOG, **listed)
+        assert [entry.action for entry in ledger.entries("pure")] == ["charge", "release"]
+
+
 def test_what_is_left_is_counted_in_the_part_that_runs_out_first(tmp_path: Path) -> None:
     """A tenth of epsilon and a quarter of delta: three more fit, a fifth is refused before a log is read; each is on record."""
     with acc.Ledger.open(f"sqlite:///{tmp_path}/l.db") as ledger:

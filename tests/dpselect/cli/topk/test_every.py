@@ -86,6 +86,9 @@ def test_a_dry_run_of_a_series_writes_nothing(every: Every, tmp_path: Path) -> N
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     done = every("--dry-run", output=f"{tmp_path}/top-{{period}}.csv")
     assert done.exit_code == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert "once all of them are charged, somebody whose rows lie in all 4 days faces epsilon" in said
+    assert '"left": [ "2024-05-03: days, 2024-05-03: budget' in said
     nothing = every("--dry-run", until="2024-05-03", output=f"{tmp_path}/top-{{period}}.csv")
     assert nothing.exit_code == 2
     assert "charged already: leave --dry-run out" in " ".join(nothing.stderr.split())
