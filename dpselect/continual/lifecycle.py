@@ -10,22 +10,20 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, final, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from accounting.address import masked
-from accounting.errors import OutputError
 from dpselect.continual.continual_top_k import MOST_PERIODS, ContinualTopK
 from dpselect.continual.horizon import Horizon, Period
 from dpselect.continual.state import State
-from dpselect.errors import HorizonError, Note
+from dpselect.errors import HorizonError
 from dpselect.events.time_window import periods
-from dpselect.release.answer import AnswerFile, DryRun, as_json, group_head
+from dpselect.release.answer import AnswerFile, DryRun, group_head
 from dpselect.release.question import named
 from dpselect.release.run import session_of
-from dpselect.release.series import FORMS, HorizonAnswer, dry_close, horizon_mechanism, over_horizon
+from dpselect.release.series import FORMS, HorizonAnswer, KeptHorizon, dry_close, horizon_mechanism, over_horizon
 from dpselect.release.session import Session
 from dpselect.spec.base import asked_by
 from dpselect.spec.continual_spec import CloseSpec, ContinualSpec, KeptFields, RechargeSpec, ShowSpec, StartSpec
@@ -61,7 +59,7 @@ def start(**asked: Any) -> HorizonAnswer | DryRun:
     lists: Any = {"domain": spec.catalogue(), "groups": spec.group_list()}
     settings = {name: getattr(spec, name) for name in (*_SETTINGS, "grouped")}
     mechanism = horizon_mechanism(spec.budget, **settings, **lists)
-    kept = _Kept.of(spec, "start")
+    kept = _kept(spec, "start")
     with _horizon(spec, mechanism, **lists, dry_run=spec.dry_run) as (session, horizon):
         if spec.dry_run:
             return dry_close(session, horizon.key, mechanism)
@@ -88,7 +86,7 @@ def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
         event is read then either.
     """
     spec = CloseSpec(**asked)
-    kept = _Kept.of(spec, "close", period=str(period), source=named(data))
+    kept = _kept(spec, "close", period=str(period), source=named(data))
     with _horizon(spec, dry_run=spec.dry_run) as (session, horizon):
         if spec.dry_run:
             look = partial(horizon.rehearse, period, data, spec.reading())
@@ -145,7 +143,7 @@ def run(data: object, **asked: Any) -> HorizonAnswer | DryRun:
     """
     spec = ContinualSpec(**asked)
     reading = spec.reading()
-    kept = _Kept.of(spec, "run", source=named(data))
+    kept = _kept(spec, "run", source=named(data))
     assert reading.window is not None, "there is a column of times"
     cut = list(periods(reading.window, spec.every or "day", partial=spec.partial_last, most=MOST_PERIODS))
     opens = {"state": Path(str(spec.state)), "key": str(spec.key), "label": spec.label or _LABEL}
@@ -170,37 +168,15 @@ def _horizon(spec: KeptFields, mechanism: ContinualTopK | None = None, **about: 
         yield session, session.continual(mechanism, state=path, key=str(spec.key), label=spec.label or _LABEL, **about)
 
 
-@final
-@dataclass(frozen=True)
-class _Kept:
-    """The file of an answer, the question that it answers, and the plain data of the answer, if the file holds it already."""
-
-    place: AnswerFile
-    question: dict[str, Any]
-    held: dict[str, Any] | None
-    state: Path
-
-    @classmethod
-    def of(cls, spec: KeptFields, command: str, **about: Any) -> Self:
-        """What a spec asks for, before anything is read, reserved or charged."""
-        about |= {"command": command, "dataset": spec.dataset, "key": spec.key}
-        for name, listed in (("domain", "catalogue"), ("groups", "group_list")):
-            if getattr(spec, name, None) is not None:
-                about[name] = hashlib.sha256(json.dumps(getattr(spec, listed)()).encode()).hexdigest()
-        question, place = about | spec.question(without=about), _place(spec)
-        return cls(place, question, place.held(question), Path(str(spec.state)))
-
-    def written(self, answer: HorizonAnswer) -> HorizonAnswer:
-        """The answer, once it is in its file; what the file holds must be what the state has."""
-        released = json.loads(as_json(answer))["released"]
-        if self.held is not None and self.held.get("released") != released:
-            self.place.require()
-        try:
-            self.place.write(answer, held=self.held is not None)
-        except OutputError as error:
-            error.add_note(Note(f"what was released is kept in state={masked(self.state)}, and the same call gives it again"))
-            raise
-        return answer
+def _kept(spec: KeptFields, command: str, **about: Any) -> KeptHorizon:
+    """What a spec asks for, and its file, before anything is read, reserved or charged."""
+    about |= {"command": command, "dataset": spec.dataset, "key": spec.key}
+    for name, listed in (("domain", "catalogue"), ("groups", "group_list")):
+        if getattr(spec, name, None) is not None:
+            listing = json.dumps(getattr(spec, listed)())
+            about[name] = hashlib.sha256(listing.encode()).hexdigest()
+    question = about | spec.question(without=about)
+    return KeptHorizon.of(_place(spec), question, Path(str(spec.state)))
 
 
 def _place(spec: KeptFields) -> AnswerFile:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 # Names of `acc` and `dps` are imported when they are asked for: a release without a ledger does without a database.
 
 A = TypeVar("A")
+_LONGEST = 2**30  # bytes of an answer that is read back: of millions of items
 
 # -- what is promised --------------------------------------------------------------------------------------------------
 
@@ -569,7 +570,9 @@ def told(
             if receipt is not None:
                 entry = f"entry {receipt.seq} of dataset {dataset!r}, key {key!r}"
                 words = f"{entry}, is charged and stays charged ({receipt.state})"
-                if kept is not None:
+                if isinstance(error, acc.ledger.ClaimConflict):
+                    words += _FIRST
+                elif kept is not None:
                     words += _AGAIN if kept else _LOST
         if isinstance(error, acc.ledger.AlreadyCharged):
             error.add_note(Note("no answer of it is stored in a file that output=FILE.json names"))
@@ -580,6 +583,10 @@ def told(
 
 
 _AGAIN = ". Repeat the call with this key= and the same output=: that charges nothing more, and gives the answer"
+_FIRST = (
+    ". Another call under this key was first, and has the answer: it printed or returned it, and "
+    "kept it in its own output=, if it named one"
+)
 _LOST = ". Its answer is lost, because no output= keeps it: under this key the call is refused"
 
 
@@ -782,10 +789,10 @@ class AnswerFile:
 
     def _kept(self, record: Path, dataset: str, key: str) -> list[tuple[Path, str]]:
         """What may be the answer: the file, and the drafts that are whole, as the hash in their names says."""
-        found = [(record, read_text(record, InvalidRequest, "output="))] if record.is_file() else []
+        found = [(record, _text_of(record))] if record.is_file() else []
         for path in self._drafts(dataset, key):
             with suppress(InvalidRequest):  # gone meanwhile, or in part: then nobody has claimed it
-                if _sha256(content := read_text(path, InvalidRequest)) == path.name[-64:]:
+                if _sha256(content := _text_of(path)) == path.name[-64:]:
                     found.append((path, content))
         return found
 
@@ -839,7 +846,7 @@ class AnswerFile:
         """
         if self.record is not None and self.record.is_file():
             with suppress(ValueError, KeyError, TypeError, RecursionError):
-                found: dict[str, Any] = json.loads(read_text(self.record, InvalidRequest, "output="))
+                found: dict[str, Any] = json.loads(_text_of(self.record))
                 if found["question"] == json.loads(json.dumps(question)):
                     return found
         self.require()
@@ -873,6 +880,11 @@ def _write(path: Path, content: bytes) -> None:
     """A new file, which only its owner can read."""
     with new_file(path, "output=", mode=PRIVATE) as file:
         file.write(content)
+
+
+def _text_of(path: Path) -> str:
+    """What a file holds that an answer may have been written to, however long that was."""
+    return read_text(path, InvalidRequest, "output=", _LONGEST)
 
 
 def _sha256(content: str) -> str:

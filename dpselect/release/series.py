@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -99,7 +100,8 @@ class InAll:
         Raises:
             BudgetExceeded: the dataset declares less (`ledger init --most-in-all`).
         """
-        epsilon, delta = ledger.in_all(dataset.name, item, todo)
+        # Where all periods are charged, and some only have to be drawn, nothing is added up for them.
+        epsilon, delta = ledger.in_all(dataset.name, item, todo) if todo else ledger.in_all(dataset.name)
         many = len({total.account for total in ledger.totals(dataset.name)} | set(todo))
         words = in_all_in_words(epsilon, delta, many, dataset.window)
         return cls(many, epsilon, delta, words) if math.isfinite(epsilon) else cls(many, None, None, words)
@@ -319,6 +321,45 @@ FORMS: Final[dict[str, Callable[[Any], str]]] = {".json": as_json, ".html": Hori
 """By the end of a file's name, the forms of what a horizon has released; and tables."""
 
 
+@final
+@dataclass(frozen=True)
+class KeptHorizon:
+    """The file of what a horizon has released, so that a call that was stopped is gone on with.
+
+    Attributes:
+        place: the file.
+        question: what is asked, as plain data.
+        state: the horizon's, which has every answer.
+        held: the plain data of the answer, if the file holds that to the same question.
+    """
+
+    place: AnswerFile
+    question: dict[str, Any]
+    state: Path
+    held: dict[str, Any] | None
+
+    @classmethod
+    def of(cls, place: AnswerFile, question: dict[str, Any], state: Path) -> Self:
+        """Look for the answer, before anything is read, reserved or charged.
+
+        Raises:
+            InvalidRequest, OutputRefused: as for `AnswerFile.held`.
+        """
+        return cls(place, question, state, place.held(question))
+
+    def written(self, answer: HorizonAnswer) -> HorizonAnswer:
+        """The answer, once it is in its file; what the file holds must be what the state has."""
+        released = json.loads(as_json(answer))["released"]
+        if self.held is not None and self.held.get("released") != released:
+            self.place.require()
+        try:
+            self.place.write(answer, held=self.held is not None)
+        except OutputError as error:
+            error.add_note(Note(f"what was released is kept in state={masked(self.state)}, and the same call gives it again"))
+            raise
+        return answer
+
+
 # -- what is asked of several periods -------------------------------------------------------------------------------------
 
 
@@ -359,8 +400,8 @@ def series_of(
     other = {*ReleaseFields.model_fields, "period", "use_everything", "pay_for_what_came_out"} - {"k", "with_counts"}
     if given := spec.given(*other):
         raise InvalidRequest(f"{min(given)}= is not for a horizon, whose mechanism is ContinualTopK: leave it out")
-    place = replace(place, texts=FORMS)
-    place.require()
+    about = {"command": "topk", "dataset": spec.dataset, "key": spec.key}
+    kept = KeptHorizon.of(replace(place, texts=FORMS), about | question.as_data(), Path(spec.horizon))
     settings: Any = {"k": question.k, "periods": None, "count": spec.count or "period"}
     settings |= {name: getattr(spec, name) for name in ("window", "relation", "with_counts")}
     opens: Any = {"state": str(spec.horizon), "key": str(spec.key), "label": spec.label or "dpselect continual"}
@@ -368,10 +409,9 @@ def series_of(
     session, budget = payer_of(question).session, question.budget
     assert session is not None
     log = (source, question.reading, named)
-    found = over_horizon(session, *log, budget, settings, opens, dry_run=spec.dry_run)
-    if isinstance(found, HorizonAnswer):
-        place.write(found)
-    return found
+    asked: Any = {"dry_run": spec.dry_run, "question": kept.question, "held": kept.held}
+    found = over_horizon(session, *log, budget, settings, opens, **asked)
+    return found if isinstance(found, DryRun) else kept.written(found)
 
 
 # -- a charge for each period --------------------------------------------------------------------------------------------

@@ -996,6 +996,10 @@ dpselect/release/answer.py
     dpselect/cli/topk/test_delivery.py::test_only_what_was_paid_for_is_an_answer_on_record
          and receipt.state in ("committed", "released") else None =>  else None
         return acc.Curve.from_json(receipt.entries[0].curve or "") == paid.curve => return True
+    dpselect/release/test_retry.py::test_two_draws_are_never_both_accepted
+        if isinstance(error, acc.ledger.ClaimConflict): => if False:
+    dpselect/release/test_retry.py::test_a_long_answer_is_taken_up_too
+        _LONGEST = 2**30 => _LONGEST = 2**26
 dpselect/release/explained.py
     dpselect/release/test_explained.py::test_the_bar_is_the_quantile_of_the_largest_draw
         selection.values) <= @bar
@@ -1052,6 +1056,11 @@ dpselect/release/series.py
         if entry not in self._plans: => if not self._plans:
     dpselect/release/test_run.py::test_a_series_goes_on_after_runs_that_do_not_know_each_other
         shown=in_order[first:]) => shown=in_order)
+    dpselect/release/test_retry.py::test_a_series_of_which_all_periods_are_charged_is_gone_on_with
+        (dataset.name, item, todo) if todo else ledger.in_all(dataset.name) => (dataset.name, item, todo)
+    dpselect/release/test_retry.py::test_a_horizon_of_a_log_that_is_stopped_at_its_file_is_completed
+        (place, question, state, place.held(question)) => (place, question, state, place.require())
+        held=self.held is not None) => held=False)
 dpselect/release/session.py
     dpselect/pate/test_labelling.py::test_another_relation_is_refused
         return getattr(self.item, "unit", None) => return None

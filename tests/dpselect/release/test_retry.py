@@ -335,8 +335,11 @@ def test_two_draws_are_never_both_accepted(place: Path, monkeypatch: pytest.Monk
         return release(self, *args, **kwargs)
 
     monkeypatch.setattr(Ledger, "release", second_first)
-    with pytest.raises(ClaimConflict):
+    with pytest.raises(ClaimConflict) as refused:
         asking(**({} if output is None else {"output": output}))()
+    said = " ".join(refused.value.__notes__)
+    assert "kept it in its own output=" in said
+    assert "Repeat the call" not in said, "it would be refused again: the file of that call has it"
     assert len(others) == 1
     assert [entry.action for entry in entries()] == ["charge", "release"]
 
@@ -377,6 +380,24 @@ def test_what_is_planted_beside_a_charge_is_not_believed(place: Path, monkeypatc
     settled = entries("loose")[-1]
     assert settled.action == "release"
     assert acc.Curve.from_json(settled.curve or "") == honest
+
+
+@pytest.mark.slow
+def test_a_long_answer_is_taken_up_too(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a million items it has more than the 64 MiB that are read of other texts: its draft is taken up, and its file shown."""
+    ask = asking(output="answer.json")
+    with monkeypatch.context() as patch:
+        stopped_at(patch, 2, "after")
+        with pytest.raises(Stopped):
+            ask()
+    (draft,) = drafts(place)
+    content = draft.read_text() + " " * 2**26
+    draft.unlink()
+    draft.with_name(draft.name[:-64] + hashlib.sha256(content.encode()).hexdigest()).write_text(content)
+    for _ in range(2):
+        assert ask().kept == content
+    assert (place / "answer.json").read_text() == content
+    assert drafts(place) == []
 
 
 def test_a_file_in_the_place_of_an_answer_is_no_answer(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -453,15 +474,19 @@ def test_a_second_look_that_fails_stays_charged_and_is_drawn_again(place: Path, 
 # -- periods -------------------------------------------------------------------------------------------------------------
 
 
+def days(place: Path, count: int) -> dict[str, Any]:
+    """A log of a few days, and how each of them is asked for."""
+    rows = [(user, shop, f"2024-05-0{day + 1}") for day in range(count) for user, shop in LOG]
+    pd.DataFrame(rows, columns=["who", "shop", "at"]).to_csv(place / "log.csv", index=False)
+    return {"time": "at", "since": "2024-05-01", "until": f"2024-05-0{count + 1}", "every": "day", "epsilon": 4.0}
+
+
 @pytest.mark.fast(3)
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("at", range(4, 9))
 def test_a_series_that_is_stopped_loses_no_period(place: Path, monkeypatch: pytest.MonkeyPatch, at: int, moment: str) -> None:
     """Whatever step of the second period it is: the next run releases it, under its charge if it has one."""
-    rows = [(user, shop, f"2024-05-0{day}") for day in (1, 2, 3) for user, shop in LOG]
-    pd.DataFrame(rows, columns=["who", "shop", "at"]).to_csv("log.csv", index=False)
-    when = {"time": "at", "since": "2024-05-01", "until": "2024-05-04", "every": "day", "dataset": "days"}
-    ask = asking(**when, output="top-{period}.json", epsilon=4.0, max_items_per_user=4)
+    ask = asking(**days(place, 3), dataset="days", output="top-{period}.json", max_items_per_user=4)
     with monkeypatch.context() as patch:
         stopped_at(patch, at, moment)
         with suppress(Stopped):
@@ -472,6 +497,56 @@ def test_a_series_that_is_stopped_loses_no_period(place: Path, monkeypatch: pyte
     assert sorted(charged) == ["2024-05-01", "2024-05-02", "2024-05-03"]
     assert drafts(place) == []
     assert [one.state for one in ask().releases] == ["recorded"] * 3
+
+
+def test_a_series_of_which_all_periods_are_charged_is_gone_on_with(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped after its last charge: nothing is left to charge, a dry run says so much, and the next run draws that period."""
+    ask = partial(asking, **days(place, 2), dataset="days", output="top-{period}.json", max_items_per_user=4)
+    charge, charged = Ledger.charge, list[object]()
+
+    def stopping(self: Ledger, *args: Any, **terms: Any) -> Any:
+        charged.append(charge(self, *args, **terms))
+        if len(charged) == 2:
+            raise Stopped
+        return charged[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "charge", stopping)
+        with pytest.raises(Stopped):
+            ask()()
+    whole = "somebody whose rows lie in all 2 days faces"
+    assert ask(dry_run=True)().left[0].startswith(whole)
+    found = ask()()
+    assert [one.state for one in found.releases] == ["recorded", "released"]
+    assert found.in_all.words.startswith(whole)
+    actions = [(entry.period, entry.action) for entry in entries("days")]
+    each = ("charge", "release")
+    assert actions == [(f"2024-05-0{day}", action) for day in (1, 2) for action in each]
+
+
+@pytest.mark.fast(2)
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_horizon_of_a_log_that_is_stopped_at_its_file_is_completed(
+    place: Path, monkeypatch: pytest.MonkeyPatch, at: int, moment: str
+) -> None:
+    """Between the answer as JSON and the table beside it too: the same call writes what is missing, then shows what is there."""
+    ask = partial(asking, **days(place, 1), mechanism=None, horizon="h.state", output="top.csv")
+    with monkeypatch.context() as patch:
+        patch.setitem(globals(), "STEPS", [(answer_module, "_write")])
+        stopped_at(patch, at, moment)
+        with pytest.raises(Stopped):
+            ask()()
+    record = place / "top.csv.json"
+    kept = record.read_text() if record.exists() else None
+    assert (kept is None) == ((at, moment) == (0, "before"))
+    found = ask()()
+    held = json.loads(record.read_text())
+    assert kept in (None, record.read_text())
+    assert [row["item"] for row in held["table"]] == [str(item) for item in found.items]
+    assert len(pd.read_csv("top.csv")) == len(held["table"]) > 0
+    with pytest.raises(OutputRefused, match="exists and is not written over"):
+        ask(where="shop != zoo")()
 
 
 # -- keys ----------------------------------------------------------------------------------------------------------------
