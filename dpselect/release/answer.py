@@ -585,7 +585,7 @@ def told(
 _AGAIN = ". Repeat the call with this key= and the same output=: that charges nothing more, and gives the answer"
 _FIRST = (
     ". Another call under this key was first, and has the answer: it printed or returned it, and "
-    "kept it in its own output=, if it named one"
+    "kept it in its output=, if it named one: with that output= this call gives it"
 )
 _LOST = ". Its answer is lost, because no output= keeps it: under this key the call is refused"
 

@@ -338,7 +338,7 @@ def test_two_draws_are_never_both_accepted(place: Path, monkeypatch: pytest.Monk
     with pytest.raises(ClaimConflict) as refused:
         asking(**({} if output is None else {"output": output}))()
     said = " ".join(refused.value.__notes__)
-    assert "kept it in its own output=" in said
+    assert "with that output= this call gives it" in said
     assert "Repeat the call" not in said, "it would be refused again: the file of that call has it"
     assert len(others) == 1
     assert [entry.action for entry in entries()] == ["charge", "release"]
