@@ -100,7 +100,8 @@ def test_a_table_is_read_back_to_the_letter(written: Written, name: str, reader:
     for place, (column, cells) in enumerate(held.items()):
         if column in ("item", GROUP):
             assert [row[place] for row in rows] == list(cells)
-            assert sorted(row[place] for row in rows) == sorted(HOSTILE)
+            if column == GROUP or name != "groups.csv":  # which item of a group is found depends on the noise
+                assert sorted(row[place] for row in rows) == sorted(HOSTILE)
 
 
 def test_a_safe_table_has_the_same_rows(written: Written) -> None:
