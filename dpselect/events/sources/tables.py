@@ -157,7 +157,7 @@ def _pandas(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, 
             held = held.astype(object).map(partial(_dug, fields=fields)).astype(object)
             held = held.map(_printed, na_action="ignore").astype(object) if is_label(role) else held
         if is_condition(role) and not _is_compared(held.dtype):
-            held = _as_compared(held, given.tests()[role])
+            held = _as_compared(held, given.tests()[role], given.missing())
         elif (held.dtype == object or held.dtype.kind == "f") and held.isna().all():  # the type of nothing is no type
             held = held.astype(object).where(held.notna(), None).astype("string")
         elif is_label(role) and hasattr(held, "cat"):  # as of objects
@@ -184,9 +184,10 @@ def _is_compared(kind: Any) -> bool:
     return hasattr(kind, "numpy_dtype") and kind.kind in "biu"  # whole numbers, some of which are missing
 
 
-def _as_compared(values: Any, test: Condition) -> Any:
+def _as_compared(values: Any, test: Condition, missing: Sequence[Condition]) -> Any:
     pandas = importlib.import_module("pandas")
-    return pandas.Series([comparable(value, test) for value in values.astype(object)], index=values.index, dtype="string")
+    texts = [comparable(value, test, missing) for value in values.astype(object)]
+    return pandas.Series(texts, index=values.index, dtype="string")
 
 
 def _dug(value: Any, fields: Sequence[str]) -> Any:

@@ -341,6 +341,39 @@ def test_what_one_user_holds_moves_no_other_count(kind: str) -> None:
                 assert [user for user in satisfying(engine, log, ask) if user != "eve"] == alone, (ask, name)
 
 
+BESIDE: list[Any] = [None, "text", 3, 3.0, True]
+OF_NUMBERS: list[tuple[str, dict[str, Any]]] = [
+    ("x = 3", {}),
+    ("x = 3.0", {}),
+    ("n = 3.0", {}),
+    ("x != 3", {}),
+    ("x >= 3", {"null": "3"}),
+    ("n >= 3", {"missing": "3.0"}),
+    ("x != 7", {"missing": "-1"}),
+]
+
+
+def test_what_one_user_holds_gives_others_no_other_type(tmp_path: Path) -> None:
+    """In a file of its own beside theirs, or in a table of objects: the same rows of the others satisfy a condition, also where a
+    number stands for a missing one."""
+    held = pd.DataFrame({"who": ["a", "b", "c", "d"], "what": "i", "x": [3.0, 3.0, 4.0, -1.0], "n": [3, 3, 4, -1]})
+    held.to_parquet(tmp_path / "a.parquet")
+    for ask, said in OF_NUMBERS:
+        found = set[tuple[str, ...]]()
+        for value in BESIDE:
+            eve = pd.DataFrame({"who": ["eve"], "what": ["i"], "x": [value], "n": [value]})
+            eve.to_parquet(tmp_path / "b.parquet")
+            objects = held.astype({"x": object, "n": object})
+            together = pd.concat([objects, eve.astype({"x": object, "n": object})])
+            for log in ([tmp_path / "a.parquet", tmp_path / "b.parquet"], together):
+                with opened() as engine:
+                    given = events.Reading(user="who", item="what", where=ask, **said).given(log)
+                    one = rows(engine, given)
+                    users = engine.run(f"SELECT u FROM ({one.sql}) WHERE {one.kept} ORDER BY u", what="log")
+                found.add(tuple(user for (user,) in users if user != "eve"))
+        assert len(found) == 1, (ask, said, found)
+
+
 @pytest.mark.parametrize("typed", ["Int64", "UInt8", "category", "Float64", "int8", "float32", "int64[pyarrow]"])
 def test_types_of_pandas_compare_as_their_values_do(typed: str) -> None:
     """With a declared type, or as objects: the same rows satisfy a condition."""
