@@ -129,14 +129,19 @@ def _relation(engine: Engine, source: Any, given: Given, what: str) -> tuple[str
     """A relation of the caller's DuckDB, which its own engine writes to a file of the reading."""
     names = guarded(what, lambda: list(source.columns))
     target, (short, within) = engine.path("table"), _found(given, names, what)
-    # What is wider than 64 bits would be written to the file as a fraction.
-    wide = [str(kind) in ("HUGEINT", "UHUGEINT") for kind in source.types]
-    columns = ", ".join(
-        f"{f'CAST({quoted(names[place])} AS VARCHAR)' if wide[place] else quoted(names[place])} AS {known}"
-        for known, place in short.items()
-    )
+    columns = ", ".join(f"{_in_file(names[place], str(source.types[place]), what)} AS {known}" for known, place in short.items())
     guarded(what, lambda: source.project(columns).write_parquet(str(target)))
     return (*_written(engine, target, what), within)
+
+
+def _in_file(name: str, stored: str, what: str) -> str:
+    """SQL of a column as a Parquet file holds it; by its type alone, for a value that no file holds must refuse nothing."""
+    if stored == "INTERVAL":  # a negative one is not written, and no role reads one
+        return "CAST(NULL AS INTERVAL)"
+    if "INTERVAL" in stored:
+        raise EventLogError(f"{name!r} of {what} holds intervals within: select the fields that are asked for as columns")
+    # What is wider than 64 bits would be written to the file as a fraction.
+    return f"CAST({quoted(name)} AS VARCHAR)" if stored in ("HUGEINT", "UHUGEINT") else quoted(name)
 
 
 def _written(engine: Engine, target: Path, what: str) -> tuple[str, int]:

@@ -395,6 +395,21 @@ def test_no_type_that_pandas_finds_in_rows_refuses_a_condition(value: Any) -> No
         assert counted(typed, "x = 2") == ({"i": 1} if isinstance(value, np.floating) else {})
 
 
+@pytest.mark.parametrize("form", ["{}", "[{}]", "{{'length': {}}}"])
+def test_no_interval_of_a_relation_refuses_a_condition(form: str) -> None:
+    """A negative one, which no Parquet file holds: it is nothing to compare, or refused by the type of its column."""
+    found = set[str]()
+    for days in ("5 days", "-5 days"):
+        value = form.format(f"INTERVAL '{days}'")
+        log = duckdb.connect().sql(f"SELECT 'a' AS who, 'i' AS what, {value} AS x")
+        try:
+            found.add(str(counted(log, "x != 1")))
+        except EventLogError as error:
+            found.add(str(error))
+    assert len(found) == 1, found
+    assert (form == "{}") == (found == {"{}"}), found
+
+
 def test_a_dry_run_looks_at_no_category() -> None:
     """The categories of a column are those of its rows."""
     held = pd.Series(["zoo", "pier", 7, 1.5], dtype="category")
