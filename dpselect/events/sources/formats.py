@@ -320,6 +320,8 @@ def _names(asked: Asked, what: str) -> dict[str, str]:
     for role, column in asked.columns.items():
         if isinstance(column, int):
             raise EventLogError(f"{stated_as(role)}={column!r} is a position, and {what} has names: give the name of a field")
+        if not all(column.split(".")):  # the engine refuses it where there is a row
+            raise EventLogError(f"{stated_as(role)}={column!r} names no field of {what}: a part of it is empty; correct the name")
         names[role] = column
     for one, other in itertools.combinations(names, 2):
         if names[one].lower() == names[other].lower() and not (is_condition(other) and names[one] == names[other]):

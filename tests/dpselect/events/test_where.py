@@ -244,6 +244,19 @@ def test_a_field_that_no_event_has_is_one_of_nulls(tmp_path: Path) -> None:
     assert counted(source("json", tmp_path), "device.maker != phone") == {}
 
 
+@pytest.mark.parametrize("name", ["a..b", ".a", "a."])
+def test_a_name_with_an_empty_part_is_refused_without_a_row(name: str, tmp_path: Path) -> None:
+    """The same words for a file of nothing: else they would tell whether there is a row."""
+    log, told = tmp_path / "log.jsonl", set[str]()
+    for text in ("", '{"who": "a", "what": "i"}\n'):
+        log.write_text(text)
+        for asked in ({"where": f"{name} = 1"}, {"where": (), "group": name, "max_groups_per_user": 1}):
+            with pytest.raises(EventLogError, match="a part of it is empty") as caught:
+                events.read(log, user="who", item="what", **asked)
+            told.add(str(caught.value))
+    assert len(told) == 2, told
+
+
 def test_what_is_malformed_refuses_wherever_it_stands(tmp_path: Path) -> None:
     """Conditions are the asker's: what they leave out is checked like the rest, or refusals would tell where it is."""
     log = tmp_path / "log.csv"
