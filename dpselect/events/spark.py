@@ -24,8 +24,9 @@ from dpselect.events.dialect import Dialect, double, matches
 from dpselect.events.engine import T, guarded
 from dpselect.events.reading import Reading
 from dpselect.events.sources.base import OF_TEXT, SHORT, Given, Kind, Kinds, Rows, by_name, is_label, kind_of
+from dpselect.events.sources.judged import judged
 from dpselect.events.sources.logged_tables import OTHERS_THAN_SPARK, folders_of, refuse
-from dpselect.events.staging import Staged, judged, keys_of, shaped, staged_of, written_alike
+from dpselect.events.staging import Staged, keys_of, shaped, staged_of, written_alike
 from dpselect.events.where import NUMBER
 from dpselect.selection import Label, is_integer
 
@@ -375,4 +376,4 @@ _STORED: Final[Mapping[Kind, str]] = {"int": "BIGINT", "str": "VARCHAR", "number
 
 def events_of(log: Rows, given: Given) -> Rows:
     """The same events, as `staging` has them for the embedded engine."""
-    return shaped(judged(written_alike(log, given, SPARK), given, SPARK), given, SPARK)
+    return shaped(written_alike(judged(log, given, SPARK), given, SPARK), given, SPARK)

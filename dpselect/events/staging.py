@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from typing import Any, Final, Protocol, final
 
 from dpselect.errors import EventLogError
 from dpselect.events.contributions import ReadReport, summed
-from dpselect.events.dialect import EMBEDDED, Dialect, double, matches
+from dpselect.events.dialect import EMBEDDED, Dialect, double
 from dpselect.events.engine import Engine, opened
 from dpselect.events.file_options import normalized
 from dpselect.events.not_pickled import NotPickled
@@ -35,6 +34,7 @@ from dpselect.events.sources.base import (
     refusal,
     refused,
 )
+from dpselect.events.sources.judged import LARGEST, judged
 from dpselect.events.time_window import FIRST, LAST
 from dpselect.events.where import NUMBER
 
@@ -58,9 +58,8 @@ OUTSIDE = 32
 _BYTES_PER_BUCKET, _MOST_CHOSEN = 64 * 2**20, 256
 _NUMBERS = f"{NUMBER}|[+-]?(?i:nan|inf|infinity)"
 _SHOWN = 5  # examples
-_LARGEST = double(sys.float_info.max)
 _TIME = f"coalesce(moment BETWEEN {FIRST} AND {LAST}, false)"  # a wrong unit puts times beyond the years 1900 to 9999
-_FINITE = f"coalesce(abs(number) <= {_LARGEST}, false)"
+_FINITE = f"coalesce(abs(number) <= {LARGEST}, false)"
 
 
 def rows(engine: Engine, given: Given) -> Rows:
@@ -72,7 +71,7 @@ def rows(engine: Engine, given: Given) -> Rows:
         if known.accepts(given):
             if given.said.normalize:
                 engine.define("normalized", lambda text: normalized(text, given.said.normalize))
-            return judged(written_alike(known.rows(engine, given), given), given)
+            return written_alike(judged(known.rows(engine, given), given), given)
     kind = type(given.source)
     raise EventLogError(
         f"source is a {kind.__module__}.{kind.__qualname__}: give a path or several, a folder or a pattern, a table (pandas, "
@@ -88,7 +87,7 @@ def written_alike(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
     some text could be asked for.
     """
     said, kinds, nothing = given.said, dict(log.kinds), log.nothing
-    passed, sql = ["refused"] * bool(log.bad), log.sql
+    passed, sql = ["refused"] * bool(log.bad) + ["kept"] * bool(log.kept), log.sql
     if said.missing:
         columns = [_without(role, kind, said.missing, dialect) for role, kind in kinds.items()]
         sql = f"SELECT {', '.join([*passed, *columns])} FROM ({sql})"
@@ -101,13 +100,14 @@ def written_alike(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
         columns = []
         for role, kind in kinds.items():
             name = SHORT[role]
-            shown = _without(role, kind, said.null, dialect) if is_label(role) or is_condition(role) else name
+            shown = _without(role, kind, said.null, dialect) if is_label(role) else name
             if is_label(role) and kind == "str":
                 text = shown.removesuffix(f" AS {name}")
                 shown = f"nullif({f'normalized({text})' if said.normalize else text}, '') AS {name}"
             columns.append(shown)
         sql = f"SELECT {', '.join([*passed, *columns])} FROM ({sql})"
-    return replace(log, sql=sql, kinds=kinds, nothing=nothing)
+    bad = "CASE WHEN refused < 0 THEN refused END" if log.bad else ""
+    return replace(log, sql=sql, kinds=kinds, nothing=nothing, bad=bad)
 
 
 def _without(role: str, kind: Kind, absent: Sequence[str], dialect: Dialect) -> str:
@@ -118,21 +118,6 @@ def _without(role: str, kind: Kind, absent: Sequence[str], dialect: Dialect) -> 
     else:
         shown, stated = f"CAST({name} AS VARCHAR)", list(map(dialect.literal, absent))  # of integers, too
     return f"CASE WHEN {shown} NOT IN ({', '.join(stated)}) THEN {name} END AS {name}" if stated else f"{name} AS {name}"
-
-
-def judged(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
-    """The same events, with SQL of whether one satisfies all conditions, and of what refuses the log, wherever it stands."""
-    held = list[str]()
-    for role, one in given.tests().items():
-        kind, name = log.kinds[role], SHORT[role]
-        text = f"nullif(CAST({name} AS VARCHAR), '')"
-        number = dialect.number(name)
-        if kind == "str":
-            number = f"CASE WHEN {matches(text, NUMBER, dialect)} THEN {dialect.number(text)} END"
-        number = f"CASE WHEN abs({number}) <= {_LARGEST} THEN {number} END"
-        side, value = (number, double(one.number)) if one.as_number(kind) else (text, dialect.literal(one.text(kind)))
-        held.append(f"coalesce({side} {one.sign} {value}, false)")
-    return replace(log, kept=" AND ".join(held), bad="CASE WHEN refused < 0 THEN refused END" if log.bad else "")
 
 
 def shaped(log: Rows, given: Given, dialect: Dialect = EMBEDDED, raw: str | None = None) -> Rows:

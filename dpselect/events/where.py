@@ -109,9 +109,9 @@ def conditions(stated: object) -> tuple[Condition, ...]:
     return tuple(found[text] for text in sorted(found))
 
 
-def comparable(value: object, test: Condition) -> str | None:
+def comparable(value: object, test: Condition, missing: Sequence[Condition]) -> str | None:
     """A value of Python as the text by which a condition compares it, as it does a value of a column of its type; None for one
-    that satisfies none.
+    that satisfies none, or for a number that stands for a `missing` one.
 
     Scalars of numpy are the values that they hold, and complex numbers those that they were: whether a column has them, or a
     type, one user's value decides.
@@ -121,9 +121,9 @@ def comparable(value: object, test: Condition) -> str | None:
     if isinstance(value, bool | np.bool_):
         return str(bool(value)).lower()
     if isinstance(value, float | np.floating):
-        return None if math.isnan(value) else _number(float(value), test)
+        return None if math.isnan(value) else _number(float(value), test, missing)
     if isinstance(value, int | np.integer) and not isinstance(value, np.timedelta64):
-        return _number(int(value), test) if abs(int(value)) < _HUGE else None
+        return _number(int(value), test, missing) if abs(int(value)) < _HUGE else None
     if isinstance(value, Decimal):
         return format(value, "f") if value.is_infinite() or (value.is_finite() and abs(value.adjusted()) < _LONGEST) else None
     if isinstance(value, date) and not isinstance(value, datetime):
@@ -133,7 +133,9 @@ def comparable(value: object, test: Condition) -> str | None:
     return str(value) if isinstance(value, UUID) else None
 
 
-def _number(value: float, test: Condition) -> str:
+def _number(value: float, test: Condition, missing: Sequence[Condition]) -> str | None:
+    if any(one.equals(value) for one in missing):
+        return None
     return test.value if test.equals(value) else repr(value)
 
 

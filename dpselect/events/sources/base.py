@@ -175,6 +175,10 @@ class Given(NotPickled):
         """
         return {f"where_{at}": one for at, one in enumerate(self.where, start=1)}
 
+    def missing(self) -> tuple[Condition, ...]:
+        """Conditions, one of which a value satisfies that stands for a missing one where conditions look at it."""
+        return tuple(Condition("", "=", text) for text in dict.fromkeys((*self.said.missing, *self.said.null)))
+
     def unknown(self, what: str) -> Rows:
         """What is said of a source whose columns only its rows tell, where none may be read."""
         return Rows("", 0, what, dict.fromkeys(self.asked.columns, "str"))
@@ -222,7 +226,7 @@ class Rows:
         bad: SQL of the `refusal` of an event that refuses the log, null for others; "" if none does. A source has it in a
             column, `refused`.
         nothing: roles whose columns hold nothing by their types, and are of any type: their SQL is NULL, as text.
-        kept: SQL of whether an event satisfies all conditions; "" if there are none.
+        kept: "kept", a column of whether an event satisfies all conditions, once it is `judged`; "" before, or if there are none.
         apart: SQL of why an event is not counted, once it is `shaped`.
         texts: the query for each of several files whose labels are text, as they are written there.
         how: how fields are found, in words, where that is not plain.

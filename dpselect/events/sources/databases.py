@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -153,13 +153,13 @@ _MOST_KEPT = 1000  # characters of a text that a condition compares, none of whi
 
 def _write(file: Any, result: Any, places: list[tuple[str, int]], given: Given, what: str) -> None:
     """All rows as CSV in which text is quoted, and what is missing is not; with the role whose value refuses the log, if any."""
-    tests = given.tests()
+    tests, missing = given.tests(), given.missing()
     asked = [at for at, (role, _) in enumerate(places) if not is_condition(role)]
     for row in chain.from_iterable(iter(lambda: result.fetchmany(_AT_ONCE), [])):
         fields, refused = [], "\\N"
         for role, place in places:
             value = row[place]
-            text = _cut(value, tests[role]) if is_condition(role) else _printed(value, role)
+            text = _cut(value, tests[role], missing) if is_condition(role) else _printed(value, role)
             if text is None and value is not None and not is_condition(role):
                 text, refused = str(value), f'"{refusal(role)}"'
             fields.append("\\N" if text is None else '"' + text.replace('"', '""') + '"')
@@ -169,9 +169,9 @@ def _write(file: Any, result: Any, places: list[tuple[str, int]], given: Given, 
         file.write(",".join([*fields, refused]) + "\n")
 
 
-def _cut(value: object, test: Condition) -> str | None:
+def _cut(value: object, test: Condition, missing: Sequence[Condition]) -> str | None:
     """`comparable`, and of a text that is longer than all that it may be equal to a part, which is no number."""
-    text = comparable(value, test)
+    text = comparable(value, test, missing)
     return text if text is None or len(text) <= _MOST_KEPT else text[:_MOST_KEPT] + "~"
 
 

@@ -28,7 +28,6 @@ from dpselect.events.sources.base import (
     SHORT,
     Asked,
     Given,
-    Kind,
     Rows,
     by_name,
     by_path,
@@ -41,6 +40,7 @@ from dpselect.events.sources.base import (
     selected,
     stated_as,
 )
+from dpselect.events.sources.judged import judged
 from dpselect.events.sources.logged_tables import require_whole
 from dpselect.events.sources.workbooks import require_modest
 
@@ -320,6 +320,8 @@ def _names(asked: Asked, what: str) -> dict[str, str]:
     for role, column in asked.columns.items():
         if isinstance(column, int):
             raise EventLogError(f"{stated_as(role)}={column!r} is a position, and {what} has names: give the name of a field")
+        if not all(column.split(".")):  # the engine refuses it where there is a row
+            raise EventLogError(f"{stated_as(role)}={column!r} names no field of {what}: a part of it is empty; correct the name")
         names[role] = column
     for one, other in itertools.combinations(names, 2):
         if names[one].lower() == names[other].lower() and not (is_condition(other) and names[one] == names[other]):
@@ -503,6 +505,7 @@ def _several(engine: Engine, given: Given) -> Rows:
         kinds=parts[0].kinds,
         nothing=frozenset.intersection(*(part.nothing for part in parts)),
         bad="refused" if any(part.bad for part in parts) else "",
+        kept="kept" if given.where else "",
         texts=tuple(part.sql for part in parts if part.texts),
     )
 
@@ -547,19 +550,19 @@ def _one(engine: Engine, given: Given, path: Path | str, known: Mapping[str, str
         raise EventLogError(failure)
     part = replace(part, what=part.what.replace(str(path), shown))
     if not held:
-        return part
+        return judged(part, given)
     texts = {role: "NULL" if text is None else literal(text) for role, text in held.items()}
     columns = "".join(f", CAST({text} AS VARCHAR) AS {SHORT[role]}" for role, text in texts.items())
     kinds = {role: part.kinds.get(role, "str") for role in given.asked.columns}
     sql = f"SELECT *{columns} FROM ({part.sql})"
-    return replace(part, sql=sql, kinds=kinds, texts=(sql,) if part.texts else ())
+    return judged(replace(part, sql=sql, kinds=kinds, texts=(sql,) if part.texts else ()), given)
 
 
 def _agreed(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
     """The same files with one kind for each column.
 
     Labels of which one file has integers and another text are printed, and so are integers that need more than 64 bits together.
-    A file whose column holds nothing agrees with all others. Conditions compare what files have in several types as text.
+    A file whose column holds nothing agrees with all others.
     """
     if not all(part.sql for part in parts):  # unread
         return parts
@@ -575,14 +578,6 @@ def _agreed(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
             raise EventLogError(
                 f"the column of {role}s has other types in some of the files than in others: give all files one type of it"
             )
-    doubles = [role for role in mixed if kinds[role] == {"int", "number"}]  # of a condition, and as pandas writes what is missing
-    if doubles:
-        numbers = ", ".join(f"CAST({SHORT[role]} AS DOUBLE) AS {SHORT[role]}" for role in doubles)
-        known: dict[str, Kind] = dict.fromkeys(doubles, "number")
-        parts = [
-            replace(part, sql=f"SELECT * REPLACE ({numbers}) FROM ({part.sql})", kinds={**part.kinds, **known}) for part in parts
-        ]
-        mixed = [role for role in mixed if role not in doubles]
     if len(parts) > 1 and not mixed:
         together = " UNION ALL BY NAME ".join(part.sql for part in parts)
         stored = {row[0]: row[1] for row in engine.run(f"DESCRIBE {together}", what=what)}

@@ -129,14 +129,19 @@ def _relation(engine: Engine, source: Any, given: Given, what: str) -> tuple[str
     """A relation of the caller's DuckDB, which its own engine writes to a file of the reading."""
     names = guarded(what, lambda: list(source.columns))
     target, (short, within) = engine.path("table"), _found(given, names, what)
-    # What is wider than 64 bits would be written to the file as a fraction.
-    wide = [str(kind) in ("HUGEINT", "UHUGEINT") for kind in source.types]
-    columns = ", ".join(
-        f"{f'CAST({quoted(names[place])} AS VARCHAR)' if wide[place] else quoted(names[place])} AS {known}"
-        for known, place in short.items()
-    )
+    columns = ", ".join(f"{_in_file(names[place], str(source.types[place]), what)} AS {known}" for known, place in short.items())
     guarded(what, lambda: source.project(columns).write_parquet(str(target)))
     return (*_written(engine, target, what), within)
+
+
+def _in_file(name: str, stored: str, what: str) -> str:
+    """SQL of a column as a Parquet file holds it; by its type alone, for a value that no file holds must refuse nothing."""
+    if stored == "INTERVAL":  # a negative one is not written, and no role reads one
+        return "CAST(NULL AS INTERVAL)"
+    if "INTERVAL" in stored:
+        raise EventLogError(f"{name!r} of {what} holds intervals within: select the fields that are asked for as columns")
+    # What is wider than 64 bits would be written to the file as a fraction.
+    return f"CAST({quoted(name)} AS VARCHAR)" if stored in ("HUGEINT", "UHUGEINT") else quoted(name)
 
 
 def _written(engine: Engine, target: Path, what: str) -> tuple[str, int]:
@@ -157,7 +162,7 @@ def _pandas(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, 
             held = held.astype(object).map(partial(_dug, fields=fields)).astype(object)
             held = held.map(_printed, na_action="ignore").astype(object) if is_label(role) else held
         if is_condition(role) and not _is_compared(held.dtype):
-            held = _as_compared(held, given.tests()[role])
+            held = _as_compared(held, given.tests()[role], given.missing())
         elif held.dtype == object and held.isna().all():  # the type of nothing is no type
             held = held.astype(object).where(held.notna(), None).astype("string")
         elif is_label(role) and hasattr(held, "cat"):  # as of objects
@@ -184,9 +189,10 @@ def _is_compared(kind: Any) -> bool:
     return hasattr(kind, "numpy_dtype") and kind.kind in "biu"  # whole numbers, some of which are missing
 
 
-def _as_compared(values: Any, test: Condition) -> Any:
+def _as_compared(values: Any, test: Condition, missing: Sequence[Condition]) -> Any:
     pandas = importlib.import_module("pandas")
-    return pandas.Series([comparable(value, test) for value in values.astype(object)], index=values.index, dtype="string")
+    texts = [comparable(value, test, missing) for value in values.astype(object)]
+    return pandas.Series(texts, index=values.index, dtype="string")
 
 
 def _dug(value: Any, fields: Sequence[str]) -> Any:

@@ -244,6 +244,19 @@ def test_a_field_that_no_event_has_is_one_of_nulls(tmp_path: Path) -> None:
     assert counted(source("json", tmp_path), "device.maker != phone") == {}
 
 
+@pytest.mark.parametrize("name", ["a..b", ".a", "a."])
+def test_a_name_with_an_empty_part_is_refused_without_a_row(name: str, tmp_path: Path) -> None:
+    """The same words for a file of nothing: else they would tell whether there is a row."""
+    log, told = tmp_path / "log.jsonl", set[str]()
+    for text in ("", '{"who": "a", "what": "i"}\n'):
+        log.write_text(text)
+        for asked in ({"where": f"{name} = 1"}, {"where": (), "group": name, "max_groups_per_user": 1}):
+            with pytest.raises(EventLogError, match="a part of it is empty") as caught:
+                events.read(log, user="who", item="what", **asked)
+            told.add(str(caught.value))
+    assert len(told) == 2, told
+
+
 def test_what_is_malformed_refuses_wherever_it_stands(tmp_path: Path) -> None:
     """Conditions are the asker's: what they leave out is checked like the rest, or refusals would tell where it is."""
     log = tmp_path / "log.csv"
@@ -341,6 +354,39 @@ def test_what_one_user_holds_moves_no_other_count(kind: str) -> None:
                 assert [user for user in satisfying(engine, log, ask) if user != "eve"] == alone, (ask, name)
 
 
+BESIDE: list[Any] = [None, "text", 3, 3.0, True]
+OF_NUMBERS: list[tuple[str, dict[str, Any]]] = [
+    ("x = 3", {}),
+    ("x = 3.0", {}),
+    ("n = 3.0", {}),
+    ("x != 3", {}),
+    ("x >= 3", {"null": "3"}),
+    ("n >= 3", {"missing": "3.0"}),
+    ("x != 7", {"missing": "-1"}),
+]
+
+
+def test_what_one_user_holds_gives_others_no_other_type(tmp_path: Path) -> None:
+    """In a file of its own beside theirs, or in a table of objects: the same rows of the others satisfy a condition, also where a
+    number stands for a missing one."""
+    held = pd.DataFrame({"who": ["a", "b", "c", "d"], "what": "i", "x": [3.0, 3.0, 4.0, -1.0], "n": [3, 3, 4, -1]})
+    held.to_parquet(tmp_path / "a.parquet")
+    for ask, said in OF_NUMBERS:
+        found = set[tuple[str, ...]]()
+        for value in BESIDE:
+            eve = pd.DataFrame({"who": ["eve"], "what": ["i"], "x": [value], "n": [value]})
+            eve.to_parquet(tmp_path / "b.parquet")
+            objects = held.astype({"x": object, "n": object})
+            together = pd.concat([objects, eve.astype({"x": object, "n": object})])
+            for log in ([tmp_path / "a.parquet", tmp_path / "b.parquet"], together):
+                with opened() as engine:
+                    given = events.Reading(user="who", item="what", where=ask, **said).given(log)
+                    one = rows(engine, given)
+                    users = engine.run(f"SELECT u FROM ({one.sql}) WHERE {one.kept} ORDER BY u", what="log")
+                found.add(tuple(user for (user,) in users if user != "eve"))
+        assert len(found) == 1, (ask, said, found)
+
+
 @pytest.mark.parametrize("typed", ["Int64", "UInt8", "category", "Float64", "int8", "float32", "int64[pyarrow]"])
 def test_types_of_pandas_compare_as_their_values_do(typed: str) -> None:
     """With a declared type, or as objects: the same rows satisfy a condition."""
@@ -360,6 +406,21 @@ def test_no_type_that_pandas_finds_in_rows_refuses_a_condition(value: Any) -> No
     for typed in (log, log[3:], log.assign(x=log["x"].astype("category"))):
         assert counted(typed, "x = 1") == {}
         assert counted(typed, "x = 2") == ({"i": 1} if isinstance(value, np.floating) else {})
+
+
+@pytest.mark.parametrize("form", ["{}", "[{}]", "{{'length': {}}}"])
+def test_no_interval_of_a_relation_refuses_a_condition(form: str) -> None:
+    """A negative one, which no Parquet file holds: it is nothing to compare, or refused by the type of its column."""
+    found = set[str]()
+    for days in ("5 days", "-5 days"):
+        value = form.format(f"INTERVAL '{days}'")
+        log = duckdb.connect().sql(f"SELECT 'a' AS who, 'i' AS what, {value} AS x")
+        try:
+            found.add(str(counted(log, "x != 1")))
+        except EventLogError as error:
+            found.add(str(error))
+    assert len(found) == 1, found
+    assert (form == "{}") == (found == {"{}"}), found
 
 
 def test_a_dry_run_looks_at_no_category() -> None:

@@ -1,0 +1,43 @@
+"""Which events satisfy the conditions, told where the type of a condition's column is known: in each file by itself.
+
+What one file or one row holds must decide nothing of the others, so that no two types of a column are ever made one to compare.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+from dpselect.events.dialect import EMBEDDED, Dialect, double, matches
+from dpselect.events.sources.base import SHORT, Given, Kind, Rows, is_condition
+from dpselect.events.where import NUMBER, Condition
+
+LARGEST = double(sys.float_info.max)
+"""SQL of the largest finite number."""
+
+
+def judged(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
+    """The same events with one column, `kept`, in place of those that conditions look at."""
+    tests = given.tests()
+    if log.kept or not tests:
+        return log
+    held = list[str]()
+    for role, test in tests.items():
+        name, kind = SHORT[role], log.kinds[role]
+        held.append(_satisfies(name, kind, test, dialect))
+        held += [f"NOT {_satisfies(name, kind, one, dialect)}" for one in given.missing()]
+    kinds = {role: kind for role, kind in log.kinds.items() if not is_condition(role)}
+    columns = [*["refused"] * bool(log.bad), *(SHORT[role] for role in kinds), f"{' AND '.join(held)} AS kept"]
+    sql = log.sql and f"SELECT {', '.join(columns)} FROM ({log.sql})"
+    return replace(log, sql=sql, kinds=kinds, nothing=log.nothing.intersection(kinds), kept="kept")
+
+
+def _satisfies(name: str, kind: Kind, test: Condition, dialect: Dialect) -> str:
+    """SQL of whether a column's value satisfies a condition; never null."""
+    text = f"nullif(CAST({name} AS VARCHAR), '')"
+    number = dialect.number(name)
+    if kind == "str":
+        number = f"CASE WHEN {matches(text, NUMBER, dialect)} THEN {dialect.number(text)} END"
+    number = f"CASE WHEN abs({number}) <= {LARGEST} THEN {number} END"
+    side, value = (number, double(test.number)) if test.as_number(kind) else (text, dialect.literal(test.text(kind)))
+    return f"coalesce({side} {test.sign} {value}, false)"
