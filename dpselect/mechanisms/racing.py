@@ -47,11 +47,11 @@ _MOST_MEAN: Final = 2.0**38  # deviations that one user moves a score: grid poin
 _MOST_SCALE: Final = 1e290
 _ROUNDING = 2.0**-40  # of a score or threshold in deviations: above the roundings of floats
 _TAIL_UP = 1 + 1e-9  # above the errors of the quadrature and of the tails of the normal law
-_PIECE, _NODES = 0.25, 16  # deviations, and nodes in them, that densities are integrated over
+_PIECE, _NODES = 0.6, 12  # deviations of a new score, and nodes in them, that densities are integrated over
 _BEYOND = 10.0  # deviations above a mean, beyond which what is left out is added as if it passed
 _REACH = 40.0  # deviations from a mean, beyond which densities are below the floats
 _FAR = 12.0  # deviations that one user moves a score: floors hide nothing then, and are left out
-_HALVINGS = 70
+_HALVINGS = 50
 
 
 @final
@@ -586,7 +586,7 @@ class _Chances:
         near = self._means[self._means < self._far]
         low = max(low, float(near.min(initial=self._far)) - _REACH) if len(near) else low
         top = min(high, max(low, float(near.max(initial=-math.inf)) + _BEYOND))
-        ends = np.append(np.arange(low, top, _PIECE), top)
+        ends = np.append(np.arange(low, top, _PIECE * self._rest), top)
         nodes, weights = np.polynomial.legendre.leggauss(_NODES)
         lengths = np.diff(ends)[:, None]
         at = ends[:-1, None] + lengths * (0.5 + 0.5 * nodes)
@@ -628,10 +628,9 @@ def _least(low: float, high: float, hidden: Callable[[float], bool]) -> float:
     return high
 
 
-def _spent(items: tuple[int, ...], chances: Floats, absent: int, chances_of_absent: Floats) -> float:
+def _spent(items: Floats, chances: Floats, absent: int, chances_of_absent: Floats) -> float:
     """What lone items of one user, and of another who is absent, spend of a delta; rounded up."""
-    most = float((np.array(items, dtype=np.float64) * chances).max())
-    return (most + absent * float(chances_of_absent[0])) * _TAIL_UP
+    return (float((items * chances).max()) + absent * float(chances_of_absent[0])) * _TAIL_UP
 
 
 @lru_cache(maxsize=1024)
@@ -641,11 +640,11 @@ def _first_threshold(alone: tuple[float, ...], items: tuple[int, ...], part: flo
     For every run of numbers of items t up to `items`, t items of one user with means of at most
     `alone`, in deviations, and `absent` ones of a user who is not there.
     """
-    means, nothing = np.array(alone), np.zeros(1)
+    means, most, nothing = np.array(alone), np.array(items, dtype=np.float64), np.zeros(1)
     return _least(
         -40.0,
         float(means.max()) + 40.0,
-        lambda height: _spent(items, _below(means - height), absent, _below(nothing - height)) <= part,
+        lambda height: _spent(most, _below(means - height), absent, _below(nothing - height)) <= part,
     )
 
 
@@ -672,14 +671,14 @@ def _thresholds(
     """
     lone = _Chances(np.array(alone), start, floors[0], combine)
     nobody = _Chances(np.zeros(1), start, floors[0], combine)
-    rest, found = math.sqrt(1 - combine**2), []
-    highest = max(alone)
+    rest, most, highest = math.sqrt(1 - combine**2), np.array(items, dtype=np.float64), max(alone)
+    found: list[float] = []
     for at, (mean, part, rounding) in enumerate(zip(again, parts, roundings, strict=True)):
 
         def hidden(height: float, mean: float = mean, part: float = part) -> bool:
             chances = lone.passed + lone.passing(mean, height)
             gone = nobody.passed + nobody.passing(0.0, height)
-            return _spent(items, chances, absent, gone) <= part
+            return _spent(most, chances, absent, gone) <= part
 
         highest = combine * highest + rest * mean
         height = _least(-40.0, highest + 40.0, hidden)
