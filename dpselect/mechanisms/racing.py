@@ -1,4 +1,7 @@
-"""A race of noisy histograms: what one round has settled takes no weight in the next. Theorem H13."""
+"""A race of noisy histograms: what one round has settled takes no weight in the next.
+
+Theorem H13.
+"""
 
 from __future__ import annotations
 
@@ -41,13 +44,13 @@ _BANDS: Final = ((0.3, 1.0), (0.15, 1.0))
 _AHEAD: Final = 3.0
 """Deviations of a bar from which clipped users cost more than noise."""
 _REASON: Final = "fewer items than requested exceeded the thresholds"
-_SUM: Final = 1e-9  # how far shares may be from 1 in all: what is charged is computed from the noise
+_SUM: Final = 1e-9  # how far parts may be from 1 in all: the cost is computed from the noise
 _LEAST_PART: Final = 1e-290  # of a delta: tails of the normal law are floats above it
-_MOST_MEAN: Final = 2.0**38  # deviations that one user moves a score: grid points beyond are no floats
+_MOST_MEAN: Final = 2.0**38  # deviations that a user moves a score: grid points are floats below
 _MOST_SCALE: Final = 1e290
 _ROUNDING = 2.0**-40  # of a score or threshold in deviations: above the roundings of floats
 _TAIL_UP = 1 + 1e-9  # above the errors of the quadrature and of the tails of the normal law
-_PIECE, _NODES = 0.6, 12  # deviations of a new score, and nodes in them, that densities are integrated over
+_PIECE, _NODES = 0.6, 12  # deviations of a new score, and nodes in them, of the quadrature
 _BEYOND = 10.0  # deviations above a mean, beyond which what is left out is added as if it passed
 _REACH = 40.0  # deviations from a mean, beyond which densities are below the floats
 _FAR = 12.0  # deviations that one user moves a score: floors hide nothing then, and are left out
@@ -62,7 +65,7 @@ class RacingTopK(WeighsAgain):
     threshold are released at once, with their noisy scores. From these alone follow the *bar* (the
     score of the k-th of them), the *band* of scores around the bar whose place is still open, and
     the norm that a user may spend in later rounds. In each later round users spend that norm on
-    those of their items that lie in the band, and on nothing else. Items above the band are settled.
+    those of their items that lie in the band, and on nothing else. Items above it are settled.
 
     Guarantee: Approximate(GaussianDP(mu), delta), and GaussianDP(mu) for a public domain, with mu
     the l2 norm of `sensitivity` over `scale`, as of a `SparseHistogram` of that scale. Theorem H13.
@@ -114,12 +117,30 @@ class RacingTopK(WeighsAgain):
     shares: tuple[Probability, ...] = Field(
         default=(0.35, 0.3, 0.35), description="two or three shares in (0, 1) that add up to 1"
     )
-    combine: Annotated[Real, Field(ge=0, le=0.99)] = Field(default=0.5, description="a weight from 0 to 0.99")
-    floors: tuple[Floor, ...] = Field(default=(1.5, 1.5), description="a number of deviations from -8 to 64 for each later round")
-    bands: tuple[Band, ...] | None = Field(default=None, description="a pair of numbers >= 0 for each later round, or None")
-    norm: Annotated[Positive, Field(ge=2.0**-8, le=2.0**11)] = Field(default=2.0, description="a norm from 2^-8 to 2^11")
-    failures: tuple[Probability, ...] = Field(default=(0.1, 0.1, 0.8), description="a part in (0, 1) for each round; together 1")
-    delta: Probability | None = Field(default=None, description="a delta in (0, 1), or None for a public domain")
+    combine: Annotated[Real, Field(ge=0, le=0.99)] = Field(
+        default=0.5,
+        description="a weight from 0 to 0.99",
+    )
+    floors: tuple[Floor, ...] = Field(
+        default=(1.5, 1.5),
+        description="a number of deviations from -8 to 64 for each later round",
+    )
+    bands: tuple[Band, ...] | None = Field(
+        default=None,
+        description="a pair of numbers >= 0 for each later round, or None",
+    )
+    norm: Annotated[Positive, Field(ge=2.0**-8, le=2.0**11)] = Field(
+        default=2.0,
+        description="a norm from 2^-8 to 2^11",
+    )
+    failures: tuple[Probability, ...] = Field(
+        default=(0.1, 0.1, 0.8),
+        description="a part in (0, 1) for each round; together 1",
+    )
+    delta: Probability | None = Field(
+        default=None,
+        description="a delta in (0, 1), or None for a public domain",
+    )
     sensitivity: Sensitivity = Field(description="a Sensitivity whose linf is at most 1")
     values: bool = Field(default=False, strict=True, description="true or false")
     cells: bool = Field(default=False, strict=True, description="true or false")
@@ -129,7 +150,7 @@ class RacingTopK(WeighsAgain):
         rounds = len(self.shares)
         if rounds not in (2, 3) or abs(math.fsum(self.shares) - 1) > _SUM:
             raise ValueError(
-                f"shares={self.shares} must be two or three parts that add up to 1: the part of mu^2 that each round spends"
+                f"shares={self.shares} must be two or three parts of mu^2 that add up to 1",
             )
         for name, given in (("floors", self.floors), ("bands", self._bands)):
             if len(given) != rounds - 1:
@@ -144,8 +165,8 @@ class RacingTopK(WeighsAgain):
             )
         if self.sensitivity.linf > 1:
             raise ValueError(
-                f"sensitivity.linf={self.sensitivity.linf:g} must be at most 1: in all rounds a user "
-                "adds a weight of at most 1 to an item"
+                f"sensitivity.linf={self.sensitivity.linf:g} must be at most 1: in all rounds a "
+                "user adds a weight of at most 1 to an item"
             )
         if self.sensitivity.l2_of(None) == math.inf:
             raise ValueError(
@@ -166,13 +187,13 @@ class RacingTopK(WeighsAgain):
         """Refuse settings under which nothing hides the items of one user alone."""
         if not self.sensitivity.items_alone:
             raise ValueError(
-                "sensitivity states no l0: what a user with any number of items brings in cannot be "
-                "hidden; bound the items per user, generously if they are clipped"
+                "sensitivity states no l0: what a user with any number of items brings in cannot "
+                "be hidden; bound the items per user, generously if they are clipped"
             )
         if delta * min(self.failures) < _LEAST_PART:
             raise ValueError(
-                f"delta={delta:g} leaves less than {_LEAST_PART:g} for the threshold of a round: the "
-                "tails of the noise are no floats there, so raise it"
+                f"delta={delta:g} leaves less than {_LEAST_PART:g} for the threshold of a round: "
+                "the tails of the noise are no floats there, so raise it"
             )
 
     # -- what is public ----------------------------------------------------------------------------
@@ -215,7 +236,7 @@ class RacingTopK(WeighsAgain):
 
     @property
     def shared_group_curve(self) -> Curve | None:
-        # One norm for what both users weigh in all groups, and the lone items of both fail together.
+        # One norm for what both users weigh in all groups; the lone items of both fail together.
         return self.curve
 
     @property
@@ -232,7 +253,7 @@ class RacingTopK(WeighsAgain):
     def floor(self) -> float:
         """What a first score has to exceed to be contested, score units; of an unknown domain.
 
-        Halfway between two multiples of the grid, where the score and the rounded score tell the same.
+        Halfway between two multiples of the grid: there the rounded score tells the same.
         """
         scale = self.scales()[0]
         grid = public_grid(scale)
@@ -267,7 +288,8 @@ class RacingTopK(WeighsAgain):
             return (-math.inf,) * len(self.shares)
         alone, items = self._alone
         first, *later = self.scales(norm)
-        whole = [self.delta * min(1.0, math.fsum(self.failures[:at])) for at in range(2, len(self.shares))]
+        before = (self.failures[:at] for at in range(2, len(self.shares)))
+        whole = [self.delta * min(1.0, math.fsum(parts)) for parts in before]
         start = self.first_threshold / first
         return start, *_thresholds(
             start,
@@ -283,7 +305,10 @@ class RacingTopK(WeighsAgain):
 
     @property
     def _alone(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
-        """Runs of numbers of lone items of a user: what each adds at most, in deviations, and the last."""
+        """What a user gives each lone item at most, in deviations, and numbers of items.
+
+        For each run of numbers of items: the most over the run, and its last number.
+        """
         starts, ends = np.array(steps(self.sensitivity.items_alone or 1)).T
         alone = np.broadcast_to(self.sensitivity.alone(starts), starts.shape)
         return tuple((alone / self.scales()[0]).tolist()), tuple(ends.tolist())
@@ -294,7 +319,7 @@ class RacingTopK(WeighsAgain):
         return (self.sensitivity.items_alone or 1) if self.relation == "replace_one" else 0
 
     def _roundings(self, norm: float) -> tuple[float, ...]:
-        """By how much rounding to the grids changes a running score at most, in deviations, by round."""
+        """What the grids add to the running score of each round at most, in deviations."""
         halves = [public_grid(scale) / 2 / scale for scale in self.scales(norm)]
         found = [halves[0]]
         for half in halves[1:]:
@@ -302,11 +327,12 @@ class RacingTopK(WeighsAgain):
         return tuple(found)
 
     def _units(self, norm: float) -> tuple[float, ...]:
-        """Score units in one deviation of the running score of each round, as a mean of its scores."""
+        """Score units in one deviation of the running score of each round, as a mean of scores."""
         parts: list[float] = []
         found = []
         for scale in self.scales(norm):
-            parts = [self.combine * part for part in parts] + [self._rest / scale if parts else 1 / scale]
+            new = self._rest / scale if parts else 1 / scale
+            parts = [*(self.combine * part for part in parts), new]
             found.append(1 / math.fsum(parts))
         return tuple(found)
 
@@ -337,9 +363,7 @@ class RacingTopK(WeighsAgain):
                 for label in scores.labels or ():
                     parts_of(label)
             except ValueError:
-                raise InvalidScores(
-                    "cells=True needs scores that are labeled by cells: use dpselect.cells.cell(group, item)"
-                ) from None
+                raise InvalidScores("cells=True needs cells for labels: write them by dpselect.cells.cell") from None
 
     def masked(self, scores: Scores, source: Sampler) -> tuple[list[int], Floats]:
         level = min(self.first_threshold, self.floor)
@@ -352,7 +376,13 @@ class RacingTopK(WeighsAgain):
         first = source.rounded(scores.values, by_name("gaussian"), scale, public_grid(scale))
         return self.finished(scores, list(range(len(first))), first, source)
 
-    def finished(self, scores: Scores, positions: list[int], first: Floats, source: Sampler) -> Selection:
+    def finished(
+        self,
+        scores: Scores,
+        positions: list[int],
+        first: Floats,
+        source: Sampler,
+    ) -> Selection:
         rows, groups = self._groups(scores, positions)
 
         def again(at: Indices, norm: float) -> Floats:
@@ -363,14 +393,22 @@ class RacingTopK(WeighsAgain):
         shown = np.flatnonzero(raced.released)
         if self.delta is not None:  # of a public domain positions tell nothing
             named = {positions[place]: place for place in shown.tolist()}
-            shown = np.array([named[place] for place in in_own_order(scores, named)], dtype=np.int64)
+            places = [named[place] for place in in_own_order(scores, named)]
+            shown = np.array(places, dtype=np.int64)
         best = [positions[place] for place in self._best(raced, rows, groups, shown).tolist()]
         values = dict(zip(positions, raced.values.tolist(), strict=True)) if self.values else None
         requested = None if self.cells else self.k
-        return release(scores, best, ordered=True, requested=requested, reason=_REASON, values=values)
+        return release(
+            scores,
+            best,
+            ordered=True,
+            requested=requested,
+            reason=_REASON,
+            values=values,
+        )
 
     def _groups(self, scores: Scores, positions: list[int]) -> tuple[Indices, int]:
-        """(n,) the place of each item's group among those of these items, by name; and their number."""
+        """(n,) the place of each item's group among the groups of these items, and their number."""
         if not self.cells or scores.labels is None:
             return np.zeros(len(positions), dtype=np.int64), 1
         names = [parts_of(scores.labels[place])[0] for place in positions]
@@ -443,14 +481,21 @@ class RacingTopK(WeighsAgain):
                 norm = self.norms[place]
                 scale = self.scales(norm)[at + 1]
                 drawn = np.flatnonzero(live & (spends[rows] == place))
-                noisy = source.rounded(again(drawn, norm), by_name("gaussian"), scale, public_grid(scale))
+                sums, grid = again(drawn, norm), public_grid(scale)
+                noisy = source.rounded(sums, by_name("gaussian"), scale, grid)
                 running[drawn] = self.combine * running[drawn] + self._rest * (noisy / scale)
             seen[live] = at + 1
             released |= live & (running > heights[spends, at + 1][rows])
         tiers[live & released] = rounds
         return _Raced(tiers, running, running * units[spends[rows], seen], released)
 
-    def _bars(self, scores: Floats, rows: Indices, left: Indices, heights: Floats) -> tuple[Floats, Flags]:
+    def _bars(
+        self,
+        scores: Floats,
+        rows: Indices,
+        left: Indices,
+        heights: Floats,
+    ) -> tuple[Floats, Flags]:
         """(groups,) the score of the last of the places that are left, among released items.
 
         And whether there are so many of them. If not it is the threshold that they had to exceed;
@@ -472,7 +517,7 @@ class RacingTopK(WeighsAgain):
         part, deviations = self._bands[at]
         reach = part * np.maximum(bar, 0.0) + deviations
         low = np.maximum(np.where(enough, bar - reach, -np.inf), self._floors[at])
-        if self.delta is None:  # where a floor hides nothing: it must not cut off what is next to the bar
+        if self.delta is None:  # a floor hides nothing there: nothing next to the bar is cut off
             low = np.minimum(low, bar - deviations)
         return low, bar + reach
 
@@ -500,8 +545,8 @@ class RacingTopK(WeighsAgain):
         there = np.arange(len(values)) if self.delta is None else np.flatnonzero(values > 0)
         if len(there) > 1:
             raise NoClosedForm(
-                "the bar of a race is a rank of noisy scores, so there is an exact law of at most one "
-                "item: draw with select_many, or use dpselect.verify.lower_bound"
+                "the bar of a race is a rank of noisy scores, so there is an exact law of at most "
+                "one item: draw with select_many, or use dpselect.verify.lower_bound"
             )
         if len(there) == 0:
             return {(): 1.0}
@@ -565,7 +610,14 @@ class _Chances:
         passed: (n,) chances to be released in the rounds so far, no less than they are.
     """
 
-    def __init__(self, means: Floats, start: float, floor: float, combine: float, far: float = _FAR) -> None:
+    def __init__(
+        self,
+        means: Floats,
+        start: float,
+        floor: float,
+        combine: float,
+        far: float = _FAR,
+    ) -> None:
         self._combine, self._rest, self._far = combine, math.sqrt(1 - combine**2), far
         self._means, self.passed = means, _below(means - start)
         # Contested and not released so far: a density over the running score at nodes, times their
@@ -632,18 +684,24 @@ def _spent(items: Floats, chances: Floats, absent: int, chances_of_absent: Float
 
 
 @lru_cache(maxsize=1024)
-def _first_threshold(alone: tuple[float, ...], items: tuple[int, ...], part: float, absent: int) -> float:
+def _first_threshold(
+    alone: tuple[float, ...],
+    items: tuple[int, ...],
+    part: float,
+    absent: int,
+) -> float:
     """The least height that no lone item exceeds in the first round but with a chance of `part`.
 
     For every run of numbers of items t up to `items`, t items of one user with means of at most
     `alone`, in deviations, and `absent` ones of a user who is not there.
     """
-    means, most, nothing = np.array(alone), np.array(items, dtype=np.float64), np.zeros(1)
-    return _least(
-        -40.0,
-        float(means.max()) + 40.0,
-        lambda height: _spent(most, _below(means - height), absent, _below(nothing - height)) <= part,
-    )
+    means, most = np.array(alone), np.array(items, dtype=np.float64)
+
+    def hidden(height: float) -> bool:
+        gone = _below(np.full(1, -height))
+        return _spent(most, _below(means - height), absent, gone) <= part
+
+    return _least(-40.0, float(means.max()) + 40.0, hidden)
 
 
 @lru_cache(maxsize=1024)
