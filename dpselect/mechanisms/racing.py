@@ -212,8 +212,9 @@ class RacingTopK(WeighsAgain):
 
         Of later rounds they grow with the norm, so that the cost does not depend on it.
         """
-        one = [self.scale / math.sqrt(share) for share in self.shares]
-        return (one[0], *(each * norm / self._one_user for each in one[1:]))
+        first, *later = (self.scale / math.sqrt(share) for share in self.shares)
+        relative = norm / self._one_user
+        return (first, *(each * relative for each in later))
 
     def _mu(self) -> float:
         """The root of the sum of all rounds' squares, of the noise as it is configured; rounded up.

@@ -804,9 +804,9 @@ dpselect/mechanisms/racing.py
     dpselect/mechanisms/test_racing.py::test_mu_is_the_root_of_all_rounds_squares
         spent = @self._users * norm
         ratio_up(@self.sensitivity.l2_of(None), first)
-        [@self.scale / math.sqrt(share)
-        (@each * norm / self._one_user
-        (each * norm / self._one_user => (each / self._one_user
+        (@self.scale / math.sqrt(share)
+        relative = @norm / self._one_user
+        relative = norm / self._one_user => relative = 1 / self._one_user
     dpselect/mechanisms/test_racing.py::test_the_noise_of_every_round_is_the_noise_that_is_priced
         noisy = source.rounded(sums, by_name("gaussian"), @scale,
         noisy = source.rounded(sums, by_name("gaussian"), scale, grid)
