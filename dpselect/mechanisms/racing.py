@@ -35,10 +35,10 @@ from dpselect.sensitivity import Sensitivity, sqrt_up
 Band = tuple[Annotated[NonNegative, Field(le=8)], Annotated[NonNegative, Field(le=64)]]
 Floor = Annotated[Real, Field(ge=-8, le=64)]
 Again = Callable[[Indices, float], Floats]
-"""From positions of contested items and a norm to (n,) what users weigh there, score units."""
+"""Function from positions of contested items and a norm to (n,) sums of users' weights there."""
 
 _FEW: Final = 10
-"""Up to this k the first band is wide and the second narrow: a lost item is a larger part."""
+"""Largest k with a wide first band and a narrow second one: each lost item matters more."""
 _BANDS_OF_FEW: Final = ((0.5, 1.0), (0.1, 1.0))
 _BANDS: Final = ((0.3, 1.0), (0.15, 1.0))
 _AHEAD: Final = 3.0
@@ -59,7 +59,7 @@ _HALVINGS = 50
 
 @final
 class RacingTopK(WeighsAgain):
-    """The top k by a race of two or three noisy histograms, for the price of one.
+    """The top k by a race of two or three noisy histograms, at the cost of one.
 
     The first round is a histogram of users who are clipped as the scores say. Items above its
     threshold are released at once, with their noisy scores. From these alone follow the *bar* (the
@@ -72,7 +72,7 @@ class RacingTopK(WeighsAgain):
 
     Args:
         k: the number of items to release, or of each group, >= 1.
-        scale: of the noise of one histogram that would cost as much, score units, > 0.
+        scale: standard deviation of the noise of one histogram of the same cost, score units, > 0.
         shares: parts of mu^2 that the two or three rounds spend; together 1.
         combine: weight a in [0, 0.99] of the running score against sqrt(1 - a^2) of the new one.
         floors: for each later round, the number of deviations that a running score has to exceed to
@@ -184,7 +184,7 @@ class RacingTopK(WeighsAgain):
         return self
 
     def _require_hidden(self, delta: float) -> None:
-        """Refuse settings under which nothing hides the items of one user alone."""
+        """Raise if no threshold can hide the items of one user alone."""
         if not self.sensitivity.items_alone:
             raise ValueError(
                 "sensitivity states no l0: what a user with any number of items brings in cannot "
@@ -252,9 +252,10 @@ class RacingTopK(WeighsAgain):
 
     @property
     def floor(self) -> float:
-        """What a first score has to exceed to be contested, score units; of an unknown domain.
+        """The first score that an item has to exceed to be contested, score units.
 
-        Halfway between two multiples of the grid: there the rounded score tells the same.
+        Halfway between two multiples of the grid, so that a rounded score exceeds it if and only
+        if the score does. A public domain has no such floor for items next to the bar.
         """
         scale = self.scales()[0]
         grid = public_grid(scale)
@@ -262,14 +263,14 @@ class RacingTopK(WeighsAgain):
 
     @property
     def _floors(self) -> tuple[float, ...]:
-        """What running scores have to exceed to be contested in each later round, in deviations."""
+        """Running scores to exceed to be contested in each later round, in deviations."""
         return (self.floor / self.scales()[0], *self.floors[1:])
 
     @property
     def first_threshold(self) -> float:
-        """What a first score has to exceed to be released at once, score units; on the same points.
+        """The first score that an item has to exceed to be released at once, score units.
 
-        -inf for a public domain.
+        Halfway between two multiples of the grid, as `floor`. -inf for a public domain.
         """
         if self.delta is None:
             return -math.inf
@@ -281,9 +282,10 @@ class RacingTopK(WeighsAgain):
         return (math.ceil(height * (scale / grid)) + 0.5) * grid
 
     def thresholds(self, norm: float = 1.0) -> tuple[float, ...]:
-        """What a running score has to exceed in each round to be released, in deviations.
+        """Running scores that an item has to exceed to be released in each round, in deviations.
 
-        Where users spend `norm` in later rounds; rounded up. -inf for a public domain. Theorem H13.
+        They hold where users spend `norm` in later rounds, and are rounded up. -inf for a public
+        domain. Theorem H13.
         """
         if self.delta is None:
             return (-math.inf,) * len(self.shares)
@@ -306,9 +308,9 @@ class RacingTopK(WeighsAgain):
 
     @property
     def _alone(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
-        """What a user gives each lone item at most, in deviations, and numbers of items.
+        """Means of lone items of one user, in deviations, and how many there are, by runs.
 
-        For each run of numbers of items: the most over the run, and its last number.
+        For each run of numbers of items: the largest mean over the run, and its last number.
         """
         starts, ends = np.array(steps(self.sensitivity.items_alone or 1)).T
         alone = np.broadcast_to(self.sensitivity.alone(starts), starts.shape)
@@ -320,7 +322,7 @@ class RacingTopK(WeighsAgain):
         return (self.sensitivity.items_alone or 1) if self.relation == "replace_one" else 0
 
     def _roundings(self, norm: float) -> tuple[float, ...]:
-        """What the grids add to the running score of each round at most, in deviations."""
+        """Largest change of the running score of each round by rounding to grids, in deviations."""
         halves = [public_grid(scale) / 2 / scale for scale in self.scales(norm)]
         found = [halves[0]]
         for half in halves[1:]:
@@ -341,8 +343,8 @@ class RacingTopK(WeighsAgain):
         """Half the width of intervals around the values for the users' weights, score units.
 
         Users are clipped, and not alike in all rounds, so only the low ends hold for numbers of
-        users. The round that a value is of depends on its noise: each round takes an equal part of
-        the chance that one of them fails.
+        users. Which round a value comes from depends on its noise, so each round takes an equal
+        part of the failure probability.
         """
         rounds = [
             (unit, unit * rounding)
@@ -440,7 +442,10 @@ class RacingTopK(WeighsAgain):
         return Selections(indices, ordered=True, requested=self.k, reason=_REASON, values=shown)
 
     def _best(self, raced: _Raced, rows: Indices, groups: int, shown: Indices) -> Indices:
-        """Of these items the k first of each group, group by group; ties in the order given."""
+        """Return the k first of each group among `shown`, group by group.
+
+        Ties keep the order of `shown`.
+        """
         order = shown[np.lexsort((-raced.scores[shown], raced.tiers[shown], rows[shown]))]
         return order[_ranks(rows[order], groups) < self.k]
 
@@ -555,7 +560,7 @@ class RacingTopK(WeighsAgain):
         return {(int(there[0]),): shown} | ({} if shown == 1 else {(): 1 - shown})
 
     def _shown_alone(self, scores: Scores, place: int) -> float:
-        """The chance that the only item there is released: nothing else is, so the norm is 1."""
+        """Probability that the only item there is released; nothing else is, so the norm is 1."""
         first, *later = self.scales()
         numbers = np.full(1, WEIGHT_UNIT, dtype=np.int64)
         again = float(self._weighed(scores, [place], numbers, 1.0)[0])
@@ -571,7 +576,7 @@ class RacingTopK(WeighsAgain):
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class _Raced:
-    """What became of items in a race. **Private** but for those that are released."""
+    """Outcome of a race for each item. **Private** but for released items."""
 
     tiers: Indices  # (n,) by which they are listed, then by score
     scores: Floats  # (n,) the running scores when they left, in deviations
@@ -680,7 +685,7 @@ def _least(low: float, high: float, hidden: Callable[[float], bool]) -> float:
 
 
 def _spent(items: Floats, chances: Floats, absent: int, chances_of_absent: Floats) -> float:
-    """What lone items of one user, and of another who is absent, spend of a delta; rounded up."""
+    """Part of a delta that lone items of a user, and of one who is absent, spend; rounded up."""
     return (float((items * chances).max()) + absent * float(chances_of_absent[0])) * _TAIL_UP
 
 

@@ -90,7 +90,7 @@ class WeighsAgain(Mechanism, ShowsValues, ABC):
         numbers: Indices,
         norm: float,
     ) -> Floats:
-        """(n,) what users spend of `norm` on these items, by their `numbers`; score units."""
+        """(n,) sums of users' weights of these items, each user spending `norm`; score units."""
         look = scores.second
         if look is not None and look.weigh is not None and scores.labels is not None:
             labels = [scores.labels[place] for place in positions]
