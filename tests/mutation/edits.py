@@ -817,6 +817,9 @@ dpselect/mechanisms/racing.py
     dpselect/mechanisms/test_racing.py::test_values_are_means_whose_noise_is_told
         units[spends[rows], seen] => units[spends[rows], -1]
         units[spends[rows], seen] => units[0, seen]
+        found.append(@1 / math.fsum(parts))
+        among * len(self.shares)) => among)
+        widest, rounded = (max(found) for => widest, rounded = (min(found) for
     dpselect/mechanisms/test_racing.py::test_thresholds_spend_delta_on_the_items_of_one_user
         (items * chances).max() => chances.max()
         .max()) + absent * float(chances_of_absent[0])) => .max()))
@@ -825,6 +828,7 @@ dpselect/mechanisms/racing.py
         part = @@self.failures[0] * self.delta
         (*whole, @@self.delta),
         [@@self.delta * min(1.0, math.fsum(parts))
+        [public_grid(scale) / 2 / scale => [public_grid(scale) / 4 / scale
         found.append(@height + rounding
         found.append(height + rounding => found.append(height
         floors[at + 1] - rounding => floors[at + 1]

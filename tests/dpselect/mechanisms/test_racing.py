@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from chance import same_law
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 import dpselect as dps
 from dpselect import cells as cells_of
@@ -439,7 +439,7 @@ def test_values_are_means_whose_noise_is_told(norm: float, combine: float) -> No
         high += bool((above > mechanism.margin(0.6, 4) / 2).any())
     assert missed / 300 < 0.2 < high / 300
     widest = max(unit for taken in mechanism.norms for unit in mechanism._units(taken))
-    assert mechanism.margin(0.9, 5) > 2.5 * widest
+    assert mechanism.margin(0.9, 5) == pytest.approx(widest * ndtri(1 - 0.1 / (2 * 5 * 3)), rel=1e-3)
 
 
 @pytest.mark.parametrize("norm", [0.5, 1.0, 3.0])
@@ -463,7 +463,9 @@ def chances(mechanism: dps.RacingTopK, shares: Any, norm: float, again: bool) ->
     """
     scales, heights = mechanism.scales(norm), mechanism.thresholds(norm)
     a, rest, floors = mechanism.combine, math.sqrt(1 - mechanism.combine**2), mechanism.floors
-    rounding = [0.0, *mechanism._roundings(norm)[1:]]
+    rounding = [public_grid(scales[0]) / scales[0] / 2]
+    for scale in scales[1:]:
+        rounding.append(a * rounding[-1] + rest * public_grid(scale) / scale / 2)
     first = np.asarray(shares, dtype=np.float64)[:, None] / scales[0]
     means = [min(1.0, norm) / scale if again else 0.0 for scale in scales]
     found = [ndtr(first[:, 0] - heights[0])]
