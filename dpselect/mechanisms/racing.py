@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, final
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from accounting import Approximate, Curve, GaussianDP
@@ -24,7 +23,7 @@ from dpselect.mechanisms.base import SCALE, Traits
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.release import half_width, in_own_order, public_grid, release
 from dpselect.mechanisms.sparse_histogram import steps
-from dpselect.mechanisms.weighs_again import WeighsAgain
+from dpselect.mechanisms.weighs_again import WeighsAgain, normal_cdf, normal_pdf
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Flags, Floats, Indices
@@ -366,7 +365,8 @@ class RacingTopK(WeighsAgain):
                 for label in scores.labels or ():
                     parts_of(label)
             except ValueError:
-                raise InvalidScores("cells=True needs cells for labels: write them by dpselect.cells.cell") from None
+                words = "cells=True needs cells for labels: write them by dpselect.cells.cell"
+                raise InvalidScores(words) from None
 
     def masked(self, scores: Scores, source: Sampler) -> tuple[list[int], Floats]:
         level = min(self.first_threshold, self.floor)
@@ -590,18 +590,6 @@ def _ranks(rows: Indices, groups: int) -> Indices:
     return np.arange(len(rows)) - (np.cumsum(number) - number)[rows]
 
 
-_erfc = np.frompyfunc(math.erfc, 1, 1)
-
-
-def _below(z: NDArray[np.float64]) -> Floats:
-    """P(N < z), not by scipy, whose import takes a tenth of the time of a short command."""
-    return np.asarray(_erfc(-z * math.sqrt(0.5)), dtype=np.float64) / 2
-
-
-def _normal(z: Floats) -> Floats:
-    return np.asarray(np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi))
-
-
 class _Chances:
     """Chances that lone items are released, round by round. Theorem H13.
 
@@ -625,11 +613,11 @@ class _Chances:
         far: float = _FAR,
     ) -> None:
         self._combine, self._rest, self._far = combine, math.sqrt(1 - combine**2), far
-        self._means, self.passed = means, _below(means - start)
+        self._means, self.passed = means, normal_cdf(means - start)
         # Contested and not released so far: a density over the running score at nodes, times their
         # weights, and all that may lie above the nodes.
         self._at, weights, above = self._nodes(floor, start)
-        self._mass = _normal(self._at - means[:, None]) * weights
+        self._mass = normal_pdf(self._at - means[:, None]) * weights
         self._above = above
 
     def _nodes(self, low: float, high: float) -> tuple[Floats, Floats, Floats]:
@@ -646,7 +634,7 @@ class _Chances:
         nodes, weights = np.polynomial.legendre.leggauss(_NODES)
         lengths = np.diff(ends)[:, None]
         at = ends[:-1, None] + lengths * (0.5 + 0.5 * nodes)
-        above = _below(self._means - top) if top < high else np.zeros(len(self._means))
+        above = normal_cdf(self._means - top) if top < high else np.zeros(len(self._means))
         return at.ravel(), (lengths * weights / 2).ravel(), above
 
     def passing(self, again: float, height: float) -> Floats:
@@ -656,8 +644,8 @@ class _Chances:
             again: the mean of the next score, in deviations.
             height: what the running score has to exceed.
         """
-        whole = _below(self._combine * self._means + self._rest * again - height)
-        tail = _below(again - (height - self._combine * self._at) / self._rest)
+        whole = normal_cdf(self._combine * self._means + self._rest * again - height)
+        tail = normal_cdf(again - (height - self._combine * self._at) / self._rest)
         return np.asarray(np.minimum(whole, self._mass @ tail + self._above))
 
     def race(self, again: float, height: float, floor: float | None) -> None:
@@ -672,7 +660,7 @@ class _Chances:
         self._means = self._combine * self._means + self._rest * again
         self._at, weights, above = self._nodes(floor, height)
         moved = (self._at - self._combine * before[:, None]) / self._rest - again
-        self._mass = (mass @ _normal(moved)) * (weights / self._rest)
+        self._mass = (mass @ normal_pdf(moved)) * (weights / self._rest)
         self._above = self._above + above
 
 
@@ -704,8 +692,8 @@ def _first_threshold(
     means, most = np.array(alone), np.array(items, dtype=np.float64)
 
     def hidden(height: float) -> bool:
-        gone = _below(np.full(1, -height))
-        return _spent(most, _below(means - height), absent, gone) <= part
+        gone = normal_cdf(np.full(1, -height))
+        return _spent(most, normal_cdf(means - height), absent, gone) <= part
 
     return _least(-40.0, float(means.max()) + 40.0, hidden)
 

@@ -19,7 +19,7 @@ from dpselect.mechanisms.base import SCALE, Between, Traits, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.release import half_width, in_own_order, public_grid, release
 from dpselect.mechanisms.sparse_histogram import OrderLaw, Places, nodes_of, steps
-from dpselect.mechanisms.weighs_again import WeighsAgain
+from dpselect.mechanisms.weighs_again import WeighsAgain, normal_cdf, normal_pdf
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, Indices
@@ -287,7 +287,7 @@ class TwoRoundHistogram(WeighsAgain):
         def density(s: Floats) -> Floats:
             """Of the sum at `s` together with a first score above the bar."""
             z = s - centres[:, None, None]
-            return np.asarray(_normal(z) * ndtr((means[:, None, None] - bar + self.combine * z) / rest))
+            return np.asarray(normal_pdf(z) * ndtr((means[:, None, None] - bar + self.combine * z) / rest))
 
         level = min(centres.min(initial=0.0), 0.0) - _REACH if self.delta is None else self.threshold * unit
         ends = _pieces(level, max(level, centres.max(initial=level)) + _REACH, bars * unit)
@@ -298,7 +298,7 @@ class TwoRoundHistogram(WeighsAgain):
                 yield tuple(passed[list(order)].tolist()), seen, chance * missed
             return
         ends = _pieces(min(bar, lower.min(initial=bar)) - _REACH, bar, bars / first)
-        densities = _normal(nodes_of(ends) - lower[:, None, None])
+        densities = normal_pdf(nodes_of(ends) - lower[:, None, None])
         behind = OrderLaw.of_densities(ends, densities, ndtr(bar - lower), bars / first)
         now = min(most, len(passed))
         for best, seen, chance in ahead.outcomes(now, least=now):
@@ -310,18 +310,6 @@ class TwoRoundHistogram(WeighsAgain):
 def _pieces(low: float, high: float, bars: Floats) -> Floats:
     """Ends of short pieces from `low` to `high`, the bars between them included."""
     return np.unique(np.concatenate([np.arange(low, high, _PIECE), bars[(bars > low) & (bars < high)], [high]]))
-
-
-_erfc = np.frompyfunc(math.erfc, 1, 1)
-
-
-def _below(z: Floats) -> Floats:
-    """P(N < z), not by scipy, whose import takes a tenth of the time of a short command."""
-    return np.asarray(_erfc(-z * math.sqrt(0.5)), dtype=np.float64) / 2
-
-
-def _normal(z: Floats) -> Floats:
-    return np.asarray(np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi))
 
 
 @lru_cache(maxsize=1024)
@@ -347,14 +335,14 @@ def _threshold(
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     pieces = np.arange(0.0, length, _PIECE)
     beyond = (pieces[:, None] + _PIECE * (0.5 + 0.5 * nodes)).ravel()  # by how much the first score exceeds the bar
-    masses = _normal(starts[:, None] + beyond) * np.tile(weights * (_PIECE / 2), len(pieces))
-    left = _below(-(starts + pieces[-1] + _PIECE))
+    masses = normal_pdf(starts[:, None] + beyond) * np.tile(weights * (_PIECE / 2), len(pieces))
+    left = normal_cdf(-(starts + pieces[-1] + _PIECE))
 
     def hidden(height: float) -> bool:
         needed = (height - combine * (bar + beyond)) / rest  # of the second score, for either first one
-        passing = np.asarray(_below(combine * means + rest * again - height))
-        passing[near] = np.minimum(passing[near], masses[:-1] @ _below(again - needed) + left[:-1])
-        absentees = absent * (masses[-1] @ _below(-needed) + left[-1])
+        passing = np.asarray(normal_cdf(combine * means + rest * again - height))
+        passing[near] = np.minimum(passing[near], masses[:-1] @ normal_cdf(again - needed) + left[:-1])
+        absentees = absent * (masses[-1] @ normal_cdf(-needed) + left[-1])
         return float((most * passing).max() + absentees) * _TAIL_UP <= delta
 
     low, high = -_FAR, 1.0

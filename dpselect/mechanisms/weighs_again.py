@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from fractions import Fraction
 
@@ -15,6 +16,18 @@ from dpselect.sampling.contest import Floats, Indices
 from dpselect.scores import Scores
 from dpselect.selection import Selection
 from dpselect.sensitivity import sqrt_up
+
+_erfc = np.frompyfunc(math.erfc, 1, 1)
+
+
+def normal_cdf(z: Floats) -> Floats:
+    """P(N < z) of a standard normal N, without scipy, which takes long to import."""
+    return np.asarray(_erfc(-z * math.sqrt(0.5)), dtype=np.float64) / 2
+
+
+def normal_pdf(z: Floats) -> Floats:
+    """Density of a standard normal at `z`; same shape."""
+    return np.asarray(np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi))
 
 
 class WeighsAgain(Mechanism, ShowsValues, ABC):
