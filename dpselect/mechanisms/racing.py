@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from accounting import Approximate, Curve, GaussianDP
 from accounting.frozen import Count, NonNegative, Positive, Probability, Real
 from dpselect.cells import parts_of
-from dpselect.errors import DomainMismatch, InvalidScores, NoClosedForm
+from dpselect.errors import InvalidScores, NoClosedForm
 from dpselect.mechanisms.base import SCALE, Traits
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.release import half_width, in_own_order, public_grid, release
@@ -332,8 +332,6 @@ class RacingTopK(WeighsAgain):
             self.thresholds(norm)  # are searched for, once
 
     def _check_scores(self, scores: Scores) -> None:
-        if self.delta is None and scores.domain == "observed":
-            raise DomainMismatch("delta=None is for a public domain: state the chance of failure, delta=, for these candidates")
         if self.cells:
             try:
                 for label in scores.labels or ():
