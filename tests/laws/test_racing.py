@@ -384,6 +384,7 @@ SPENT: list[tuple[str, int, float | None, dict[str, Any]]] = [
     ("add_remove", 40, 2.0, {"delta": 1e-3, "scale": 6.0, "combine": 0.8, "floors": (0.0, -1.0)}),
     ("add_remove", 3, None, TWO | {"delta": 0.1, "norm": 4.0}),
     ("add_remove", 2000, 1.0, {"delta": 1e-6, "floors": (2.5, 3.0)}),
+    ("add_remove", 30, 1.0, {"delta": 1e-6, "scale": 0.02}),
     ("replace_one", 300, 1.0, {"delta": 1e-6, "scale": 20.0}),
     ("replace_one", 5, None, TWO | {"delta": 1e-2, "scale": 2.0, "norm": 1.5}),
     ("replace_one", 30, 0.7, {"delta": 1e-5, "combine": 0.3, "failures": (0.3, 0.3, 0.4)}),
@@ -623,7 +624,7 @@ def test_the_mechanism_is_the_one_whose_laws_are_checked(at: int) -> None:
     assert alike(lists(mechanism, log, groups, 3000), expected(at, 60_000)) > 1e-8
 
 
-@pytest.mark.parametrize("at", [0, 4])
+@pytest.mark.parametrize("at", [0, 4, 8])
 def test_a_few_draws_are_those_of_the_second_implementation(at: int) -> None:
     """The same with fewer draws, which the fast half has time for."""
     relation, log, groups, settings = AGREED[at]

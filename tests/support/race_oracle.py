@@ -138,8 +138,10 @@ class Rows:
 def bars(race: Race, scores: Floats, shown: Flags, ranks: Places) -> tuple[Floats, Flags, Places]:
     """The score at a rank among the items shown, for each group, written at every item of the group.
 
+    Of a public domain with fewer items than places it is the least score there is.
+
     Returns:
-        (rows, items) bars, meaningless where fewer are shown; whether enough are shown; and how many are.
+        (rows, items) bars, meaningless where fewer are shown; True where enough are; the number shown.
     """
     found, enough = np.zeros(scores.shape), np.zeros(scores.shape, dtype=bool)
     number = np.zeros(scores.shape, dtype=np.int64)
@@ -147,6 +149,8 @@ def bars(race: Race, scores: Floats, shown: Flags, ranks: Places) -> tuple[Float
         mine = [place for place, one in enumerate(race.groups) if one == group]
         best = -np.sort(-np.where(shown[:, mine], scores[:, mine], -np.inf), axis=1)
         count, rank = shown[:, mine].sum(axis=1), ranks[:, mine[0]]
+        if race.is_public:
+            rank = np.clip(rank, 1, np.maximum(count, 1))
         at = np.minimum(rank, len(mine)) - 1
         found[:, mine] = np.take_along_axis(best, at[:, None], axis=1)
         enough[:, mine] = (count >= rank)[:, None]
