@@ -807,7 +807,6 @@ dpselect/mechanisms/racing.py
         [@self.scale / math.sqrt(share)
         (@each * norm / self._one_user
         (each * norm / self._one_user => (each / self._one_user
-        max(self._mu_of(norm) for norm => min(self._mu_of(norm) for norm
     dpselect/mechanisms/test_racing.py::test_the_noise_of_every_round_is_the_noise_that_is_priced
         noisy = source.rounded(again(drawn, norm), by_name("gaussian"), @scale,
         again(drawn, norm), by_name("gaussian"), scale, public_grid(scale))
@@ -834,16 +833,16 @@ dpselect/mechanisms/racing.py
         self._means = self._combine * self._means + self._rest * again => pass
         / self._rest - again¶ => / self._rest¶
     dpselect/mechanisms/test_racing.py::test_a_lone_item_is_shown_with_the_chance_that_is_charged
-        first > @self.first_threshold, np.ones
         running > @heights[spends, at + 1][rows]
         np.flatnonzero(flat > 0) => np.flatnonzero(flat >= 0)
     dpselect/mechanisms/test_racing.py::test_items_that_were_not_released_move_no_bar
         known = np.flatnonzero(live & released) => known = np.flatnonzero(live)
-        np.bincount(rows[known], minlength => np.bincount(rows[live], minlength
     dpselect/mechanisms/test_racing.py::test_a_few_released_items_take_the_norm_1
         (2 * number >= self.k) => (number >= 0)
+        np.bincount(rows[known], minlength => np.bincount(rows[live], minlength
         np.full(len(bar), @_AHEAD)
     dpselect/mechanisms/test_racing.py::test_no_item_under_the_floor_is_weighed
+        first > @self.first_threshold, np.ones
         np.maximum(np.where(enough, bar - reach, -np.inf), self._floors[at]) => np.where(enough, bar - reach, -np.inf)
         (math.floor(self.floors[0] * (scale / grid)) + 0.5) => math.floor(self.floors[0] * (scale / grid))
         (math.ceil(height * (scale / grid)) + 0.5) => math.ceil(height * (scale / grid))
