@@ -1,12 +1,13 @@
 """The race of Theorem H13 once more, from its definition: exact laws on grids, draws, lone items.
 
-It shares nothing with `dpselect.mechanisms.racing` but the numbers that a mechanism shows: deviations
-of the noise, thresholds, floors, bands and norms. Scores of items are arrays of shape (rows, items),
-where a row is one outcome so far, or one draw.
+It shares nothing with `dpselect.mechanisms.racing` but the numbers that a mechanism shows:
+deviations of the noise, thresholds, floors, bands and norms. Scores of items are arrays of shape
+(rows, items), where a row is one outcome so far, or one draw.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,7 +41,7 @@ JUST = 1e-9  # above the lower end of a bin, which does not belong to it
 
 @dataclass(frozen=True)
 class Race:
-    """All public numbers of a race. Scores, thresholds, floors and bands are in deviations of the noise."""
+    """Public numbers of a race, in deviations of the noise unless another unit is stated."""
 
     k: int
     combine: float
@@ -92,7 +93,10 @@ class Race:
         return sums / self.sigmas[1.0][0]
 
     def later(self, turn: int, log: Log, contested: Flags, norms: Floats) -> Floats:
-        """(rows, items) means of the scores of round `turn` = 2 or 3, of users who weigh the contested items that they keep."""
+        """(rows, items) means of the scores of round `turn`, 2 or 3.
+
+        Every user weighs the contested items that it keeps.
+        """
         sums = np.zeros(contested.shape)
         all_items = sorted(set().union(*log)) if log else []
         for user in log:
@@ -134,14 +138,21 @@ class Rows:
         """These rows."""
         return Rows(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
+    @classmethod
+    def joined(cls, parts: Sequence[Rows]) -> Rows:
+        """All rows of these parts."""
+        held = ([getattr(part, name) for part in parts] for name in cls.__dataclass_fields__)
+        return cls(*map(np.concatenate, held))
+
 
 def bars(race: Race, scores: Floats, shown: Flags, ranks: Places) -> tuple[Floats, Flags, Places]:
-    """The score at a rank among the items shown, for each group, written at every item of the group.
+    """The score at a rank among the items shown of each group, written at every item of it.
 
     Of a public domain with fewer items than places it is the least score there is.
 
     Returns:
-        (rows, items) bars, meaningless where fewer are shown; True where enough are; the number shown.
+        (rows, items) bars, meaningless where too few are shown; True where enough are; the number
+        shown.
     """
     found, enough = np.zeros(scores.shape), np.zeros(scores.shape, dtype=bool)
     number = np.zeros(scores.shape, dtype=np.int64)
@@ -162,7 +173,9 @@ def after_first(race: Race, scores: Floats, occurs: Flags) -> Rows:
     """What the first scores settle, and what they leave open: 27.2 with the top k."""
     low_bar = race.thresholds[1.0][0]
     passed = occurs & (scores > low_bar)
-    ranked = occurs & np.ones_like(passed) if race.fault == "rank among items that occur" else passed
+    ranked = passed
+    if race.fault == "rank among items that occur":
+        ranked = np.broadcast_to(occurs, passed.shape)
     found, enough, number = bars(race, scores, ranked, np.full(scores.shape, race.k))
     bar = np.where(enough, found, low_bar)
     (beta, extra), floor = race.bands[0], race.floors[0]
@@ -175,7 +188,8 @@ def after_first(race: Race, scores: Floats, occurs: Flags) -> Rows:
         size = np.array([race.groups.count(group) for group in race.groups])
         far &= bar > ndtri(1 - np.minimum(0.5, race.k / size)) + 1
     if race.fault == "norm by items that occur":
-        far = np.repeat(((scores > floor) & occurs).sum(axis=1, keepdims=True) >= race.k, len(occurs), axis=1)
+        many = ((scores > floor) & occurs).sum(axis=1, keepdims=True) >= race.k
+        far = np.repeat(many, len(occurs), axis=1)
         number = np.ones_like(number)
     norms = np.where(_most(race, far, number > 0), race.norm, 1.0)
     settled = np.where(passed & (scores > high), 1, 0)
@@ -229,7 +243,8 @@ def after_second(race: Race, rows: Rows, scores: Floats, occurs: Flags) -> Rows:
 
 def of(product: RacingTopK, clip: float | None, groups: tuple[int, ...]) -> Race:
     """The race with the numbers that a mechanism of the library shows."""
-    bands = product.bands or (((0.5, 1.0), (0.1, 1.0)) if product.k <= 10 else ((0.3, 1.0), (0.15, 1.0)))
+    usual = ((0.5, 1.0), (0.1, 1.0)) if product.k <= 10 else ((0.3, 1.0), (0.15, 1.0))
+    bands = product.bands or usual
     return Race(
         k=product.k,
         combine=product.combine,
@@ -243,15 +258,16 @@ def of(product: RacingTopK, clip: float | None, groups: tuple[int, ...]) -> Race
     )
 
 
-# -- exact laws on grids ------------------------------------------------------------------------------------------------------
+# -- exact laws on grids ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Grid:
     """Ends of the bins that scores are rounded down to, one array for each round and norm.
 
-    A rounded score stands at the lower end of its bin, so that no lone item passes more often than a threshold allows. Thresholds
-    and floors are ends of bins. The first bin stands one deviation below its end.
+    A rounded score stands at the lower end of its bin, so that no lone item passes more often than
+    a threshold allows. Thresholds and floors are ends of bins. The first bin stands one deviation
+    below its end.
     """
 
     first: Floats
@@ -293,7 +309,7 @@ def _stand(ends: Floats) -> Floats:
 
 
 def _chances(ends: Floats, means: Floats, deviation: float) -> Floats:
-    """(..., bins) chances of a normal score to fall in each bin, small ones without cancellation."""
+    """(..., bins) chances of a normal score to be in each bin, small ones without cancellation."""
     z = np.concatenate([[-np.inf], ends, [np.inf]]) - means[..., None]
     z /= deviation
     low, high = z[..., :-1], z[..., 1:]
@@ -311,7 +327,9 @@ class Law:
 
 
 def _split(chances: Floats, bins: Sequence[Floats]) -> tuple[Places, Floats, Places]:
-    """Every combination of a bin for each item: the rows they come from, their chances, and (rows, items) bins.
+    """Every combination of a bin for each item.
+
+    Returns the rows they come from, their chances, and (rows, items) bins.
 
     Args:
         chances: (rows,) of the rows.
@@ -331,19 +349,20 @@ _ODD = 2 * np.random.default_rng(61).integers(2**20, 2**61, size=64) + 1
 
 
 def law(race: Race, log: Log, grid: Grid, heard: Log | None = None) -> Law:
-    """The exact law of everything that may be released, where the scores are rounded down to a grid.
+    """The exact law of everything that may be released, of scores that are rounded down to a grid.
 
     Args:
         race: what is drawn.
         log: the kept items of every user.
         grid: the bins.
-        heard: the log that the first round reads, and by which items occur, where it is another: a fault.
+        heard: another log that the first round reads, and by which items occur: a fault.
     """
     items, occurs = len(race.groups), race.occurring(log if heard is None else heard)
     means = race.first(log if heard is None else heard)
     absent = np.eye(1, len(grid.first) + 1)
-    mine = [_chances(grid.first, means[[item]], 1.0) if occurs[item] else absent for item in range(items)]
-    _, chances, bins = _split(np.ones(1), mine)
+    mine = _chances(grid.first, means, 1.0)
+    split = [mine[[item]] if occurs[item] else absent for item in range(items)]
+    _, chances, bins = _split(np.ones(1), split)
     rows = after_first(race, _stand(grid.first)[bins], occurs)
     codes = np.where(rows.passed, bins + 1, 0)
     held = bins + 1
@@ -357,7 +376,8 @@ def law(race: Race, log: Log, grid: Grid, heard: Log | None = None) -> Law:
                 continue
             here, open_ = rows.take(at), rows.contested[at] & occurs
             centre = race.combine * here.scores + race.rest * means2[at]
-            split = [_open(_chances(ends, centre[:, item], race.rest), open_[:, item]) for item in range(items)]
+            mine = _open(_chances(ends, centre, race.rest), open_)
+            split = [mine[:, item] for item in range(items)]
             from_, kept, seen = _split(chances[at], split)
             here, open_ = here.take(from_), open_[from_]
             scores = np.where(open_, _stand(ends)[seen], here.scores)
@@ -370,11 +390,11 @@ def law(race: Race, log: Log, grid: Grid, heard: Log | None = None) -> Law:
                 after = replace(here, scores=scores, passed=passed)
             now = np.where(open_, now + base * (seen + 1), now)
             parts.append((after, kept, np.where(after.passed, now, before), now))
-        rows = Rows(*(np.concatenate([getattr(part[0], name) for part in parts]) for name in Rows.__dataclass_fields__))
+        rows = Rows.joined([part[0] for part in parts])
         chances = np.concatenate([part[1] for part in parts])
         codes, held = (np.concatenate([part[place] for part in parts]) for place in (2, 3))
         base *= max(len(found[turn - 2]) for found in grid.later.values()) + 2
-    # Bounds and norm are released too; where a design is sound they follow from the rest and split no outcome.
+    # Bounds and norm are released too. In a sound design they follow from the rest.
     said = np.ascontiguousarray(np.round(np.column_stack([rows.norms, rows.bounds]), 6))
     mixed = said.view(np.int64) @ _ODD[: said.shape[1]]
     outcomes, place = np.unique(mixed * 31 + codes @ base ** np.arange(items), return_inverse=True)
@@ -382,10 +402,10 @@ def law(race: Race, log: Log, grid: Grid, heard: Log | None = None) -> Law:
 
 
 def _open(chances: Floats, is_open: Flags) -> Floats:
-    """The chances of an item where it is open, and one bin of chance 1 where it is not."""
-    closed = np.zeros(chances.shape[1])
+    """The chances of items that are open, and one bin of chance 1 of those that are not."""
+    closed = np.zeros(chances.shape[-1])
     closed[0] = 1.0
-    return np.where(is_open[:, None], chances, closed)
+    return np.where(is_open[..., None], chances, closed)
 
 
 def divergences(one: Law, other: Law, epsilons: Sequence[float]) -> Floats:
@@ -393,15 +413,17 @@ def divergences(one: Law, other: Law, epsilons: Sequence[float]) -> Floats:
     outcomes, place = np.unique(np.concatenate([one.outcomes, other.outcomes]), return_inverse=True)
     p = np.bincount(place[: len(one.outcomes)], one.chances, len(outcomes))
     q = np.bincount(place[len(one.outcomes) :], other.chances, len(outcomes))
-    return np.array([[np.maximum(a - math.exp(e) * b, 0).sum() for e in epsilons] for a, b in ((p, q), (q, p))])
+    sides = (p, q), (q, p)
+    found = [[np.maximum(a - math.exp(e) * b, 0).sum() for e in epsilons] for a, b in sides]
+    return np.array(found)
 
 
-# -- draws --------------------------------------------------------------------------------------------------------------------
+# -- draws -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Draws:
-    """Drawn races: (draws, items) running scores of each round, nan where an item was not contested, and what was decided."""
+    """Drawn races: (draws, items) running scores, nan where not contested, and decisions."""
 
     scores: tuple[Floats, ...]
     released: tuple[Flags, ...]
@@ -409,12 +431,13 @@ class Draws:
     norms: Floats
 
     def values(self, race: Race) -> Floats:
-        """(draws, items) running scores when an item was last looked at, as means of weights, score units: 27.7."""
+        """(draws, items) last running scores as means of users' weights, score units."""
         found = np.zeros(self.settled.shape)
         for norm, sigmas in race.sigmas.items():
             parts: list[float] = []
             for turn, sigma in enumerate(sigmas):
-                parts = [race.combine * part for part in parts] + [(race.rest if turn else 1.0) / sigma]
+                fresh = race.rest if turn else 1.0
+                parts = [*(race.combine * part for part in parts), fresh / sigma]
                 shown = self.released[turn] & (self.norms == norm)[:, None]
                 found = np.where(shown, self.scores[turn] / sum(parts), found)
         return found
@@ -424,25 +447,24 @@ class Draws:
         kind = np.full(self.settled.shape, len(self.scores) + 2)
         key = np.zeros(self.settled.shape)
         *first, last = self.released
-        # The rest of those released in the first round comes last, before it the rest of the second.
+        # Last come other items released in the first round, before them those of the second.
         for turn, shown in enumerate(first):
             kind = np.where(shown, 1 + len(self.scores) - turn, kind)
             key = np.where(shown, self.scores[turn], key)
         for turn in range(1, len(self.scores)):
             mine = self.settled == turn
-            kind, key = (
-                np.where(mine, turn - len(self.scores) - 2, kind),
-                np.where(mine, self.scores[turn - 1], key),
-            )
+            kind = np.where(mine, turn - len(self.scores) - 2, kind)
+            key = np.where(mine, self.scores[turn - 1], key)
         kind, key = np.where(last, 0, kind), np.where(last, self.scores[-1], key)
         best = np.lexsort((-key, kind), axis=1)
         none = len(self.scores) + 2
         lists = []
         for row, found in enumerate(best.tolist()):
-            named = [place for place in found if kind[row, place] != none]
-            lists.append(
-                tuple(place for group in sorted(set(groups)) for place in [one for one in named if groups[one] == group][:k])
-            )
+            of_group: dict[int, list[int]] = {group: [] for group in sorted(set(groups))}
+            for place in found:
+                if kind[row, place] != none:
+                    of_group[groups[place]].append(place)
+            lists.append(tuple(itertools.chain(*(named[:k] for named in of_group.values()))))
         return lists
 
 
@@ -466,20 +488,27 @@ def draw(race: Race, log: Log, count: int, rng: np.random.Generator) -> Draws:
     return Draws(tuple(scores), tuple(released), rows.settled, rows.norms)
 
 
-# -- lone items ---------------------------------------------------------------------------------------------------------------
+# -- lone items ------------------------------------------------------------------------------------
 
 POINTS = 1201  # of Simpson's rule, a hundred or more in a deviation
 
 
-def lone_chances(race: Race, norm: float, first: Floats, later: Sequence[float], lowered: Sequence[float]) -> Floats:
-    """Chances that an item to which one user alone gives is released, by Simpson's rule: 27.3.
+def lone_chances(
+    race: Race,
+    norm: float,
+    first: Floats,
+    later: Sequence[float],
+    lowered: Sequence[float],
+) -> Floats:
+    """Chances that an item to which one user alone gives is released, by Simpson's rule.
 
     Args:
         race: whose thresholds, floors and weight of the running score hold.
         norm: the norm of later rounds.
         first: (n,) means of the first score.
         later: the means of the fresh scores of later rounds.
-        lowered: how far rounding can lift the running score of each round; thresholds and floors are that much lower.
+        lowered: the most that rounding lifts the running score of each round, by which thresholds
+            and floors are lower.
 
     Returns:
         (rounds, n) chances to be released first in each round, the last row an exact chance.
@@ -492,7 +521,7 @@ def lone_chances(race: Race, norm: float, first: Floats, later: Sequence[float],
     second = race.combine * at + race.rest * later[0]
     found.append((density * weight * ndtr((second - bars_[1]) / race.rest)).sum(axis=1))
     if race.rounds == 3:
-        # The first score, given the running one s of the second round, is normal with mean a s + ... and the same deviation.
+        # Given the running score s of the second round, the first one is normal, with mean `given`.
         s, weight = simpson(floors[1], bars_[1])
         centre = race.combine * first + race.rest * later[0]
         given = first[:, None] + race.combine * (s - centre[:, None])
