@@ -480,10 +480,10 @@ FAULTS: list[tuple[str, dict[str, Any], tuple[int, ...], tuple[int, ...], tuple[
     ),
     (
         "rank among items that occur",
-        TWO | {"delta": 0.02, "combine": 0.4, "scale": 2.0, "cells": True},
+        TWO | {"delta": 0.02, "k": 2, "combine": 0.4, "cells": True},
         TWO_GROUPS,
         (5, 4),
-        (users([0], [2, 3]), users([0])),
+        (users(*[[2]] * 5, [0], [3]), users(*[[2]] * 5, [0])),
     ),
     (
         "norm by items that occur",
