@@ -1,4 +1,7 @@
-"""A race of noisy histograms: what one round has settled takes no weight in the next. Theorem H13."""
+"""A race of noisy histograms: what one round has settled takes no weight in the next.
+
+Theorem H13.
+"""
 
 from __future__ import annotations
 
@@ -32,22 +35,22 @@ from dpselect.sensitivity import Sensitivity, sqrt_up
 Band = tuple[Annotated[NonNegative, Field(le=8)], Annotated[NonNegative, Field(le=64)]]
 Floor = Annotated[Real, Field(ge=-8, le=64)]
 Again = Callable[[Indices, float], Floats]
-"""From positions of contested items and a norm to (n,) what users weigh there, score units."""
+"""Function from positions of contested items and a norm to (n,) sums of users' weights there."""
 
 _FEW: Final = 10
-"""Up to this k the first band is wide and the second narrow: a lost item is a larger part."""
+"""Largest k with a wide first band and a narrow second one: each lost item matters more."""
 _BANDS_OF_FEW: Final = ((0.5, 1.0), (0.1, 1.0))
 _BANDS: Final = ((0.3, 1.0), (0.15, 1.0))
 _AHEAD: Final = 3.0
 """Deviations of a bar from which clipped users cost more than noise."""
 _REASON: Final = "fewer items than requested exceeded the thresholds"
-_SUM: Final = 1e-9  # how far shares may be from 1 in all: what is charged is computed from the noise
+_SUM: Final = 1e-9  # how far parts may be from 1 in all: the cost is computed from the noise
 _LEAST_PART: Final = 1e-290  # of a delta: tails of the normal law are floats above it
-_MOST_MEAN: Final = 2.0**38  # deviations that one user moves a score: grid points beyond are no floats
+_MOST_MEAN: Final = 2.0**38  # deviations that a user moves a score: grid points are floats below
 _MOST_SCALE: Final = 1e290
 _ROUNDING = 2.0**-40  # of a score or threshold in deviations: above the roundings of floats
 _TAIL_UP = 1 + 1e-9  # above the errors of the quadrature and of the tails of the normal law
-_PIECE, _NODES = 0.6, 12  # deviations of a new score, and nodes in them, that densities are integrated over
+_PIECE, _NODES = 0.6, 12  # deviations of a new score, and nodes in them, of the quadrature
 _BEYOND = 10.0  # deviations above a mean, beyond which what is left out is added as if it passed
 _REACH = 40.0  # deviations from a mean, beyond which densities are below the floats
 _FAR = 12.0  # deviations that one user moves a score: floors hide nothing then, and are left out
@@ -56,20 +59,20 @@ _HALVINGS = 50
 
 @final
 class RacingTopK(WeighsAgain):
-    """The top k by a race of two or three noisy histograms, for the price of one.
+    """The top k by a race of two or three noisy histograms, at the cost of one.
 
     The first round is a histogram of users who are clipped as the scores say. Items above its
     threshold are released at once, with their noisy scores. From these alone follow the *bar* (the
     score of the k-th of them), the *band* of scores around the bar whose place is still open, and
     the norm that a user may spend in later rounds. In each later round users spend that norm on
-    those of their items that lie in the band, and on nothing else. Items above the band are settled.
+    those of their items that lie in the band, and on nothing else. Items above it are settled.
 
     Guarantee: Approximate(GaussianDP(mu), delta), and GaussianDP(mu) for a public domain, with mu
     the l2 norm of `sensitivity` over `scale`, as of a `SparseHistogram` of that scale. Theorem H13.
 
     Args:
         k: the number of items to release, or of each group, >= 1.
-        scale: of the noise of one histogram that would cost as much, score units, > 0.
+        scale: standard deviation of the noise of one histogram of the same cost, score units, > 0.
         shares: parts of mu^2 that the two or three rounds spend; together 1.
         combine: weight a in [0, 0.99] of the running score against sqrt(1 - a^2) of the new one.
         floors: for each later round, the number of deviations that a running score has to exceed to
@@ -114,12 +117,30 @@ class RacingTopK(WeighsAgain):
     shares: tuple[Probability, ...] = Field(
         default=(0.35, 0.3, 0.35), description="two or three shares in (0, 1) that add up to 1"
     )
-    combine: Annotated[Real, Field(ge=0, le=0.99)] = Field(default=0.5, description="a weight from 0 to 0.99")
-    floors: tuple[Floor, ...] = Field(default=(1.5, 1.5), description="a number of deviations from -8 to 64 for each later round")
-    bands: tuple[Band, ...] | None = Field(default=None, description="a pair of numbers >= 0 for each later round, or None")
-    norm: Annotated[Positive, Field(ge=2.0**-8, le=2.0**11)] = Field(default=2.0, description="a norm from 2^-8 to 2^11")
-    failures: tuple[Probability, ...] = Field(default=(0.1, 0.1, 0.8), description="a part in (0, 1) for each round; together 1")
-    delta: Probability | None = Field(default=None, description="a delta in (0, 1), or None for a public domain")
+    combine: Annotated[Real, Field(ge=0, le=0.99)] = Field(
+        default=0.5,
+        description="a weight from 0 to 0.99",
+    )
+    floors: tuple[Floor, ...] = Field(
+        default=(1.5, 1.5),
+        description="a number of deviations from -8 to 64 for each later round",
+    )
+    bands: tuple[Band, ...] | None = Field(
+        default=None,
+        description="a pair of numbers >= 0 for each later round, or None",
+    )
+    norm: Annotated[Positive, Field(ge=2.0**-8, le=2.0**11)] = Field(
+        default=2.0,
+        description="a norm from 2^-8 to 2^11",
+    )
+    failures: tuple[Probability, ...] = Field(
+        default=(0.1, 0.1, 0.8),
+        description="a part in (0, 1) for each round; together 1",
+    )
+    delta: Probability | None = Field(
+        default=None,
+        description="a delta in (0, 1), or None for a public domain",
+    )
     sensitivity: Sensitivity = Field(description="a Sensitivity whose linf is at most 1")
     values: bool = Field(default=False, strict=True, description="true or false")
     cells: bool = Field(default=False, strict=True, description="true or false")
@@ -129,7 +150,7 @@ class RacingTopK(WeighsAgain):
         rounds = len(self.shares)
         if rounds not in (2, 3) or abs(math.fsum(self.shares) - 1) > _SUM:
             raise ValueError(
-                f"shares={self.shares} must be two or three parts that add up to 1: the part of mu^2 that each round spends"
+                f"shares={self.shares} must be two or three parts of mu^2 that add up to 1",
             )
         for name, given in (("floors", self.floors), ("bands", self._bands)):
             if len(given) != rounds - 1:
@@ -144,8 +165,8 @@ class RacingTopK(WeighsAgain):
             )
         if self.sensitivity.linf > 1:
             raise ValueError(
-                f"sensitivity.linf={self.sensitivity.linf:g} must be at most 1: in all rounds a user "
-                "adds a weight of at most 1 to an item"
+                f"sensitivity.linf={self.sensitivity.linf:g} must be at most 1: in all rounds a "
+                "user adds a weight of at most 1 to an item"
             )
         if self.sensitivity.l2_of(None) == math.inf:
             raise ValueError(
@@ -163,16 +184,16 @@ class RacingTopK(WeighsAgain):
         return self
 
     def _require_hidden(self, delta: float) -> None:
-        """Refuse settings under which nothing hides the items of one user alone."""
+        """Raise if no threshold can hide the items of one user alone."""
         if not self.sensitivity.items_alone:
             raise ValueError(
-                "sensitivity states no l0: what a user with any number of items brings in cannot be "
-                "hidden; bound the items per user, generously if they are clipped"
+                "sensitivity states no l0: what a user with any number of items brings in cannot "
+                "be hidden; bound the items per user, generously if they are clipped"
             )
         if delta * min(self.failures) < _LEAST_PART:
             raise ValueError(
-                f"delta={delta:g} leaves less than {_LEAST_PART:g} for the threshold of a round: the "
-                "tails of the noise are no floats there, so raise it"
+                f"delta={delta:g} leaves less than {_LEAST_PART:g} for the threshold of a round: "
+                "the tails of the noise are no floats there, so raise it"
             )
 
     # -- what is public ----------------------------------------------------------------------------
@@ -191,8 +212,9 @@ class RacingTopK(WeighsAgain):
 
         Of later rounds they grow with the norm, so that the cost does not depend on it.
         """
-        one = [self.scale / math.sqrt(share) for share in self.shares]
-        return (one[0], *(each * norm / self._one_user for each in one[1:]))
+        first, *later = (self.scale / math.sqrt(share) for share in self.shares)
+        relative = norm / self._one_user
+        return (first, *(each * relative for each in later))
 
     def _mu(self) -> float:
         """The root of the sum of all rounds' squares, of the noise as it is configured; rounded up.
@@ -215,7 +237,7 @@ class RacingTopK(WeighsAgain):
 
     @property
     def shared_group_curve(self) -> Curve | None:
-        # One norm for what both users weigh in all groups, and the lone items of both fail together.
+        # One norm for what both users weigh in all groups; the lone items of both fail together.
         return self.curve
 
     @property
@@ -230,9 +252,10 @@ class RacingTopK(WeighsAgain):
 
     @property
     def floor(self) -> float:
-        """What a first score has to exceed to be contested, score units; of an unknown domain.
+        """The first score that an item has to exceed to be contested, score units.
 
-        Halfway between two multiples of the grid, where the score and the rounded score tell the same.
+        Halfway between two multiples of the grid, so that a rounded score exceeds it if and only
+        if the score does. A public domain has no such floor for items next to the bar.
         """
         scale = self.scales()[0]
         grid = public_grid(scale)
@@ -240,14 +263,14 @@ class RacingTopK(WeighsAgain):
 
     @property
     def _floors(self) -> tuple[float, ...]:
-        """What running scores have to exceed to be contested in each later round, in deviations."""
+        """Running scores to exceed to be contested in each later round, in deviations."""
         return (self.floor / self.scales()[0], *self.floors[1:])
 
     @property
     def first_threshold(self) -> float:
-        """What a first score has to exceed to be released at once, score units; on the same points.
+        """The first score that an item has to exceed to be released at once, score units.
 
-        -inf for a public domain.
+        Halfway between two multiples of the grid, as `floor`. -inf for a public domain.
         """
         if self.delta is None:
             return -math.inf
@@ -259,15 +282,17 @@ class RacingTopK(WeighsAgain):
         return (math.ceil(height * (scale / grid)) + 0.5) * grid
 
     def thresholds(self, norm: float = 1.0) -> tuple[float, ...]:
-        """What a running score has to exceed in each round to be released, in deviations.
+        """Running scores that an item has to exceed to be released in each round, in deviations.
 
-        Where users spend `norm` in later rounds; rounded up. -inf for a public domain. Theorem H13.
+        They hold where users spend `norm` in later rounds, and are rounded up. -inf for a public
+        domain. Theorem H13.
         """
         if self.delta is None:
             return (-math.inf,) * len(self.shares)
         alone, items = self._alone
         first, *later = self.scales(norm)
-        whole = [self.delta * min(1.0, math.fsum(self.failures[:at])) for at in range(2, len(self.shares))]
+        before = (self.failures[:at] for at in range(2, len(self.shares)))
+        whole = [self.delta * min(1.0, math.fsum(parts)) for parts in before]
         start = self.first_threshold / first
         return start, *_thresholds(
             start,
@@ -283,7 +308,10 @@ class RacingTopK(WeighsAgain):
 
     @property
     def _alone(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
-        """Runs of numbers of lone items of a user: what each adds at most, in deviations, and the last."""
+        """Means of lone items of one user, in deviations, and how many there are, by runs.
+
+        For each run of numbers of items: the largest mean over the run, and its last number.
+        """
         starts, ends = np.array(steps(self.sensitivity.items_alone or 1)).T
         alone = np.broadcast_to(self.sensitivity.alone(starts), starts.shape)
         return tuple((alone / self.scales()[0]).tolist()), tuple(ends.tolist())
@@ -294,7 +322,7 @@ class RacingTopK(WeighsAgain):
         return (self.sensitivity.items_alone or 1) if self.relation == "replace_one" else 0
 
     def _roundings(self, norm: float) -> tuple[float, ...]:
-        """By how much rounding to the grids changes a running score at most, in deviations, by round."""
+        """Largest change of the running score of each round by rounding to grids, in deviations."""
         halves = [public_grid(scale) / 2 / scale for scale in self.scales(norm)]
         found = [halves[0]]
         for half in halves[1:]:
@@ -302,11 +330,12 @@ class RacingTopK(WeighsAgain):
         return tuple(found)
 
     def _units(self, norm: float) -> tuple[float, ...]:
-        """Score units in one deviation of the running score of each round, as a mean of its scores."""
+        """Score units in one deviation of the running score of each round, as a mean of scores."""
         parts: list[float] = []
         found = []
         for scale in self.scales(norm):
-            parts = [self.combine * part for part in parts] + [self._rest / scale if parts else 1 / scale]
+            new = self._rest / scale if parts else 1 / scale
+            parts = [*(self.combine * part for part in parts), new]
             found.append(1 / math.fsum(parts))
         return tuple(found)
 
@@ -314,8 +343,8 @@ class RacingTopK(WeighsAgain):
         """Half the width of intervals around the values for the users' weights, score units.
 
         Users are clipped, and not alike in all rounds, so only the low ends hold for numbers of
-        users. The round that a value is of depends on its noise: each round takes an equal part of
-        the chance that one of them fails.
+        users. Which round a value comes from depends on its noise, so each round takes an equal
+        part of the failure probability.
         """
         rounds = [
             (unit, unit * rounding)
@@ -337,9 +366,7 @@ class RacingTopK(WeighsAgain):
                 for label in scores.labels or ():
                     parts_of(label)
             except ValueError:
-                raise InvalidScores(
-                    "cells=True needs scores that are labeled by cells: use dpselect.cells.cell(group, item)"
-                ) from None
+                raise InvalidScores("cells=True needs cells for labels: write them by dpselect.cells.cell") from None
 
     def masked(self, scores: Scores, source: Sampler) -> tuple[list[int], Floats]:
         level = min(self.first_threshold, self.floor)
@@ -352,7 +379,13 @@ class RacingTopK(WeighsAgain):
         first = source.rounded(scores.values, by_name("gaussian"), scale, public_grid(scale))
         return self.finished(scores, list(range(len(first))), first, source)
 
-    def finished(self, scores: Scores, positions: list[int], first: Floats, source: Sampler) -> Selection:
+    def finished(
+        self,
+        scores: Scores,
+        positions: list[int],
+        first: Floats,
+        source: Sampler,
+    ) -> Selection:
         rows, groups = self._groups(scores, positions)
 
         def again(at: Indices, norm: float) -> Floats:
@@ -363,14 +396,22 @@ class RacingTopK(WeighsAgain):
         shown = np.flatnonzero(raced.released)
         if self.delta is not None:  # of a public domain positions tell nothing
             named = {positions[place]: place for place in shown.tolist()}
-            shown = np.array([named[place] for place in in_own_order(scores, named)], dtype=np.int64)
+            places = [named[place] for place in in_own_order(scores, named)]
+            shown = np.array(places, dtype=np.int64)
         best = [positions[place] for place in self._best(raced, rows, groups, shown).tolist()]
         values = dict(zip(positions, raced.values.tolist(), strict=True)) if self.values else None
         requested = None if self.cells else self.k
-        return release(scores, best, ordered=True, requested=requested, reason=_REASON, values=values)
+        return release(
+            scores,
+            best,
+            ordered=True,
+            requested=requested,
+            reason=_REASON,
+            values=values,
+        )
 
     def _groups(self, scores: Scores, positions: list[int]) -> tuple[Indices, int]:
-        """(n,) the place of each item's group among those of these items, by name; and their number."""
+        """(n,) the place of each item's group among the groups of these items, and their number."""
         if not self.cells or scores.labels is None:
             return np.zeros(len(positions), dtype=np.int64), 1
         names = [parts_of(scores.labels[place])[0] for place in positions]
@@ -401,7 +442,10 @@ class RacingTopK(WeighsAgain):
         return Selections(indices, ordered=True, requested=self.k, reason=_REASON, values=shown)
 
     def _best(self, raced: _Raced, rows: Indices, groups: int, shown: Indices) -> Indices:
-        """Of these items the k first of each group, group by group; ties in the order given."""
+        """Return the k first of each group among `shown`, group by group.
+
+        Ties keep the order of `shown`.
+        """
         order = shown[np.lexsort((-raced.scores[shown], raced.tiers[shown], rows[shown]))]
         return order[_ranks(rows[order], groups) < self.k]
 
@@ -443,14 +487,21 @@ class RacingTopK(WeighsAgain):
                 norm = self.norms[place]
                 scale = self.scales(norm)[at + 1]
                 drawn = np.flatnonzero(live & (spends[rows] == place))
-                noisy = source.rounded(again(drawn, norm), by_name("gaussian"), scale, public_grid(scale))
+                sums, grid = again(drawn, norm), public_grid(scale)
+                noisy = source.rounded(sums, by_name("gaussian"), scale, grid)
                 running[drawn] = self.combine * running[drawn] + self._rest * (noisy / scale)
             seen[live] = at + 1
             released |= live & (running > heights[spends, at + 1][rows])
         tiers[live & released] = rounds
         return _Raced(tiers, running, running * units[spends[rows], seen], released)
 
-    def _bars(self, scores: Floats, rows: Indices, left: Indices, heights: Floats) -> tuple[Floats, Flags]:
+    def _bars(
+        self,
+        scores: Floats,
+        rows: Indices,
+        left: Indices,
+        heights: Floats,
+    ) -> tuple[Floats, Flags]:
         """(groups,) the score of the last of the places that are left, among released items.
 
         And whether there are so many of them. If not it is the threshold that they had to exceed;
@@ -472,7 +523,7 @@ class RacingTopK(WeighsAgain):
         part, deviations = self._bands[at]
         reach = part * np.maximum(bar, 0.0) + deviations
         low = np.maximum(np.where(enough, bar - reach, -np.inf), self._floors[at])
-        if self.delta is None:  # where a floor hides nothing: it must not cut off what is next to the bar
+        if self.delta is None:  # a floor hides nothing there: nothing next to the bar is cut off
             low = np.minimum(low, bar - deviations)
         return low, bar + reach
 
@@ -500,8 +551,8 @@ class RacingTopK(WeighsAgain):
         there = np.arange(len(values)) if self.delta is None else np.flatnonzero(values > 0)
         if len(there) > 1:
             raise NoClosedForm(
-                "the bar of a race is a rank of noisy scores, so there is an exact law of at most one "
-                "item: draw with select_many, or use dpselect.verify.lower_bound"
+                "the bar of a race is a rank of noisy scores, so there is an exact law of at most "
+                "one item: draw with select_many, or use dpselect.verify.lower_bound"
             )
         if len(there) == 0:
             return {(): 1.0}
@@ -509,7 +560,7 @@ class RacingTopK(WeighsAgain):
         return {(int(there[0]),): shown} | ({} if shown == 1 else {(): 1 - shown})
 
     def _shown_alone(self, scores: Scores, place: int) -> float:
-        """The chance that the only item there is released: nothing else is, so the norm is 1."""
+        """Probability that the only item there is released; nothing else is, so the norm is 1."""
         first, *later = self.scales()
         numbers = np.full(1, WEIGHT_UNIT, dtype=np.int64)
         again = float(self._weighed(scores, [place], numbers, 1.0)[0])
@@ -525,7 +576,7 @@ class RacingTopK(WeighsAgain):
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class _Raced:
-    """What became of items in a race. **Private** but for those that are released."""
+    """Outcome of a race for each item. **Private** but for released items."""
 
     tiers: Indices  # (n,) by which they are listed, then by score
     scores: Floats  # (n,) the running scores when they left, in deviations
@@ -565,7 +616,14 @@ class _Chances:
         passed: (n,) chances to be released in the rounds so far, no less than they are.
     """
 
-    def __init__(self, means: Floats, start: float, floor: float, combine: float, far: float = _FAR) -> None:
+    def __init__(
+        self,
+        means: Floats,
+        start: float,
+        floor: float,
+        combine: float,
+        far: float = _FAR,
+    ) -> None:
         self._combine, self._rest, self._far = combine, math.sqrt(1 - combine**2), far
         self._means, self.passed = means, _below(means - start)
         # Contested and not released so far: a density over the running score at nodes, times their
@@ -627,23 +685,29 @@ def _least(low: float, high: float, hidden: Callable[[float], bool]) -> float:
 
 
 def _spent(items: Floats, chances: Floats, absent: int, chances_of_absent: Floats) -> float:
-    """What lone items of one user, and of another who is absent, spend of a delta; rounded up."""
+    """Part of a delta that lone items of a user, and of one who is absent, spend; rounded up."""
     return (float((items * chances).max()) + absent * float(chances_of_absent[0])) * _TAIL_UP
 
 
 @lru_cache(maxsize=1024)
-def _first_threshold(alone: tuple[float, ...], items: tuple[int, ...], part: float, absent: int) -> float:
+def _first_threshold(
+    alone: tuple[float, ...],
+    items: tuple[int, ...],
+    part: float,
+    absent: int,
+) -> float:
     """The least height that no lone item exceeds in the first round but with a chance of `part`.
 
     For every run of numbers of items t up to `items`, t items of one user with means of at most
     `alone`, in deviations, and `absent` ones of a user who is not there.
     """
-    means, most, nothing = np.array(alone), np.array(items, dtype=np.float64), np.zeros(1)
-    return _least(
-        -40.0,
-        float(means.max()) + 40.0,
-        lambda height: _spent(most, _below(means - height), absent, _below(nothing - height)) <= part,
-    )
+    means, most = np.array(alone), np.array(items, dtype=np.float64)
+
+    def hidden(height: float) -> bool:
+        gone = _below(np.full(1, -height))
+        return _spent(most, _below(means - height), absent, gone) <= part
+
+    return _least(-40.0, float(means.max()) + 40.0, hidden)
 
 
 @lru_cache(maxsize=1024)

@@ -31,7 +31,13 @@ class WeighsAgain(Mechanism, ShowsValues, ABC):
         """
 
     @abstractmethod
-    def finished(self, scores: Scores, positions: list[int], first: Floats, source: Sampler) -> Selection:
+    def finished(
+        self,
+        scores: Scores,
+        positions: list[int],
+        first: Floats,
+        source: Sampler,
+    ) -> Selection:
         """Draw the later rounds of the items that take part, and select among them."""
 
     @property
@@ -58,7 +64,13 @@ class WeighsAgain(Mechanism, ShowsValues, ABC):
         whole = max(self._one_user, self.covers.alone(1))
         return min(1.0, norm / whole) * (1 - 2.0**-40)
 
-    def _drawn_above(self, scores: Scores, scale: float, level: float, source: Sampler) -> tuple[list[int], Floats]:
+    def _drawn_above(
+        self,
+        scores: Scores,
+        scale: float,
+        level: float,
+        source: Sampler,
+    ) -> tuple[list[int], Floats]:
         """Positions of occurring items whose noisy score exceeds `level`, and these scores.
 
         Both `level` and the scores, rounded to the public grid, are in score units.
@@ -71,8 +83,14 @@ class WeighsAgain(Mechanism, ShowsValues, ABC):
         places = expanded(scores, listed[drawn.index], drawn.member)
         return places, drawn.rounded(public_grid(scale))
 
-    def _weighed(self, scores: Scores, positions: list[int], numbers: Indices, norm: float) -> Floats:
-        """(n,) what users spend of `norm` on these items, in proportion to `numbers`; score units."""
+    def _weighed(
+        self,
+        scores: Scores,
+        positions: list[int],
+        numbers: Indices,
+        norm: float,
+    ) -> Floats:
+        """(n,) sums of users' weights of these items, each user spending `norm`; score units."""
         look = scores.second
         if look is not None and look.weigh is not None and scores.labels is not None:
             labels = [scores.labels[place] for place in positions]

@@ -804,13 +804,13 @@ dpselect/mechanisms/racing.py
     dpselect/mechanisms/test_racing.py::test_mu_is_the_root_of_all_rounds_squares
         spent = @self._users * norm
         ratio_up(@self.sensitivity.l2_of(None), first)
-        [@self.scale / math.sqrt(share)
-        (@each * norm / self._one_user
-        (each * norm / self._one_user => (each / self._one_user
+        (@self.scale / math.sqrt(share)
+        relative = @norm / self._one_user
+        relative = norm / self._one_user => relative = 1 / self._one_user
     dpselect/mechanisms/test_racing.py::test_the_noise_of_every_round_is_the_noise_that_is_priced
-        noisy = source.rounded(again(drawn, norm), by_name("gaussian"), @scale,
-        again(drawn, norm), by_name("gaussian"), scale, public_grid(scale))
-        => again(drawn, norm), by_name("gaussian"), scale, 2.0**-30 * public_grid(scale))
+        noisy = source.rounded(sums, by_name("gaussian"), @scale,
+        noisy = source.rounded(sums, by_name("gaussian"), scale, grid)
+        => noisy = source.rounded(sums, by_name("gaussian"), scale, 2.0**-30 * grid)
         scale = self.scales(norm)[at + 1] => scale = self.scales()[at + 1]
         first = source.rounded(flat[there], by_name("gaussian"), @scale,
         first = source.rounded(scores.values, by_name("gaussian"), @scale,
@@ -824,7 +824,7 @@ dpselect/mechanisms/racing.py
         @min(1.0, norm) / scale for
         part = @@self.failures[0] * self.delta
         (*whole, @@self.delta),
-        [@@self.delta * min(1.0, math.fsum(
+        [@@self.delta * min(1.0, math.fsum(parts))
         found.append(@height + rounding
         found.append(height + rounding => found.append(height
         floors[at + 1] - rounding => floors[at + 1]
