@@ -867,6 +867,18 @@ dpselect/mechanisms/racing.py
         low = np.minimum(low, bar - deviations) => pass
     dpselect/mechanisms/test_racing.py::test_the_top_of_groups_splits_a_race_of_cells
         raise InvalidScores(words) from None => pass
+    laws/test_racing.py::test_draws_in_rows_are_those_of_the_second_implementation
+        self.combine * running[drawn] + @self._rest
+        released |= live & (running => released = live & (running
+        tiers[live & released & ~settled & ~contested] = 2 * rounds - at => pass
+        reach = part * np.maximum(bar, 0.0) + deviations => reach = deviations + 0 * bar
+        tiers[live & released] = rounds => pass
+        taking_part = first > min(self.first_threshold, self.floor) => taking_part = first > self.floor
+    laws/test_racing.py::test_a_few_draws_are_those_of_the_second_implementation
+        level = min(self.first_threshold, self.floor) => level = self.floor
+    laws/test_racing.py::test_a_user_of_four_items_spends_the_norm_that_the_noise_has
+        [positions[place] for place in at.tolist()], numbers, norm)
+        => [positions[place] for place in at.tolist()], numbers, 1.0)
 dpselect/mechanisms/repeat_and_select.py
     laws/test_repeat_and_select.py::test_a_failure_is_told_after_all_runs_and_by_nothing_else
         failed = failed or run is None => if run is None: return _FAILED
