@@ -18,7 +18,7 @@ import pytest
 from chance import same_law
 from exact import stated
 from numpy.typing import NDArray
-from race_oracle import Grid, Law, Log, Race, divergences, draw, law, lone_chances, of
+from race_oracle import Grid, Law, Log, Race, aligned, divergences, draw, law, lone_chances, of
 from scipy.stats import binom
 
 import accounting as acc
@@ -66,7 +66,7 @@ def told(race: Race, pair: tuple[Log, Log], sizes: Sequence[int], curve: acc.Cur
 
 def ratio(one: Law, other: Law, curve: acc.Curve) -> float:
     """The largest ratio of a divergence to what the curve allows, over both directions."""
-    return float((divergences(one, other, EPSILONS) / stated(curve, EPSILONS)).max())
+    return float((divergences(*aligned(one, other), EPSILONS) / stated(curve, EPSILONS)).max())
 
 
 # -- exact laws ------------------------------------------------------------------------------------
@@ -407,6 +407,28 @@ def test_one_user_in_place_of_another_costs_root_two(turn: int) -> None:
     assert 0.97 < ratio(*(law(race, log, grid) for log in pair), mechanism.curve) <= 1
     cheap = louder(race, turn)
     assert ratio(*(law(cheap, log, grid) for log in pair), mechanism.curve) > 1
+
+
+@pytest.mark.parametrize("settings", [TWO, THREE])
+def test_a_user_who_moves_to_another_group_costs_one_group(settings: dict[str, Any]) -> None:
+    """W8 for races of their own in two groups: one loses a user, and the other gains one.
+
+    The user may be alone in either group, and the curve of one group holds for both together.
+    """
+    mechanism = raced("replace_one", 1, None, delta=0.1, **settings)
+    grouped = dps.PerGroup(mechanism=mechanism, max_groups_per_user=1, uniform=True)
+    assert grouped.curve == mechanism.shared_group_curve
+    race = of(mechanism, None, (0,))
+    crowds = users(), users([0]), users(*[[0]] * 4)
+    sizes = (7, 5, 4)[: race.rounds]
+    grid = binned(race, [(*crowds[-1], frozenset({0}))], sizes)
+    pairs = [((*crowd, frozenset({0})), crowd) for crowd in crowds]
+    moves = [aligned(law(race, more, grid), law(race, less, grid)) for more, less in pairs]
+    claim = stated(grouped.curve, EPSILONS)
+    for (more, less), (more_there, less_there) in itertools.product(moves, repeat=2):
+        before = np.multiply.outer(more, less_there).ravel()
+        after = np.multiply.outer(less, more_there).ravel()
+        assert (divergences(before, after, EPSILONS) <= claim).all()
 
 
 # -- thresholds ------------------------------------------------------------------------------------

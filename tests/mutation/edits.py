@@ -876,6 +876,8 @@ dpselect/mechanisms/racing.py
         taking_part = first > min(self.first_threshold, self.floor) => taking_part = first > self.floor
     laws/test_racing.py::test_a_few_draws_are_those_of_the_second_implementation
         level = min(self.first_threshold, self.floor) => level = self.floor
+    laws/test_racing.py::test_a_user_who_moves_to_another_group_costs_one_group
+        fail together.¶        return self.curve => fail together.¶        return GaussianDP(mu=self._mu())
     laws/test_racing.py::test_a_user_of_four_items_spends_the_norm_that_the_noise_has
         [positions[place] for place in at.tolist()], numbers, norm)
         => [positions[place] for place in at.tolist()], numbers, 1.0)

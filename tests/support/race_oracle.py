@@ -408,11 +408,16 @@ def _open(chances: Floats, is_open: Flags) -> Floats:
     return np.where(is_open[..., None], chances, closed)
 
 
-def divergences(one: Law, other: Law, epsilons: Sequence[float]) -> Floats:
-    """(2, epsilons) hockey-stick divergences, in both directions."""
+def aligned(one: Law, other: Law) -> tuple[Floats, Floats]:
+    """Chances of both laws on one list of outcomes."""
     outcomes, place = np.unique(np.concatenate([one.outcomes, other.outcomes]), return_inverse=True)
     p = np.bincount(place[: len(one.outcomes)], one.chances, len(outcomes))
     q = np.bincount(place[len(one.outcomes) :], other.chances, len(outcomes))
+    return p, q
+
+
+def divergences(p: Floats, q: Floats, epsilons: Sequence[float]) -> Floats:
+    """(2, epsilons) hockey-stick divergences, in both directions."""
     sides = (p, q), (q, p)
     found = [[np.maximum(a - math.exp(e) * b, 0).sum() for e in epsilons] for a, b in sides]
     return np.array(found)
