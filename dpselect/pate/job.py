@@ -294,7 +294,7 @@ def _dry_run(spec: LabelSpec, dataset: Dataset | None, mechanism: Mechanism, rou
     budget = spec.budget or Budget(epsilon=1.0, delta=_room(price.curve.delta0))
     with nullcontext() if dataset is None else session_of(spec, dataset.time_zone) as session:
         payer = Payer(session, uuid.uuid4().hex if spec.key is None else spec.key)
-        return payer.dry_run(price, (mechanism,), budget)
+        return payer.dry_run(price, mechanism, budget)
 
 
 def _standing(spec: LabelSpec) -> str:

@@ -133,7 +133,6 @@ class TopKKeywords(SharedBudget, SharedLedger, SharedLog, total=False):
     releases: Count | None
     items_per_user: Positive | None
     users: Positive | None
-    learn: float | str | PathLike[str] | None
     go_on: Flag
     count: Over | None
     window: Count | None
