@@ -153,7 +153,6 @@ class PlanKeywords(SharedBudget, SharedFile, total=False):
     items_per_user: Positive | None
     column: str | None
     public: Flag
-    learned: Flag
     unknown_domain: Flag | None
     groups: Count | None
     groups_per_user: Real | None

@@ -308,7 +308,7 @@ VALUES: dict[str, Any] = {
 
 
 MORE: dict[str, dict[str, Any]] = {
-    "PlanSpec": {"k": 2, "epsilon": 1.0, "learned": True},
+    "PlanSpec": {"k": 2, "epsilon": 1.0},
     "AffordableSpec": {"k": 2, "epsilon": 1.0},
 }
 

@@ -159,7 +159,7 @@ def test_ways_of_a_plan_take_what_they_use() -> None:
     for more, words in (
         ({"active": 0.5}, "active= belongs to plan with periods="),
         ({"periods": 4, "rounds": 200}, "rounds= does not go with periods="),
-        ({"quick": True, "periods": 4}, "periods= does not go with quick="),
+        ({"quick": True, "shape": None, "periods": 4}, "periods= does not go with quick="),
         ({"pate": True}, "k= does not go with pate="),
         ({"pate": True, "k": None, "shape": None, "items": None, "users": None, "relation": "add_remove"}, "relation= does not"),
     ):
