@@ -214,7 +214,6 @@ UNMADE: dict[str, str] = {
     **dict.fromkeys(("PlannedRuns", "LowerBound"), "of a mechanism alone, or of its inputs that are made up"),
     **dict.fromkeys(("FileFormat", "Traits"), "what a kind of file, or a mechanism, is: constants of this package"),
     "Cluster": "a Spark session of the caller's, by the name of its application",
-    "Informed": "which mechanisms may be chosen, by what is public",
     "Best": "what a function of the caller's returned, which is released",
     "SigningKey": "a private key, which its own tests look for",
 }

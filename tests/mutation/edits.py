@@ -65,7 +65,7 @@ accounting/convert/adaptive_composition.py
         (count * n, loss) => (count, loss)
         bad.append((int(count), losses.added)) => bad.append((1, losses.added))
 accounting/convert/bounds.py
-    laws/test_learning.py::test_a_laplace_answer_is_averaged_over
+    accounting/convert/test_adaptive.py::test_deltas_in_a_neighbourhood_are_above_the_recursion
                 if curve.core_epsilon <= at:¶            return min(*found, curve.delta0)
         =>         if curve.core_epsilon <= at:¶            return 0.0
     accounting/convert/test_adaptive.py::test_deltas_in_a_neighbourhood_are_above_the_recursion
@@ -126,18 +126,6 @@ accounting/curves/composed.py
         return min(1.0, @decimal_sum((count, curve.delta0)
     laws/test_delta_side.py::test_failures_of_gaussians_are_not_lost_in_their_sum
         math.nextafter(inner + @failing, math.inf)
-    laws/test_risk.py::test_the_bound_of_a_choice_is_that_of_the_test_on_both_answers
-        return @mean(at) if left < 0 else min(mean(at),
-        return mean(at) if left < 0 else min(@mean(at),
-    laws/test_risk.py::test_what_the_risk_of_a_choice_reads_is_attained
-        min(mean(at), @max(delta(left) for delta in options))
-    laws/test_learning.py::test_delta_is_attained_at_every_epsilon_by_its_own_adversary
-        @max(delta(abs(left)) for delta in options)
-        dearest(at - @place -
-    laws/test_learning.py::test_a_laplace_answer_is_averaged_over
-        1.0, (-math.expm1(left) + math.exp(left) * away) => 1.0, (math.exp(left) * away)
-    laws/test_learning.py::test_without_a_delta_epsilons_add_up
-        max(value, LEAST_DELTA if at < self.core_epsilon else 0.0) => value
     laws/test_filter_laws.py::test_settling_gives_back_mu_squared
         return @decimal_sum(zip((count
     laws/test_delta_side.py::test_failures_are_not_lost_in_a_sum
@@ -928,20 +916,15 @@ dpselect/pate/voting.py
     dpselect/pate/test_ballots.py::test_a_private_number_of_teachers_sets_no_level
         (self.threshold is None or self.teachers is not None) => (self.threshold is None and self.teachers is None)
 dpselect/plan/candidates.py
-    laws/test_second_counts.py::test_the_price_of_counts_bounds_every_clip
-        [] if self.counted is None else [self.counted.price] => []
     dpselect/plan/test_shares.py::test_two_steps_divide_the_price_of_one_vector
         first.l2_of(None) / math.sqrt(@@share)
     dpselect/plan/test_shares.py::test_groups_are_found_for_a_fifth_of_the_budget
         __name__, part(budget, @@_FINDING)
-    laws/test_learning.py::test_of_gaussian_choices_the_dearest_and_the_likeliest_failure_are_paid
-        failure = max(curve.delta0 for curve in gaussian) => failure = min(curve.delta0 for curve in gaussian)
     dpselect/release/test_tables.py::test_a_forecast_of_one_group_has_the_noise_of_the_table
         clip = None if choice.clip is None else @@choice.clip / shared
 dpselect/plan/counts.py
     laws/test_second_counts.py::test_the_price_of_counts_bounds_every_clip
         unit * found.most_lost / part**power => unit * found.most_lost / (2 * part) ** power
-        ratio = @ratio_up(
     dpselect/plan/test_shares.py::test_counts_cost_the_share_that_is_stated
         scale = whole / (share if norm == "l1" else math.sqrt(@@share))
     dpselect/plan/test_counts.py::test_users_who_count_in_part_are_at_least_so_many
@@ -955,13 +938,6 @@ dpselect/plan/fit.py
         bracket, charges=share.charges) => bracket)
         share.charges) > @@share.budget.limit
         @@request.share.budget.failure_of_each(
-dpselect/plan/learn.py
-    dpselect/plan/test_learn.py::test_one_user_moves_as_many_cells_as_are_paid_for
-        return np.bincount(place, minlength=self.cells) => return np.bincount(np.append(place, place.max()), minlength=self.cells)
-    dpselect/plan/test_shares.py::test_learning_costs_the_epsilon_that_it_states
-        scale = one.l1_of(None) / self.epsilon => scale = one.linf / self.epsilon
-    dpselect/plan/test_shares.py::test_a_share_for_learning_is_the_epsilon_that_learning_costs
-        @@share * whole / max(1, request.releases)
 dpselect/plan/request.py
     laws/test_ledger_shares.py::test_a_part_of_epsilon_takes_at_most_that_part_of_the_failure
         part = min(part, 1 / times) => part = part * 105 / 100
