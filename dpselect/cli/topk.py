@@ -219,7 +219,8 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
     question, mechanism, reading = answer.question, answer.mechanism, answer.question.reading
     yield "mechanism", f"{type(mechanism).__name__} ({_settings(mechanism)})"
     if question.profile is not None and reading.clip is None:
-        yield "chosen", f"for {question.profile.in_words()}: --users and --items-per-user declare others"
+        each = "" if reading.group is None else ", in a group"
+        yield "chosen", f"for {question.profile.in_words()}{each}: --users and --items-per-user declare others"
     yield "noise", _noise_in_words(mechanism, "users" if reading.value is None else f"units of {_column(reading.value)}")
     if question.domain is None:
         yield "items", "read off the log, and therefore private: an item shows only if enough users touched it"

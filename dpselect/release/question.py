@@ -148,24 +148,18 @@ class Question:
 
     @property
     def profile(self) -> Profile | None:
-        """The users for whom the default chooses, as declared or as in other logs; None where no mechanism is chosen by them."""
+        """The users (of a group) for whom the default chooses, as declared or as in other logs; None where nothing is chosen."""
         spec, reading = self.spec, self.reading
         chosen = reading.group is not None or (reading.value is None and not self.whole)
         if spec.mechanism is not None or not chosen:
             return None
-        users = spec.users if reading.group is None else None
-        return Profile.typical(users, spec.items_per_user, in_a_group=reading.group is not None)
+        return Profile.typical(spec.users, spec.items_per_user, in_a_group=reading.group is not None)
 
     @property
     def grouping(self) -> Grouping | None:
         """The groups, each of which gets a release; None for the log as a whole."""
-        most = self.reading.max_groups_per_user
-        return None if most is None else Grouping(most, self.listed_groups, self.tabled)
-
-    @property
-    def listed_groups(self) -> int | None:
-        """How many groups a public list names; None where they are discovered."""
-        return None if self.reading.groups is None else len(self.reading.groups)
+        most, listed = self.reading.max_groups_per_user, self.reading.groups
+        return None if most is None else Grouping(most, None if listed is None else len(listed), self.tabled)
 
     @property
     def kept(self) -> Self:

@@ -57,9 +57,9 @@ class Ready(Generic[T]):
     """
 
     draw: Callable[[], T]
-    salt: str | None = None
-    scores: Scores | Rounds | None = None
-    spent: Callable[[T], acc.Curve] | None = None
+    salt: str | None
+    scores: Scores | Rounds
+    spent: Callable[[T], acc.Curve] | None
 
 
 @final

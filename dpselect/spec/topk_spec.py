@@ -64,8 +64,10 @@ class ReleaseFields(Spec):
         "Privacy",
         rows=False,
     )
-    items_per_user: Positive | None = option("A public guess of how many items users have on average, for the default.", "Items")
-    users: Positive | None = option("A public guess of how many users there are, for the default.", "Items")
+    items_per_user: Positive | None = option(
+        "A public guess of how many items users have on average (in a group), for the default.", "Items"
+    )
+    users: Positive | None = option("A public guess of how many users there are (in a group), for the default.", "Items")
 
 
 class HorizonFields(Spec):

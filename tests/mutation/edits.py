@@ -988,8 +988,8 @@ dpselect/release/question.py
         return Sensitivity.of_counts(question.relation, reading.max_items_per_user)
         => return Sensitivity.of_counts('add_remove', reading.max_items_per_user)
     dpselect/release/test_question.py::test_what_is_declared_of_users_chooses_the_mechanism
-        return Profile.typical(users, spec => return Profile.typical(None, spec
-        return Profile.typical(users, spec.items_per_user, => return Profile.typical(users, None,
+        return Profile.typical(spec.users, => return Profile.typical(None,
+        return Profile.typical(spec.users, spec.items_per_user, => return Profile.typical(spec.users, None,
     laws/test_two_rounds.py::test_a_clip_that_leaves_nothing_is_refused_before_the_log_is_opened
                 require_weights([Clip => ([Clip
 dpselect/release/run.py
