@@ -289,10 +289,8 @@ def test_a_failure_before_the_charge_costs_nothing(place: Path, monkeypatch: pyt
 @pytest.mark.usefixtures("place")
 def test_a_log_is_counted_before_the_charge(monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]) -> None:
     """What interrupts the reading costs nothing, and nothing but a second look is counted after the charge."""
-    done, charge = list[str](), acc.Ledger.charge
-    for owner, name in ((Pairs, "read"), (run.events, "read")):
-        read = getattr(owner, name)
-        monkeypatch.setattr(owner, name, lambda *given, _read=read, **look: (done.append("read"), _read(*given, **look))[1])
+    done, read, charge = list[str](), Pairs.read, acc.Ledger.charge
+    monkeypatch.setattr(Pairs, "read", lambda *given, **look: (done.append("read"), read(*given, **look))[1])
     monkeypatch.setattr(acc.Ledger, "charge", lambda *given, **terms: (done.append("charge"), charge(*given, **terms))[1])
     answer = dps.topk("log.csv", **asked, ledger=made("ahead"), dataset="log", key="one")
     assert done == ["read", "charge", *(["read"] if answer.choice.again is not None else [])]
