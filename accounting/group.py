@@ -139,9 +139,6 @@ _GROUPS: dict[type[Curve], Callable[[Any, int], Curve]] = {
     curves.ZCDP: lambda curve, size: curves.ZCDP(rho=_times(size * size, curve.rho0)),
     curves.ApproxDP: _approximate_dp,
     curves.Approximate: _by_profile,
-    curves.ChosenAfter: lambda curve, size: curves.ChosenAfter(
-        first=group_privacy(curve.first, size), options=tuple(group_privacy(option, size) for option in curve.options)
-    ),
     curves.Composed: lambda curve, size: curves.Composed.of([(n, group_privacy(part, size)) for n, part in curve.parts]),
     curves.ProvedFor: lambda curve, size: group_privacy(curve.curve, size),
     curves.SampledGaussianDP: _sampled,

@@ -53,8 +53,6 @@ class Bounded(Protocol):
     def table_orders(self) -> tuple[float, ...]: ...
     def rdp(self, orders: Floats) -> Floats: ...
     def profile(self, epsilon: float) -> float | None: ...
-    def profile_near(self, epsilon: float) -> Callable[[float], float | None]: ...
-    def inverse(self, delta: float) -> float | None: ...
     def losses(self) -> Losses | None: ...
 
 
@@ -98,7 +96,7 @@ def best_delta(curve: Bounded, epsilon: float, *, thorough: bool = False) -> Bou
 def deltas_near(curve: Bounded, epsilon: float) -> Callable[[float], float]:
     """A delta at every epsilon, quick and tight near this one; without the route `rdp` where another one serves."""
     near = min(epsilon, _INSIDE * curve.core_epsilon)
-    closed, losses, recursion = _closed_form(curve, near), _composable(curve), _recursion(curve, 1.0)
+    closed, losses, recursion = _closed_form(curve), _composable(curve), _recursion(curve, 1.0)
     composed = [] if losses is None else [pld_deltas(way, near) for way in losses.directed()]
     if closed is None and not composed:
         return lambda at: best_delta(curve, at).value
@@ -155,8 +153,7 @@ def _epsilons(curve: Bounded, delta: float) -> Iterator[Bound]:
     if delta > 0 and (losses := _composable(curve) if inside else _failing(curve)) is not None:
         yield Bound(max(pld_epsilon(way, delta) for way in losses.directed()), "pld")
     if curve.delta0 <= delta and (profile := _closed_form(curve)) is not None:
-        value = curve.inverse(delta)
-        yield Bound(invert_profile(profile, delta) if value is None else value, "profile")
+        yield Bound(invert_profile(profile, delta), "profile")
 
 
 def _deltas(curve: Bounded, epsilon: float) -> Iterator[Bound]:
@@ -212,16 +209,15 @@ def _recursion(curve: Bounded, delta: float) -> tuple[Solution, float] | None:
     return None if solution is None else (solution, losses.added)
 
 
-def _closed_form(curve: Bounded, near: float | None = None) -> Callable[[float], float] | None:
-    """The curve's profile, quick near an epsilon that many are asked for around; None where it has none."""
-    found = curve.profile if near is None else curve.profile_near(near)
-    if found(0.0) is None:
+def _closed_form(curve: Bounded) -> Callable[[float], float] | None:
+    """The curve's profile; None where it has none."""
+    if curve.profile(0.0) is None:
         return None
 
     pure = curve.core_epsilon
 
     def profile(epsilon: float) -> float:
-        value = found(epsilon)
+        value = curve.profile(epsilon)
         least = LEAST_DELTA if epsilon < pure else 0.0
         return 1.0 if value is None else max(least, value)
 

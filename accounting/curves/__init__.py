@@ -2,7 +2,7 @@
 
 from accounting.curves.base import AnyCurve, Curve
 from accounting.curves.closed_form import ZCDP, ApproxDP, BoundedRange, GaussianDP, GaussianMax, LaplaceDP, PureDP
-from accounting.curves.composed import Approximate, ChosenAfter, Composed, ProvedFor, Tighter, tighter, zero
+from accounting.curves.composed import Approximate, Composed, ProvedFor, Tighter, tighter, zero
 from accounting.curves.profile_table import ProfileTable, RenyiTable
 from accounting.curves.repeat_and_select import NumberOfRuns, PoissonRuns, RepeatAndSelectDP, TruncatedNegativeBinomial
 from accounting.curves.sampled import SampledGaussianDP, SampledNoiseDP
@@ -14,7 +14,6 @@ __all__ = [
     "ApproxDP",
     "Approximate",
     "BoundedRange",
-    "ChosenAfter",
     "Composed",
     "Curve",
     "GaussianDP",

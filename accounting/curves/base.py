@@ -74,14 +74,6 @@ class Curve(Frozen, ABC):
         """Closed-form bound on the hockey-stick divergence at `epsilon` >= 0, `delta0` included; None if there is none."""
         return None
 
-    def profile_near(self, epsilon: float) -> Callable[[float], float | None]:
-        """`profile`, for many epsilons around this one: as valid everywhere, and quick."""
-        return self.profile
-
-    def inverse(self, delta: float) -> float | None:
-        """The epsilon at which `profile` is `delta`, where there is a quicker way to it than by trying; None otherwise."""
-        return None
-
     @property
     def table_orders(self) -> tuple[float, ...]:
         """Orders at which a tabulated bound is best read; empty for closed forms."""

@@ -1,4 +1,4 @@
-"""Curves of curves: outside a bad event, composed one after another, after a first answer, and the better of several.
+"""Curves of curves: outside a bad event, composed one after another, and the better of several.
 
 `Composed` alone counts repetitions.
 """
@@ -7,22 +7,19 @@ from __future__ import annotations
 
 import bisect
 import math
-import sys
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property, reduce
 from itertools import pairwise
-from operator import mul
 from typing import Annotated, Any, Literal, Self, cast, final
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
 from accounting.arguments import MOST_COUNT, Relation, checked_integer
-from accounting.convert.bounds import LEAST_DELTA, best_delta, best_epsilon, deltas_near
 from accounting.convert.pld.hull import Hull, RenyiLoss
-from accounting.convert.pld.loss import TINY, Losses, PrivacyLossDistribution
+from accounting.convert.pld.loss import Losses, PrivacyLossDistribution
 from accounting.curves.base import CURVES, AnyCurve, Curve, Floats, OneParameter, counts_up, one_relation
 from accounting.curves.closed_form import GaussianDP
 from accounting.decimal_sum import decimal_sum
@@ -122,12 +119,6 @@ class ProvedFor(_Around):
 
     def profile(self, epsilon: float) -> float | None:
         return self.curve.profile(epsilon)
-
-    def profile_near(self, epsilon: float) -> Callable[[float], float | None]:
-        return self.curve.profile_near(epsilon)
-
-    def inverse(self, delta: float) -> float | None:
-        return self.curve.inverse(delta)
 
     def losses(self) -> Losses | None:
         """The losses of the inner curve."""
@@ -346,125 +337,6 @@ def _joined(parts: Sequence[tuple[int, Losses]]) -> Losses:
 def zero() -> Composed:
     """The identity of composition: nothing is spent."""
     return Composed()
-
-
-@final
-class ChosenAfter(_OfSeveral):
-    """`first`, then one of `options` on the same data, which one being chosen by what `first` released. Theorem A5.
-
-    A sum of `first` and the dearest option at every order. Where `first` is pure, the divergence at epsilon is at most the mean
-    of the dearest option's, at what the privacy loss of `first` leaves of epsilon.
-
-    Example:
-        >>> import accounting as acc
-        >>> options = (acc.GaussianDP(mu=0.2), acc.PureDP(epsilon=0.9))
-        >>> learnt = acc.curves.ChosenAfter(first=acc.PureDP(epsilon=0.05), options=options)
-        >>> round(learnt.epsilon(1e-6), 3)
-        0.95
-    """
-
-    kind: Literal["chosen_after"] = "chosen_after"
-    first: AnyCurve
-    options: tuple[AnyCurve, ...] = Field(min_length=1, description="one or more curves")
-
-    @field_validator("options", mode="after")
-    @classmethod
-    def _in_one_order(cls, options: tuple[Curve, ...]) -> tuple[Curve, ...]:
-        return tuple(sorted(set(options), key=Curve.to_json))
-
-    @model_validator(mode="after")
-    def _is_certain(self) -> Self:
-        if self.first.delta0 > 0:
-            raise ValueError("first may fail (delta0 > 0), which Theorem A5 leaves out: choose by an answer that never does")
-        return self
-
-    def _rdp(self, orders: Floats) -> Floats:
-        return np.asarray(self.first._rdp(orders) + np.max([curve._rdp(orders) for curve in self.options], axis=0))
-
-    @property
-    def delta0(self) -> float:
-        return max(curve.delta0 for curve in self.options)
-
-    @property
-    def _members(self) -> Sequence[Curve]:
-        return (self.first, *self.options)
-
-    def _joint(self, values: Sequence[float]) -> float:
-        return decimal_sum([(1, values[0]), (1, max(values[1:]))])
-
-    def profile(self, epsilon: float) -> float | None:
-        if math.isinf(self.first.core_epsilon):
-            return None
-        found, left = self._deltas_near(epsilon)(epsilon), math.nextafter(epsilon - self.first.core_epsilon, -math.inf)
-        return found if left < 0 else min(found, max(best_delta(curve, left, thorough=True).value for curve in self.options))
-
-    def profile_near(self, epsilon: float) -> Callable[[float], float | None]:
-        pure = self.first.core_epsilon
-        if math.isinf(pure):
-            return lambda _: None
-        mean, options = self._deltas_near(epsilon), [deltas_near(curve, max(0.0, epsilon - pure)) for curve in self.options]
-
-        def smallest(at: float) -> float:
-            left = math.nextafter(at - pure, -math.inf)
-            return mean(at) if left < 0 else min(mean(at), max(delta(left) for delta in options))
-
-        return smallest
-
-    def inverse(self, delta: float) -> float | None:
-        pure = self.first.core_epsilon
-        if math.isinf(pure):
-            return None
-        dearest = max(best_epsilon(curve, delta, thorough=True).value for curve in self.options)
-        low, high = max(0.0, dearest - pure), decimal_sum([(1, pure), (1, dearest)])
-        if not math.isfinite(high):
-            return high
-        deltas = self._deltas_near(dearest)
-        while high - low > 1e-12 * (1 + high):
-            middle = (low + high) / 2
-            low, high = (low, middle) if deltas(middle) <= delta else (middle, high)
-        return high
-
-    def _deltas_near(self, epsilon: float) -> Callable[[float], float]:
-        """Bounds at every epsilon, quickly where it is near this one: the mean of the dearest option's at what is left (A5)."""
-        options = [deltas_near(curve, max(0.0, epsilon)) for curve in self.options]
-        places, masses, lost = self._first_loss
-
-        def dearest(left: float) -> float:
-            away = max(delta(abs(left)) for delta in options)
-            return away if left >= 0 else min(1.0, (-math.expm1(left) + math.exp(left) * away) * (1 + 1e-15))
-
-        def mean(at: float) -> float:
-            found = [dearest(at - place - _ROUNDED * (at + abs(place))) for place in places]
-            value = (math.fsum(map(mul, masses, found)) + lost) * (1 + 1e-15)
-            return min(1.0, max(value, LEAST_DELTA if at < self.core_epsilon else 0.0))  # where products underflow
-
-        return mean
-
-    @cached_property
-    def _first_loss(self) -> tuple[list[float], list[float], float]:
-        """Losses of the first answer (nats), what each weighs, and the weight of an infinite one, on a grid (Theorem P2).
-
-        Its pure epsilon alone, where no law of a few steps is known.
-        """
-        known = self.first.losses()
-        if known is None or known.added or not 0 < sum(count for count, _ in known.steps) <= _FEW_STEPS:
-            return [self.first.core_epsilon], [1.0], 0.0
-        finest = min(loss.period or loss.scale for _, loss in known.steps) / 2
-        interval = max(finest, sum(count * loss.reach for count, loss in known.steps) / _MOST_CELLS)
-        if not sys.float_info.min < interval < math.inf:
-            return [self.first.core_epsilon], [1.0], 0.0
-        low, mass, lost = 0, np.ones(1), 0.0
-        for count, loss in known.steps:
-            one = loss.pmf(interval, TINY)
-            for _ in range(count):
-                low, mass, lost = low + one.low, np.convolve(mass, one.mass) * (1 + 1e-14), lost + one.infinity
-        seen = np.flatnonzero(mass)
-        return ((low + seen) * interval).tolist(), mass[seen].tolist(), lost
-
-
-_FEW_STEPS = 8  # whose losses are added up one by one
-_MOST_CELLS = 64  # from no loss to the largest
-_ROUNDED = 2.0**-50  # above the roundings of two floats and of their difference
 
 
 @final

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self, Unpack, cast, final
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from accounting.arguments import Relation
 from accounting.budget import Budget
@@ -301,15 +301,6 @@ class Ledger:
         with reading(self._store, dataset) as book:
             steps = book.steps(checked_name("key", key))
         return Receipt(book.dataset.name, key, state_of(steps), openings(steps), replayed=True) if steps else None
-
-    def last_claim(self, dataset: str, start: str, *, before: int | None = None) -> Entry | None:
-        """The record of the latest release, before entry `before`, whose claim starts with this text; None if there is none."""
-        start = checked_name("start", start)
-        with reading(self._store, dataset) as book:
-            earlier = entries.c.seq <= (book.declared.seq if before is None else min(book.declared.seq, before - 1))
-            claims = func.substr(entries.c.label, 1, len(start)) == start
-            released = earlier, entries.c.action == "release", claims
-            return next(iter(select_entries(book.connection, book.declared, *released, limit=1, latest=True)), None)
 
     def entries(self, dataset: str) -> Iterator[Entry]:
         """All entries so far, in order, a block at a time."""

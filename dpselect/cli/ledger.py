@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from textwrap import shorten
 from typing import Annotated, Any, Literal
 
 from rich.text import Text
@@ -454,9 +453,7 @@ def _latest(entries: Iterable[Entry], budget: Budget, *, details: bool) -> Itera
         at = printable(entry.at[:19].replace("T", " "))
         yield Text(f"{entry.seq:>5}  {at} UTC  {entry.action}{runs}{cost}{place}")
         what = in_words(entry.mechanism or entry.curve).replace("\u00a0", " ")
-        # What a release learnt of its users is recorded as JSON, which is for programs.
-        label = entry.label if details else shorten(entry.label or "", 80, placeholder=" ...")
-        for line in (what, f"by {entry.actor}" + (f": {label}" if label else "")):
+        for line in (what, f"by {entry.actor}" + (f": {entry.label}" if entry.label else "")):
             if line:
                 yield Text(f"       {printable(line)}")
 

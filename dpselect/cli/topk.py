@@ -218,10 +218,9 @@ def _promises(stated: Promise, question: Question) -> Iterator[tuple[str, str]]:
 def _means(answer: Answer) -> Iterator[tuple[str, str]]:
     question, mechanism, reading = answer.question, answer.mechanism, answer.question.reading
     yield "mechanism", f"{type(mechanism).__name__} ({_settings(mechanism)})"
-    if answer.learnt is not None and answer.choice.profile is not None:
-        yield "chosen", f"for {answer.choice.profile.in_words()}: noisy numbers, released with the answer and part of its price"
-    elif answer.known_from is not None and answer.choice.profile is not None:
-        yield "chosen", f"for {answer.choice.profile.in_words()}: learnt before, by entry {answer.known_from}, and free"
+    if question.profile is not None and reading.clip is None:
+        each = "" if reading.group is None else ", in a group"
+        yield "chosen", f"for {question.profile.in_words()}{each}: --users and --items-per-user declare others"
     yield "noise", _noise_in_words(mechanism, "users" if reading.value is None else f"units of {_column(reading.value)}")
     if question.domain is None:
         yield "items", "read off the log, and therefore private: an item shows only if enough users touched it"
@@ -252,7 +251,7 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
         bound = f"at most {most} of each user, chosen with salt {printable(answer.salt)!r}"
         yield "bound", f"{bound}; no others are counted"
     alone = answer.charge is not None and question.releases == 1
-    if alone and question.spec.planned is None and question.budget.cost(answer.paid.curve) < _ALL * question.budget.limit:
+    if alone and question.spec.planned is None and question.budget.cost(answer.mechanism.curve) < _ALL * question.budget.limit:
         # The ledger's share, not the stated budget, has decided on the noise.
         words = "than the stated budget alone asks for: the release takes no more of the dataset's budget than the part it states"
         yield "more noise", words

@@ -63,11 +63,6 @@ class Count:
         found = np.array(sums, dtype=np.int64)
         return GroupCounts.of(allowed, report, (labels[0], labels[1]), cells, found, present)
 
-    def of_users(self, *sums: str) -> list[NDArray[np.float64]]:
-        """(users,) for each of some aggregates, over the pairs of a user that are looked at."""
-        found = self.tables.columns(f"SELECT {', '.join(sums)} FROM {self._looked_at()} GROUP BY u")
-        return [each.astype(np.float64) for each in found]
-
     def weighed(self, labels: Sequence[Label], numbers: NDArray[np.int64], norm: float) -> NDArray[np.int64]:
         """(n,) sums of what users spend on these items, of the pairs that were kept for the counts: see `respent`."""
         tables, bound, kept = self.tables, self.allowed.bound, self._looked_at()

@@ -218,21 +218,6 @@ class Pairs(NotPickled):
         """Those of "user", "item" and "group" whose labels are integers by the types of the source."""
         return frozenset(role for role, kind in self._staged.kinds.items() if kind == "int")
 
-    def items_per_user(self, within: Labels | None = None) -> NDArray[np.float64]:
-        """(users,) how many different items each user has, in rising order; of a list those that it names. **Private.**"""
-        with self._count(self._allowed({"within": within})) as count:
-            return np.sort(count.of_users("count(*) AS t")[0])
-
-    def items_per_group(self, within: Labels | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """(users,) in how many groups each user is, and how many different items of each of them on average; of a list those that
-        it names. Sorted, so that the order of users tells nothing. **Private.**
-        """
-        with self._count(self._allowed({"within": within})) as count:
-            groups, items = count.of_users("count(DISTINCT g) AS n", "count(*) AS t")
-        items /= np.maximum(groups, 1.0)
-        order = np.lexsort((items, groups))
-        return groups[order], items[order]
-
     def second_round(self, counts: EventCounts | GroupCounts | HeldCounts) -> Weigh:
         """Return what weighs users' items anew: `SecondLook(weigh=)` for scores of these counts.
 

@@ -296,7 +296,7 @@ def _dry_run(spec: LabelSpec, dataset: Dataset | None, mechanism: Mechanism, rou
         if session is not None and spec.key is not None:
             require_unpaid(session, spec.key, spec.folder)
         payer = Payer(session, uuid.uuid4().hex if spec.key is None else spec.key)
-        return payer.dry_run(price, (mechanism,), budget)
+        return payer.dry_run(price, mechanism, budget)
 
 
 def _standing(spec: LabelSpec) -> str:

@@ -17,9 +17,8 @@ from accounting.address import masked
 from accounting.errors import CalibrationError
 from accounting.risk import Risk
 from dpselect.errors import InvalidRequest
-from dpselect.plan.candidates import Candidates, Choice
+from dpselect.plan.candidates import Candidates, Choice, default_choice
 from dpselect.plan.counts import COUNTS_AGAIN
-from dpselect.plan.learn import End, Learnt
 from dpselect.plan.plan import Plan, Section, share
 from dpselect.plan.profile import EXPONENTS, Profile
 from dpselect.plan.request import ALL, TopKRequest
@@ -32,11 +31,7 @@ if TYPE_CHECKING:
     from dpselect.plan.voting_plan import TrialVotes, VotesModel
     from dpselect.spec.keyword_types import PlanKeywords
 
-_LEARNED: dict[str, End] = {"learned": "middle", "learned-low": "low", "learned-high": "high"}
-_KNOWN = (
-    "zipf:EXPONENT, uniform, learned (by the dataset), learned:ANSWER.json, the name of a file with public counts, or that of a "
-    "public log with user= and item="
-)
+_KNOWN = "zipf:EXPONENT, uniform, the name of a file with public counts, or that of a public log with user= and item="
 
 
 @overload
@@ -126,7 +121,7 @@ def plan(
                 f"profile must be a dpselect.Profile, not {type(profile).__name__}: a plan that looks at private data leaks "
                 "them. Use Profile.zipf, or Profile.of_counts(..., public=True) for counts that were published or made up"
             )
-        if said := spec.given("shape", "items", "users", "items_per_user", "column", "learned"):
+        if said := spec.given("shape", "items", "users", "items_per_user", "column"):
             raise InvalidRequest(f"profile= says what {next(iter(said))}= says: leave one of them out")
     if not isinstance(sensitivity, Sensitivity | None):
         raise InvalidRequest(f"sensitivity must be a dpselect.Sensitivity, not {type(sensitivity).__name__}")
@@ -208,7 +203,6 @@ def _votes(spec: PlanSpec) -> VotesModel | TrialVotes:
 # What a shape says by itself, and its fields therefore may not.
 _SAID_BY = {
     "a made-up law": ("user", "item", "time", "column"),
-    "learnt numbers": ("user", "item", "time", "users", "items_per_user", "column"),
     "a file of counts": ("items", "users"),
     "a log": ("items", "users", "items_per_user", "column", "active", "new_items"),
 }
@@ -218,7 +212,7 @@ def _require_said_once(spec: PlanSpec, kind: str) -> None:
     """Refuse fields that say what the shape says, or that it has no use for."""
     if stated := [f"{name}=" for name in spec.given(*_SAID_BY[kind])]:
         does = f"{', '.join(stated)} {'does' if len(stated) == 1 else 'do'} not go"
-        raise InvalidRequest(f"{does} with {kind}, shape={masked(spec.shape or 'learned')}: leave out one or the other")
+        raise InvalidRequest(f"{does} with {kind}, shape={masked(str(spec.shape))}: leave out one or the other")
 
 
 def profile_of(spec: PlanSpec) -> Profile:
@@ -227,17 +221,14 @@ def profile_of(spec: PlanSpec) -> Profile:
     Raises:
         InvalidRequest: they stand for none, contradict each other, or name a file that was not declared public.
     """
-    if spec.shape is None and not spec.learned:
+    if spec.shape is None:
         raise InvalidRequest(f"no shape is stated: give shape=, one of {_KNOWN}")
     if spec.kind_of_shape in ("zipf", "uniform"):
         _require_said_once(spec, "a made-up law")
         if spec.items is None or spec.users is None:
             raise InvalidRequest(f"shape={spec.shape} needs items= and users=: how many there are, roughly")
         return Profile.zipf(exponent_of(spec), spec.items, spec.users, items_per_user=spec.items_per_user or 1.0)
-    if (learnt := _learnt(spec)) is not None:
-        _require_said_once(spec, "learnt numbers")
-        return learnt.on_curve(items=spec.items)
-    shape = str(spec.shape)
+    shape = spec.shape
     missing = "\0" in shape or not os.access(shape, os.F_OK)
     if missing and (":" in shape or Path(shape).suffix == ""):
         raise InvalidRequest(f"shape={shape!r} is not a shape: it must be {_KNOWN}")
@@ -256,7 +247,7 @@ def _arriving(spec: PlanSpec) -> Profile:
     Raises:
         InvalidRequest: as for `profile_of`, or a made-up profile is given a column of times.
     """
-    if spec.kind_of_shape not in ("zipf", "uniform", *_LEARNED):
+    if spec.kind_of_shape not in ("zipf", "uniform"):
         if not spec.shape or None in (spec.user, spec.item, spec.time) or not spec.is_log:
             raise InvalidRequest(
                 "a horizon is planned on shape=zipf:EXPONENT, or on a public log: name it, user=, item= and time="
@@ -279,22 +270,6 @@ def exponent_of(spec: PlanSpec) -> float:
         return float(exponent)
     except ValueError:
         raise InvalidRequest(f"shape={spec.shape!r} is refused: after zipf: comes the exponent, zipf:1.1 for example") from None
-
-
-def _learnt(spec: PlanSpec) -> Profile | None:
-    """Learnt numbers, of a file or a dataset of a ledger, at an end of their interval; None for any other shape."""
-    kind = spec.kind_of_shape or ""
-    if kind not in _LEARNED:
-        return None
-    file = (spec.shape or "").partition(":")[2]
-    if file:
-        return Learnt.in_answer(file).at(_LEARNED[kind])
-    if spec.ledger is None:
-        raise InvalidRequest("learned= takes what releases of a dataset have learnt: name it, ledger= and dataset=")
-    if isinstance(spec.ledger, acc.Ledger):
-        return Learnt.of_dataset(spec.ledger, str(spec.dataset)).at(_LEARNED[kind])
-    with acc.Ledger.open(spec.ledger, create=False) as ledger:
-        return Learnt.of_dataset(ledger, str(spec.dataset)).at(_LEARNED[kind])
 
 
 def file_options(spec: PlanSpec) -> dict[str, Any]:
@@ -362,7 +337,7 @@ def enough(
 @final
 @dataclass(frozen=True)
 class QuickPlan(Plan):
-    """The default's choice for users that are declared, learnt or assumed, without simulations.
+    """The default's choice for users that are declared or assumed, without simulations.
 
     Attributes:
         recalls: the share of the true top k that it finds on each of the standard shapes.
@@ -399,8 +374,7 @@ class QuickPlan(Plan):
                 ("risk", self.risk.in_words(choice.mechanism.relation)),
             ],
         )
-        alike = "learns what is not declared first" if self.assumed else "chooses so for such users"
-        yield Section(lines=[f"dpselect topk {alike}. A plan with a shape simulates, and is closer."])
+        yield Section(lines=["dpselect topk chooses so for such users. A plan with a shape simulates, and is closer."])
 
     def rows(self) -> Iterator[Section]:
         """Nothing more: one choice was made."""
@@ -426,7 +400,7 @@ def quick(spec: PlanSpec, budget: acc.Budget) -> QuickPlan:
     """The default's choice. Nothing private is read, nothing is spent.
 
     Raises:
-        InvalidRequest: the number of public items is missing, or `shape=` states no users.
+        InvalidRequest: the number of public items is missing.
         CalibrationError: no amount of noise fits the budget.
     """
     if spec.k is None:
@@ -441,21 +415,9 @@ def quick(spec: PlanSpec, budget: acc.Budget) -> QuickPlan:
         counts=COUNTS_AGAIN if spec.with_counts else None,
         recounted=bool(spec.with_counts),
     )
-    profile, assumed = _users(spec)
-    found = Candidates.of(budget, request, limit=spec.max_items_per_user, order=spec.order is not False)
-    choice = found.best(profile)
-    risk = Risk.of(request.releases * choice.mechanism.curve)
-    return QuickPlan(choice, profile, tuple(found.recalls(choice, profile)), assumed, risk)
-
-
-def _users(spec: PlanSpec) -> tuple[Profile, tuple[str, ...]]:
-    asked = spec if spec.shape is not None or spec.ledger is None else spec.model_copy(update={"learned": True})
-    if asked.kind_of_shape is None:
-        assumed = tuple(name for name in ("users", "items_per_user") if getattr(spec, name) is None)
-        return Profile.typical(spec.users, spec.items_per_user), assumed
-    if (learnt := _learnt(asked)) is None:
-        raise InvalidRequest(
-            f"shape={spec.shape} does not go with quick=: give users= and items_per_user=, learned=, or shape=learned:ANSWER.json"
-        )
-    _require_said_once(asked, "learnt numbers")
-    return learnt, ()
+    profile = Profile.typical(spec.users, spec.items_per_user)
+    assumed = tuple(name for name in ("users", "items_per_user") if getattr(spec, name) is None)
+    order, limit = spec.order is not False, spec.max_items_per_user
+    choice = default_choice(budget, request, max_items_per_user=limit, order=order, profile=profile)
+    recalls = Candidates(request, (choice,)).recalls(choice, profile)
+    return QuickPlan(choice, profile, recalls, assumed, Risk.of(request.releases * choice.mechanism.curve))

@@ -10,14 +10,13 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from typing import Any, NoReturn, Self, final
 
 import numpy as np
 
-from accounting import AccountingError, Approximate, Budget, Curve, GaussianDP
+from accounting import AccountingError, Budget, GaussianDP
 from accounting.arguments import checked_integer
-from accounting.curves import Composed
 from accounting.frozen import kind_of
 from dpselect.cells import ANY_GROUPS
 from dpselect.errors import InvalidRequest
@@ -93,7 +92,6 @@ class Choice:
         max_items_per_user: the bound on one user's items; None for none.
         clip, norm: what each user's contributions are scaled to; None to count every item in full.
         again: what they are scaled to in a second look, within the items that were discovered; None without one.
-        profile: the users that it was chosen for; None where it was not chosen by them.
         cells: whether the log is read as cells of a group and an item, with the bound and the clip over all groups together.
     """
 
@@ -102,7 +100,6 @@ class Choice:
     clip: float | None = None
     norm: Norm = "l2"
     again: float | None = None
-    profile: Profile | None = None
     cells: bool = False
 
     @property
@@ -247,7 +244,7 @@ def not_planned() -> dict[str, str]:
 @final
 @dataclass(frozen=True)
 class Candidates:
-    """All that may be chosen for a release, each fitted to the same budget. Public; the choice is by released numbers.
+    """All that may be chosen for a release, each fitted to the same budget. It is public, and so is the choice.
 
     Attributes:
         request: what is asked.
@@ -276,8 +273,6 @@ class Candidates:
         clip: float | None = None,
         norm: Norm | None = None,
         order: bool = True,
-        selections: Budget | None = None,
-        pure: float | None = None,
         groups: Grouping | None = None,
     ) -> Self:
         """What the default considers: every way that fits the budget; with a stated clip only those of clipped counts.
@@ -286,8 +281,6 @@ class Candidates:
             limit: the most items of a user, as declared; None: any number, and 300 where a proof needs one.
             clip, norm: as stated, for one noisy vector; None: chosen, by the l1 norm for a pure budget and l2 otherwise.
             order: whether the order has to be released; without it sets are considered too.
-            selections: what a selection may cost, where that is less than what a noisy vector may.
-            pure: what it may cost as a pure epsilon, where that is less than the epsilon of `selections`.
             groups: each of which gets what is chosen; where users are in any number of them cells alone are considered.
 
         Raises:
@@ -313,12 +306,10 @@ class Candidates:
                 f"others{needs}, or name a mechanism"
             )
         if clip is None:
-            rest = selections or budget
-            failure = None if selections is None or not found else max(one.mechanism.curve.delta0 for one in found)
-            plain = [Choice(one, limit) for one in _selections(rest, request, every, pure=pure, failure=failure)]
+            plain = [Choice(one, limit) for one in _selections(budget, request, every)]
             found = [*plain, *found, *cells]
             if not order and request.candidates is not None and request.noise is None and recounted:
-                sets = _tried(CanonicalTopK, rest, request.model_copy(update={"noise": "gumbel"}), ordered=False, every=every)
+                sets = _tried(CanonicalTopK, budget, request.model_copy(update={"noise": "gumbel"}), ordered=False, every=every)
                 found += [] if sets is None else [Choice(sets, limit)]
         if not found:
             found = [Choice(without_counts(_plainest(budget, request, every)), limit)]  # says why there is none
@@ -342,8 +333,7 @@ class Candidates:
     def best(self, profile: Profile) -> Choice:
         """What finds most of the top k among such users; of those that are alike the first."""
         found = [float(np.mean(self.recalls(choice, profile))) for choice in self.choices]
-        first = next(i for i, recall in enumerate(found) if recall >= max(found) - _CLOSE)
-        best = replace(self.choices[first], profile=profile)
+        best = next(choice for choice, recall in zip(self.choices, found, strict=True) if recall >= max(found) - _CLOSE)
         mechanism = best.mechanism
         if self.counted is not None:
             mechanism = with_counts(mechanism, self.counted, profile, self.request)
@@ -354,22 +344,6 @@ class Candidates:
         if choice.cells:
             return TopOfGroups(k=self.request.k, mechanism=mechanism)
         return mechanism if self.every is None else self.every.around(mechanism)
-
-    @cached_property
-    def curves(self) -> tuple[Curve, ...]:
-        """Bounds of all choices: those of Gaussian noise are below one Gaussian curve, of a table and of others each, which fail
-        with other chances."""
-        more, found = [] if self.counted is None else [self.counted.price], list[Curve]()
-        for cells in (False, True):
-            part = [choice for choice in self.choices if choice.cells == cells]
-            curves = [sum(more, self._around(choice, choice.mechanism).curve) for choice in part]
-            gaussian = [curve for curve in curves if _is_gaussian(curve)]
-            found += dict.fromkeys(curve for curve in curves if not _is_gaussian(curve))
-            if gaussian:
-                largest = GaussianDP.of_rho(max(curve.rho for curve in gaussian))
-                failure = max(curve.delta0 for curve in gaussian)
-                found.append(Approximate(curve=largest, delta0=failure) if failure else largest)
-        return tuple(found)
 
 
 def with_counts(mechanism: Mechanism, counted: CountNoise, profile: Profile, request: TopKRequest) -> Mechanism:
@@ -387,13 +361,6 @@ def with_counts(mechanism: Mechanism, counted: CountNoise, profile: Profile, req
     return min(tried, key=lambda one: sum(error(one, law) for law in laws))
 
 
-def _is_gaussian(curve: Curve) -> bool:
-    """Whether it is a Gaussian curve outside a bad event: then `rho` says all."""
-    if isinstance(curve, Approximate):
-        return _is_gaussian(curve.curve)
-    return isinstance(curve, GaussianDP) or (isinstance(curve, Composed) and all(_is_gaussian(part) for _, part in curve.parts))
-
-
 def _seen_alone(request: TopKRequest) -> bool:
     """Whether items are released by a threshold, which hides those that hardly anybody touched."""
     return request.candidates is None or request.min_users is not None
@@ -404,14 +371,11 @@ def _counted(budget: Budget, request: TopKRequest) -> CountNoise | None:
     return CountNoise.of(request, budget) if request.recounted and request.counts is not None else None
 
 
-def _selections(
-    budget: Budget, request: TopKRequest, every: EveryGroup | None, *, pure: float | None = None, failure: float | None = None
-) -> list[Mechanism]:
+def _selections(budget: Budget, request: TopKRequest, every: EveryGroup | None) -> list[Mechanism]:
     """What releases the order of counts as they are, or as the declared bound leaves them."""
 
     def tried(kind: type[Mechanism], budget: Budget = budget, **changes: Any) -> Mechanism | None:
-        chance = failure if _seen_alone(request) else None
-        return _tried(kind, budget, request.model_copy(update=changes), failure=chance, every=every)
+        return _tried(kind, budget, request.model_copy(update=changes), every=every)
 
     if _seen_alone(request):
         noises = (None, "gaussian", "laplace")
@@ -423,7 +387,7 @@ def _selections(
     else:
         # Of many releases pure epsilons add up too fast, and counts take a part of the budget.
         once = budget.form == "approximate" and request.releases == 1 and not request.recounted and every is None
-        without_delta = Budget(epsilon=pure or budget.epsilon) if once else budget
+        without_delta = Budget(epsilon=budget.epsilon) if once else budget
         found = [tried(PeelingTopK, without_delta, noise="exponential"), tried(OneshotTopK, noise="gumbel")]
         if request.sensitivity.l2_of(None) < math.inf:
             found.append(tried(OneshotTopK, noise="laplace" if budget.form == "pure" else "gaussian"))
@@ -560,13 +524,12 @@ def _tried(
     request: TopKRequest,
     *,
     ordered: bool = True,
-    failure: float | None = None,
     every: EveryGroup | None = None,
     roughly: bool = False,
 ) -> Mechanism | None:
     """None where the mechanism has no guarantee of this kind, or does not release the order that is asked for."""
     try:
-        found = fitted(kind.__name__, budget, request, failure=failure, every=every, roughly=roughly)
+        found = fitted(kind.__name__, budget, request, every=every, roughly=roughly)
     except AccountingError:
         return None
     found = without_counts(found) if request.recounted else found  # whichever is chosen gets them
@@ -579,17 +542,6 @@ def changed(mechanism: Any, **settings: Any) -> Any:
 
 
 # -- the default -----------------------------------------------------------------------------------------------------------
-
-
-def require_ways(request: TopKRequest, limit: int | None, clip: float | None) -> None:
-    """Refuse what is stated about users' items and does not go together."""
-    if clip is not None and request.candidates is None and limit is None:
-        raise InvalidRequest(
-            "clip= without a catalogue needs max_items_per_user=, which may be generous "
-            "(300 for example): what a user with any number of items brings in alone cannot be hidden"
-        )
-    if clip is not None and request.counts is not None and not request.recounted:
-        raise InvalidRequest(WHOLE_COUNTS)
 
 
 def default_choice(
@@ -605,7 +557,7 @@ def default_choice(
 ) -> Choice:
     """The mechanism that should find most of the top k of distinct-user counts, and the clip to read the log with.
 
-    Nothing private is looked at and nothing is learnt. `Informed` learns what is not known of users.
+    Nothing private is looked at: it is a rule of what is public, and the only place where the default chooses.
 
     Args:
         budget: of the release, or of all `request.releases` of them; with groups of all groups, and of what discovers them.
@@ -616,13 +568,19 @@ def default_choice(
         norm: of the clip; None: l1 for a pure budget, l2 otherwise.
         order: whether the order has to be released; without it sets are considered too.
         groups: each of which gets a release.
-        profile: users (of one group), as declared or learnt; None: as in other logs (`Profile.typical`).
+        profile: users (of one group), as declared; None: as in other logs (`Profile.typical`).
 
     Raises:
         InvalidRequest: an unknown domain or groups to discover and a budget without delta.
         CalibrationError: no amount of noise fits the budget.
     """
-    require_ways(request, max_items_per_user, clip)
+    if clip is not None and request.candidates is None and max_items_per_user is None:
+        raise InvalidRequest(
+            "clip= without a catalogue needs max_items_per_user=, which may be generous "
+            "(300 for example): what a user with any number of items brings in alone cannot be hidden"
+        )
+    if clip is not None and request.counts is not None and not request.recounted:
+        raise InvalidRequest(WHOLE_COUNTS)
     found = Candidates.of(budget, request, limit=max_items_per_user, clip=clip, norm=norm, order=order, groups=groups)
     return found.best(profile or Profile.typical(in_a_group=groups is not None))
 
@@ -693,11 +651,6 @@ class Grouping:
     tabled: bool = False
     per_user: float | None = None
 
-    @property
-    def unbounded(self) -> bool:
-        """Whether nothing limits a user who is in any number of them."""
-        return self.most == ANY_GROUPS and not self.tabled
-
     def cells(self, request: TopKRequest) -> int:
         """How many cells public lists of groups and items name; 0 without them."""
         return (request.candidates or 0) * (self.listed or 0)
@@ -732,7 +685,7 @@ class Grouping:
                     "Give a delta in (0, 1), or a public list of groups (groups=)"
                 )
             presence = Sensitivity.of_clipped(1.0, "l2", relation, self.most)
-            shared = sharing(request, _FINDING).share
+            shared = None if request.share is None else request.share.times(_FINDING * (1 - 2**-40))
             asked = TopKRequest(k=1, sensitivity=presence, noise="gaussian", releases=request.releases, share=shared)
             found = changed(fitted(SparseHistogram.__name__, part(budget, _FINDING), asked), k=None)
         return EveryGroup(self.most, relation, request.sensitivity.uniform, found)
@@ -741,19 +694,9 @@ class Grouping:
 # -- parts of a budget -----------------------------------------------------------------------------------------------------
 
 
-def sharing(request: TopKRequest, share: float) -> TopKRequest:
-    """The same for a part of what a ledger's share pays for."""
-    return request if request.share is None else request.model_copy(update={"share": request.share.times(share * (1 - 2**-40))})
-
-
-def part(budget: Budget, share: float, *, chances: float | None = None) -> Budget:
-    """This share of a budget, and a little less: all parts together do not exceed the whole in floats either.
-
-    `chances`: the share of delta and of the chance of failure, where it is another one.
-    """
-    chances = share * (1 - 2**-40) if chances is None else chances
-    nats = {"epsilon": budget.epsilon, "rho": budget.rho}
-    stated = {name: share * (1 - 2**-40) * value for name, value in nats.items() if value is not None}
-    stated |= {name: chances * value for name, value in (("delta", budget.delta), ("failure", budget.failure)) if value}
+def part(budget: Budget, share: float) -> Budget:
+    """This share of a budget, and a little less: all parts together do not exceed the whole in floats either."""
+    amounts = {name: getattr(budget, name) for name in ("epsilon", "rho", "delta", "failure")}
+    stated = {name: share * (1 - 2**-40) * value for name, value in amounts.items() if value}
     order = {"order": budget.order} if isinstance(budget.order, str) else {}  # the best one for a part is another one
     return Budget(**order, **stated)

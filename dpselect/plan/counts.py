@@ -9,12 +9,12 @@ from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any, Self, final
 
-from accounting import Budget, Curve, GaussianDP, LaplaceDP, calibrate
+from accounting import Budget, Curve, calibrate
 from accounting.curves import Composed
 from dpselect import mechanisms
 from dpselect.mechanisms import Mechanism
 from dpselect.mechanisms.base import SCALE, fields_of
-from dpselect.mechanisms.noise_curves import ratio_up, vector
+from dpselect.mechanisms.noise_curves import vector
 from dpselect.noise import VECTOR_NORMS, NoiseName
 from dpselect.plan.request import TopKRequest
 from dpselect.sensitivity import Norm, Sensitivity, sqrt_up
@@ -76,7 +76,7 @@ class CountNoise:
     def beside(self, mechanism: Mechanism) -> Mechanism:
         """The mechanism with its counts; as it is if it releases noisy scores of its own, and these are the counts."""
         if self.one is not None:
-            return self._around(mechanism, self.clips[0], self.scale / _ROUNDING)  # at no less than `price`
+            return self._around(mechanism, self.clips[0], self.scale / _ROUNDING)  # the dearest of all clips
         if mechanism.releases_values:
             return mechanism
         return mechanisms.WithValues(mechanism=mechanism, noise=self.noise, scale=self.scale)
@@ -94,7 +94,7 @@ class CountNoise:
         return (*(size for size in sizes if size < whole), *([whole] if whole <= _WIDEST else []))
 
     def around(self, mechanism: Mechanism, clip: float) -> Mechanism:
-        """The mechanism with counts of a second look at users clipped to this norm, at `price` whatever the norm."""
+        """The mechanism with counts of a second look at users clipped to this norm, at one price for all norms. Theorem W9."""
         return self._around(mechanism, clip, self.scale * _ROUNDING)
 
     def _around(self, mechanism: Mechanism, clip: float, scale: float) -> Mechanism:
@@ -112,13 +112,6 @@ class CountNoise:
 
     def _size(self, sensitivity: Sensitivity, items: int | None) -> float:
         return sensitivity.l2_of(items) if self.norm == "l2" else sensitivity.l1_of(items)
-
-    @property
-    def price(self) -> Curve:
-        """An upper bound on what the counts cost, with any of `clips`. Theorem W9."""
-        assert self.one is not None
-        ratio = ratio_up(self._size(self.one, None), self.scale)
-        return GaussianDP(mu=ratio) if self.norm == "l2" else LaplaceDP(epsilon=ratio)
 
 
 def _norm_of(budget: Budget) -> Norm:

@@ -75,7 +75,6 @@ def fitted(
     budget: Budget,
     request: TopKRequest,
     *,
-    failure: float | None = None,
     every: EveryGroup | None = None,
     settings: Mapping[str, Any] | None = None,
     roughly: bool = False,
@@ -88,7 +87,6 @@ def fitted(
 
     Args:
         kind: a mechanism's `kind` or the name of its class.
-        failure: the most that its chance of failure may be; None for the best of a few splits.
         every: the groups, each of which gets such a release: all that a user is in are paid for.
         settings: further fields of the mechanism.
         roughly: price a plan as if its releases were charged one by one, at one Renyi order or by pure epsilons, which is quick
@@ -109,7 +107,7 @@ def fitted(
     fields, best = _settings(member, budget, request, settings), None
     _require_domain(member, request, takes_observed=member.traits.domain != "public")
     counted = None if request.counts is None else CountNoise.of(request, budget, 1 if every is None else every.times)
-    for split in _splits(member, budget, request, failure, every):
+    for split in _splits(member, budget, request, every):
         spending = _Spending(budget, request, every, member, {**fields, **split}, counted, roughly)
         if best is None or spending.may_beat(best, next(iter(split.values()))):
             found = spending.found(knob_of(member).bracket(request.sensitivity.range))
@@ -351,10 +349,8 @@ def _require_domain(member: type[Mechanism], request: TopKRequest, *, takes_obse
         )
 
 
-def _splits(
-    member: type[Mechanism], budget: Budget, request: TopKRequest, most: float | None, every: EveryGroup | None
-) -> list[dict[str, float]]:
-    """What the chance of failure of one release may be, `most` at most, as settings; a single empty one if nothing can fail."""
+def _splits(member: type[Mechanism], budget: Budget, request: TopKRequest, every: EveryGroup | None) -> list[dict[str, float]]:
+    """What the chance of failure of one release may be, as settings; a single empty one if nothing can fail."""
     failure = member.traits.failure
     if failure is None:
         return [{}]
@@ -364,9 +360,9 @@ def _splits(
             "catalogue (domain=, or candidates= of a TopKRequest) and a mechanism that never fails"
         )
     times, found = (1, 0.0) if every is None else (every.times, 0.0 if every.discovery is None else every.discovery.curve.delta0)
-    most = math.inf if most is None else most
+    most = math.inf
     if request.share is not None:
-        most = min(most, (request.share.budget.failure_of_each(request.share.charges) - found) / times)
+        most = (request.share.budget.failure_of_each(request.share.charges) - found) / times
     if request.charges is not None:
         most = min(most, (budget.failure_of_each(request.charges) - found) / times)
         return [{failure: most if (times, found) == (1, 0.0) else _below(most)}] if most > 0 else []

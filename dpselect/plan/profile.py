@@ -1,6 +1,6 @@
 """What is publicly known or assumed of the data: how many users there are, how many items they have, how popular items are.
 
-A `Profile` is typical, declared, learnt, or that of a public log. Where the popularity of items is not known, it stands for a few
+A `Profile` is typical, declared, or that of a public log. Where the popularity of items is not known, it stands for a few
 curves that fit what is. `Levels` are what a mechanism sees of it once users' contributions are bounded.
 """
 
@@ -54,6 +54,7 @@ MOST_USERS = 10**15
 # count's share that a clip leaves scatters from item to item by _UNEVEN of how much it scatters from user to user.
 _PAIRS, _TAIL, _UNEVEN = 10.0, 0.41, 0.25
 _RANKS, _STEP = 64, 1.05  # ranks that stand by themselves, and how much wider each block of ranks beyond is
+_MEAN_EXPONENT = 0.65
 _FEW_BEST = 300  # of the k best that one user has
 _FEWEST_ITEMS = 20  # of a log
 _USUAL: Quantiles = (4.0, 7.0, 14.0, 35.0, 70.0)
@@ -453,13 +454,12 @@ class Profile:
     # -- users alone ----------------------------------------------------------------------------------------------------
 
     @classmethod
-    def of_quantiles(cls, users: float, quantiles: Quantiles, description: str = "") -> Self:
+    def of_quantiles(cls, users: float, quantiles: Quantiles) -> Self:
         """Users of whom five quantiles of their items are known; the popularity of items is not.
 
         Args:
-            users: how many, > 0; noisy as a rule, and therefore no integer.
+            users: how many, > 0; they need not be an integer.
             quantiles: items per user that shares `SHARES` of the users do not exceed, rising, each >= 1.
-            description: where they come from, in words.
 
         Raises:
             InvalidRequest: they are no such numbers.
@@ -472,7 +472,7 @@ class Profile:
             raise InvalidRequest(f"quantiles={shown(quantiles)} must rise: sort them")
         none = np.empty(0)
         found = Loads.of_quantiles(quantiles)
-        return cls(none, none.astype(np.int64), description, found, users, law="curves", quantiles=quantiles)
+        return cls(none, none.astype(np.int64), "", found, users, law="curves", quantiles=quantiles)
 
     @classmethod
     def typical(cls, users: float | None = None, items_per_user: float | None = None, *, in_a_group: bool = False) -> Self:
@@ -496,25 +496,6 @@ class Profile:
         stay = math.log1p(-1 / mean) if mean > 1 else -math.inf
         found = [max(1.0, math.ceil(math.log1p(-share) / stay)) for share in SHARES]
         return cls.of_quantiles(number, (found[0], found[1], found[2], found[3], found[4]))
-
-    def declaring(self, users: float | None = None, items_per_user: float | None = None) -> Profile:
-        """The same with what is declared in place of what it says."""
-        number = self.users if users is None else users
-        if items_per_user is not None:
-            return Profile.typical(number, items_per_user)
-        assert self.quantiles is not None, "of users alone"
-        return self if users is None else Profile.of_quantiles(users, self.quantiles)
-
-    def as_data(self) -> dict[str, Any]:
-        """The users, as an answer keeps them."""
-        assert self.quantiles is not None, "only profiles of users are kept"
-        return {"users": self.users, "items_per_user": dict(zip(map(str, SHARES), self.quantiles, strict=True))}
-
-    @classmethod
-    def of_data(cls, held: Mapping[str, Any]) -> Self:
-        """What `as_data` gave."""
-        found = [float(held["items_per_user"][str(share)]) for share in SHARES]
-        return cls.of_quantiles(float(held["users"]), (found[0], found[1], found[2], found[3], found[4]))
 
     def in_words(self) -> str:
         """The users as a phrase, to two digits; another profile's description."""
@@ -638,12 +619,10 @@ class Profile:
         found = cls.of_counts(np.rint(expected), public=True, description=words)
         return cls(found.values, found.multiplicities, words, loads, float(users), law="curve")
 
-    def on_curve(self, exponent: float = 0.65, items: int | None = None) -> Profile:
+    def on_curve(self) -> Profile:
         """The profile on one curve, by Zipf's law: for a plan, which has to know how many users an item has.
 
-        Args:
-            exponent: of Zipf's law; the mean of those by which the default chooses.
-            items: how many items there are; None for one for every ten that users touch.
+        Its exponent is the mean of those by which the default chooses; there is an item for every ten that users touch.
         """
         if self.law != "curves" or self.users is None or self.loads is None:
             return self
@@ -651,9 +630,9 @@ class Profile:
         for size, share in zip(np.maximum(1, np.rint(self.loads.sizes)).tolist(), self.loads.users.tolist(), strict=True):
             loads[int(size)] = loads.get(int(size), 0.0) + share
         users = max(1, round(self.users))
-        size = items or max(10, round(users * self.loads.mean / _PAIRS))
-        found = Profile.zipf(exponent, size, users, items_per_user=loads)
-        return replace(found, description=self.description or self.in_words())
+        size = max(10, round(users * self.loads.mean / _PAIRS))
+        found = Profile.zipf(_MEAN_EXPONENT, size, users, items_per_user=loads)
+        return replace(found, description=self.in_words())
 
     @classmethod
     def of_csv(

@@ -8,7 +8,6 @@ import json
 import math
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -35,10 +34,8 @@ from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.mechanisms.base import Mechanism
 from dpselect.plan.candidates import Choice
 from dpselect.plan.counts import Interval, interval
-from dpselect.plan.learn import Learnt, LearnThenSelect
-from dpselect.plan.profile import Profile
 from dpselect.release.explained import HARDLY_ANY, explained_by_noise
-from dpselect.release.question import Question, learns_about
+from dpselect.release.question import Question
 from dpselect.selection import Label, Selection, Tabled
 from dpselect.spec import LedgerFields
 
@@ -159,9 +156,7 @@ RECORDED = "this release was charged to the ledger before it was drawn, and is o
 SETTLED = f"{RECORDED} What the answer did not use of the price above is given back there, unless that was interrupted."
 HEADS: Final = ("period", "rank", "item", "users", "score", "value", "low", "high")
 """What the columns of a table are called, apart from that of groups."""
-_OPTIONAL = frozenset(
-    {"draw", "shown", "unit", "learnt", "known", "spent", "groups", "sums", "time"}
-)  # left out where there is none
+_OPTIONAL = frozenset({"draw", "shown", "unit", "spent", "groups", "sums", "time"})  # left out where there is none
 
 
 @final
@@ -193,9 +188,7 @@ class Answer(Tabled):
         salt: what chose the items kept under the bound on contributions; None without a bound.
         charge: what paid for it; None without a ledger.
         left: what the charge used, what is left of the budget and how many more releases like it fit, in words.
-        learnt: what was paid for, where numbers of users were learnt first (`choice.profile`) and chose the mechanism; else None.
         shown: all that was released, of which `selection` is the best part; None without a history of earlier releases.
-        known_from: the ledger's entry that held such numbers of an earlier release (`choice.profile`), for nothing; else None.
         draw: a random name that tells the draw from another one under the same charge, though both came out alike; None without a
             ledger.
         kept: the JSON that an earlier call has kept of it, and that holds all of it; None of one that was drawn now.
@@ -207,9 +200,7 @@ class Answer(Tabled):
     salt: str | None
     charge: PaidCharge | None = None
     left: str | None = None
-    learnt: LearnThenSelect | None = None
     shown: Selection | None = None
-    known_from: int | None = None
     draw: str | None = None
     kept: str | None = None
 
@@ -221,31 +212,22 @@ class Answer(Tabled):
         """The answer that was kept as JSON, to a question that is the same."""
         held = json.loads(content)
         mechanism, how = Mechanism.from_json(json.dumps(held["mechanism"])), held["contributions"]
-        learnt, known, shown = held.get("learnt"), held.get("known"), held.get("shown")
-        users, norm = learnt or known, "l2" if mechanism.covers.l1 is None else "l1"
-        profile = None if users is None else Profile.of_data(users)
+        shown, norm = held.get("shown"), "l2" if mechanism.covers.l1 is None else "l1"
         bounds: Any = {"max_items_per_user": how["max_items_per_user"], "clip": how["clip"], "norm": norm}
         return cls(
             question,
             Selection.from_json(json.dumps(held["selection"])),
-            Choice(mechanism, **bounds, profile=profile, cells=how.get("over") == "all groups"),
+            Choice(mechanism, **bounds, cells=how.get("over") == "all groups"),
             how["salt"],
             PaidCharge(**held["ledger"]),
-            learnt=None if learnt is None else LearnThenSelect.model_validate(learnt["paid"]),
             shown=None if shown is None else Selection.from_json(json.dumps(shown)),
-            known_from=None if known is None else known["entry"],
             draw=held["draw"],
             kept=content,
         )
 
     @property
-    def paid(self) -> Mechanism | LearnThenSelect:
-        """What has the price of the answer: its mechanism, or learning and all that it might have chosen."""
-        return self.choice.mechanism if self.learnt is None else self.learnt
-
-    @property
     def mechanism(self) -> Mechanism:
-        """What drew the answer."""
+        """What drew the answer, and has its price."""
         return self.choice.mechanism
 
     @property
@@ -285,7 +267,7 @@ class Answer(Tabled):
     @property
     def guarantee(self) -> Promise:
         """What the release promises, at the deltas that its budget gives reason to look at."""
-        return promise(self.paid, self.question.budget)
+        return promise(self.mechanism, self.question.budget)
 
     @property
     def cautions(self) -> list[str]:
@@ -317,13 +299,6 @@ class Answer(Tabled):
         reading = self.question.reading
         parts = ["user", "item", *(name for name in ("group", "value", "time") if getattr(reading, name) is not None)]
         return f"rows with a null {', '.join(parts[:-1])} or {parts[-1]} were left out by rule"
-
-    @property
-    def claim(self) -> str:
-        """What the ledger records of the numbers that were learnt."""
-        assert self.learnt is not None
-        assert self.choice.profile is not None, "it was chosen by them"
-        return Learnt(self.choice.profile, self.learnt.learning).claim(learns_about(self.question, self.learnt.learning))
 
     @property
     def names(self) -> dict[str, str]:
@@ -377,17 +352,9 @@ class Answer(Tabled):
     def as_data(self) -> dict[str, Any]:
         """The release and its price as plain data, what was asked included; no guarantee is None."""
         question, choice, selection = self.question, self.choice, self.selection
-        reading, budget, profile, around = question.reading, question.budget, choice.profile, self.interval
+        reading, budget, around = question.reading, question.budget, self.interval
         stated = {name: value for name in ("epsilon", "delta", "rho") if (value := getattr(budget, name))}
         window = {name: None if (end := getattr(reading, name)) is None else str(end) for name in ("since", "until")}
-        learnt = known = None
-        if self.learnt is not None and profile is not None:
-            learning = self.learnt.learning
-            declared = [name for name, part in learning.drawn.items() if not part]
-            said = {"declared": declared, "in_words": profile.in_words(), "paid": plain_data(self.learnt)}
-            learnt = profile.as_data() | said | {"about": learns_about(question, learning)}
-        if self.known_from is not None and profile is not None:
-            known = profile.as_data() | {"entry": self.known_from}
         over = {"over": "all groups"} if choice.cells else {"max_groups_per_user": reading.max_groups_per_user}
         # All that was released; a position in the catalogue says nothing new.
         released = dict.fromkeys(name for name in Selection.model_fields if name not in ("positions", "groups", "lost"))
@@ -404,9 +371,7 @@ class Answer(Tabled):
             "guarantee": {"budget": stated, **self.guarantee.as_data()},
             "planned_releases": None if question.spec.planned is None and question.releases == 1 else question.releases,
             "mechanism": plain_data(self.mechanism),
-            "curve": plain_data(self.paid.curve),
-            "learnt": learnt,
-            "known": known,
+            "curve": plain_data(self.mechanism.curve),
             "spent": None if self.spent is None else plain_data(self.spent),
             "domain": "observed" if question.domain is None else "public",
             "groups": None if reading.group is None else "discovered" if reading.groups is None else "public",
@@ -456,8 +421,6 @@ def _cautions(question: Question) -> Iterator[str]:
             f"delta {budget.delta:g} lets one user in {1 / budget.delta:,.0f} be shown whole: choose far less than 1 / users, "
             "for example 1e-6"
         )
-    if question.assumes is not None:
-        yield question.assumes
 
 
 # -- what a release would cost -----------------------------------------------------------------------------------------
@@ -470,7 +433,7 @@ class DryRun:
 
     Attributes:
         item: what would be charged; its `curve` is the price.
-        mechanisms: what would draw the answer, or all of which it would be chosen once numbers of users are learnt.
+        mechanism: what would draw the answer.
         budget: what was stated.
         left: of each budget that would pay, what is left afterwards, in words; empty without a ledger.
         paid: that an earlier call has paid for it already, in words.
@@ -479,7 +442,7 @@ class DryRun:
     """
 
     item: Chargeable
-    mechanisms: tuple[Mechanism, ...]
+    mechanism: Mechanism
     budget: acc.Budget
     left: tuple[str, ...] = ()
     paid: str | None = None
@@ -493,9 +456,6 @@ class DryRun:
 
     def lines(self) -> list[str]:
         """All of it in words."""
-        kinds = Counter(type(one).__name__ for one in self.mechanisms)
-        many = f"one of {len(self.mechanisms)} mechanisms, chosen once numbers of users are learnt: "
-        by = ", ".join(kinds) if len(self.mechanisms) == 1 else many + ", ".join(f"{kind} ({n})" for kind, n in kinds.items())
         priced = [f"epsilon {one.epsilon:.6g} at delta {one.delta:g}" for one in self.guarantee.points if one.epsilon is not None]
         if self.guarantee.pure_epsilon is not None:
             priced = [f"epsilon {self.guarantee.pure_epsilon:.6g} without any delta"]
@@ -505,7 +465,7 @@ class DryRun:
         return [
             f"a dry run: {_NO_ROW}",
             f"the release would cost {' and '.join(priced)}; {pays}",
-            f"it would be drawn by {by}",
+            f"it would be drawn by {type(self.mechanism).__name__}",
             *filter(None, [self.in_all]),
             *(f"afterwards, {words}" for words in self.left),
             *self._warnings,
@@ -522,7 +482,7 @@ class DryRun:
             "dry_run": True,
             "guarantee": self.guarantee.as_data(),
             "curve": plain_data(self.item.curve),
-            "mechanisms": list(map(plain_data, self.mechanisms)),
+            "mechanism": plain_data(self.mechanism),
             "left": list(self.left),
             "notes": [*filter(None, [self.paid, self.in_all]), _NO_ROW, *self._warnings],
         }
@@ -891,23 +851,16 @@ def _sha256(content: str) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def _hashed(content: str) -> str:
-    return f"sha256:{_sha256(content)}"
-
-
 def _claim(content: str) -> str:
-    """What the ledger's record of the release says: what was learnt, if anything was, and the hash."""
-    learnt = json.loads(content).get("learnt")
-    if learnt is None or "about" not in learnt:
-        return _hashed(content)
-    return f"{Learnt.of_answer(learnt).claim(learnt['about'])} {_hashed(content)}"
+    """Return what the ledger's record of the release says of what is kept."""
+    return f"sha256:{_sha256(content)}"
 
 
 def _paid(content: str, receipt: acc.ledger.Receipt) -> dict[str, Any] | None:
     """The answer that a file's text holds, if it is one that the receipt's charge has paid for."""
     try:
         answer = json.loads(content)
-        held = {name: answer[name] for name in ("ledger", "mechanism", "question")} | {"learnt": answer.get("learnt")}
+        held = {name: answer[name] for name in ("ledger", "mechanism", "question")}
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return held if held["ledger"] == asdict(PaidCharge.of(receipt)) and receipt.state in ("committed", "released") else None
@@ -936,9 +889,7 @@ def _require_same(held: dict[str, Any], asked: dict[str, Any], receipt: acc.ledg
 
 
 def _is_paid(held: dict[str, Any], receipt: acc.ledger.Receipt) -> bool:
-    learnt: Any = held["learnt"]
-    paid = LearnThenSelect.model_validate(learnt["paid"]) if learnt else Mechanism.from_json(json.dumps(held["mechanism"]))
-    return acc.Curve.from_json(receipt.entries[0].curve or "") == paid.curve
+    return acc.Curve.from_json(receipt.entries[0].curve or "") == Mechanism.from_json(json.dumps(held["mechanism"])).curve
 
 
 def _flat(question: Any) -> dict[str, Any]:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from os import PathLike
-from typing import Any, Literal, Self, final
+from typing import Any, Self, final
 
 from accounting import Budget
 from accounting.address import without_password
@@ -30,7 +27,6 @@ from dpselect.plan.candidates import (
     with_counts,
 )
 from dpselect.plan.counts import COUNTS, COUNTS_AGAIN, CountNoise, without_counts
-from dpselect.plan.learn import LEARN, Learning, Learnt
 from dpselect.plan.profile import Profile
 from dpselect.plan.request import ALL, BudgetShare, TopKRequest
 from dpselect.selection import Label
@@ -40,15 +36,6 @@ from dpselect.spec import TopKSpec
 _BOUNDS = ("max_items_per_user", "max_groups_per_user", "clip", "value")
 _AMOUNTS = ("epsilon", "delta", "rho")
 _LISTS = ("domain", "domain_column", "groups", "groups_column")
-# Of a reading, what does not decide what a user's items are, for `learns_about`.
-_NO_MATTER = {
-    **dict.fromkeys(("buckets", "memory_limit"), "they decide how much memory reads the log, and no count"),
-    **dict.fromkeys(("since", "until"), "rows of about as much time count as alike, by how many days they are"),
-    **dict.fromkeys(("format", "header", "delimiter", "quote", "encoding"), "the same rows may be written in another way"),
-    **dict.fromkeys(("max_items_per_user", "salt", "clip", "clip_norm"), "users are counted before they are bounded"),
-    "max_groups_per_user": "it is part of what is learnt of groups",
-    "groups": "they are said by their digest",
-}
 
 
 @final
@@ -64,8 +51,6 @@ class Question:
         reading: how the log is read. Its `clip` is the one that is stated; the mechanism may bring its own.
         budget: what the release may cost, or all `releases` of them, charged one by one.
         domain: the public catalogue of items; None if the items are read off the log.
-        learn: the share of epsilon by which the default learns what is not declared of users, 0 for none, None for the usual one
-            where it can learn; "again" for that, though the ledger holds numbers that an earlier release learnt; or such numbers.
     """
 
     source: str | tuple[str, ...]
@@ -73,7 +58,6 @@ class Question:
     reading: Reading
     budget: Budget
     domain: tuple[Label, ...] | None = None
-    learn: float | Literal["again"] | Profile | None = None
 
     @classmethod
     def of(cls, source: Any, spec: TopKSpec) -> Self:
@@ -89,7 +73,7 @@ class Question:
         observed = spec.domain is None or spec.min_users is not None
         several = len(spec.periods) > 1 and spec.relation == "add_remove"
         unsalted = {"salt": None} if unstated and observed and not several else {}
-        asked = cls(named(source), spec, spec.reading(**unsalted), _budget(spec), spec.catalogue(), _learn(spec.learn))
+        asked = cls(named(source), spec, spec.reading(**unsalted), _budget(spec), spec.catalogue())
         if spec.clip is not None and spec.with_counts and not asked.recounted:
             raise InvalidRequest(WHOLE_COUNTS)
         if spec.min_users is not None and asked.budget.delta == 0:
@@ -97,12 +81,7 @@ class Question:
                 f"min_users={spec.min_users} needs a delta, even with public items: whether an item has that many users may "
                 "rest on one of them. Choose far less than 1 / users, for example 1e-6"
             )
-        # What is said of users for the choice of a mechanism is refused where nothing is chosen by it, or by other numbers.
-        known = isinstance(asked.learn, Profile)
-        if known and (spec.users is not None or spec.items_per_user is not None):
-            raise InvalidRequest("learn=FILE takes numbers that were learnt: leave out users= and items_per_user=")
-        if asked.learn and (name := asked.obstacle) is not None and not (known and name == "engine="):
-            raise InvalidRequest(f"learn= chooses how users are counted, which does not go with {name}: leave one of them out")
+        # What is said of users for the choice of a mechanism is refused where nothing is chosen by it.
         settled = "mechanism=" if spec.kind is not None else "value=" if spec.value is not None else None
         without_effect = ("as_set",) if asked.recounted else ("as_set", "items_per_user", "users")
         if settled is not None and spec.planned is None and (given := spec.given(*without_effect)):
@@ -168,50 +147,19 @@ class Question:
         return "replace_one" if self.exchanged else self.spec.relation
 
     @property
-    def obstacle(self) -> str | None:
-        """What is stated that settles how users are counted, or keeps them from being counted first; None if nothing does."""
-        spec = self.spec
-        stated = {
-            "mechanism=": spec.kind is not None,
-            "value=": spec.value is not None,
-            "clip=": spec.clip is not None,
-            "a planned mechanism": spec.planned is not None,
-            "pay_for_what_came_out=": spec.pay_for_what_came_out,
-            "several of period=": len(spec.periods) > 1,
-            "engine=": spec.engine != "memory",
-        }
-        return next((name for name, hinders in stated.items() if hinders), None)
-
-    @property
-    def learns(self) -> float:
-        """The share of epsilon that learning takes: as stated, or the usual one where nothing that is stated hinders it."""
-        if self.learn is None or self.learn == "again":
-            return LEARN if self.obstacle is None else 0.0
-        return 0.0 if isinstance(self.learn, Profile) else self.learn
-
-    @property
-    def assumes(self) -> str | None:
-        """That users are assumed to be as in other logs, and why, in words; None where they are known or do not matter."""
+    def profile(self) -> Profile | None:
+        """The users (of a group) for whom the default chooses, as declared or as in other logs; None where nothing is chosen."""
         spec, reading = self.spec, self.reading
-        matters = spec.mechanism is None and reading.value is None and reading.clip is None
-        declared = spec.items_per_user is not None and (spec.users is not None or reading.group is not None)
-        if not matters or declared or self.learns or isinstance(self.learn, Profile):
+        chosen = reading.group is not None or (reading.value is None and not self.whole)
+        if spec.mechanism is not None or not chosen:
             return None
-        return (
-            f"nothing is learnt with {self.obstacle or 'learn=0'}, and the mechanism was chosen for users as in other logs: "
-            "declare items_per_user= and users= if they are public"
-        )
+        return Profile.typical(spec.users, spec.items_per_user, in_a_group=reading.group is not None)
 
     @property
     def grouping(self) -> Grouping | None:
         """The groups, each of which gets a release; None for the log as a whole."""
-        most = self.reading.max_groups_per_user
-        return None if most is None else Grouping(most, self.listed_groups, self.tabled)
-
-    @property
-    def listed_groups(self) -> int | None:
-        """How many groups a public list names; None where they are discovered."""
-        return None if self.reading.groups is None else len(self.reading.groups)
+        most, listed = self.reading.max_groups_per_user, self.reading.groups
+        return None if most is None else Grouping(most, None if listed is None else len(listed), self.tabled)
 
     @property
     def kept(self) -> Self:
@@ -235,15 +183,9 @@ class Question:
         asked: dict[str, Any] = {"relation": spec.relation, "releases": self.releases}
         asked["budget"] = self.budget.model_dump(mode="json")
         # Of the reading, and in other words.
-        asked |= spec.question(without={*type(spec).reading_fields(), *_AMOUNTS, *_LISTS, "learn", "mechanism"})
+        asked |= spec.question(without={*type(spec).reading_fields(), *_AMOUNTS, *_LISTS, "mechanism"})
         if spec.kind is not None:
             asked["mechanism"] = spec.kind
-        if isinstance(self.learn, Profile):
-            asked["learnt"] = self.learn.as_data()
-        if self.learn == "again":
-            asked["learn_again"] = True
-        if self.learns:
-            asked["learn"] = self.learns
         if spec.planned is not None:
             asked["planned"] = json.loads(spec.planned.to_json())
         if self.domain is not None:
@@ -280,67 +222,36 @@ def _budget(spec: TopKSpec) -> Budget:
     return spec.budget
 
 
-def _learn(stated: float | str | PathLike[str] | None) -> Any:
-    """A share, "again", or the numbers in the file of an answer that learnt."""
-    if isinstance(stated, str):
-        with suppress(ValueError):
-            return float(stated)
-    return Learnt.in_answer(str(stated)).profile if stated != "again" and isinstance(stated, str | PathLike) else stated
-
-
 # -- the mechanism ----------------------------------------------------------------------------------------------------
 
 
-def learns_about(question: Question, learning: Learning) -> str:
-    """A digest of what a user's items are, and of which numbers are learnt.
-
-    Rows of about as much time count as alike, to half a doubling: a month is like any other.
-    """
-    reading, window = question.reading, question.reading.window
-    said = reading.model_dump(mode="json", exclude_defaults=True, exclude=set(_NO_MATTER))
-    if window is not None and window.since is not None and window.until is not None:
-        said["days"] = round(2 * math.log2(max((window.until - window.since) / timedelta(days=1), 2**-40)))
-    elif window is not None:
-        said["open"] = [str(window.since), str(window.until)]
-    said["domain"] = None if question.domain is None else _digest(question.domain)
-    if reading.groups is not None:
-        said["groups"] = _digest(reading.groups)
-    said |= {"relation": question.relation, **learning.drawn}
-    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
-
-
-def choose(question: Question, whole: Budget | None = None, known: Learnt | None = None) -> Choice:
+def choose(question: Question, whole: Budget | None = None) -> Choice:
     """The mechanism of the answer, and how the log is read for it; nothing private is looked at.
 
     Args:
         whole: the budget of the dataset that pays. A release that states a part of it takes no more than that part.
-        known: what the ledger holds of users.
 
     Raises:
         InvalidRequest, DomainMismatch, RelationMismatch, CalibrationError: as for `dpselect.plan.default_choice`.
         EventLogError: no log can be read with this clip and bound.
     """
-    found = _chosen(question, whole, known)
+    found = _chosen(question, whole)
     if found.clip is not None and found.max_items_per_user is not None and not found.cells:  # said before anything is read
         listed = None if question.domain is None else len(question.domain)
         require_weights([Clip(found.clip, found.norm)], found.max_items_per_user, listed)
     return found
 
 
-def _chosen(question: Question, whole: Budget | None, known: Learnt | None) -> Choice:
+def _chosen(question: Question, whole: Budget | None) -> Choice:
     reading, spec = question.reading, question.spec
     clip, limit, groups = _clip(reading), reading.max_items_per_user, question.grouping
     if spec.planned is not None:
         return _planned(question, spec.planned)
-    require_delta(question, whole)
-    request = request_of(question, whole)
+    _require_delta(question, whole)
+    request = _request_of(question, whole)
     if groups is not None and groups.most == ANY_GROUPS and (spec.kind is not None or not groups.tabled):
         unbounded()
-    profile = known.profile if known is not None else question.learn if isinstance(question.learn, Profile) else None
-    chosen = groups is not None or (reading.value is None and not question.whole)
-    if profile is not None or (chosen and spec.kind is None):
-        users = None if groups else spec.users
-        profile = profile or Profile.typical(users, spec.items_per_user, in_a_group=groups is not None)
+    if (profile := question.profile) is not None:
         bounds: Any = {"max_items_per_user": limit, "clip": clip, "norm": None if clip is None else _norm(question)}
         return default_choice(question.budget, request, **bounds, groups=groups, profile=profile, order=not spec.as_set)
     asked, kind = request.model_copy(update={"sensitivity": _sensitivity(question)}), spec.kind
@@ -354,7 +265,7 @@ def _chosen(question: Question, whole: Budget | None, known: Learnt | None) -> C
     return Choice(found, limit) if reading.value is not None else Choice(found, limit, clip, _norm(question))
 
 
-def require_delta(question: Question, whole: Budget | None = None) -> None:
+def _require_delta(question: Question, whole: Budget | None) -> None:
     """Refuse a budget without a delta where the default needs one; `whole` is the budget of the dataset that pays."""
     if question.domain is not None or question.spec.mechanism is not None:
         return
@@ -370,7 +281,7 @@ def require_delta(question: Question, whole: Budget | None = None) -> None:
         )
 
 
-def request_of(question: Question, whole: Budget | None) -> TopKRequest:
+def _request_of(question: Question, whole: Budget | None) -> TopKRequest:
     """What a plan is asked; `whole` is the budget of the dataset that pays."""
     spec = question.spec
     return TopKRequest(

@@ -25,9 +25,8 @@ from dpselect.mechanisms.top_of_groups import REASON
 from dpselect.mechanisms.weighs_again import WeighsAgain
 from dpselect.plan.candidates import Choice
 from dpselect.plan.counts import without_counts
-from dpselect.plan.learn import CLAIM, Informed, Learning, Learnt
 from dpselect.release.answer import Answer, AnswerFile, DryRun, PaidCharge, promise, told
-from dpselect.release.question import Question, choose, learns_about, request_of, require_delta
+from dpselect.release.question import Question, choose
 from dpselect.scores import Scores, SecondLook
 from dpselect.selection import Label, Selection
 from dpselect.sensitivity import Norm, Sensitivity
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 A = TypeVar("A")
-_MANY = 500_000  # pairs of users and items, which take about as long to count as it takes to choose by learnt numbers
 
 
 # -- the executor: whatever is released ------------------------------------------------------------------------------------
@@ -60,9 +58,9 @@ class Ready(Generic[T]):
     """
 
     draw: Callable[[], T]
-    salt: str | None = None
-    scores: Scores | Rounds | None = None
-    spent: Callable[[T], acc.Curve] | None = None
+    salt: str | None
+    scores: Scores | Rounds
+    spent: Callable[[T], acc.Curve] | None
 
 
 @final
@@ -191,7 +189,7 @@ class Payer:
     def dry_run(
         self,
         item: Chargeable,
-        mechanisms: tuple[Mechanism, ...],
+        mechanism: Mechanism,
         budget: acc.Budget,
         look: Callable[[], object] = lambda: None,
         *,
@@ -207,8 +205,8 @@ class Payer:
         with self._affordable(item, kept=kept):
             look()
             begun = kept and session is not None and session.ledger.find(session.dataset.name, self.key) is not None
-            left = self.left(mechanisms[0], item.curve, after=not begun)
-        return DryRun(item, mechanisms, budget, () if left is None else (left,), is_kept=kept is not False or session is None)
+            left = self.left(mechanism, item.curve, after=not begun)
+        return DryRun(item, mechanism, budget, () if left is None else (left,), is_kept=kept is not False or session is None)
 
     def release(
         self,
@@ -299,7 +297,7 @@ def once(
     if not spec.dry_run:
         return before
     paid = f"nothing more would be charged, for entry {before.charge.entry} has paid for the answer that is in its file"
-    return DryRun(before.paid, (before.mechanism,), question.budget, paid=paid)
+    return DryRun(before.mechanism, before.mechanism, question.budget, paid=paid)
 
 
 # -- the top k ---------------------------------------------------------------------------------------------------------
@@ -308,62 +306,33 @@ def once(
 @final
 @dataclass(frozen=True)
 class Planned:
-    """What answers a question: a mechanism, or those of which one is chosen once numbers of users are learnt.
+    """The mechanism that answers a question, with how the log is read for it.
 
     Attributes:
-        choice: None where it is still to be learnt, and then `informed` learns first.
-        known: what the ledger holds of users, which chose it for nothing.
-        remember: what earlier releases of a series make of a choice.
+        choice: made by what is public, before anything is read or charged.
+        memory: earlier releases of a series, which draws in place of the mechanism; None without any.
     """
 
-    choice: Choice | None
-    informed: Informed | None = None
-    known: Learnt | None = None
-    remember: Callable[[Choice], tuple[Choice, History | None]] = lambda choice: (choice, None)
+    choice: Choice
+    memory: History | None = None
 
     @classmethod
     def of(cls, question: Question, session: dps.Session | None) -> Self:
-        """By what is public; nothing is read.
+        """Choose by what is public; nothing is read.
 
         Raises:
             InvalidRequest, CalibrationError, DomainMismatch, RelationMismatch: as for `choose`; or the charge would be another
                 period's.
         """
-        spec, learn, whole, known = question.spec, question.learn, None, None
-        if session is not None:
-            _require_periods(question, session.dataset.window)
-            whole, known = session.dataset.budget, learnt_before(question, session.ledger, session.dataset.name)
-        if question.learns and known is None:
-            require_delta(question, whole)
-            declared: Any = {"users": spec.users, "items_per_user": spec.items_per_user, "groups": question.grouping}
-            ways: Any = {"limit": question.reading.max_items_per_user, "order": not spec.as_set}
-            asked = request_of(question, whole)
-            if (informed := Informed.of(question.budget, asked, share=question.learns, **declared, **ways)) is not None:
-                return cls(None, informed)
-        choice = choose(question, whole, known)  # which names what the budget does not pay for even so
-        stated = isinstance(learn, float | int) and learn > 0
-        if stated and known is None and (spec.users is None or spec.items_per_user is None):
-            raise InvalidRequest(
-                f"learn={learn!r} leaves no two mechanisms to choose from within this budget: state a smaller share, or "
-                "learn=0 to learn nothing"
-            )
-        return cls(choice, known=known)
+        if session is None:
+            return cls(choose(question))
+        _require_periods(question, session.dataset.window)
+        return cls(choose(question, session.dataset.budget))
 
     @property
-    def mechanisms(self) -> tuple[Mechanism, ...]:
-        """That which draws the answer, or all of which it is chosen."""
-        assert self.informed is not None or self.choice is not None
-        choices = (self.choice,) if self.informed is None else self.informed.candidates.choices
-        return tuple(choice.mechanism for choice in choices if choice is not None)
-
-    @property
-    def item(self) -> Chargeable:
-        """What is charged."""
-        if self.choice is None:
-            assert self.informed is not None
-            return self.informed.item
-        choice, memory = self.remember(self.choice)
-        return choice.mechanism if memory is None else memory
+    def item(self) -> Mechanism | History:
+        """The mechanism that is charged, or the memory of earlier releases that draws in its place."""
+        return self.choice.mechanism if self.memory is None else self.memory
 
 
 def run(
@@ -385,18 +354,17 @@ def run(
     plan = Planned.of(question, payer.session) if planned is None else planned
 
     def answered(drawn: Answer, charged: Charged | None) -> Answer:
-        learnt, known = None if plan.informed is None else plan.informed.item, plan.known
-        about: Any = {"learnt": learnt, "known_from": None if known is None else known.entry}
-        if charged is not None:
-            # Were two draws that came out alike one claim, a refused one would tell that it had come out otherwise.
-            about |= {"charge": charged.paid, "draw": uuid4().hex}
-            with suppress(acc.AccountingError):  # it is paid and drawn, and kept without what cannot be said of the rest
-                about["left"] = charged.left((learnt or drawn.mechanism).curve)
+        if charged is None:
+            return drawn
+        # Were two draws that came out alike one claim, a refused one would tell that it had come out otherwise.
+        about: Any = {"charge": charged.paid, "draw": uuid4().hex}
+        with suppress(acc.AccountingError):  # it is paid and drawn, and kept without what cannot be said of the rest
+            about["left"] = charged.left(drawn.mechanism.curve)
         return replace(drawn, **about)
 
     place = AnswerFile(None) if place is None else place
     if place.output is not None or payer.session is not None:  # what the answer says of its price, before the charge
-        promise(plan.item if plan.choice is None else plan.choice.mechanism, question.budget)
+        promise(plan.choice.mechanism, question.budget)
     answer = payer.release(plan.item, partial(stage, question, plan, log, progress), answered, place)
     if payer.pay == "curve":
         return answer
@@ -413,7 +381,7 @@ def run_once(question: Question, log: object, place: AnswerFile, progress: Progr
         plan = Planned.of(question, payer.session)
         source, reading = _source(question, log)
         look = partial(events.require_columns, source, reading.model_copy(update={"salt": None}))  # of a bound still to come
-        return payer.dry_run(plan.item, plan.mechanisms, question.budget, look, kept=place.output is not None)
+        return payer.dry_run(plan.item, plan.choice.mechanism, question.budget, look, kept=place.output is not None)
 
     return once(question, place, partial(Answer.restored, question), lambda: run(question, log, progress, place), dry_run)
 
@@ -426,56 +394,13 @@ def payer_of(question: Question) -> Payer:
     return Payer.of(spec, label, time_zone=zone, pay=pay, asked=question.as_data)
 
 
-def learnt_before(question: Question, ledger: acc.Ledger, dataset: str) -> Learnt | None:
-    """Numbers that the ledger holds of an earlier release of the dataset; None where it holds none that were learnt of the same
-    columns, catalogue and relation and about as much time, or where nothing is to be learnt, or all anew.
-
-    They are released, so that to choose by them costs nothing, whatever they say: what is chosen is charged its own price. A
-    retry of a key looks at what was there when the key was charged, and asks the same.
-
-    Raises:
-        InvalidRequest: what was recorded as learnt cannot be read.
-    """
-    spec = question.spec
-    users, items = spec.users is None, spec.items_per_user is None
-    if not question.learns or question.learn == "again" or not (users or items):
-        return None
-    paid = None if spec.key is None else ledger.find(dataset, spec.key)
-    for part in [{}] if users == items else [{}, {"users": users, "items": items}]:
-        about: Any = {"groups": question.reading.max_groups_per_user, "listed": question.listed_groups, **part}
-        start = CLAIM + learns_about(question, Learning(epsilon=1.0, **about))
-        entry = ledger.last_claim(dataset, start, before=None if paid is None else paid.seq)
-        if entry is not None:
-            found = Learnt.in_claim(entry.label or "", entry.seq)
-            return replace(found, profile=found.profile.declaring(spec.users, spec.items_per_user))
-    return None
-
-
 def stage(question: Question, plan: Planned, log: object, progress: ProgressCallback | None, stack: ExitStack) -> Ready[Answer]:
-    """Read the log: its pairs where something is to be learnt of users first, else the scores that are drawn from."""
-    if plan.choice is not None:
-        choice, memory = plan.remember(plan.choice)
-        read = _read(question, choice, stack, log, progress=progress)
-        (choice.mechanism if memory is None else memory).check(read.scores)  # type: ignore[arg-type]
-        used = (lambda drawn: choice.mechanism.spent(drawn.selection)) if question.spec.pay_for_what_came_out else None
-        return Ready(lambda: _drawn(question, choice, memory, read), read.salt, read.scores, used)
-    assert plan.informed is not None
-    informed, learning, groups, ahead = plan.informed, plan.informed.item.learning, None, None
-    pairs = stack.enter_context(events.pairs(*_source(question, log), progress=progress))
-    if question.reading.group is None:
-        items = pairs.items_per_user(question.domain)
-    else:
-        groups, items = pairs.items_per_group(question.domain)
-    if items.sum() >= _MANY:  # most of the work is done before the charge: what interrupts it then costs nothing
-        likely = informed.chosen(learning.likely(items, informed.declared, groups=groups))
-        ahead = _read(question, likely, stack, pairs)
-
-    def draw() -> Answer:
-        found = informed.chosen(learning.learn(items, informed.declared, groups=groups))
-        choice, memory = plan.remember(found)
-        return _drawn(question, choice, memory, _read(question, choice, stack, pairs, ahead=ahead))
-
-    return Ready(draw)
+    """Read the log: the scores that are drawn from."""
+    choice, memory = plan.choice, plan.memory
+    read = _read(question, choice, stack, log, progress)
+    plan.item.check(read.scores)  # type: ignore[arg-type]
+    used = (lambda drawn: choice.mechanism.spent(drawn.selection)) if question.spec.pay_for_what_came_out else None
+    return Ready(lambda: _drawn(question, choice, memory, read), read.salt, read.scores, used)
 
 
 def _drawn(question: Question, choice: Choice, memory: History | None, read: _Read) -> Answer:
@@ -519,35 +444,19 @@ def _source(question: Question, log: object) -> tuple[Any, events.Reading]:
 @final
 @dataclass(frozen=True)
 class _Read:
-    """Scores as they were read under a look at the log, which names the bounds on users; the counts that they are of; and the
-    roles whose labels are integers, which cells do not tell."""
+    """Scores, the salt of the bounds on users, and the roles whose labels are integers, which cells do not tell."""
 
-    look: dict[str, Any]
     scores: Scores | Rounds
-    counts: EventCounts | GroupCounts | HeldCounts
-    integers: frozenset[str] = frozenset()
-
-    @property
-    def salt(self) -> str | None:
-        """Of the bounds on users."""
-        return self.counts.salt
+    salt: str | None
+    integers: frozenset[str]
 
 
-def _read(
-    question: Question,
-    choice: Choice,
-    stack: ExitStack,
-    log: object,
-    *,
-    progress: ProgressCallback | None = None,
-    ahead: _Read | None = None,
-) -> _Read:
+def _read(question: Question, choice: Choice, stack: ExitStack, log: object, progress: ProgressCallback | None) -> _Read:
     """The scores that the mechanism draws from; what an engine keeps goes with the stack.
 
-    The log is read once: it may be the pairs that were made of it already, and `ahead` is what was counted of these; otherwise
-    it is kept here for a second look.
+    The log is read once: for a second look its pairs are kept.
     """
-    pairs = log if isinstance(log, events.Pairs) else None
+    pairs = None
     domain: Sequence[Label] | None = question.domain
     if domain is not None and choice.cells:
         domain = [cell(group, item) for group in question.reading.groups or () for item in domain]
@@ -563,27 +472,21 @@ def _read(
     in_memory = question.spec.engine == "memory" or (
         question.spec.engine == "spark" and (signed or question.reading.group is not None)
     )
-    if pairs is None:
-        source, reading = _source(question, log)
-        twice = choice.again is not None or _counted_again(choice) is not None or _weighed_again(question, choice)
-        if choice.cells or (twice and reading.group is None):
-            pairs = stack.enter_context(events.pairs(source, reading, progress=progress))
-        else:
-            reading = reading.model_copy(update=look)
-    if ahead is None or ahead.look != look:
-        counts: EventCounts | GroupCounts | HeldCounts
-        if pairs is not None:
-            counts = pairs.read(**look) if in_memory else stack.enter_context(pairs.hold(**look))
-        elif in_memory:
-            counts = events.read(source, reading, progress=progress)
-        else:
-            counts = stack.enter_context(events.hold(source, reading, progress=progress))
-        scores: Scores | Rounds = counts.scores(None if within else domain, relation=question.relation, clip=choice.clip)
-        ahead = _Read(look, scores, counts, frozenset() if pairs is None else pairs.integers)
-    second = None if pairs is None else _second_look(question, choice, pairs, ahead.counts)
-    if second is None or not isinstance(ahead.scores, Scores | HeldScores):
-        return ahead
-    return replace(ahead, scores=ahead.scores.with_second(second))
+    source, reading = _source(question, log)
+    twice = choice.again is not None or _counted_again(choice) is not None or _weighed_again(question, choice)
+    counts: EventCounts | GroupCounts | HeldCounts
+    if choice.cells or (twice and reading.group is None):
+        pairs = stack.enter_context(events.pairs(source, reading, progress=progress))
+        counts = pairs.read(**look) if in_memory else stack.enter_context(pairs.hold(**look))
+    elif in_memory:
+        counts = events.read(source, reading.model_copy(update=look), progress=progress)
+    else:
+        counts = stack.enter_context(events.hold(source, reading.model_copy(update=look), progress=progress))
+    scores: Scores | Rounds = counts.scores(None if within else domain, relation=question.relation, clip=choice.clip)
+    second = None if pairs is None else _second_look(question, choice, pairs, counts)
+    if second is not None and isinstance(scores, Scores | HeldScores):
+        scores = scores.with_second(second)
+    return _Read(scores, counts.salt, frozenset() if pairs is None else pairs.integers)
 
 
 def _counted_again(choice: Choice) -> dps.WithValues | None:

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, time
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, final
 
@@ -32,7 +32,7 @@ from dpselect.plan.candidates import Choice
 from dpselect.release.answer import Answer, AnswerFile, DryRun, as_json, group_head, plain_data, promise, rescued
 from dpselect.release.explained import HARDLY_ANY, explained_by_noise
 from dpselect.release.question import Question
-from dpselect.release.run import Payer, Planned, learnt_before, payer_of, run
+from dpselect.release.run import Payer, Planned, payer_of, run
 from dpselect.selection import Label, Tabled
 from dpselect.spec import ReleaseFields
 
@@ -421,7 +421,7 @@ def series_of(
 class ByPeriod:
     """Periods that are each charged to their own budget, under the key KEY:PERIOD; what is released already stays as it is.
 
-    What one period has learnt of users chooses for those after it, for nothing. What a histogram has shown in one period it shows
+    What a histogram has shown in one period it shows
     without a threshold in those released after it, and it finds more items by means over the periods of one run (`History`);
     Gaussian noise on a public domain is averaged over periods. A period that is charged and has no answer, because the run was
     stopped in between, is left alone: its draw may have been seen.
@@ -459,8 +459,6 @@ class ByPeriod:
         self._asked: dict[str, tuple[Question, AnswerFile]] = {}
         self._done: dict[str, PeriodRelease] = {}
         self._begun = set[str]()  # charged, and nothing was released of them: they are drawn under their charge
-        self._plans: dict[int | None, Planned] = {}
-        self._memories: dict[dps.Mechanism, tuple[Choice, History | None]] = {}
         for name, start, end in named:
             alone = question.reading.model_copy(update={"since": _written(start), "until": _written(end)})
             of_period = spec.model_copy(update={"period": (name,), "key": f"{spec.key}:{name}", "ledger": ledger})
@@ -496,7 +494,7 @@ class ByPeriod:
             for name in pending:
                 question, place = self._asked[name]
                 place.require()
-                payer_of(question).require(self._planned(question).item, kept=True)
+                payer_of(question).require(self._planned.item, kept=True)
             with self._cut() as parts:
                 for number, name in enumerate(pending):
                     if progress is not None:
@@ -518,10 +516,8 @@ class ByPeriod:
 
     def _release(self, name: str, part: PeriodEvents) -> None:
         question, place = self._asked[name]
-        planned = self._planned(question)
         try:
-            InAll.of(self._ledger, self._dataset, planned.item, self._uncharged)  # again: what was learnt since then chose it
-            answer = run(question, part, place=place, planned=planned)
+            answer = run(question, part, place=place, planned=self._planned)
         except BaseException as error:
             if done := [one.name for one in self._done.values() if one.state == "released"]:
                 error.add_note(Note(f"released before that, charged and kept: {', '.join(done)}"))
@@ -542,50 +538,39 @@ class ByPeriod:
         for name in pending:
             self._asked[name][1].require()
         events.require_columns(self._source, self._question.reading)
-        plan, left = self._planned(self._asked[pending[0]][0]), list[str]()
+        plan, left = self._planned, list[str]()
         for name in pending:
-            found = payer_of(self._asked[name][0]).dry_run(plan.item, plan.mechanisms, self._question.budget, kept=True)
+            found = payer_of(self._asked[name][0]).dry_run(plan.item, plan.choice.mechanism, self._question.budget, kept=True)
             left += [f"{name}: {words}" for words in found.left]
         in_all = f"once all of them are charged, {self._in_all().words}"
-        return DryRun(plan.item, plan.mechanisms, self._question.budget, tuple(left), in_all=in_all)
-
-    # -- what answers the periods: asked once for all that know the same of users, with a memory of what was shown -----
-
-    def _planned(self, question: Question) -> Planned:
-        """Of one period, by what the ledger holds now."""
-        known = learnt_before(question, self._ledger, self._dataset.name)
-        entry = None if known is None else known.entry
-        if entry not in self._plans:
-            self._plans[entry] = replace(Planned.of(question, payer_of(question).session), remember=self._remember)
-        return self._plans[entry]
+        return DryRun(plan.item, plan.choice.mechanism, self._question.budget, tuple(left), in_all=in_all)
 
     def _in_all(self) -> InAll:
-        """What somebody faces once all periods are charged: what will be learnt chooses the prices, which differ little.
+        """What somebody faces once all periods are charged.
 
         Raises:
             BudgetExceeded: as for `InAll.of`.
         """
-        question, left = self._asked[self._left[0]][0], self._uncharged
-        plans = [self._planned(question)]
-        if plans[0].informed is not None:
-            plans.append(Planned.of(replace(question, learn=0.0), payer_of(question).session))
-        found = [InAll.of(self._ledger, self._dataset, plan.item, left) for plan in plans]
-        return max(found, key=lambda one: one.epsilon or 0.0)
+        return InAll.of(self._ledger, self._dataset, self._planned.item, self._uncharged)
 
-    def _remember(self, choice: Choice) -> tuple[Choice, History | None]:
-        """The same noise on all items, whose best k are the answer, and what was shown before; None for what neither helps."""
-        if choice.mechanism not in self._memories:
-            whole, memory = self._on_all_items(choice), None
-            if whole is not None:
-                answers = [one.answer for one in self._done.values() if one.answer is not None]
-                shown = {one.charge.entry: one.shown for one in answers if one.charge is not None and one.shown is not None}
-                in_order = [shown[entry] for entry in sorted(shown)]  # of the releases, which need not be that of the periods
-                labels = [set(one.labels or ()) for one in in_order]
-                # A run over other periods has not known what was shown before it: what it has left out is not remembered.
-                first = max((at for at in range(1, len(labels)) if not labels[at - 1] <= labels[at]), default=0)
-                memory = History(whole, k=self._question.k, releases=len(self._left), shown=in_order[first:])
-            self._memories[choice.mechanism] = (choice if whole is None else replace(choice, mechanism=whole), memory)
-        return self._memories[choice.mechanism]
+    # -- what answers all periods, with a memory of what was shown ------------------------------------------------------
+
+    @cached_property
+    def _planned(self) -> Planned:
+        """The same noise on all items, whose best k are the answer, and what was shown before, where that helps."""
+        question, _ = self._asked[self._left[0]]
+        plain = Planned.of(question, payer_of(question).session)
+        whole = self._on_all_items(plain.choice)
+        if whole is None:
+            return plain
+        answers = [one.answer for one in self._done.values() if one.answer is not None]
+        shown = {one.charge.entry: one.shown for one in answers if one.charge is not None and one.shown is not None}
+        in_order = [shown[entry] for entry in sorted(shown)]  # of the releases, which need not be that of the periods
+        labels = [set(one.labels or ()) for one in in_order]
+        # A run over other periods has not known what was shown before it: what it has left out is not remembered.
+        first = max((at for at in range(1, len(labels)) if not labels[at - 1] <= labels[at]), default=0)
+        memory = History(whole, k=self._question.k, releases=len(self._left), shown=in_order[first:])
+        return Planned(replace(plain.choice, mechanism=whole), memory)
 
     def _on_all_items(self, choice: Choice) -> SparseHistogram | OneshotTopK | None:
         """The mechanism that shows all items, at no higher price; None where that does not help, or asks for much more noise.
@@ -727,7 +712,7 @@ def dry_close(
     """
     payer, held, stated = Payer(session, key), session.ledger.find(session.dataset.name, key), budget or of_horizon(mechanism)
     if held is None:
-        return payer.dry_run(mechanism, (mechanism,), stated, look)
+        return payer.dry_run(mechanism, mechanism, stated, look)
     if acc.Curve.from_json(held.entries[0].curve or "") != mechanism.curve:
         raise acc.ledger.KeyConflict(
             f"key={key!r} has paid for something else (entry {held.seq}): ask for the horizon as it was opened, "
@@ -736,7 +721,7 @@ def dry_close(
     look()
     left = payer.left(mechanism)
     paid = f"nothing more would be charged, for entry {held.seq} has {held.state} it"
-    return DryRun(mechanism, (mechanism,), stated, () if left is None else (left,), paid)
+    return DryRun(mechanism, mechanism, stated, () if left is None else (left,), paid)
 
 
 def of_horizon(mechanism: ContinualTopK) -> acc.Budget:

@@ -133,7 +133,6 @@ class TopKKeywords(SharedBudget, SharedLedger, SharedLog, total=False):
     releases: Count | None
     items_per_user: Positive | None
     users: Positive | None
-    learn: float | str | PathLike[str] | None
     go_on: Flag
     count: Over | None
     window: Count | None
@@ -154,7 +153,6 @@ class PlanKeywords(SharedBudget, SharedFile, total=False):
     items_per_user: Positive | None
     column: str | None
     public: Flag
-    learned: Flag
     unknown_domain: Flag | None
     groups: Count | None
     groups_per_user: Real | None

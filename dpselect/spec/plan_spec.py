@@ -70,9 +70,8 @@ class ProfileFields(Spec):
     """What the data look like, by what is public."""
 
     shape: str | None = option(
-        "What the data look like: zipf:EXPONENT, uniform, learned:ANSWER.json (what an answer of topk learnt; learned-low: and "
-        "learned-high: are the ends of what its noise leaves open), a file of public counts or, with user= and item=, a public "
-        "log of events: last year's, if it was published."
+        "What the data look like: zipf:EXPONENT, uniform, a file of public counts or, with user= and item=, a public log of "
+        "events: last year's, if it was published."
     )
     log: Flag | None = option(
         "Whether the file of shape= is a log of events. Default: it is if user= and item= are stated.",
@@ -89,9 +88,6 @@ class ProfileFields(Spec):
         _SHAPE,
         False,
         flags="--public --i-declare-public",
-    )
-    learned: Flag = option(
-        "Users as releases of dataset= have learnt them, as the ledger= records: shape=learned. Costs nothing.", _SHAPE, False
     )
     unknown_domain: Flag | None = option(
         "Whether a public catalogue of items is missing. Default: it exists.", flags="--unknown-domain/--public-domain"
@@ -176,8 +172,8 @@ class AnswerFields(Spec):
         "Instead of a budget: the share of true items wanted; says which epsilon it takes. With epsilon=: which users=.", _NEEDS
     )
     quick: Flag = option(
-        "Say what topk would choose by itself, and about what it finds: for users= and items_per_user=, learned= or, with "
-        "neither, typical users. No shape, no simulation.",
+        "Say what topk would choose by itself, and about what it finds: for users= and items_per_user=, or for typical users. "
+        "No shape, no simulation.",
         _SHAPE,
         False,
     )
@@ -225,8 +221,10 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, SizeFields):
 
     epsilon: Real | None = option("What all releases together may cost, in nats.")
     rho: Real | None = option("What they may cost under zero-concentrated privacy, in place of epsilon=.")
-    ledger: SkipValidation[str | Ledger | None] = option("The ledger that learned= reads.", _SHAPE, metavar="URL")
-    dataset: str | None = option("The dataset, which later pays.", _SHAPE)
+    ledger: SkipValidation[str | Ledger | None] = option(
+        "The ledger that later pays, for each release by itself.", _NEEDS, metavar="URL"
+    )
+    dataset: str | None = option("The dataset that later pays.", _NEEDS)
     user: SkipValidation[Column | None] = option("Column of users, where shape= is a log.", _SHAPE, metavar="COLUMN")
     item: SkipValidation[Column | Sequence[Column] | None] = option(
         "Column of items, where shape= is a log. Several make up one item.",
@@ -254,8 +252,8 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, SizeFields):
 
     @property
     def kind_of_shape(self) -> str | None:
-        """What `shape=` begins with, before a colon; "learned" where that is stated in its place."""
-        return "learned" if self.learned else None if self.shape is None else self.shape.partition(":")[0]
+        """What `shape=` begins with, before a colon."""
+        return None if self.shape is None else self.shape.partition(":")[0]
 
     @property
     def is_log(self) -> bool:
@@ -265,8 +263,6 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, SizeFields):
 
     @model_validator(mode="after")
     def _asks_for_one_thing(self) -> Self:
-        if self.learned and self.shape is not None:
-            raise ValueError("learned= is a shape of its own: leave shape= out")
         if (self.ledger is None) != (self.dataset is None):
             raise ValueError("ledger= and dataset= go together: name both, or give a file with [ledger] (config=)")
         stated = [name for name, field in type(self).model_fields.items() if getattr(self, name) not in (field.default, None)]
@@ -301,8 +297,8 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, SizeFields):
             gone |= {"releases"}
         elif stated.get("releases") is not None:
             gone |= {"schedule"}
-        if stated.get("shape") is not None or stated.get("learned"):  # nothing of another shape may stay
-            gone |= {"shape", "items", "users", "items_per_user", "column", "log", "public", "learned"}
+        if stated.get("shape") is not None:  # nothing of another shape may stay
+            gone |= {"shape", "items", "users", "items_per_user", "column", "log", "public"}
         elif stated.get("column") is not None:  # what was declared is another column
             gone |= {"public"}
         if not file.get("log") or gone & {"log"}:  # columns of what topk reads
@@ -330,7 +326,7 @@ _TAKES: Mapping[Way, Collection[str]] = {
     },
     "quick": {
         *("quick", "k", "epsilon", "delta", "rho", "releases", "relation", "unknown_domain", "order", "with_counts"),
-        *("shape", "learned", "ledger", "dataset", "items", "users", "items_per_user", "max_items_per_user"),
+        *("items", "users", "items_per_user", "max_items_per_user"),
     },
     "pate": {*VotesFields.model_fields, "epsilon", "delta", "rho", "releases", "seed"},
 }

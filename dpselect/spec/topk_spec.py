@@ -64,16 +64,10 @@ class ReleaseFields(Spec):
         "Privacy",
         rows=False,
     )
-    items_per_user: Positive | None = option("A public guess of how many items users have on average, for the default.", "Items")
-    users: Positive | None = option("A public guess of how many users there are, for the default.", "Items")
-    learn: SkipValidation[float | str | PathLike[str] | None] = option(
-        "Share of epsilon for a noisy histogram of items per user, by which the mechanism is chosen; 0 for none. Nothing is "
-        "spent on what is declared, or what a release of the same dataset= has learnt, which is used for nothing unless you say "
-        "again. "
-        "Default: .03. Or the .json file of an earlier answer, whose learnt numbers are used.",
-        "Items",
-        metavar="SHARE|again|FILE",
+    items_per_user: Positive | None = option(
+        "A public guess of how many items users have on average (in a group), for the default.", "Items"
     )
+    users: Positive | None = option("A public guess of how many users there are (in a group), for the default.", "Items")
 
 
 class HorizonFields(Spec):
@@ -120,7 +114,7 @@ class HorizonFields(Spec):
         return self
 
 
-FOR_THE_CHOICE = ("as_set", "items_per_user", "users", "learn")
+FOR_THE_CHOICE = ("as_set", "items_per_user", "users")
 """Fields by which the default chooses a mechanism."""
 
 
@@ -214,11 +208,10 @@ class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields,
         for name in self.given("noise", "kbar"):
             raise ValueError(f"{name}= contradicts the planned mechanism, which has its own: {anew}")
         for name in self.given(*FOR_THE_CHOICE):
-            if (name, self.learn) not in (("learn", 0), ("learn", "0")):  # which is true of this release
-                raise ValueError(
-                    f"{name}= is about which mechanism is chosen, and the planned one is chosen already: leave it out, or plan "
-                    "again with it"
-                )
+            raise ValueError(
+                f"{name}= is about which mechanism is chosen, and the planned one is chosen already: leave it out, or plan "
+                "again with it"
+            )
         if self.min_users is not None:
             raise ValueError(
                 "min_users= is about distinct users, and the mechanism in the file was planned without it: leave one of them out"

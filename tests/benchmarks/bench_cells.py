@@ -10,7 +10,7 @@ users. Items are unknown and groups are listed. The data are in ../shared/data (
 A figure is the share of each group's true top k, a mean over groups and draws.
 
 `free` is `dpselect topk --group` as it is; `bound` states max_groups_per_user= as the most groups that a user is in, where these
-are few, or as --groups says; both learn anew in each draw. `numpy` clips a user's cells to an l2 norm of 1 over all groups, adds
+are few, or as --groups says. `numpy` clips a user's cells to an l2 norm of 1 over all groups, adds
 noise and cuts off at a threshold: twenty lines. `calls` is one release for each group, of an equal part of the budget for each
 that a user may be in.
 """

@@ -3,7 +3,7 @@
     python tests/benchmarks/bench_counts.py [--logs gowalla nyc tky films messages zipf:1.1,5000,20000,100] [--k 10 100]
         [--epsilon 0.5 1] [--delta 1e-6] [--draws 10]
 
-Logs as for bench_recall.py; items are unknown, and each draw learns anew, as `dpselect topk --with-counts` does. The true number
+Logs as for bench_recall.py; items are unknown, and releases are those of `dpselect topk --with-counts`. The true number
 is that of distinct users in the log. `holds` is the share of shown items whose interval holds it: both ends, or the low one where
 the answer says "at least". `narrow` is the same for the interval of both ends around a clipped count, whatever the answer says.
 `width` is how wide that is, in users; `short` is how far the low end lies below the truth on average, as a multiple of that

@@ -8,14 +8,14 @@ The named logs are in ../shared/data (see its README), which is not part of the 
 CSV with a column of users and one of items; zipf:EXPONENT,ITEMS,USERS,MOST is made up, users with 1 to MOST items.
 
 One release spends the whole budget; --delta 0 asks for pure budgets. The executor draws, unseeded; a recall is a mean until its
-standard error is .01 or there are --draws; with ties at rank k any tied item is right. `learnt` is what `dpselect topk` does
-where nothing is declared: each draw learns anew. `declared` is told the number of users and the mean of items per user, `assumed`
-nothing. The plan is made on the log itself, taken as public: `predicted` is its word, `plan` what draws of its mechanism find.
-`best` is the highest of all, found on other draws: what the default and the plan consider, one noisy vector with a finer grid of
-clips and bounds, and LimitedDomain with several kbar. `numpy` is what twenty lines do: users clipped to an l2 norm of 1,
-Gaussian noise by the analytic formula, a threshold where items are unknown; with a pure budget an l1 norm and Laplace noise.
-`--vary` prints what the default finds with other settings of its own, where users' quantiles are known. `--rounds` prints what
-the default finds without two rounds, with nothing else, and as it is.
+standard error is .01 or there are --draws; with ties at rank k any tied item is right. `assumed` is what `dpselect topk` does
+where nothing is declared, `declared` where it is told the number of users and the mean of items per user. The plan is made on the
+log itself, taken as public: `predicted` is its word, `plan` what draws of its mechanism find. `best` is the highest of all, found
+on other draws: what the default and the plan consider, one noisy vector with a finer grid of clips and bounds, and LimitedDomain
+with several kbar. `numpy` is what twenty lines do: users clipped to an l2 norm of 1, Gaussian noise by the analytic formula, a
+threshold where items are unknown; with a pure budget an l1 norm and Laplace noise. `--vary` prints what the default finds with
+other settings of its own, where users' quantiles are known. `--rounds` prints what the default finds without two rounds, with
+nothing else, and as it is.
 """
 
 from __future__ import annotations
@@ -41,9 +41,7 @@ from dpselect.plan import candidates as default
 from dpselect.plan import profile as profiles
 from dpselect.plan.candidates import GENEROUS, Candidates, Choice, default_choice
 from dpselect.plan.fit import fitted
-from dpselect.plan.learn import Informed
 from dpselect.plan.profile import SHARES
-from dpselect.release.run import Planned
 
 CLIPS = (0.7071, 1.0, 1.1892, 1.4142, 2.0, 2.8284, 4.0, 8.0, 16.0)
 LIMITS, WIDTHS = (1, 3, 10, 30), (1, 2, 5, 20, 100)
@@ -90,9 +88,8 @@ def line(cell: Cell, shape: Profile | None, draws: int) -> dict[str, Any]:
     found = [*considered(cell), *map(as_choice, () if plan is None else plan.ranked[:6])]
     found.sort(key=lambda choice: -cell.recall(choice, SCREEN)[0])
     judged = {
-        "learnt": cell.recall(None, draws),
         "declared": cell.recall(None, draws, users=log.people, items_per_user=len(log.users) / log.people),
-        "assumed": cell.recall(None, draws, learn=0),
+        "assumed": cell.recall(None, draws),
         **({} if plan is None else {"plan": cell.recall(as_choice(plan.recommended), draws)}),
         "numpy": cell.mean(cell.plain(), draws),
     }
@@ -116,11 +113,11 @@ def table(asked: argparse.Namespace) -> Rows:
             lines.append(line(cell, shape, asked.draws))
             yield lines[-1]
     for domain, rows in pd.DataFrame(lines).groupby("items"):
-        for name in ("learnt", "declared", "assumed", "numpy", *({"plan"} & {*rows})):
+        for name in ("declared", "assumed", "numpy", *({"plan"} & {*rows})):
             behind = rows["best"] - rows[name]
             mean, most = behind.mean(), behind.max()
             yield f"{domain}: {name} finds {rows[name].mean():.3f}; behind the best by {mean:.3f} on average, {most:.3f} at most"
-        ahead = rows[rows["numpy"] > rows["learnt"] + np.maximum(0.02, 3 * rows["error"])]
+        ahead = rows[rows["numpy"] > rows["assumed"] + np.maximum(0.02, 3 * rows["error"])]
         yield f"{domain}: plain NumPy is ahead of the default in {len(ahead)} of {len(rows)} cells"
         if "plan" in rows:
             off = (rows["predicted"] - rows["plan"]).abs()
@@ -160,13 +157,12 @@ def rounds(asked: argparse.Namespace) -> Rows:
     """Each cell as the default chooses without two rounds, with nothing else, and from all; and the means."""
     rows = []
     for cell in cells(asked):
-        informed = Informed.of(cell.budget, cell.request)
-        assert informed is not None
-        choices, found = informed.candidates.choices, {}
+        candidates, found = Candidates.of(cell.budget, cell.request), {}
+        choices = candidates.choices
         twice = [one for one in choices if isinstance(one.mechanism, dps.TwoRoundHistogram)]
         for name, some in (("one", [one for one in choices if one not in twice]), ("two", twice), ("both", choices)):
-            only = replace(informed, candidates=replace(informed.candidates, choices=tuple(some)))
-            found[name] = cell.recall(Planned(None, only), asked.draws)[0]
+            only = replace(candidates, choices=tuple(some))
+            found[name] = cell.recall(only.best(Profile.typical()), asked.draws)[0]
         rows.append(cell.named | found)
         yield rows[-1]
     means = pd.DataFrame(rows).groupby(["items", "epsilon"])[["one", "two", "both"]].mean()

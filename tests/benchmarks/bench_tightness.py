@@ -23,7 +23,6 @@ import dp_accounting
 import numpy as np
 from dp_accounting.pld import PLDAccountant
 from harness import options, show
-from pairs import after_response, gaussian, of_pair, response  # of tests/laws
 from scipy.special import gammaln, ndtr
 from scipy.stats import binom
 
@@ -184,7 +183,7 @@ def curves() -> dict[str, tuple[acc.Curve, Reached | Callable[[], float]]]:
     """One of every kind, with a pair of its own, or of a mechanism that has the curve; and some in sums."""
     gauss, pure, laplace = acc.GaussianDP(mu=0.3), acc.PureDP(epsilon=1.0), acc.LaplaceDP(epsilon=1.0)
     table = acc.curves.ProfileTable(epsilons=(0.1, 0.5), deltas=(1e-3, 0.0))
-    half, then = acc.PureDP(epsilon=0.5), (gauss, acc.PureDP(epsilon=0.5))
+    half = acc.PureDP(epsilon=0.5)
     best = acc.RepeatAndSelectDP(base=half, distribution=TEN)
     own: dict[str, acc.Curve] = {
         "PureDP 1": pure,
@@ -205,10 +204,6 @@ def curves() -> dict[str, tuple[acc.Curve, Reached | Callable[[], float]]]:
         "RenyiTable of that Gaussian": (acc.RenyiTable(orders=ORDERS.tolist(), values=gauss.rdp(ORDERS).tolist()), gauss),
         "GaussianMax 0.2 of 100": (acc.curves.GaussianMax(mu=0.2, candidates=100), lambda: _some_of_many(0.2, 100)),
         "RepeatAndSelectDP of PureDP 0.5, 10 runs": (best, lambda: _best_of(0.5, TEN)),
-        "ChosenAfter PureDP 0.1: Gaussian 0.3 or PureDP 0.5": (
-            acc.curves.ChosenAfter(first=acc.PureDP(epsilon=0.1), options=then),
-            lambda: invert_profile(after_response(0.1, [gaussian(0.3), of_pair(*response(0.5))]), DELTA),
-        ),
         "Tighter of Gaussian 0.3, LaplaceDP 1": (acc.tighter(gauss, laplace), lambda: _hull(gauss, laplace)),
         "Composed of 10 Gaussian 0.1": (10 * acc.GaussianDP(mu=0.1), acc.GaussianDP(mu=math.sqrt(0.1))),
     }

@@ -92,13 +92,14 @@ def budget_of(epsilon: float, delta: float) -> acc.Budget:
 
 @contextmanager
 def releases(
-    table: pa.Table, k: int, budget: acc.Budget, planned: Planned | None = None, **asked: Any
+    table: pa.Table, k: int, budget: acc.Budget, choice: Choice | None = None, **asked: Any
 ) -> Iterator[Callable[[], Answer]]:
-    """Releases by the executor, as `dpselect topk` makes them: the log is staged once, and each call learns, reads and draws."""
+    """Releases by the executor, as `dpselect topk` makes them: the log is read once, and each call draws."""
     money = {"epsilon": budget.epsilon, "delta": budget.delta or None}
     question = Question.of(table, TopKSpec(user="user", item="item", k=k, **money, **asked))
     with ExitStack() as stack:
-        ready = stage(question, planned or Planned.of(question, None), table, None, stack)
+        planned = Planned.of(question, None) if choice is None else Planned(choice)
+        ready = stage(question, planned, table, None, stack)
         yield ready.draw
 
 
@@ -121,16 +122,15 @@ class Cell:
         return {"log": self.log.name, "items": self.domain, "k": self.k, "epsilon": self.budget.limit}
 
     @contextmanager
-    def draws(self, way: Choice | Planned | None = None, **asked: Any) -> Iterator[Callable[[], Answer]]:
-        """Releases of what is chosen, of what is planned, or of the default with these options."""
-        planned = Planned(way) if isinstance(way, Choice) else way
+    def draws(self, choice: Choice | None = None, **asked: Any) -> Iterator[Callable[[], Answer]]:
+        """Releases of what is chosen, or of the default with these options."""
         domain = {} if self.domain == "unknown" else {"domain": range(self.log.size)}
-        with releases(self.log.table, self.k, self.budget, planned, **domain, **asked) as draw:
+        with releases(self.log.table, self.k, self.budget, choice, **domain, **asked) as draw:
             yield draw
 
-    def recall(self, way: Choice | Planned | None, draws: int, **asked: Any) -> tuple[float, float]:
+    def recall(self, choice: Choice | None, draws: int, **asked: Any) -> tuple[float, float]:
         """The mean share of right items over so many draws, or fewer if its standard error is .01; and that error."""
-        with self.draws(way, **asked) as draw:
+        with self.draws(choice, **asked) as draw:
             return self.mean(lambda: draw().selection.labels, draws)
 
     def mean(self, draw: Callable[[], Iterable[Any] | None], draws: int) -> tuple[float, float]:

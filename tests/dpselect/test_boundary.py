@@ -168,7 +168,7 @@ SOURCES: dict[str, tuple[Callable[[Sequence[Row]], Any], dict[str, Any]]] = {
 
 # -- what is asked -----------------------------------------------------------------------------------------------------------
 
-ASKED: dict[str, Any] = {"user": "u", "item": "i", "k": 3, "epsilon": 0.5, "delta": 1e-6, "learn": 0.0}
+ASKED: dict[str, Any] = {"user": "u", "item": "i", "k": 3, "epsilon": 0.5, "delta": 1e-6}
 WINDOW: dict[str, Any] = {"time": "t", "since": DAY, "until": "2024-06-02"}
 ITEMS, GROUPS = [f"i{n}" for n in range(60)], ["g0", "g1", "g2"]
 BOUNDED = {"max_items_per_user": 2, "salt": "pepper"}
@@ -206,12 +206,11 @@ TOPK: dict[str, dict[str, Any]] = {
     "a mechanism": {**WINDOW, "mechanism": "limited_domain", "kbar": 7, "max_items_per_user": 4},
     "a noise": {**WINDOW, "mechanism": "peeling_top_k", "noise": "gumbel", "domain": ITEMS},
     "on disk": {**WINDOW, "engine": "duckdb", "with_counts": True, "buckets": 3, "memory_limit": "200MiB"},
-    "learning": {**WINDOW, "learn": None},
     "what came out": {**PAID, "mechanism": "limited_domain", "pay_for_what_came_out": True, "output": "a.json"},
     "several periods": {**DAYS, "every": None, "time": "t", "period": ["2024-05-01", "2024-05-02"], "output": "a.parquet"},
     "every day": {**DAYS, "time": "t", "go_on": True, "where": "x > 100"},
     "every day in groups": {**DAYS, "time": "t", "go_on": True, "group": "g", "until": "2024-05-02T12:00", "partial_last": True},
-    "a horizon": {**PAID, **WINDOW, "every": "day", "horizon": "h.state", "count": "window", "window": 1, "learn": None},
+    "a horizon": {**PAID, **WINDOW, "every": "day", "horizon": "h.state", "count": "window", "window": 1},
 }
 OF_FILES: dict[str, tuple[str, dict[str, Any]]] = {
     "how a file is written": ("csv", {"format": "csv", "header": True, "delimiter": ",", "quote": '"', "encoding": "utf-8"}),
@@ -308,8 +307,6 @@ def public(found: Any) -> Any:
     data["contributions"]["salt"] = type(data["contributions"]["salt"]).__name__
     data["notes"] = notes(data["notes"])
     masked = ["explained_by_noise", "spent", "draw"]
-    if found.learnt is not None:  # which is released, and chooses
-        masked += ["mechanism", "learnt", "contributions", "intervals", "unit"]
     if found.question.spec.pay_for_what_came_out:
         data["notes"] = [note for note in data["notes"] if note != found.left]
     return {**data, **dict.fromkeys(masked, "masked"), "columns": list(found.columns())}
@@ -465,9 +462,7 @@ def continual(config: dict[str, Any]) -> Callable[[Any, dict[str, Any]], Any]:
     def ask(data: Any, extra: dict[str, Any]) -> Any:
         ledger()
         times = {"time": "t", "since": OUTSIDE, "until": "2024-06-02", "every": "day"}
-        asked = {**ASKED, **times, **HELD, **extra, **config}
-        del asked["learn"]
-        return dps.continual.run(data, **asked)
+        return dps.continual.run(data, **{**ASKED, **times, **HELD, **extra, **config})
 
     return ask
 
@@ -629,7 +624,7 @@ def called(words: Sequence[str]) -> Callable[[Any, dict[str, Any]], Any]:
     def ask(data: Any, extra: dict[str, Any]) -> Any:
         ledger()
         asked = [*words, "--user", "u", "--item", "i", "--k", "3", "--epsilon", ".5", "--delta", "1e-6"]
-        asked += ["--learn", "0"] * (words[0] == "topk") + ["--json"]
+        asked += ["--json"]
         if "--every" in words:
             asked += ["--ledger", "sqlite:///p.db", "--dataset", "days" if words[0] == "topk" else "whole", "--key", "k"]
         result = CliRunner().invoke(app, asked)

@@ -214,7 +214,6 @@ UNMADE: dict[str, str] = {
     **dict.fromkeys(("PlannedRuns", "LowerBound"), "of a mechanism alone, or of its inputs that are made up"),
     **dict.fromkeys(("FileFormat", "Traits"), "what a kind of file, or a mechanism, is: constants of this package"),
     "Cluster": "a Spark session of the caller's, by the name of its application",
-    "Informed": "which mechanisms may be chosen, by what is public",
     "Best": "what a function of the caller's returned, which is released",
     "SigningKey": "a private key, which its own tests look for",
 }
@@ -267,7 +266,6 @@ def _noting(init: Callable[..., None], found: dict[type, list[Any]]) -> Callable
 
 
 ASKED: dict[str, Any] = {"user": "who", "item": "where", "k": 2, "epsilon": 4.0, "delta": 1e-5}
-QUICK: dict[str, Any] = {**ASKED, "learn": 0}
 
 
 def written_to(folder: Path) -> Path:
@@ -292,13 +290,13 @@ def answers(folder: Path) -> list[Any]:
     table, file, found = log(), written_to(folder), list[Any]()
     with acc.Ledger.open(str(paid(folder)["ledger"])) as ledger:
         mine: dict[str, Any] = {"ledger": ledger, "dataset": "log", "key": "a", "output": folder / "a.json"}
-        found += [dps.topk(table, **QUICK, **mine), dps.topk(table, **QUICK, **mine)]
-    found += [dps.topk(file, **QUICK, **paid(folder, key="b")), dps.topk(str(file), **QUICK)]
-    found += [dps.topk([file], **QUICK, where="note != secret", max_items_per_user=3)]
-    found += [dps.topk(table, **QUICK, with_counts=True), dps.topk(table, **QUICK, dry_run=True)]
-    found += [dps.topk(table, **QUICK, group="town", max_groups_per_user=1)]
-    found += [dps.topk(table, **QUICK, value="paid", value_clip=1.0, max_items_per_user=1)]
-    return [*found, dps.topk(table, **QUICK, engine="duckdb")]
+        found += [dps.topk(table, **ASKED, **mine), dps.topk(table, **ASKED, **mine)]
+    found += [dps.topk(file, **ASKED, **paid(folder, key="b")), dps.topk(str(file), **ASKED)]
+    found += [dps.topk([file], **ASKED, where="note != secret", max_items_per_user=3)]
+    found += [dps.topk(table, **ASKED, with_counts=True), dps.topk(table, **ASKED, dry_run=True)]
+    found += [dps.topk(table, **ASKED, group="town", max_groups_per_user=1)]
+    found += [dps.topk(table, **ASKED, value="paid", value_clip=1.0, max_items_per_user=1)]
+    return [*found, dps.topk(table, **ASKED, engine="duckdb")]
 
 
 VALUES: dict[str, Any] = {
@@ -309,7 +307,7 @@ VALUES: dict[str, Any] = {
 
 
 MORE: dict[str, dict[str, Any]] = {
-    "PlanSpec": {"k": 2, "epsilon": 1.0, "learned": True},
+    "PlanSpec": {"k": 2, "epsilon": 1.0},
     "AffordableSpec": {"k": 2, "epsilon": 1.0},
 }
 
@@ -341,7 +339,7 @@ def series(folder: Path) -> list[Any]:
     """Releases by period, and over a horizon."""
     when: dict[str, Any] = {"time": "at", "since": "2024-05-01", "until": "2024-05-03", "every": "day"}
     more = paid(folder, dataset="days", key="s", output=folder / "{period}.json")
-    found: list[Any] = [dps.topk(written_to(folder), **QUICK, **when, **more)]
+    found: list[Any] = [dps.topk(written_to(folder), **ASKED, **when, **more)]
     kept = {**paid(folder, key="h"), "state": folder / "h.state"}
     found.append(dps.continual.run(log(), **ASKED, **when, **kept))
     return [*found, dps.continual.show(**kept)]
@@ -438,7 +436,7 @@ def test_no_object_shows_a_secret(door: str, found: Found) -> None:
 def test_an_answer_shows_what_was_released_and_no_more(tmp_path: Path) -> None:
     """It holds neither the table nor a way to open the ledger, which it names; nor does what it was asked."""
     with acc.Ledger.open(str(paid(tmp_path)["ledger"])) as ledger:
-        answer = dps.topk(log(), **QUICK, ledger=ledger, dataset="log", key="a")
+        answer = dps.topk(log(), **ASKED, ledger=ledger, dataset="log", key="a")
         assert answer.question.spec.ledger == repr(ledger), "its name, and no way to open it"
         assert leaks(answer) + leaks(answer.question) + leaks(ledger) == []
         assert pickle.loads(pickle.dumps(answer)).items == answer.items == ("zoo",)
@@ -508,25 +506,25 @@ HEAD, ROW = "who,where,at,paid\n", "secret-user-1,zoo,2024-05-01,1\n"
 TIMES: dict[str, Any] = {"time": "at", "since": "2024-05-01"}
 SUMS: dict[str, Any] = {"value": "paid", "value_clip": 1.0, "max_items_per_user": 1}
 FAILS: dict[str, Callable[[Path], object]] = {
-    "database": lambda _: dps.topk(PASSWORD, **QUICK, table="t"),
-    "database by its connection": lambda _: dps.topk(f"{PASSWORD}?sslpassword=secret-too", **QUICK, table="t"),
-    "driver": lambda _: dps.topk("nosuch://ann:secret-password@host/db", **QUICK, table="t"),
-    "ledger": lambda _: dps.topk(log(), **QUICK, ledger=PASSWORD, dataset="log"),
+    "database": lambda _: dps.topk(PASSWORD, **ASKED, table="t"),
+    "database by its connection": lambda _: dps.topk(f"{PASSWORD}?sslpassword=secret-too", **ASKED, table="t"),
+    "driver": lambda _: dps.topk("nosuch://ann:secret-password@host/db", **ASKED, table="t"),
+    "ledger": lambda _: dps.topk(log(), **ASKED, ledger=PASSWORD, dataset="log"),
     "ledger of another kind": lambda _: acc.Ledger.open("mysql://ann:secret-password@host/db"),
     "no ledger": lambda _: acc.Ledger.open("://ann:secret-password@host/db"),
-    "spec": lambda _: TopKSpec(**{**QUICK, "k": 0}, ledger=PASSWORD, dataset="log"),
-    "spec without a dataset": lambda _: TopKSpec(**QUICK, ledger=PASSWORD),
-    "number": lambda folder: dps.topk(malformed(folder, f"{HEAD}{ROW}u,zoo,2024-05-01,secret-number\n"), **QUICK, **SUMS),
-    "time": lambda folder: dps.topk(malformed(folder, f"{HEAD}{ROW}u,zoo,secret-time,1\n"), **QUICK, **TIMES),
-    "row": lambda folder: dps.topk(malformed(folder, f'{HEAD}{ROW}secret-user,"zoo,secret-row\n'), **QUICK),
-    "column": lambda folder: dps.topk(malformed(folder, HEAD + ROW), **{**QUICK, "item": "nowhere"}),
-    "missing": lambda folder: dps.topk(folder / "password=secret-path" / "none.csv", **QUICK),
-    "table": lambda _: dps.topk(log().assign(where=[{"a": "secret-item"}] * (USERS + 1)), **QUICK),
+    "spec": lambda _: TopKSpec(**{**ASKED, "k": 0}, ledger=PASSWORD, dataset="log"),
+    "spec without a dataset": lambda _: TopKSpec(**ASKED, ledger=PASSWORD),
+    "number": lambda folder: dps.topk(malformed(folder, f"{HEAD}{ROW}u,zoo,2024-05-01,secret-number\n"), **ASKED, **SUMS),
+    "time": lambda folder: dps.topk(malformed(folder, f"{HEAD}{ROW}u,zoo,secret-time,1\n"), **ASKED, **TIMES),
+    "row": lambda folder: dps.topk(malformed(folder, f'{HEAD}{ROW}secret-user,"zoo,secret-row\n'), **ASKED),
+    "column": lambda folder: dps.topk(malformed(folder, HEAD + ROW), **{**ASKED, "item": "nowhere"}),
+    "missing": lambda folder: dps.topk(folder / "password=secret-path" / "none.csv", **ASKED),
+    "table": lambda _: dps.topk(log().assign(where=[{"a": "secret-item"}] * (USERS + 1)), **ASKED),
     "scores": lambda _: dps.Scores([-1.0], sensitivity=dps.Sensitivity(), labels=["secret-item"]),
     "labels": lambda _: dps.Scores([1, 2], sensitivity=dps.Sensitivity(), labels=["secret-item"] * 2),
     "votes": lambda folder: dps.pate.label(malformed(folder, "secret-vote"), mechanism="gnmax", sigma=1.0, output="a.csv"),
-    "address": lambda _: dps.topk("s3://bucket/log.csv?X-Amz-Signature=secret-signature", **QUICK),
-    "output": lambda folder: dps.topk(log(), **QUICK, output=folder / "password=secret-path" / "none" / "a.json"),
+    "address": lambda _: dps.topk("s3://bucket/log.csv?X-Amz-Signature=secret-signature", **ASKED),
+    "output": lambda folder: dps.topk(log(), **ASKED, output=folder / "password=secret-path" / "none" / "a.json"),
     "profile": lambda folder: dps.Profile.of_log(malformed(folder, "secret-row"), user="who", item="where", public=True),
 }
 

@@ -159,7 +159,7 @@ def test_ways_of_a_plan_take_what_they_use() -> None:
     for more, words in (
         ({"active": 0.5}, "active= belongs to plan with periods="),
         ({"periods": 4, "rounds": 200}, "rounds= does not go with periods="),
-        ({"quick": True, "periods": 4}, "periods= does not go with quick="),
+        ({"quick": True, "shape": None, "periods": 4}, "periods= does not go with quick="),
         ({"pate": True}, "k= does not go with pate="),
         ({"pate": True, "k": None, "shape": None, "items": None, "users": None, "relation": "add_remove"}, "relation= does not"),
     ):
@@ -175,9 +175,7 @@ def test_a_spec_reads_a_log_as_the_library_does() -> None:
     assert (reading.delimiter, reading.time, reading.cells) == (";", "t", False)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("k", 3), ("max_items_per_user", 3), ("learn", 0.1), ("as_set", True), ("group", "g")]
-)
+@pytest.mark.parametrize(("name", "value"), [("k", 3), ("max_items_per_user", 3), ("as_set", True), ("group", "g")])
 def test_what_runs_elsewhere_takes_no_option_of_a_release(name: str, value: Any) -> None:
     """Every field of `TopKSpec` that says what is released is refused beside a curve, and not ignored."""
     elsewhere: dict[str, Any] = {"ledger": "sqlite:///x.db", "dataset": "d", "curve": "{}"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -75,19 +75,3 @@ def of_range(epsilon0: float) -> Delta:
             options={"xatol": 1e-10},
         ).fun
     )
-
-
-def dearest(options: Sequence[Delta]) -> Delta:
-    """The largest of these divergences, at an epsilon below 0 too."""
-
-    def largest(left: float) -> float:
-        away = max(option(abs(left)) for option in options)
-        return away if left >= 0 else 1 - math.exp(left) * (1 - away)
-
-    return largest
-
-
-def after_response(first: float, options: Sequence[Delta]) -> Delta:
-    """The dearest option after either outcome of randomised response, at what that leaves of epsilon."""
-    high, after = 1 / (1 + math.exp(-first)), dearest(options)
-    return lambda epsilon: high * after(epsilon - first) + (1 - high) * after(epsilon + first)

@@ -187,16 +187,15 @@ STATED: dict[str, tuple[acc.Budget, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("form", STATED)
 def test_topk_takes_the_share_that_it_states_of_both_parts(form: str, tmp_path: Path) -> None:
-    """A quarter of divergence and of failure, of every form of budget; with learning a little less, and not more."""
+    """A quarter of divergence and of failure, of every form of budget."""
     budget, stated = STATED[form]
     with Ledger.open(f"sqlite:///{tmp_path}/privacy.db") as ledger:
         ledger.create_dataset("visits", budget, "add_remove")
-        learn = 0.03 if form == "rho" else 0
-        dps.topk(LOG, user="who", item="where", k=1, ledger=ledger, dataset="visits", learn=learn, **stated)
+        dps.topk(LOG, user="who", item="where", k=1, ledger=ledger, dataset="visits", **stated)
         shares = [part / of for part, of in zip(ledger.total("visits").spent, budget.capacity, strict=True)]
         assert max(shares) <= 0.25
-        assert min(shares) > (0.24 if learn or form == "failure" else 0.2499)
-        assert max(shares) > (0.24 if learn else 0.2499)
+        assert min(shares) > (0.24 if form == "failure" else 0.2499)
+        assert max(shares) > 0.2499
 
 
 # -- paths that find what a budget pays for -----------------------------------------------------------------------------------
@@ -214,7 +213,7 @@ def _planned(budget: acc.Budget, **more: Any) -> Curves:
 
 
 def _asked(budget: acc.Budget, **more: Any) -> Curves:
-    return [dps.topk(LOG, user="who", item="where", k=1, epsilon=budget.epsilon, delta=budget.delta, **more).paid.curve]
+    return [dps.topk(LOG, user="who", item="where", k=1, epsilon=budget.epsilon, delta=budget.delta, **more).mechanism.curve]
 
 
 def _stable(budget: acc.Budget) -> Callable[[float], dps.Mechanism]:
@@ -254,7 +253,7 @@ FITTED: dict[str, Callable[[acc.Budget], Curves]] = {
     "plan.plan_votes": lambda budget: [10 * one.mechanism.curve for one in plan_votes(MODEL, budget, rounds=10).ranked],
     "pate.rounds_for": _rounds,
     "topk": _asked,
-    "topk with counts": partial(_asked, with_counts=True, learn=0),
+    "topk with counts": partial(_asked, with_counts=True),
 }
 
 
@@ -317,9 +316,7 @@ _NO_PATH = {
     "pate.label",
     *(f"Schedule.{name}" for name in ("key", "left", "select", "void")),
 }
-_WORDS = frozenset(
-    {"epsilon", "delta", "rho", "budget", "ledger", "dataset", "session", "share", "learn", "charge", "failure", "price"}
-)
+_WORDS = frozenset({"epsilon", "delta", "rho", "budget", "ledger", "dataset", "session", "share", "charge", "failure", "price"})
 
 
 def _public() -> Iterator[tuple[str, object]]:

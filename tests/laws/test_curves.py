@@ -45,10 +45,6 @@ CURVES: list[acc.Curve] = [
     acc.tighter(acc.GaussianDP(mu=0.8), acc.curves.GaussianMax(mu=0.4, candidates=10)),
     acc.curves.ProvedFor(curve=acc.Approximate(curve=acc.ZCDP(rho=0.03), delta0=1e-8), relation="add_remove"),
     3 * acc.BoundedRange(epsilon=0.2) + acc.GaussianDP(mu=0.1) + 2 * acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=1e-9),
-    acc.curves.ChosenAfter(
-        first=acc.BoundedRange(epsilon=0.05) + acc.LaplaceDP(epsilon=0.02),
-        options=(acc.Approximate(curve=acc.GaussianDP(mu=0.2), delta0=1e-9), 5 * acc.BoundedRange(epsilon=0.1)),
-    ),
     acc.zero(),
 ]
 ORDERS = 1 + np.geomspace(1e-6, 1e6, 49)

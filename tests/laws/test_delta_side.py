@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from pairs import Delta, Floats, after_response, gaussian, laplace, of_pair, of_range, response, sampled_gaussian
+from pairs import Delta, Floats, gaussian, laplace, of_pair, of_range, response, sampled_gaussian
 from scipy.optimize import brentq
 from scipy.stats import binom
 
@@ -95,14 +95,6 @@ CASES = {
     ),
     "proved_for": Case(
         acc.curves.ProvedFor(curve=acc.LaplaceDP(epsilon=0.7), relation="add_remove"), laplace(0.7), (0.0, 0.2, 0.6), True
-    ),
-    "chosen_after": Case(
-        acc.curves.ChosenAfter(
-            first=acc.PureDP(epsilon=0.1), options=(acc.GaussianDP(mu=0.5), acc.ApproxDP(epsilon=0.3, delta=0.02))
-        ),
-        after_response(0.1, [gaussian(0.5), of_pair(*response(0.3, 0.02))]),
-        (0.2, 0.75, 3.0),
-        False,
     ),
 }
 

@@ -409,18 +409,14 @@ def test_the_loss_of_responses_one_by_one_passes_what_is_stated_within_delta(cou
     assert Remaining(budget, budget.price(plan)).epsilon is None
 
 
-def test_a_choice_costs_its_first_answer_and_the_dearest_option() -> None:
-    """Whichever is chosen, mu^2 of both; what is proved for one relation alone is so in every composition."""
-    options = (acc.GaussianDP(mu=0.3), acc.GaussianDP(mu=0.2))
-    learnt = acc.curves.ChosenAfter(first=acc.GaussianDP(mu=0.1), options=options)
-    assert learnt.mu_squared == 0.1
+def test_what_is_proved_for_one_relation_is_so_in_every_composition() -> None:
+    """A curve of curves is charged under no other relation than its parts."""
     sampled = acc.SampledGaussianDP(mu=1.0, rate=0.01)
     for curve in (
         sampled,
         2 * sampled + acc.PureDP(epsilon=0.1),
         acc.Approximate(curve=sampled, delta0=1e-9),
         acc.tighter(sampled, acc.GaussianDP(mu=1.0)),
-        acc.curves.ChosenAfter(first=acc.PureDP(epsilon=0.1), options=(sampled, acc.PureDP(epsilon=0.2))),
         acc.RepeatAndSelectDP(base=sampled, distribution=acc.curves.PoissonRuns(mean=2.0)),
     ):
         assert curve.proved_for == "add_remove"

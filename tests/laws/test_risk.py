@@ -5,10 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pairs
 import pytest
-from pairs import response
-from scipy.optimize import brentq
 from scipy.stats import binom, laplace, norm
 from spread import spread
 
@@ -62,43 +59,6 @@ def test_the_bound_of_a_composition_is_that_of_the_test_on_all_answers(epsilon: 
     exact, found = responses(epsilon, count, rate), (count * acc.PureDP(epsilon=epsilon)).attack(fpr=rate)
     assert exact <= found * (1 + 1e-9)
     assert found <= 1.01 * exact
-
-
-def chosen(first: float) -> acc.Curve:
-    """A randomised response and one of two Gaussian answers, chosen by it."""
-    return acc.curves.ChosenAfter(first=acc.PureDP(epsilon=first), options=(acc.GaussianDP(mu=0.7), acc.GaussianDP(mu=0.1)))
-
-
-def after_response(first: float, mu: float, rate: float) -> float:
-    """The most powerful test of a randomised response and a Gaussian answer: reject where the sum of both losses is large."""
-    truth = 1 / (1 + math.exp(-first))
-
-    def alarms(threshold: float, told: float, centre: float) -> float:
-        high, low = norm.sf((np.array([threshold - first, threshold + first])) / mu - centre)
-        return float(told * high + (1 - told) * low)
-
-    threshold = brentq(lambda at: alarms(at, 1 - truth, -mu / 2) - rate, -60, 60, xtol=1e-14)
-    return alarms(threshold, truth, mu / 2)
-
-
-@pytest.mark.parametrize("rate", [1e-4, 0.01, 0.1, 0.5])
-@pytest.mark.parametrize("first", [0.3, 4.0])
-def test_the_bound_of_a_choice_is_that_of_the_test_on_both_answers(first: float, rate: float) -> None:
-    """A randomised response and the Gaussian answer chosen by it: the best test on both is met from above, to 1e-5."""
-    exact, found = after_response(first, 0.7, rate), chosen(first).attack(fpr=rate)
-    assert exact <= found * (1 + 1e-9)
-    assert found <= exact * (1 + 1e-5)
-
-
-@pytest.mark.parametrize("first", [0.3, 4.0])
-def test_what_the_risk_of_a_choice_reads_is_attained(first: float) -> None:
-    """Near an epsilon as at it: the divergence of both answers together, a response and the Gaussian chosen by it."""
-    truth, delta = response(first)[0][0], pairs.gaussian(0.7)
-    for near in (0.1, 2.0, 5.0):
-        read = chosen(first).profile_near(near)
-        for epsilon in (0.1, 1.0, 4.5, 5.0):
-            exact = truth * delta(epsilon - first) + (1 - truth) * delta(epsilon + first)
-            assert exact * (1 - 1e-9) <= (read(epsilon) or 0.0) <= exact * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("rate", RATES)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -23,7 +22,6 @@ from dpselect.events.contributions import Clip, Contributions
 from dpselect.events.reading import Reading
 from dpselect.plan.candidates import Candidates, Choice
 from dpselect.plan.counts import CountNoise
-from dpselect.plan.learn import Informed
 from dpselect.plan.profile import Profile
 from dpselect.plan.request import TopKRequest
 from dpselect.release.question import Question
@@ -193,31 +191,32 @@ def test_one_price_for_every_clip(budget: acc.Budget, k: int) -> None:
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_the_price_of_counts_bounds_every_clip(noise: Any, relation: Any) -> None:
-    """What a learnt clip may cost is below the one curve that is charged for all, which the narrowest attains."""
+    """Whatever clip is chosen costs no more than one vector of the unit, which the narrowest attains."""
     one = dps.Sensitivity.of_clipped(1.0, "l2" if noise == "gaussian" else "l1", relation)
     counts, whole = CountNoise(noise, 20.0, one, 30), dps.Sensitivity(relation=relation)
     select = dps.PeelingTopK(k=30, noise="gumbel", scale=1e9, sensitivity=whole)
-    bound = select.curve + counts.price
-    assert Candidates(TopKRequest(k=30, candidates=99), (Choice(select, None),), counts).curves == (bound,)
+    unit = (one.l2_of(None) if noise == "gaussian" else one.l1_of(None)) / counts.scale
+
+    def of_unit(size: float) -> acc.Curve:
+        return acc.GaussianDP(mu=size) if noise == "gaussian" else acc.LaplaceDP(epsilon=size)
+
+    bound = select.curve + of_unit(unit)
     for clip in counts.clips:
         found = counts.around(select, clip).curve
         assert (stated(found, EPSILONS) <= stated(bound, EPSILONS) * (1 + 1e-9)).all()
         if relation == "add_remove" and noise == "gaussian":
             assert found.rho == pytest.approx(bound.rho, rel=1e-9)
-            louder = replace(counts, scale=counts.scale * 1.05)
-            assert (select.curve + louder.price).rho < found.rho * 0.96
+            assert (select.curve + of_unit(unit / 1.05)).rho < found.rho * 0.96
 
 
 @pytest.mark.slow
-def test_learnt_numbers_choose_the_clip_within_one_price() -> None:
-    """Of users with many of the chosen items more is left: another clip, and the charge covers it."""
-    informed = Informed.of(BUDGETS[0], TopKRequest(k=50, counts=0.1, recounted=True), share=0.03)
-    assert informed is not None
+def test_declared_numbers_choose_the_clip_within_the_budget() -> None:
+    """Of users with many of the chosen items more is left: another clip, and the budget pays for it."""
+    candidates = Candidates.of(BUDGETS[0], TopKRequest(k=50, counts=0.1, recounted=True))
     held = ((1.0,) * 5, (40.0, 60.0, 90.0, 200.0, 400.0))
-    few, many = (cast(Any, informed.chosen(Profile.of_quantiles(5000.0, quantiles)).mechanism) for quantiles in held)
+    few, many = (cast(Any, candidates.best(Profile.of_quantiles(5000.0, quantiles)).mechanism) for quantiles in held)
     assert few.clip < many.clip
-    highest = max(curve.rho for curve in informed.item.options)
-    assert max(few.curve.rho, many.curve.rho) <= highest * (1 + 1e-9)
+    assert max(BUDGETS[0].cost(one.curve) for one in (few, many)) <= BUDGETS[0].limit * (1 + 1e-9)
 
 
 def test_what_has_no_second_look_is_refused() -> None:

@@ -175,7 +175,7 @@ def test_bad_events_are_added_to_the_quick_account() -> None:
 
 
 def test_deltas_in_a_neighbourhood_are_above_the_recursion() -> None:
-    """What attacks and choices read of equal ranges holds what an adversary reaches and all bad events, and hardly more."""
+    """What attacks read of equal ranges holds what an adversary reaches and all bad events, and hardly more."""
     pick = acc.BoundedRange(epsilon=0.3)
     quick, failing = (deltas_near(10 * one, 0.5) for one in (pick, acc.Approximate(curve=pick, delta0=0.02)))
     attained = reached([("range", 30)] * 10, 0.01, 400)
@@ -183,6 +183,8 @@ def test_deltas_in_a_neighbourhood_are_above_the_recursion() -> None:
         lower = attained[round(epsilon / 0.01)]
         assert lower <= quick(epsilon) <= 1.03 * lower
         assert lower + 0.2 <= failing(epsilon) <= 1.03 * lower + 0.2
+    assert quick(3.5) == 0.0, "above the sum of the ranges"
+    assert failing(3.5) == pytest.approx(0.2, rel=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ FIGURES = re.compile(
 )
 CURVE = acc.GaussianDP(mu=0.2)
 CHARGES = {
-    "topk": "topk log.csv --user u --item i --k 1 --epsilon 1 --delta 1e-6 --learn 0",
+    "topk": "topk log.csv --user u --item i --k 1 --epsilon 1 --delta 1e-6",
     "continual": "continual start --state s --k 1 --periods 2 --epsilon 1 --delta 1e-6",
     "pate": "pate votes.npz --output o.jsonl --split identifier --mechanism gnmax --sigma 40 --json",
     "charge": f"ledger charge --relation add_remove --curve '{CURVE.to_json()}'",

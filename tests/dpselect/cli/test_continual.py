@@ -401,7 +401,7 @@ def test_a_dry_start_reserves_nothing(paid: list[str], tmp_path: Path) -> None:
     """`start --dry-run` states price, mechanism and what would be left, and leaves neither an entry nor a state."""
     asked = ["start", *paid, *HORIZON, "--periods", "3", "--dry-run"]
     before, found = _entries(paid), told(*asked, "--json")
-    assert (found["dry_run"], [one["kind"] for one in found["mechanisms"]]) == (True, ["continual_top_k"])
+    assert (found["dry_run"], found["mechanism"]["kind"]) == (True, "continual_top_k")
     assert any(point["epsilon"] <= 4.0 for point in found["guarantee"]["points"])
     assert "visits" in found["left"][0]
     assert "it would be charged" in told(*asked)

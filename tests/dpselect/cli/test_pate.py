@@ -325,7 +325,7 @@ def test_python_labels_as_the_command_does(label: Run, votes: Path, tmp_path: Pa
     """`pate.label` takes the fields of the spec, writes the same file and states the same price."""
     asked: dict[str, Any] = {"mechanism": "gnmax", "sigma": 1.0}
     dry = dps.pate.label(votes, output=tmp_path / "python.jsonl", **asked, dry_run=True)
-    assert (dry.mechanisms[0].sigma, dry.left) == (1.0, ())
+    assert (dry.mechanism.sigma, dry.left) == (1.0, ())
     assert "GNMax" in label(votes, "--dry-run").stdout
     assert list(tmp_path.iterdir()) == [votes]  # no folder, no labels, no charge
     found = dps.pate.label(votes, output=tmp_path / "python.jsonl", **asked)

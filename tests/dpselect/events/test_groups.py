@@ -82,16 +82,6 @@ def test_cells_are_those_of_the_definition(most: int, limit: int | None, buckets
     assert counts.report.pairs - counts.report.pairs_left_out == sum(users for users, _ in cells.values())
 
 
-def test_what_is_learned_of_users_has_each_of_them_once() -> None:
-    """In how many groups everybody is and how many items they have of one on average: one entry each, of the heaviest too."""
-    held: dict[Any, dict[Any, set[Any]]] = defaultdict(lambda: defaultdict(set))
-    for user, group, item in LOG:
-        held[user][group].add(item)
-    with events.pairs(table(LOG), **COLUMNS, max_groups_per_user=2) as pairs:
-        found = list(zip(*(each.tolist() for each in pairs.items_per_group()), strict=True))
-    assert found == sorted((len(groups), sum(map(len, groups.values())) / len(groups)) for groups in held.values())
-
-
 def test_listed_groups_are_all_there_and_others_take_no_place(tmp_path: Path) -> None:
     """A list of groups, of a sequence or a file, in its order; of public items every group has a score for each."""
     (tmp_path / "towns.csv").write_text("g\n5\n99\n0\n")

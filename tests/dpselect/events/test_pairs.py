@@ -76,14 +76,6 @@ def test_held_counts_of_the_pairs_are_those_of_hold() -> None:
         left.check(dps.LimitedDomain(k=1, kbar=3, epsilon=1.0, delta=1e-6))
 
 
-def test_how_many_items_each_user_has() -> None:
-    """Also of a list alone."""
-    alone = LOG.dropna().drop_duplicates(["u", "i"])
-    with events.pairs(LOG, user="u", item="i") as kept:
-        assert kept.items_per_user().tolist() == sorted(alone.groupby("u").size())
-        assert kept.items_per_user(["é", "zoo"]).tolist() == sorted(alone[alone.i.isin(["é", "zoo"])].groupby("u").size())
-
-
 def test_what_ends_the_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of the block, and a count that fails; a question that is wrong does not. No file stays behind."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -102,7 +94,7 @@ def test_what_ends_the_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             kept.read()
         assert len(list(tmp_path.iterdir())) == 1
     with pytest.raises(EventLogError, match="are closed"):
-        kept.items_per_user()
+        kept.read()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -122,16 +114,14 @@ def test_a_fork_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "asked", [{"learn": 0.0}, {"learn": 0.1}, {"learn": 0.0, "engine": "duckdb"}], ids=["default", "learning", "held"]
-)
+@pytest.mark.parametrize("asked", [{}, {"engine": "duckdb"}], ids=["default", "held"])
 def test_an_answer_reads_its_log_once(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where a second look clips users anew, and where numbers of users are learnt first."""
+    """Also where a second look clips users anew."""
     read: list[object] = []
     rows = staging.rows
     monkeypatch.setattr(staging, "rows", lambda engine, given: read.append(given.source) or rows(engine, given))
     log = pa.table({"u": [n % 451 for n in range(9000)], "i": [n % 150 for n in range(9000)]})
     answer = dps.topk(log, user="u", item="i", k=100, epsilon=4.0, delta=1e-6, **asked)
-    assert answer.choice.again is not None or answer.choice.mechanism.kind == "two_round_histogram" or asked["learn"]
+    assert answer.choice.again is not None or answer.choice.mechanism.kind == "two_round_histogram"
     assert len(answer.items) > 0
     assert len(read) == 1

@@ -241,17 +241,12 @@ def test_nothing_stays_on_the_cluster(session: Any) -> None:
 
 
 def test_pairs_on_a_cluster_are_counted_as_here(integers: tuple[Any, Any]) -> None:
-    """Read once there; lists, bounds, clips and groups, and how many items users have, as the embedded engine has them."""
+    """Read once there; lists, bounds, clips and groups, as the embedded engine has them."""
     arrow, frame = integers
-    with (
-        dps.events.pairs(frame, user="user", item="item", **CITY) as kept,
-        dps.events.pairs(arrow, user="user", item="item", **CITY) as here,
-    ):
+    with dps.events.pairs(frame, user="user", item="item", **CITY) as kept:
         for name in ("groups", "clips"):
             asked = {"max_items_per_user": 7, "salt": "s"} | {key: READINGS[name].get(key) for key in ("groups", "clip")}
             assert plain(kept.read(**asked)) == plain(dps.events.read(arrow, user="user", item="item", **CITY, **asked))
-        assert kept.items_per_user([3, 1]).tolist() == here.items_per_user([3, 1]).tolist()
-        assert [each.tolist() for each in kept.items_per_group()] == [each.tolist() for each in here.items_per_group()]
 
 
 @pytest.mark.parametrize("text", [False, True])

@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 import accounting as acc
 import dpselect as dps
 from dpselect.plan.candidates import Grouping, two_steps
 from dpselect.plan.counts import CountNoise
-from dpselect.plan.learn import Informed, Learning
 from dpselect.plan.request import TopKRequest
 
 BUDGETS = [acc.Budget(epsilon=1.0, delta=1e-6), acc.Budget(epsilon=1.0), acc.Budget(rho=0.1, delta=1e-6)]
-
-
-@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-@pytest.mark.parametrize("about", [{}, {"users": False}, {"items": False}, {"groups": 3, "listed": 9}], ids=str)
-def test_learning_costs_the_epsilon_that_it_states(relation: acc.arguments.Relation, about: dict[str, Any]) -> None:
-    """Whatever is learnt and under either relation: under replace_one a user leaves one cell and joins another."""
-    curve = Learning(epsilon=0.03, relation=relation, **about).curve
-    assert 0.03 * (1 - 1e-9) <= curve.pure_epsilon <= 0.03
-
-
-@pytest.mark.fast(3)
-@pytest.mark.parametrize("budget", BUDGETS, ids=str)
-@pytest.mark.parametrize("groups", [{}, {"groups": Grouping(2, 4)}], ids=str)
-def test_a_share_for_learning_is_the_epsilon_that_learning_costs(budget: acc.Budget, groups: dict[str, Any]) -> None:
-    """Of epsilon; of rho its square."""
-    informed = Informed.of(budget, TopKRequest(k=10, candidates=500), share=0.04, **groups)
-    assert informed is not None
-    whole = (2 * budget.limit) ** 0.5 if budget.form == "zcdp" else budget.limit
-    assert informed.item.learning.curve.pure_epsilon == pytest.approx(0.04 * whole, rel=1e-9)
-    assert budget.admits(informed.item.curve)
 
 
 @pytest.mark.parametrize("share", [0.7, 0.85])

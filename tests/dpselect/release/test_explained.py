@@ -102,7 +102,7 @@ def visits(tmp_path: Path) -> Path:
 
 
 def asked(log: Path, domain: Any, **changed: Any) -> dps.release.answer.Answer:
-    return dps.topk(log, user="who", item="where", k=5, domain=domain, **{"epsilon": 6.0, "delta": 1e-6, "learn": 0.0, **changed})
+    return dps.topk(log, user="who", item="where", k=5, domain=domain, **{"epsilon": 6.0, "delta": 1e-6, **changed})
 
 
 @pytest.mark.fast(1)
@@ -148,7 +148,7 @@ def paid(tmp_path: Path) -> list[str]:
 
 def test_an_answer_that_noise_explains_has_a_status_of_its_own(paid: list[str], tmp_path: Path) -> None:
     """As text it warns; beside JSON the error stream does. The same call again answers alike, and free of charge."""
-    whole = [*paid, "--dataset", "whole", "--k", "2", "--learn", "0", "--key", "a", "--output", tmp_path / "a.json"]
+    whole = [*paid, "--dataset", "whole", "--k", "2", "--key", "a", "--output", tmp_path / "a.json"]
     quiet = ["topk", tmp_path / "log.csv", *whole, "--since", "2024-05-01", "--until", "2024-05-02"]
     for _ in range(2):
         text = run(*quiet)
@@ -175,7 +175,7 @@ def series(paid: list[str], tmp_path: Path, *more: object) -> Result:
         "--output",
         tmp_path / "{period}.json",
     ]
-    return run("topk", tmp_path / "log.csv", *paid, "--dataset", "days", "--k", "2", "--learn", "0", *every, *more)
+    return run("topk", tmp_path / "log.csv", *paid, "--dataset", "days", "--k", "2", *every, *more)
 
 
 def charged(tmp_path: Path) -> list[str | None]:
@@ -211,7 +211,7 @@ def test_a_later_quiet_period_stops_nothing(paid: list[str], tmp_path: Path) -> 
 def test_python_goes_on_as_the_command_does(paid: list[str], tmp_path: Path) -> None:
     """`go_on=True`, and a `Series` that says which periods wait."""
     every: dict[str, Any] = {"every": "day", "since": "2024-05-01", "until": "2024-05-04", "key": "d", "time": "at"}
-    every |= {"ledger": paid[1], "dataset": "days", "output": tmp_path / "{period}.json", "learn": 0.0}
+    every |= {"ledger": paid[1], "dataset": "days", "output": tmp_path / "{period}.json"}
     every |= {"user": "who", "item": "where", "k": 2, "epsilon": 9.0, "delta": 1e-6}
     found = dps.topk(tmp_path / "log.csv", **every)
     assert (found.explained_by_noise, found.waiting) == (True, ("2024-05-02", "2024-05-03"))

@@ -118,13 +118,13 @@ def _counting(at: int | None, owner: Any, name: str) -> Callable[[], int]:
 
 
 WAYS = {
-    "learns": ("--learn", "again"),
+    "default": (),
     "plain": ("--mechanism", "limited_domain", "--max-items-per-user", "3"),
     "groups": ("--group", "town"),
 }
 
 
-@pytest.mark.parametrize(("way", "kills"), [("learns", 20), ("plain", 40), ("groups", 20)])
+@pytest.mark.parametrize(("way", "kills"), [("default", 20), ("plain", 40), ("groups", 20)])
 def test_no_kill_loses_an_answer_that_has_a_file(tmp_path: Path, way: str, kills: int) -> None:
     """At places between the charge and the end of the command: charged once, one draw on record, the answer in its file."""
     found = Kills(tmp_path, *WAYS[way]).kill(kills, seed=60)

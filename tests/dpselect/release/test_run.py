@@ -18,7 +18,6 @@ import dpselect as dps
 from dpselect.cli import app
 from dpselect.events import Pairs
 from dpselect.mechanisms.weighs_again import WeighsAgain
-from dpselect.plan.learn import Learning
 from dpselect.release import run
 from dpselect.release.answer import DryRun
 from dpselect.sampling.base import EntropySampler
@@ -28,11 +27,9 @@ TIMES: dict[str, Any] = {"time": "at", "since": "2024-05-01", "until": "2024-05-
 EVERY: dict[str, Any] = {**BASE, **TIMES, "every": "day", "max_items_per_user": 3, "dataset": "days", "key": "d"}
 SURFACES = {
     "topk": {**BASE, "max_items_per_user": 5},
-    "learns_nothing": {**BASE, "max_items_per_user": 5, "learn": 0.0},
     "counts": {**BASE, "max_items_per_user": 5, "domain": "shops.csv", "with_counts": True},
     "groups": {**BASE, "group": "town", "max_groups_per_user": 1},
     "every": EVERY,
-    "every_learns_nothing": {**EVERY, "learn": 0.0},
 }
 
 
@@ -147,18 +144,16 @@ def test_a_dry_run_costs_nothing_and_says_the_price(place: Path, asked: dict[str
 @pytest.mark.slow
 @pytest.mark.usefixtures("place")
 def test_a_dry_run_of_the_command_says_so() -> None:
-    """As text and as JSON, with all mechanisms that may be chosen where users are learnt first; nothing is shown of the log."""
-    asked = {**BASE, "dry_run": True, "learn": 0, "domain": "shops.csv", "max_items_per_user": 5}
+    """As text and as JSON, with the mechanism; nothing is shown of the log."""
+    asked = {**BASE, "dry_run": True, "domain": "shops.csv", "max_items_per_user": 5}
     text = command(asked)
     assert text.exit_code == 0, text.stderr
     assert "no ledger is named" in " ".join(text.stdout.split())
     assert "No row was read" in text.stdout
     told = json.loads(command({**asked, "json": True}).stdout)
-    assert (told["dry_run"], len(told["mechanisms"])) == (True, 1)
+    assert told["dry_run"] is True
+    assert f"it would be drawn by {type(dps.Mechanism.from_json(json.dumps(told['mechanism']))).__name__}" in text.stdout
     assert not any(f'"s{number}"' in json.dumps(told) for number in range(1, 12))
-    dry = dps.topk("log.csv", **{**BASE, "salt": None}, dry_run=True)
-    assert len(dry.mechanisms) > 1
-    assert "chosen once numbers of users are learnt" in repr(dry)
 
 
 @pytest.mark.fast(1)
@@ -168,13 +163,12 @@ def test_a_dry_run_of_the_command_says_so() -> None:
         ("log.csv", {"item": "shoop"}, dps.errors.EventLogError),  # a column that is not there
         ("no such log", {}, dps.errors.EventLogError),
         ("no such log", {"epsilon": 40.0}, acc.BudgetExceeded),
-        ("no such log", {"epsilon": 40.0, "learn": None}, acc.BudgetExceeded),
     ],
 )
 def test_a_dry_run_refuses_what_a_run_refuses(place: Path, log: str, changed: dict[str, Any], error: type[Exception]) -> None:
     """With the same words, of the budget before a log is looked at, and neither charges anything."""
     url, said = made("bad"), list[str]()
-    asked: dict[str, Any] = {**BASE, "salt": None, "learn": 0.0, **changed, "ledger": url, "dataset": "log", "key": "one"}
+    asked: dict[str, Any] = {**BASE, "salt": None, **changed, "ledger": url, "dataset": "log", "key": "one"}
     for dry in (False, True):
         with pytest.raises(error) as refused:
             dps.topk(log, **asked, dry_run=dry)
@@ -184,11 +178,11 @@ def test_a_dry_run_refuses_what_a_run_refuses(place: Path, log: str, changed: di
 
 
 ROWS: dict[str, Any] = {
-    "topk": {"learn": 0.0, "where": "price > 3", "time": "at", "since": "2024-05-01", "until": "2024-05-02"},
-    "learnt": {"max_items_per_user": None, "where": "town != york"},
-    "groups": {"group": "town", "learn": 0.0},
+    "topk": {"where": "price > 3", "time": "at", "since": "2024-05-01", "until": "2024-05-02"},
+    "unbounded": {"max_items_per_user": None, "where": "town != york"},
+    "groups": {"group": "town"},
     "sums": {"value": "price", "value_clip": 5.0, "max_items_per_user": 2},
-    "counts": {"with_counts": True, "learn": 0.0},
+    "counts": {"with_counts": True},
     "on disk": {"engine": "duckdb"},
     "every": {**TIMES, "every": "day", "dataset": "days", "output": "{period}.json"},
     "horizon": {**TIMES, "every": "day", "horizon": "h.state"},
@@ -213,23 +207,22 @@ def test_a_dry_run_reads_no_row(asked: dict[str, Any]) -> None:
 @pytest.mark.usefixtures("place")
 def test_a_dry_run_says_that_an_answer_may_be_lost() -> None:
     """With a ledger and without a file a kill after the charge loses the answer; with a file or without a charge it does not."""
-    paying = {**BASE, "salt": None, "learn": 0.0, "ledger": made("kept"), "dataset": "log", "key": "one", "dry_run": True}
+    paying = {**BASE, "salt": None, "ledger": made("kept"), "dataset": "log", "key": "one", "dry_run": True}
     for given, lost in (({}, True), ({"output": "a.json"}, False), (dict.fromkeys(("ledger", "dataset", "key")), False)):
         assert ("killed after its charge loses the answer" in repr(dps.topk("log.csv", **{**paying, **given}))) is lost
 
 
-@pytest.mark.fast(1)
-@pytest.mark.parametrize("learn", [None, 0.0])
 @pytest.mark.usefixtures("place")
-def test_a_window_without_events_is_released_like_any_other(learn: float | None) -> None:
+def test_a_window_without_events_is_released_like_any_other() -> None:
     """Nobody is told apart from somebody."""
-    asked: dict[str, Any] = {**BASE, "time": "at", "learn": learn, "salt": None}
+    asked: dict[str, Any] = {**BASE, "time": "at", "salt": None}
     assert dps.topk("log.csv", **asked, since="2031-01-01", until="2031-01-02").items == ()
 
 
 @pytest.mark.slow
-def test_a_series_learns_once(place: Path) -> None:
-    """The first period pays for what it learns of users; those after it are chosen by that, for nothing, also in a later run."""
+@pytest.mark.usefixtures("place")
+def test_a_series_goes_on_in_a_later_run() -> None:
+    """What is released already is taken up, and one mechanism draws all periods, whose answers are one table."""
     url = made("series")
     asked: dict[str, Any] = {**BASE, "salt": None, **TIMES, "every": "day", "ledger": url, "dataset": "days", "key": "d"}
     asked["output"] = "top-{period}.json"
@@ -237,10 +230,6 @@ def test_a_series_learns_once(place: Path) -> None:
     both = dps.topk("log.csv", **asked)
     assert [one.state for one in first.releases] == ["released"] * 2
     assert [one.state for one in both.releases] == ["recorded"] * 2 + ["released"]
-    answers = list(both.answers.values())
-    assert answers[0].learnt is not None
-    assert [answer.known_from for answer in answers] == [None, 2, 2]
-    assert [answer.learnt for answer in answers[1:]] == [None, None]
     assert {row["period"] for row in both.rows} == {"2024-05-01", "2024-05-02", "2024-05-03"}
     assert len(both.items) == len(both.to_pandas()) == len(both.rows)
     table = both.to_polars()
@@ -249,8 +238,8 @@ def test_a_series_learns_once(place: Path) -> None:
     assert [str(kind) for kind in table.dtypes] == ["String", "Int64", "String", "Float64", "Float64", "Float64"]
     with acc.Ledger.open(url) as ledger:
         kinds = [json.loads(entry.mechanism)["kind"] for entry in ledger.entries("days") if entry.action == "charge"]
-    assert kinds[0] == "learn_then_select"
-    assert "learn_then_select" not in kinds[1:]
+    assert len(kinds) == 3
+    assert len(set(kinds)) == 1
 
 
 @pytest.mark.fast(1)
@@ -270,8 +259,8 @@ def test_a_series_goes_on_after_runs_that_do_not_know_each_other() -> None:
     ]
 
 
-def test_a_failure_before_the_charge_of_learning_costs_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is read for learning is read before; a draw that fails after the charge leaves it, and a retry draws nothing.
+def test_a_failure_before_the_charge_costs_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log is read before; a draw that fails after the charge leaves it, and a retry draws nothing.
 
     It reads nothing either: its plan is the plan that was charged, since it is made again by the same public numbers.
     """
@@ -281,7 +270,7 @@ def test_a_failure_before_the_charge_of_learning_costs_nothing(place: Path, monk
     with pytest.raises(dps.errors.EventLogError):
         dps.topk("missing.csv", **asked)
     assert recorded(url, "log") == []
-    monkeypatch.setattr(Learning, "learn", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(run, "_drawn", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError) as failed:
         dps.topk("log.csv", **asked)
     assert "is charged and stays charged (committed)" in str(failed.value.__notes__)
@@ -294,37 +283,18 @@ def test_a_failure_before_the_charge_of_learning_costs_nothing(place: Path, monk
     assert [(entry[1], *entry[5:7]) for entry in recorded(url, "log")] == [("charge", "a trial", "grace")]
 
 
-@pytest.mark.slow
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     "asked", [SURFACES["topk"], {**BASE, "salt": None}, SURFACES["groups"]], ids=["bounded", "free", "groups"]
 )
-def test_what_is_read_ahead_decides_nothing(
-    place: Path, sampled: Callable[[], None], monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
-) -> None:
-    """A large log is counted before learning is charged, as it will likely be chosen: the answer is the same, and nothing is
-    counted after the charge."""
-    found, counted = [], list[str]()
-    read, charge = Pairs.read, acc.Ledger.charge
-    monkeypatch.setattr(Pairs, "read", lambda self, **look: (counted.append("read"), read(self, **look))[1])
-    monkeypatch.setattr(
-        acc.Ledger, "charge", lambda self, *given, **terms: (counted.append("charge"), charge(self, *given, **terms))[1]
-    )
-    monkeypatch.setattr("secrets.token_hex", lambda _: "salt")
-    guess = Learning.likely
-    for many, likely in ((10**9, guess), (0, guess), (0, lambda *_, **__: dps.Profile.typical(9e6, 300.0))):
-        monkeypatch.setattr(run, "_MANY", many)
-        monkeypatch.setattr(Learning, "likely", likely)
-        counted.clear()
-        sampled()
-        answer = dps.topk("log.csv", **asked, ledger=made(f"ahead{len(found)}"), dataset="log", key="one")
-        found.append((answer.selection, answer.choice, answer.salt, list(counted)))
-    assert found[0][:3] == found[1][:3] == found[2][:3]
-    without, right, wrong = (one[3] for one in found)
-    assert (without, right[:2], wrong[:2]) == (["charge", "read"], ["read", "charge"], ["read", "charge"])
-    if "group" in asked:  # a wrong guess looks otherwise at the log, and so may noise that few users drown in
-        assert wrong == ["read", "charge", "read"]
-    else:
-        assert right == ["read", "charge"]
+@pytest.mark.usefixtures("place")
+def test_a_log_is_counted_before_the_charge(monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]) -> None:
+    """What interrupts the reading costs nothing, and nothing but a second look is counted after the charge."""
+    done, read, charge = list[str](), Pairs.read, acc.Ledger.charge
+    monkeypatch.setattr(Pairs, "read", lambda *given, **look: (done.append("read"), read(*given, **look))[1])
+    monkeypatch.setattr(acc.Ledger, "charge", lambda *given, **terms: (done.append("charge"), charge(*given, **terms))[1])
+    answer = dps.topk("log.csv", **asked, ledger=made("ahead"), dataset="log", key="one")
+    assert done == ["read", "charge", *(["read"] if answer.choice.again is not None else [])]
 
 
 def seen_by(monkeypatch: pytest.MonkeyPatch, mechanism: Any, log: pd.DataFrame, **asked: Any) -> Any:

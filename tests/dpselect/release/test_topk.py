@@ -81,7 +81,7 @@ def test_what_is_left_is_counted_in_the_part_that_runs_out_first(tmp_path: Path)
     """A tenth of epsilon and a quarter of delta: three more fit, a fifth is refused before a log is read; each is on record."""
     with acc.Ledger.open(f"sqlite:///{tmp_path}/l.db") as ledger:
         ledger.create_dataset("log", acc.Budget(epsilon=10.0, delta=4e-6, order="inf"), "add_remove")
-        ask: dict[str, Any] = {**ASK, "epsilon": 1.0, "delta": 1e-6, "use_everything": True, "learn": 0}
+        ask: dict[str, Any] = {**ASK, "epsilon": 1.0, "delta": 1e-6, "use_everything": True}
         ask |= {"ledger": ledger, "dataset": "log", "actor": "grace", "label": "a trial"}
         first = dps.topk(LOG, **ask)
         assert (
@@ -153,12 +153,9 @@ def test_what_is_wrong_is_said(changed: dict[str, Any], error: type[Exception], 
 
 
 @pytest.mark.slow
-def test_a_stated_share_for_learning_is_never_left_out() -> None:
-    """Where learning does not fit the budget, stating it is refused; the default does without."""
-    asked: dict[str, Any] = {**ASK, "epsilon": 1e-3, "delta": 1e-12}
-    with pytest.raises(dps.errors.InvalidRequest, match=r"learn=0\.999999 leaves no two mechanisms .* smaller share"):
-        dps.topk(LOG, **asked, learn=0.999999)
-    assert dps.topk(LOG, **asked).items == ()  # far below what any count passes
+def test_a_budget_that_shows_nothing_is_released_all_the_same() -> None:
+    """No threshold of so little is passed by any count."""
+    assert dps.topk(LOG, **{**ASK, "epsilon": 1e-3, "delta": 1e-12}).items == ()
 
 
 def test_users_choose_the_clip_of_counts_beside_a_stated_mechanism() -> None:
@@ -180,8 +177,8 @@ def test_a_salt_repeats_the_bound_that_the_default_brings() -> None:
     choice = choose(question)
     assert choice.max_items_per_user == GENEROUS
     with ExitStack() as stack:
-        read = run._read(question, choice, stack, log)
-        again = run._read(question, choice, stack, log)
+        read = run._read(question, choice, stack, log, None)
+        again = run._read(question, choice, stack, log, None)
     assert read.salt == "pepper"
     assert read.scores.labels == again.scores.labels
     assert read.scores._values.tolist() == again.scores._values.tolist()

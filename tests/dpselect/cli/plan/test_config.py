@@ -137,7 +137,7 @@ def test_a_refusal_of_what_stands_in_the_file_names_the_file(run: Callable[..., 
     (tmp_path / "log.csv").write_text("u,i\n1,a\n")
     (tmp_path / "f.toml").write_text("[data]\nuser = 'u'\nitem = 'i'\nclip = 1.0\n[release]\nk = 1\nwith_counts = false\n")
     asked = ("topk", tmp_path / "log.csv", "--config", tmp_path / "f.toml", "--epsilon", 1, "--delta", 1e-6)
-    for more in (("--learn", 0.1), (), ("--value", "i", "--value-clip", 1)):
+    for more in ((), ("--value", "i", "--value-clip", 1)):
         refused = run(*asked, *more)
         assert refused.exit_code == 2
         assert f"--clip is stated in '{tmp_path}/f.toml'" in refused.stderr

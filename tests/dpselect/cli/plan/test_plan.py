@@ -18,7 +18,6 @@ from dpselect.cli import app
 from dpselect.plan import TopKPlan, default_choice
 from dpselect.plan.asked import QuickPlan
 from dpselect.plan.candidates import Candidates
-from dpselect.plan.learn import Learning, Learnt
 from dpselect.plan.profile import EXPONENTS, Profile
 from dpselect.plan.request import TopKRequest
 
@@ -406,16 +405,16 @@ def test_it_is_the_choice_of_the_default(items: int | None, *, order: bool) -> N
     words = ["--unknown-domain"] if items is None else ["--items", str(items)]
     told = _told(*words, "--users", "5800", "--items-per-user", "5", *([] if order else ["--set"]))
     request = TopKRequest(k=50, candidates=items)
-    chosen = default_choice(BUDGET, request, profile=Profile.typical(5800.0, 5.0), order=order)
+    profile = Profile.typical(5800.0, 5.0)
+    chosen = default_choice(BUDGET, request, profile=profile, order=order)
     assert dps.Mechanism.from_json(json.dumps(told["mechanism"])) == chosen.mechanism
-    assert chosen.profile is not None
-    recalls = Candidates.of(BUDGET, request, order=order).recalls(chosen, chosen.profile)
+    recalls = Candidates.of(BUDGET, request, order=order).recalls(chosen, profile)
     assert (told["clip"], told["again"], told["max_items_per_user"]) == (chosen.clip, chosen.again, chosen.max_items_per_user)
     assert told["recall"] == dict(zip(map(str, EXPONENTS), recalls, strict=True))
     assert BUDGET.admits(chosen.mechanism.curve)
     found = CliRunner().invoke(app, [*QUICK, *words, "--users", "5800"], env={"COLUMNS": "120"}).stdout
     assert "about 5,800 users with a median of 14 items (--items-per-user assumed)" in found
-    assert "learns what is not declared first" in found
+    assert "dpselect topk chooses so for such users" in found
 
 
 @pytest.mark.slow
@@ -426,21 +425,3 @@ def test_the_order_of_a_budget_is_kept() -> None:
     assert isinstance(found, QuickPlan)
     assert found.choice.mechanism == default_choice(budget, request).mechanism
     assert found.choice.mechanism != default_choice(BUDGET, request).mechanism
-
-
-@pytest.mark.slow
-def test_learnt_numbers_take_the_place_of_declared_ones(tmp_path: Path) -> None:
-    """Those of a ledger and of a file, and the ends of their intervals; beside declared numbers they are refused."""
-    learnt = Learnt(Profile.of_quantiles(900.0, (1.0, 2.0, 3.0, 8.0, 20.0)), Learning(epsilon=0.03))
-    url = f"sqlite:///{tmp_path / 'l.db'}"
-    with acc.Ledger.open(url) as ledger:
-        ledger.create_dataset("visits", BUDGET, "add_remove")
-        ledger.charge("visits", learnt.learning.histogram, key="may")
-        ledger.release("visits", "may", claim=learnt.claim("0" * 16))
-    words = ("--unknown-domain", "--ledger", url, "--dataset", "visits")
-    told = _told(*words, "--learned")
-    assert (told["users"], told["median_items_per_user"]) == (900.0, 3.0)
-    assert _told(*words, "--shape", "learned-low")["users"] < 900.0
-    refused = CliRunner().invoke(app, [*QUICK, *words, "--learned", "--users", "9"])
-    assert refused.exit_code != 0
-    assert "--users does not go with learnt numbers" in refused.stderr

@@ -193,7 +193,7 @@ def test_an_interruption_says_what_was_charged(
 
     with monkeypatch.context() as patch:
         patch.setattr(events, "read", fail)
-        done = CliRunner().invoke(app, [*words, "--learn", "0"])
+        done = CliRunner().invoke(app, words)
     assert "nothing was charged" in done.stderr
     assert steps(tmp_path) == []
     monkeypatch.setattr(Mechanism, "select", fail)
@@ -359,4 +359,4 @@ def test_only_what_was_paid_for_is_an_answer_on_record(words: list[str], tmp_pat
     for state in ("reserved", "void"):
         assert _paid(kept.read_text(), replace(receipt, state=state)) is None
     other = json.loads(dps.ExponentialMechanism(epsilon=0.5).to_json())
-    assert not _is_paid({**held, "mechanism": other, "learnt": None}, receipt)
+    assert not _is_paid({**held, "mechanism": other}, receipt)

@@ -73,8 +73,7 @@ def test_every_town_has_its_own_ranking(per_town: Any, towns: Path, catalogue: P
     mechanism = dps.Mechanism.from_json(json.dumps(released["mechanism"]))
     budget = acc.Budget(epsilon=40.0, delta=1e-12)
     assert budget.admits(mechanism.curve)
-    assert budget.cost(mechanism.curve) >= 0.96 * budget.limit  # the rest learnt how many users and items a town has
-    assert "learnt" in released
+    assert budget.cost(mechanism.curve) >= 0.98 * budget.limit
     assert isinstance(mechanism, dps.PerGroup)
     assert (mechanism.discovery is None, mechanism.max_groups_per_user) == (listed, 2)
 

@@ -101,7 +101,7 @@ def test_the_price_is_the_budget(ask: Any, catalogue: Path, budget: tuple[str, .
     if not public and "--delta" not in budget:
         pytest.skip("an unknown domain needs a delta; the refusal is in a transcript")
     domain = ("--domain", catalogue, "--domain-column", "shop") if public else ()
-    done = ask("--k", 3, *budget, *domain, "--learn", 0, "--json")
+    done = ask("--k", 3, *budget, *domain, "--json")
     assert done.exit_code in (0, EXPLAINED), done.stderr
     released = json.loads(done.stdout)
     stated = acc.Budget(**{name.removeprefix("--"): float(value) for name, value in zip(budget[::2], budget[1::2], strict=True)})
@@ -120,7 +120,6 @@ def test_the_price_is_the_budget(ask: Any, catalogue: Path, budget: tuple[str, .
 def test_the_relation_reaches_the_mechanism(ask: Any, catalogue: Path, relation: str, named: tuple[str, ...]) -> None:
     """The relation asked for is that of the mechanism, named or not, and replacing a user doubles the noise."""
     options = ("--k", 1, "--epsilon", 1, "--domain", catalogue, "--domain-column", "shop", "--relation", relation)
-    named = named or ("--learn", 0)
     released = data(ask(*options, *named, "--json"))
     mechanism = dps.Mechanism.from_json(json.dumps(released["mechanism"]))
     assert mechanism.relation == released["guarantee"]["relation"] == relation
@@ -227,4 +226,4 @@ def test_nothing_of_values_and_times_is_told_free_of_charge(run: Any, tmp_path: 
     asked += [("--value", "v", "--value-clip", 2.0**-24), ("--value", "v", "--value-clip", 2.0**-23)]
     for done, words in enumerate(asked, start=1):
         assert run(*log, *words, "--ledger", address, "--dataset", "d").exit_code == 0
-        assert ledger.total("d").spent.main == pytest.approx(done * 10**12, rel=1e-9)  # of parts that learning took
+        assert ledger.total("d").spent.main == pytest.approx(done * 10**12, rel=1e-9)
