@@ -25,7 +25,8 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Any:
         def read(*_: object, **__: object) -> None:
             raise error
 
-        monkeypatch.setattr(events, "pairs", read)
+        for reader in ("read", "pairs"):
+            monkeypatch.setattr(events, reader, read)
 
     return fail
 

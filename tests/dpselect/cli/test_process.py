@@ -28,7 +28,7 @@ def read(*_, **__):
     print("reading", flush=True)
     time.sleep(60)
 
-run.events.pairs = read
+run.events.read = run.events.pairs = read
 main()
 """
 
