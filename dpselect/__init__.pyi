@@ -23,6 +23,7 @@ from .mechanisms import OnlineStableQueries as OnlineStableQueries
 from .mechanisms import PeelingTopK as PeelingTopK
 from .mechanisms import PerGroup as PerGroup
 from .mechanisms import PermuteAndFlip as PermuteAndFlip
+from .mechanisms import RacingTopK as RacingTopK
 from .mechanisms import RepeatAndSelect as RepeatAndSelect
 from .mechanisms import ReportNoisyMax as ReportNoisyMax
 from .mechanisms import SparseHistogram as SparseHistogram

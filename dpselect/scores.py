@@ -229,11 +229,13 @@ class SecondLook:
         sensitivity: what one user may change in these scores, known before the look.
         count: for `WithValues` with a clip: from such labels to their Scores with each user clipped among them, and how much
             that clip takes away from all of them together, score units. None where no such look can be taken.
-        weigh: for `TwoRoundHistogram`: from labels, (n,) whole numbers from 1 to 2^20 and a norm to (n,) sums over users, in
-            units of 2^-20. A user gives each of its items among these min(1, norm * number/size), with size the l2 norm of the
-            numbers of all of them, rounded so that no user's vector measures more than the norm. **These labels and numbers are
-            private**, and a user's items are those to which it gave more than 0 in the scores: an item occurs in both rounds or
-            in neither (Theorem H11). `events.Pairs.second_round` makes such a function. None where no such look can be taken.
+        weigh: for `RacingTopK` and `TwoRoundHistogram`: from labels, (n,) whole numbers from 1 to 2^20
+            and a norm to (n,) sums over users, in units of 2^-20. A user gives each of its items
+            among these min(1, norm * number/size), with size the l2 norm of the numbers of all of
+            them, rounded so that no user's vector measures more than the norm. **These labels and
+            numbers are private**, and a user's items are those to which it gave more than 0 in the
+            scores: an item occurs in all rounds or in none (Theorems H11 and H13).
+            `events.Pairs.second_round` makes such a function. None where no such look can be taken.
 
     Example:
         >>> import dpselect as dps

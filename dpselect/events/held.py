@@ -22,6 +22,7 @@ from dpselect.events.dialect import Tables, matches
 from dpselect.events.not_pickled import NotPickled
 from dpselect.events.sources.base import Kind
 from dpselect.mechanisms.base import Rounds
+from dpselect.mechanisms.weighs_again import WeighsAgain
 from dpselect.sampling import Sampler
 from dpselect.scores import Domain, Numbers, Scores, SecondLook
 from dpselect.selection import Label, Selection, label_key
@@ -293,23 +294,20 @@ class HeldScores(Rounds):
         if _looks_again(mechanism):
             selection = self.release(mechanism.mechanism, source)
             return cast(Selection, mechanism.valued(selection, self._local(selection.labels or ()), source))
-        if hasattr(mechanism, "masked"):
-            return self._in_two_rounds(mechanism, source)
+        if isinstance(mechanism, WeighsAgain):
+            return self._weighed_again(mechanism, source)
         if not hasattr(mechanism, "continued"):
             return self._select(mechanism, source)
         found = self._select(mechanism.discovery, source).labels or ()
         return cast(Selection, mechanism.continued(self._local(found), list(range(len(found))), source))
 
-    def _in_two_rounds(self, mechanism: Any, source: Sampler) -> Selection:
-        """The items that pass the mask are found by their counts, looked up, and weighed anew where they lie."""
+    def _weighed_again(self, mechanism: WeighsAgain, source: Sampler) -> Selection:
+        """The items that take part are found by their counts, looked up, and weighed anew where they lie."""
         with self._table.tally.release():
             values, sizes = self._table.histogram()
             drawn, first = mechanism.masked(self._of_groups(values, sizes), source)
             labels = self._table.labels(_members(drawn, sizes), values, source)
-        passed = self._local(labels)
-        places = list(range(len(labels)))
-        means = mechanism.means(first, mechanism.again(passed, places, first), source)
-        return cast(Selection, mechanism.released(passed, places, means))
+        return mechanism.finished(self._local(labels), list(range(len(labels))), first, source)
 
     def _select(self, mechanism: Any, source: Sampler) -> Selection:
         reads = self._reads(mechanism)

@@ -18,6 +18,7 @@ from .noisy_max import PermuteAndFlip as PermuteAndFlip
 from .noisy_max import ReportNoisyMax as ReportNoisyMax
 from .per_group import GroupedScores as GroupedScores
 from .per_group import PerGroup as PerGroup
+from .racing import RacingTopK as RacingTopK
 from .repeat_and_select import Best as Best
 from .repeat_and_select import RepeatAndSelect as RepeatAndSelect
 from .sparse_histogram import SparseHistogram as SparseHistogram

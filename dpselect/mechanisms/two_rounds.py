@@ -15,10 +15,11 @@ from pydantic import Field, model_validator
 from accounting import Approximate, Curve, GaussianDP
 from accounting.frozen import Count, Positive, Probability, Real
 from dpselect.errors import DomainMismatch, NoClosedForm
-from dpselect.mechanisms.base import SCALE, Between, Mechanism, ShowsValues, Traits, enumerable
+from dpselect.mechanisms.base import SCALE, Between, Traits, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.release import expanded, half_width, in_own_order, public_grid, release
+from dpselect.mechanisms.release import half_width, in_own_order, public_grid, release
 from dpselect.mechanisms.sparse_histogram import OrderLaw, Places, nodes_of, steps
+from dpselect.mechanisms.weighs_again import WeighsAgain, normal_cdf, normal_pdf
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, Indices
@@ -38,7 +39,7 @@ _HALVINGS = 60
 
 
 @final
-class TwoRoundHistogram(Mechanism, ShowsValues):
+class TwoRoundHistogram(WeighsAgain):
     """The top k by two noisy histograms of one log: the second gives users' weight to items that stood out in the first.
 
     In the first round users are clipped as the scores say. An item passes the *mask* if its noisy score lies more than `mask`
@@ -115,16 +116,6 @@ class TwoRoundHistogram(Mechanism, ShowsValues):
         """Standard deviations of the noise of both rounds, score units."""
         return self.scale / math.sqrt(self.share), self.scale / math.sqrt(1 - self.share) * self.norm / self._one_user
 
-    @property
-    def _one_user(self) -> float:
-        """The l2 norm of one user in the first round."""
-        return self.sensitivity.l2_of(None) / self._users
-
-    @property
-    def _users(self) -> float:
-        """By how much the norm of a change exceeds that of one user: weights are >= 0, so that of two it is the root of 2."""
-        return sqrt_up(Fraction(2)) if self.relation == "replace_one" else 1.0
-
     def _mu(self) -> float:
         """The root of the sum of both rounds' squares, of the noise as it is configured; rounded up. Theorem H11."""
         first, second = self.scales
@@ -178,10 +169,6 @@ class TwoRoundHistogram(Mechanism, ShowsValues):
         rounded = sum(part * public_grid(scale) / 2 for part, scale in zip(self.parts, self.scales, strict=True))
         return whole + rounded + _ROUNDING * (abs(whole) + first + second)
 
-    @property
-    def shows_what_chose(self) -> bool:
-        return True
-
     def margin(self, confidence: float = 0.95, among: int = 1) -> float:
         """As of others, around means of the users' weights of both rounds: their number, as far as nobody was clipped."""
         both = list(zip(self.parts, self.scales, strict=True))
@@ -206,13 +193,7 @@ class TwoRoundHistogram(Mechanism, ShowsValues):
 
     def masked(self, scores: Scores, source: Sampler) -> tuple[list[int], Floats]:
         """Positions of the items that pass the mask, and their first scores, on the grid. Neither is ever released."""
-        first, _ = self.scales
-        listed, groups = np.flatnonzero(scores.values > 0), scores.multiplicities
-        if len(listed) == 0:
-            return [], np.zeros(0)
-        many = None if groups is None else groups[listed]
-        drawn = source.above(scores.values[listed], by_name("gaussian"), first, self.mask_level, None, many)
-        return expanded(scores, listed[drawn.index], drawn.member), drawn.rounded(public_grid(first))
+        return self._drawn_above(scores, self.scales[0], self.mask_level, source)
 
     def means(self, first: Floats, again: Floats, source: Sampler) -> Floats:
         """(n,) noisy means of items that passed, from their first scores and what users weigh in the second round."""
@@ -222,29 +203,15 @@ class TwoRoundHistogram(Mechanism, ShowsValues):
 
     def again(self, scores: Scores, positions: list[int], first: Floats) -> Floats:
         """(n,) what users weigh in the second round, score units, of items that passed at these positions."""
-        if scores.second is not None and scores.second.weigh is not None and scores.labels is not None:
-            labels = [scores.labels[place] for place in positions]
-            return scores.second.weighed(labels, self.demands(first), self.norm)
-        return np.asarray(scores.dense()[positions] * self._used_again, dtype=np.float64)
-
-    @property
-    def _used_again(self) -> float:
-        """What the first scores are scaled by where they are used again: no user weighs more than `norm`, nor than 1.
-
-        Where two users differ by no more than one has, as a sensitivity without uniform shares may state, one user's item weighs
-        more than half of their difference, and it alone is what the threshold hides.
-        """
-        return min(1.0, self.norm / max(self._one_user, self.sensitivity.alone(1))) * (1 - 2.0**-40)
+        return self._weighed(scores, positions, self.demands(first), self.norm)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         if self.delta is None:
             return self._of_public(scores, source)
-        positions, first = self.masked(scores, source)
-        means = self.means(first, self.again(scores, positions, first), source)
-        return self.released(scores, positions, means)
+        return self.finished(scores, *self.masked(scores, source), source)
 
-    def released(self, scores: Scores, positions: list[int], means: Floats) -> Selection:
-        """The selection of an unknown domain, of items that passed the mask and their noisy means."""
+    def finished(self, scores: Scores, positions: list[int], first: Floats, source: Sampler) -> Selection:
+        means = self.means(first, self.again(scores, positions, first), source)
         threshold = self.threshold  # is searched for
         shown = {place: mean for place, mean in zip(positions, means.tolist(), strict=True) if mean > threshold}
         best = sorted(in_own_order(scores, shown), key=lambda place: -shown[place])[: self.k]
@@ -269,7 +236,9 @@ class TwoRoundHistogram(Mechanism, ShowsValues):
         if self.delta is not None:
             passed &= matrix > 0
         means = first.copy()
-        means[passed] = self.means(first[passed], np.asarray(matrix[passed] * self._used_again, dtype=np.float64), source)
+        means[passed] = self.means(
+            first[passed], np.asarray(matrix[passed] * self._used_again(self.norm), dtype=np.float64), source
+        )
         order = np.lexsort((-means, ~passed), axis=1)[:, : self.k]
         seen = np.take_along_axis(means, order, axis=1)
         if self.delta is not None:
@@ -318,7 +287,7 @@ class TwoRoundHistogram(Mechanism, ShowsValues):
         def density(s: Floats) -> Floats:
             """Of the sum at `s` together with a first score above the bar."""
             z = s - centres[:, None, None]
-            return np.asarray(_normal(z) * ndtr((means[:, None, None] - bar + self.combine * z) / rest))
+            return np.asarray(normal_pdf(z) * ndtr((means[:, None, None] - bar + self.combine * z) / rest))
 
         level = min(centres.min(initial=0.0), 0.0) - _REACH if self.delta is None else self.threshold * unit
         ends = _pieces(level, max(level, centres.max(initial=level)) + _REACH, bars * unit)
@@ -329,7 +298,7 @@ class TwoRoundHistogram(Mechanism, ShowsValues):
                 yield tuple(passed[list(order)].tolist()), seen, chance * missed
             return
         ends = _pieces(min(bar, lower.min(initial=bar)) - _REACH, bar, bars / first)
-        densities = _normal(nodes_of(ends) - lower[:, None, None])
+        densities = normal_pdf(nodes_of(ends) - lower[:, None, None])
         behind = OrderLaw.of_densities(ends, densities, ndtr(bar - lower), bars / first)
         now = min(most, len(passed))
         for best, seen, chance in ahead.outcomes(now, least=now):
@@ -341,18 +310,6 @@ class TwoRoundHistogram(Mechanism, ShowsValues):
 def _pieces(low: float, high: float, bars: Floats) -> Floats:
     """Ends of short pieces from `low` to `high`, the bars between them included."""
     return np.unique(np.concatenate([np.arange(low, high, _PIECE), bars[(bars > low) & (bars < high)], [high]]))
-
-
-_erfc = np.frompyfunc(math.erfc, 1, 1)
-
-
-def _below(z: Floats) -> Floats:
-    """P(N < z), not by scipy, whose import takes a tenth of the time of a short command."""
-    return np.asarray(_erfc(-z * math.sqrt(0.5)), dtype=np.float64) / 2
-
-
-def _normal(z: Floats) -> Floats:
-    return np.asarray(np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi))
 
 
 @lru_cache(maxsize=1024)
@@ -378,14 +335,14 @@ def _threshold(
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     pieces = np.arange(0.0, length, _PIECE)
     beyond = (pieces[:, None] + _PIECE * (0.5 + 0.5 * nodes)).ravel()  # by how much the first score exceeds the bar
-    masses = _normal(starts[:, None] + beyond) * np.tile(weights * (_PIECE / 2), len(pieces))
-    left = _below(-(starts + pieces[-1] + _PIECE))
+    masses = normal_pdf(starts[:, None] + beyond) * np.tile(weights * (_PIECE / 2), len(pieces))
+    left = normal_cdf(-(starts + pieces[-1] + _PIECE))
 
     def hidden(height: float) -> bool:
         needed = (height - combine * (bar + beyond)) / rest  # of the second score, for either first one
-        passing = np.asarray(_below(combine * means + rest * again - height))
-        passing[near] = np.minimum(passing[near], masses[:-1] @ _below(again - needed) + left[:-1])
-        absentees = absent * (masses[-1] @ _below(-needed) + left[-1])
+        passing = np.asarray(normal_cdf(combine * means + rest * again - height))
+        passing[near] = np.minimum(passing[near], masses[:-1] @ normal_cdf(again - needed) + left[:-1])
+        absentees = absent * (masses[-1] @ normal_cdf(-needed) + left[-1])
         return float((most * passing).max() + absentees) * _TAIL_UP <= delta
 
     low, high = -_FAR, 1.0

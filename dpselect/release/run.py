@@ -22,6 +22,7 @@ from dpselect.events.contributions import MOST_EXACT
 from dpselect.events.staging import PeriodEvents
 from dpselect.mechanisms.base import Mechanism, Pay, Rounds
 from dpselect.mechanisms.top_of_groups import REASON
+from dpselect.mechanisms.weighs_again import WeighsAgain
 from dpselect.plan.candidates import Choice
 from dpselect.plan.counts import without_counts
 from dpselect.plan.learn import CLAIM, Informed, Learning, Learnt
@@ -591,10 +592,10 @@ def _counted_again(choice: Choice) -> dps.WithValues | None:
 
 
 def _weighed_again(question: Question, choice: Choice) -> bool:
-    """Whether the mechanism weighs users' items in a second round. Sums of a column have none: their scores are used again."""
+    """Whether the mechanism weighs users' items again. Sums of a column have none: their scores are used again."""
     mechanism = without_counts(choice.mechanism)
     whole = mechanism.mechanism if isinstance(mechanism, dps.mechanisms.TopOfGroups) else mechanism
-    return isinstance(whole, dps.TwoRoundHistogram) and question.reading.value is None
+    return isinstance(whole, WeighsAgain) and question.reading.value is None
 
 
 def _second_look(

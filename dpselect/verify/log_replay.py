@@ -53,7 +53,7 @@ class Replay:
             "max_groups_per_user", and "second_round" where a user weighs there more than the norm, or moves what others weigh.
         offender: `salted_name` of the first user who breaks it; None if nobody did. Of a replaced pair, the one that is left out
             of the first log.
-        second_round: by how much a user changed a second round of `TwoRoundHistogram` at most, as a part of the norm that users
+        second_round: by how much a user changed a later round of `RacingTopK` at most, as a part of the norm that users
             spend in it: up to 1, and up to the root of 2 under replace_one. None where the scores have no `SecondLook(weigh=)`.
     """
 

@@ -174,6 +174,10 @@ def _rounds(**settings: Any) -> dps.TwoRoundHistogram:
     return dps.TwoRoundHistogram(**{"scale": 1.6, "mask": 0.5, "sensitivity": TWO} | settings)
 
 
+def _race(**settings: Any) -> dps.RacingTopK:
+    return dps.RacingTopK(**{"k": 1, "scale": 1.6, "sensitivity": ONE} | settings)
+
+
 _SHOT = dps.OneshotTopK(k=2, noise="gaussian", scale=1.5, sensitivity=TWO)
 HISTOGRAMS = [
     Case(mechanism, boxes, domain=domain, rounds=20_000 if mechanism.kind == "two_round_histogram" else 40_000)
@@ -205,6 +209,14 @@ HISTOGRAMS = [
             (_rounds(k=2, share=0.3, combine=0.6), "public"),
             (_rounds(k=1, delta=0.1, sensitivity=SHARED, norm=0.7, mask=1.0), "observed"),
             (_rounds(k=1, sensitivity=SHARED, norm=2.0, taper=3.0), "public"),
+        ],
+        # The exact law is of one item: test_racing.py has the laws of more.
+        ((1, 4),): [
+            (_race(delta=0.1), "observed"),
+            (_race(delta=0.05, combine=0.0, scale=1.0, norm=1.0), "public"),
+            (_race(delta=0.1, sensitivity=SHARED, k=2, floors=(-1.0, 0.5)), "observed"),
+            (_race(delta=0.2, shares=(0.6, 0.4), floors=(0.5,), failures=(0.3, 0.7)), "observed"),
+            (_race(sensitivity=SHARED), "public"),
         ],
     }.items()
     for mechanism, domain in cases

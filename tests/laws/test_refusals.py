@@ -29,6 +29,8 @@ OUTSIDE: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("epsilon_em", "floor", "penalty", "per_pair"), (-1.0,)),
     **dict.fromkeys(("threshold", "low", "high", "mask"), (math.inf,)),
     **{"gamma": (0.4, 1.1), "ergodicity": (-0.1, 1.0), "combine": (-0.1, 1.0)},
+    **dict.fromkeys(("shares", "failures"), ((), (1.0,), (0.5, 0.4), (1.5, -0.5), (0.25, 0.25, 0.25, 0.25), 0.5)),
+    **{"floors": ((), (math.inf,), (65.0,), (-9.0, 0.0)), "bands": ((), ((-0.1, 1.0),), ((0.1,),), ((0.1, 65.0), (9.0, 0.0)))},
 }
 # What is read of a ranking takes memory.
 BOUNDED = {
@@ -77,6 +79,10 @@ def rounds(**given: Any) -> dps.Mechanism:
     return dps.TwoRoundHistogram(**{"scale": 2.0, **given})
 
 
+def race(**given: Any) -> dps.Mechanism:
+    return dps.RacingTopK(**{"k": 2, "scale": 2.0, "sensitivity": ONE, **given})
+
+
 def steps(**given: Any) -> dps.Mechanism:
     return dps.DiscoverThenSelect(**{"discovery": FIND, "selection": SELECT, "candidates": 5, **given})
 
@@ -112,6 +118,15 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: rounds(sensitivity=dps.Sensitivity.of_clipped(1.0), delta=0.1), "states no l0"),
     (lambda: rounds(sensitivity=ONE), "k=None"),
     (lambda: rounds(sensitivity=ONE, delta=0.1, scale=1e308), "beyond the floats"),
+    (lambda: race(sensitivity=dps.Sensitivity(linf=2.0, l0=1)), "at most 1"),
+    (lambda: race(sensitivity=dps.Sensitivity()), "bounds no l2 norm"),
+    (lambda: race(sensitivity=dps.Sensitivity.of_clipped(1.0), delta=0.1), "states no l0"),
+    (lambda: race(shares=(0.5, 0.5)), r"floors=\(1.5, 1.5\) must have 1 entries"),
+    (lambda: race(shares=(0.5, 0.5), floors=(1.0,)), r"failures=.* must be 2 parts"),
+    (lambda: race(bands=((0.1, 1.0),)), r"bands=.* must have 2 entries"),
+    (lambda: race(delta=1e-300), "raise it"),
+    (lambda: race(scale=1e300), "lower it"),
+    (lambda: race(scale=1e-13), "raise it"),
     (lambda: steps(discovery=SELECT), "discovery"),
     (lambda: steps(selection=dps.OneshotTopK(k=1, noise="gaussian", scale=1.0, sensitivity=REPLACED_ONE)), "relation"),
     (lambda: steps(candidates=1), "candidates"),

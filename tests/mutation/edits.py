@@ -811,6 +811,87 @@ dpselect/mechanisms/per_group.py
 dpselect/mechanisms/release.py
     dpselect/test_selection.py::test_a_set_of_observed_items_is_released_in_the_order_of_labels
             if not ordered:¶ =>     if not ordered and scores.domain == "public":¶
+dpselect/mechanisms/racing.py
+    dpselect/mechanisms/test_racing.py::test_mu_is_the_root_of_all_rounds_squares
+        spent = @self._users * norm
+        ratio_up(@self.sensitivity.l2_of(None), first)
+        (@self.scale / math.sqrt(share)
+        relative = @norm / self._one_user
+        relative = norm / self._one_user => relative = 1 / self._one_user
+    dpselect/mechanisms/test_racing.py::test_the_noise_of_every_round_is_the_noise_that_is_priced
+        noisy = source.rounded(sums, by_name("gaussian"), @scale,
+        noisy = source.rounded(sums, by_name("gaussian"), scale, grid)
+        => noisy = source.rounded(sums, by_name("gaussian"), scale, 2.0**-30 * grid)
+        scale = self.scales(norm)[at + 1] => scale = self.scales()[at + 1]
+        first = source.rounded(flat[there], by_name("gaussian"), @scale,
+        first = source.rounded(scores.values, by_name("gaussian"), @scale,
+    dpselect/mechanisms/test_racing.py::test_values_are_means_whose_noise_is_told
+        units[spends[rows], seen] => units[spends[rows], -1]
+        units[spends[rows], seen] => units[0, seen]
+        found.append(@1 / math.fsum(parts))
+        among * len(self.shares)) => among)
+        widest, rounded = (max(found) for => widest, rounded = (min(found) for
+    dpselect/mechanisms/test_racing.py::test_thresholds_spend_delta_on_the_items_of_one_user
+        (items * chances).max() => chances.max()
+        .max()) + absent * float(chances_of_absent[0])) => .max()))
+        np.broadcast_to(@self.sensitivity.alone(starts),
+        @min(1.0, norm) / scale for
+        part = @@self.failures[0] * self.delta
+        (*whole, @@self.delta),
+        [@@self.delta * min(1.0, math.fsum(parts))
+        [public_grid(scale) / 2 / scale => [public_grid(scale) / 4 / scale
+        found.append(@height + rounding
+        found.append(height + rounding => found.append(height
+        floors[at + 1] - rounding => floors[at + 1]
+        self.passed = self.passed + self.passing(again, height) => self.passed = self.passing(again, height)
+        @math.ceil(height * (scale / grid))
+        self._means = self._combine * self._means + self._rest * again => pass
+        / self._rest - again¶ => / self._rest¶
+    dpselect/mechanisms/test_racing.py::test_a_lone_item_is_shown_with_the_chance_that_is_charged
+        running > @heights[spends, at + 1][rows]
+        np.flatnonzero(flat > 0) => np.flatnonzero(flat >= 0)
+    dpselect/mechanisms/test_racing.py::test_items_that_were_not_released_move_no_bar
+        known = np.flatnonzero(live & released) => known = np.flatnonzero(live)
+    dpselect/mechanisms/test_racing.py::test_a_few_released_items_take_the_norm_1
+        (2 * number >= self.k) => (number >= 0)
+        np.bincount(rows[known], minlength => np.bincount(rows[live], minlength
+        np.full(len(bar), @_AHEAD)
+    dpselect/mechanisms/test_racing.py::test_no_item_under_the_floor_is_weighed
+        first > @self.first_threshold, np.ones
+        np.maximum(np.where(enough, bar - reach, -np.inf), self._floors[at]) => np.where(enough, bar - reach, -np.inf)
+        (math.floor(self.floors[0] * (scale / grid)) + 0.5) => math.floor(self.floors[0] * (scale / grid))
+        (math.ceil(height * (scale / grid)) + 0.5) => math.ceil(height * (scale / grid))
+    dpselect/mechanisms/test_racing.py::test_each_norm_has_its_own_threshold
+        heights[spends, at + 1][rows] => heights[0, at + 1]
+        heights[spends, at + 1][rows] => heights[-1, at + 1]
+    dpselect/mechanisms/test_racing.py::test_ties_go_by_the_name
+        for place in in_own_order(scores, named)] => for place in named]
+    dpselect/mechanisms/test_racing.py::test_settled_items_take_no_weight
+        contested = live & (running > low[rows]) & (running <= high[rows]) => contested = live & (running > low[rows])
+        left = np.maximum(left - np.bincount(rows[settled], minlength=groups), 1) => pass
+    dpselect/mechanisms/test_racing.py::test_groups_choose_their_norm_by_the_majority_of_those_that_show
+        2 * (ahead & shown).sum() >= shown.sum() => 2 * ahead.sum() >= len(shown)
+        if together: => if False:
+    dpselect/mechanisms/test_racing.py::test_noise_alone_does_not_double_the_norm_of_a_public_list
+        least = np.maximum(least, expected + 1) => pass
+    dpselect/mechanisms/test_racing.py::test_the_floor_of_a_public_list_cuts_off_nothing_next_to_the_bar
+        low = np.minimum(low, bar - deviations) => pass
+    dpselect/mechanisms/test_racing.py::test_the_top_of_groups_splits_a_race_of_cells
+        raise InvalidScores(words) from None => pass
+    laws/test_racing.py::test_draws_in_rows_are_those_of_the_second_implementation
+        self.combine * running[drawn] + @self._rest
+        released |= live & (running => released = live & (running
+        tiers[live & released & ~settled & ~contested] = 2 * rounds - at => pass
+        reach = part * np.maximum(bar, 0.0) + deviations => reach = deviations + 0 * bar
+        tiers[live & released] = rounds => pass
+        taking_part = first > min(self.first_threshold, self.floor) => taking_part = first > self.floor
+    laws/test_racing.py::test_a_few_draws_are_those_of_the_second_implementation
+        level = min(self.first_threshold, self.floor) => level = self.floor
+    laws/test_racing.py::test_a_user_who_moves_to_another_group_costs_one_group
+        fail together.¶        return self.curve => fail together.¶        return GaussianDP(mu=self._mu())
+    laws/test_racing.py::test_a_user_of_four_items_spends_the_norm_that_the_noise_has
+        [positions[place] for place in at.tolist()], numbers, norm)
+        => [positions[place] for place in at.tolist()], numbers, 1.0)
 dpselect/mechanisms/repeat_and_select.py
     laws/test_repeat_and_select.py::test_a_failure_is_told_after_all_runs_and_by_nothing_else
         failed = failed or run is None => if run is None: return _FAILED
@@ -855,7 +936,6 @@ dpselect/mechanisms/top_of_groups.py
 dpselect/mechanisms/two_rounds.py
     laws/test_two_rounds.py::test_what_nobody_has_or_does_not_exceed_the_threshold_is_never_shown
         passed &= matrix > 0 => pass
-        np.flatnonzero(scores.values > 0), scores.mult => np.flatnonzero(scores.values >= 0), scores.mult
         strict=True) if mean > threshold} => strict=True)}
     laws/test_two_rounds.py::test_a_lone_item_is_shown_with_the_chance_that_is_charged
                 low, high = (low, middle) if hidden(middle) else (middle, high)¶    return @high
@@ -868,18 +948,25 @@ dpselect/mechanisms/two_rounds.py
         (first / grid)) + 0.5 => (first / grid))
     laws/test_two_rounds.py::test_mu_is_the_root_of_both_rounds_squares
         ratio_up(@self._users * self.norm *
-        sqrt_up(Fraction(2)) if self.relation => 1.0 if self.relation
         @self.scale / math.sqrt(self.share), self.scale
     laws/test_two_rounds.py::test_mu_is_attained_by_a_common_item
         self.demands(first), @@self.norm)
-    laws/test_two_rounds.py::test_scores_that_are_used_again_weigh_no_more_than_the_norm
-        return min(1.0, self.norm / max(self._one_user => return max(1.0, self.norm / max(self._one_user
-    laws/test_two_rounds.py::test_a_lone_item_of_a_stated_sensitivity_is_hidden
-        max(self._one_user, self.sensitivity.alone(1)) => self._one_user
     laws/test_two_rounds.py::test_the_noise_of_both_rounds_is_the_noise_that_is_priced
         second = source.rounded(again, by_name("gaussian"), @scale,
-        drawn.rounded(public_grid(first)) => drawn.rounded(2.0**-30 * public_grid(first))
-        drawn = source.above(scores.values[listed], by_name("gaussian"), @first,
+dpselect/mechanisms/weighs_again.py
+    laws/test_two_rounds.py::test_what_nobody_has_or_does_not_exceed_the_threshold_is_never_shown
+        np.flatnonzero(scores.values > 0), scores.mult => np.flatnonzero(scores.values >= 0), scores.mult
+    dpselect/mechanisms/test_racing.py::test_mu_is_the_root_of_all_rounds_squares
+        sqrt_up(Fraction(2)) if self.relation => 1.0 if self.relation
+    dpselect/mechanisms/test_racing.py::test_scores_that_are_used_again_weigh_no_more_than_the_norm
+        return min(1.0, norm / whole) => return max(1.0, norm / whole)
+    dpselect/mechanisms/test_racing.py::test_a_lone_item_of_a_stated_sensitivity_is_hidden
+        max(self._one_user, self.covers.alone(1)) => self._one_user
+    dpselect/mechanisms/test_racing.py::test_the_noise_of_every_round_is_the_noise_that_is_priced
+        drawn.rounded(public_grid(scale)) => drawn.rounded(2.0**-30 * public_grid(scale))
+        drawn = source.above(scores.values[listed], by_name("gaussian"), @scale,
+    dpselect/mechanisms/test_racing.py::test_settled_items_take_no_weight
+        look.weighed(labels, numbers, @@norm)
 dpselect/mechanisms/with_values.py
     laws/test_second_counts.py::test_what_a_clip_takes_away_is_bounded
         return fraction_up(items * => return fraction_up(Fraction(19, 20) * items *

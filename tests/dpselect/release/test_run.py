@@ -17,6 +17,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.cli import app
 from dpselect.events import Pairs
+from dpselect.mechanisms.weighs_again import WeighsAgain
 from dpselect.plan.learn import Learning
 from dpselect.release import run
 from dpselect.release.answer import DryRun
@@ -332,7 +333,7 @@ def seen_by(monkeypatch: pytest.MonkeyPatch, mechanism: Any, log: pd.DataFrame, 
     def second(made: Any, scores: dps.Scores) -> dps.Selection:
         assert scores.second is not None
         names = list(scores.labels or ())
-        looked = None if made.kind == "two_round_histogram" else scores.second.scores(names)
+        looked = None if isinstance(made, WeighsAgain) else scores.second.scores(names)
         weighed = None if looked else scores.second.weighed(names, np.full(len(names), 2**20), 2.0**11)
         seen.append((scores, looked, weighed))
         return dps.Selection(ordered=True, labels=())
@@ -351,9 +352,10 @@ def test_a_second_look_is_at_what_the_first_one_kept_or_clipped_anew(monkeypatch
         [(f"u{user}", f"i{(user + step) % 9}") for user in range(30) for step in range(5)], columns=["who", "what"]
     )
     few = dps.Sensitivity.of_counts(items_per_user=2)
-    counts, _, weighed = seen_by(monkeypatch, dps.TwoRoundHistogram(k=2, scale=1.0, delta=0.1, sensitivity=few), log)
-    assert counts.values.sum() == 60
-    assert weighed.tolist() == counts.values.tolist()
+    for member in (dps.RacingTopK, dps.TwoRoundHistogram):
+        counts, _, weighed = seen_by(monkeypatch, member(k=2, scale=1.0, delta=0.1, sensitivity=few), log)
+        assert counts.values.sum() == 60
+        assert weighed.tolist() == counts.values.tolist()
     relations: list[Any] = ["add_remove", "replace_one"]
     for relation in relations:
         first, within = (dps.Sensitivity.of_clipped(clip, "l2", relation, most) for clip, most in ((1.0, 2), (1.4, None)))

@@ -1,0 +1,740 @@
+"""A race of noisy histograms: what one round has settled takes no weight in the next.
+
+Theorem H13.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, final
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from accounting import Approximate, Curve, GaussianDP
+from accounting.frozen import Count, NonNegative, Positive, Probability, Real
+from dpselect.cells import parts_of
+from dpselect.errors import InvalidScores, NoClosedForm
+from dpselect.mechanisms.base import SCALE, Traits
+from dpselect.mechanisms.noise_curves import ratio_up
+from dpselect.mechanisms.release import half_width, in_own_order, public_grid, release
+from dpselect.mechanisms.sparse_histogram import steps
+from dpselect.mechanisms.weighs_again import WeighsAgain, normal_cdf, normal_pdf
+from dpselect.noise import by_name
+from dpselect.sampling import Sampler
+from dpselect.sampling.contest import Flags, Floats, Indices
+from dpselect.scores import WEIGHT_UNIT, Numbers, Scores
+from dpselect.selection import Selection, Selections
+from dpselect.sensitivity import Sensitivity, sqrt_up
+
+Band = tuple[Annotated[NonNegative, Field(le=8)], Annotated[NonNegative, Field(le=64)]]
+Floor = Annotated[Real, Field(ge=-8, le=64)]
+Again = Callable[[Indices, float], Floats]
+"""Function from positions of contested items and a norm to (n,) sums of users' weights there."""
+
+_FEW: Final = 10
+"""Largest k with a wide first band and a narrow second one: each lost item matters more."""
+_BANDS_OF_FEW: Final = ((0.5, 1.0), (0.1, 1.0))
+_BANDS: Final = ((0.3, 1.0), (0.15, 1.0))
+_AHEAD: Final = 3.0
+"""Deviations of a bar from which clipped users cost more than noise."""
+_REASON: Final = "fewer items than requested exceeded the thresholds"
+_SUM: Final = 1e-9  # how far parts may be from 1 in all: the cost is computed from the noise
+_LEAST_PART: Final = 1e-290  # of a delta: tails of the normal law are floats above it
+_MOST_MEAN: Final = 2.0**38  # deviations that a user moves a score: grid points are floats below
+_MOST_SCALE: Final = 1e290
+_ROUNDING = 2.0**-40  # of a score or threshold in deviations: above the roundings of floats
+_TAIL_UP = 1 + 1e-9  # above the errors of the quadrature and of the tails of the normal law
+_PIECE, _NODES = 0.6, 12  # deviations of a new score, and nodes in them, of the quadrature
+_BEYOND = 10.0  # deviations above a mean, beyond which what is left out is added as if it passed
+_REACH = 40.0  # deviations from a mean, beyond which densities are below the floats
+_FAR = 12.0  # deviations that one user moves a score: floors hide nothing then, and are left out
+_HALVINGS = 50
+
+
+@final
+class RacingTopK(WeighsAgain):
+    """The top k by a race of two or three noisy histograms, at the cost of one.
+
+    The first round is a histogram of users who are clipped as the scores say. Items above its
+    threshold are released at once, with their noisy scores. From these alone follow the *bar* (the
+    score of the k-th of them), the *band* of scores around the bar whose place is still open, and
+    the norm that a user may spend in later rounds. In each later round users spend that norm on
+    those of their items that lie in the band, and on nothing else. Items above it are settled.
+
+    Guarantee: Approximate(GaussianDP(mu), delta), and GaussianDP(mu) for a public domain, with mu
+    the l2 norm of `sensitivity` over `scale`, as of a `SparseHistogram` of that scale. Theorem H13.
+
+    Args:
+        k: the number of items to release, or of each group, >= 1.
+        scale: standard deviation of the noise of one histogram of the same cost, score units, > 0.
+        shares: parts of mu^2 that the two or three rounds spend; together 1.
+        combine: weight a in [0, 0.99] of the running score against sqrt(1 - a^2) of the new one.
+        floors: for each later round, the number of deviations that a running score has to exceed to
+            be contested.
+        bands: for each later round a pair (part, deviations): the band reaches from the bar by that
+            part of the bar plus so many deviations, up and down. None: by k.
+        norm: the l2 norm that a user spends in later rounds where the bar is at least 3 deviations
+            and at least k/2 items are released; 1 elsewhere.
+        failures: parts of delta that the threshold of each round spends; together 1.
+        delta: in (0, 1), the chance that an item of one user alone is released; None for a public
+            domain.
+        sensitivity: what one user may change in the first round, at most 1 per item; `l0`, the most
+            items of a user, must be stated for an unknown domain.
+        values: True to release noisy scores as well, at no further cost: the mean over the rounds
+            that an item was in, which is a count of users as far as nobody was clipped.
+        cells: True if scores are labeled by `dpselect.cells.cell(group, item)`: then each group has
+            a bar of its own, and its k best are released. `TopOfGroups` splits the answer.
+
+    Example:
+        >>> import dpselect as dps
+        >>> few = dps.Sensitivity.of_counts(items_per_user=3)
+        >>> race = dps.RacingTopK(k=2, scale=8.0, delta=1e-6, sensitivity=few)
+        >>> counts, names = [9000, 5000, 1], ["zoo", "park", "pier"]
+        >>> seen = dps.Scores(counts, labels=names, sensitivity=few, domain="observed")
+        >>> race.select(seen).labels
+        ('zoo', 'park')
+    """
+
+    kind: Literal["racing_top_k"] = "racing_top_k"
+    traits: ClassVar[Traits] = Traits(
+        answers="top_k",
+        noise=SCALE,
+        failure="delta",
+        ordered=True,
+        most=lambda mechanism: None if mechanism.cells else mechanism.k,
+        domain=lambda mechanism: "public" if mechanism.delta is None else "unknown",
+        values=lambda mechanism: mechanism.values,
+        groups=lambda mechanism: mechanism.delta is not None,
+    )
+    k: Count = Field(description="an integer >= 1")
+    scale: Positive = Field(description="a finite scale > 0, in score units")
+    shares: tuple[Probability, ...] = Field(
+        default=(0.35, 0.3, 0.35), description="two or three shares in (0, 1) that add up to 1"
+    )
+    combine: Annotated[Real, Field(ge=0, le=0.99)] = Field(
+        default=0.5,
+        description="a weight from 0 to 0.99",
+    )
+    floors: tuple[Floor, ...] = Field(
+        default=(1.5, 1.5),
+        description="a number of deviations from -8 to 64 for each later round",
+    )
+    bands: tuple[Band, ...] | None = Field(
+        default=None,
+        description="a pair of numbers >= 0 for each later round, or None",
+    )
+    norm: Annotated[Positive, Field(ge=2.0**-8, le=2.0**11)] = Field(
+        default=2.0,
+        description="a norm from 2^-8 to 2^11",
+    )
+    failures: tuple[Probability, ...] = Field(
+        default=(0.1, 0.1, 0.8),
+        description="a part in (0, 1) for each round; together 1",
+    )
+    delta: Probability | None = Field(
+        default=None,
+        description="a delta in (0, 1), or None for a public domain",
+    )
+    sensitivity: Sensitivity = Field(description="a Sensitivity whose linf is at most 1")
+    values: bool = Field(default=False, strict=True, description="true or false")
+    cells: bool = Field(default=False, strict=True, description="true or false")
+
+    @model_validator(mode="after")
+    def _can_race(self) -> Self:
+        rounds = len(self.shares)
+        if rounds not in (2, 3) or abs(math.fsum(self.shares) - 1) > _SUM:
+            raise ValueError(
+                f"shares={self.shares} must be two or three parts of mu^2 that add up to 1",
+            )
+        for name, given in (("floors", self.floors), ("bands", self._bands)):
+            if len(given) != rounds - 1:
+                raise ValueError(
+                    f"{name}={given} must have {rounds - 1} entries, one for each round after the "
+                    f"first: shares={self.shares} are of {rounds} rounds"
+                )
+        if len(self.failures) != rounds or abs(math.fsum(self.failures) - 1) > _SUM:
+            raise ValueError(
+                f"failures={self.failures} must be {rounds} parts that add up to 1, one for each "
+                "round: the part of delta that its threshold spends"
+            )
+        if self.sensitivity.linf > 1:
+            raise ValueError(
+                f"sensitivity.linf={self.sensitivity.linf:g} must be at most 1: in all rounds a "
+                "user adds a weight of at most 1 to an item"
+            )
+        if self.sensitivity.l2_of(None) == math.inf:
+            raise ValueError(
+                "sensitivity bounds no l2 norm: clip the users (clip=), or bound their items "
+                "(max_items_per_user=, or l0 of a Sensitivity)"
+            )
+        if self.delta is not None:
+            self._require_hidden(self.delta)
+        self._mu()  # refuses noise that is beyond the floats
+        scales = [scale for norm in self.norms for scale in self.scales(norm)]
+        if max(scales) > _MOST_SCALE:
+            raise ValueError(f"scale={self.scale} puts the thresholds beyond the floats: lower it")
+        if 1 / min(scales) > _MOST_MEAN:
+            raise ValueError(f"scale={self.scale} puts the scores beyond the floats: raise it")
+        return self
+
+    def _require_hidden(self, delta: float) -> None:
+        """Raise if no threshold can hide the items of one user alone."""
+        if not self.sensitivity.items_alone:
+            raise ValueError(
+                "sensitivity states no l0: what a user with any number of items brings in cannot "
+                "be hidden; bound the items per user, generously if they are clipped"
+            )
+        if delta * min(self.failures) < _LEAST_PART:
+            raise ValueError(
+                f"delta={delta:g} leaves less than {_LEAST_PART:g} for the threshold of a round: "
+                "the tails of the noise are no floats there, so raise it"
+            )
+
+    # -- what is public ----------------------------------------------------------------------------
+
+    @property
+    def least_candidates(self) -> int:
+        return self.k if self.delta is None and not self.cells else 1
+
+    @property
+    def norms(self) -> tuple[float, ...]:
+        """The norms that users may spend in later rounds: 1, and `norm` where it is another."""
+        return tuple(dict.fromkeys((1.0, self.norm)))
+
+    def scales(self, norm: float = 1.0) -> tuple[float, ...]:
+        """Standard deviations of the noise of all rounds, score units, where `norm` is spent.
+
+        Of later rounds they grow with the norm, so that the cost does not depend on it.
+        """
+        first, *later = (self.scale / math.sqrt(share) for share in self.shares)
+        relative = norm / self._one_user
+        return (first, *(each * relative for each in later))
+
+    def _mu(self) -> float:
+        """The root of the sum of all rounds' squares, of the noise as it is configured; rounded up.
+
+        The largest over the norms that may be spent.
+        """
+        return max(self._mu_of(norm) for norm in self.norms)
+
+    def _mu_of(self, norm: float) -> float:
+        first, *later = self.scales(norm)
+        spent = self._users * norm * (1 + 2.0**-50)
+        moved = [ratio_up(self.sensitivity.l2_of(None), first)]
+        moved += [ratio_up(spent, scale) for scale in later]
+        return sqrt_up(sum((Fraction(one) ** 2 for one in moved), Fraction(0)))
+
+    @property
+    def curve(self) -> Curve:
+        rounds = GaussianDP(mu=self._mu())
+        return rounds if self.delta is None else Approximate(curve=rounds, delta0=self.delta)
+
+    @property
+    def shared_group_curve(self) -> Curve | None:
+        # One norm for what both users weigh in all groups; the lone items of both fail together.
+        return self.curve
+
+    @property
+    def _bands(self) -> tuple[tuple[float, float], ...]:
+        usual = _BANDS_OF_FEW if self.k <= _FEW else _BANDS
+        return self.bands if self.bands is not None else usual[: len(self.shares) - 1]
+
+    @property
+    def _rest(self) -> float:
+        """The weight of a new score, where `combine` is that of the running one."""
+        return math.sqrt(1 - self.combine**2)
+
+    @property
+    def floor(self) -> float:
+        """The first score that an item has to exceed to be contested, score units.
+
+        Halfway between two multiples of the grid, so that a rounded score exceeds it if and only
+        if the score does. A public domain has no such floor for items next to the bar.
+        """
+        scale = self.scales()[0]
+        grid = public_grid(scale)
+        return (math.floor(self.floors[0] * (scale / grid)) + 0.5) * grid
+
+    @property
+    def _floors(self) -> tuple[float, ...]:
+        """Running scores to exceed to be contested in each later round, in deviations."""
+        return (self.floor / self.scales()[0], *self.floors[1:])
+
+    @property
+    def first_threshold(self) -> float:
+        """The first score that an item has to exceed to be released at once, score units.
+
+        Halfway between two multiples of the grid, as `floor`. -inf for a public domain.
+        """
+        if self.delta is None:
+            return -math.inf
+        scale = self.scales()[0]
+        grid = public_grid(scale)
+        alone, items = self._alone
+        part = self.failures[0] * self.delta
+        height = _first_threshold(alone, items, part, self._absent)
+        return (math.ceil(height * (scale / grid)) + 0.5) * grid
+
+    def thresholds(self, norm: float = 1.0) -> tuple[float, ...]:
+        """Running scores that an item has to exceed to be released in each round, in deviations.
+
+        They hold where users spend `norm` in later rounds, and are rounded up. -inf for a public
+        domain. Theorem H13.
+        """
+        if self.delta is None:
+            return (-math.inf,) * len(self.shares)
+        alone, items = self._alone
+        first, *later = self.scales(norm)
+        before = (self.failures[:at] for at in range(2, len(self.shares)))
+        whole = [self.delta * min(1.0, math.fsum(parts)) for parts in before]
+        start = self.first_threshold / first
+        return start, *_thresholds(
+            start,
+            self._floors,
+            alone,
+            items,
+            tuple(min(1.0, norm) / scale for scale in later),
+            self.combine,
+            (*whole, self.delta),
+            self._roundings(norm)[1:],
+            self._absent,
+        )
+
+    @property
+    def _alone(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
+        """Means of lone items of one user, in deviations, and how many there are, by runs.
+
+        For each run of numbers of items: the largest mean over the run, and its last number.
+        """
+        starts, ends = np.array(steps(self.sensitivity.items_alone or 1)).T
+        alone = np.broadcast_to(self.sensitivity.alone(starts), starts.shape)
+        return tuple((alone / self.scales()[0]).tolist()), tuple(ends.tolist())
+
+    @property
+    def _absent(self) -> int:
+        """The most lone items of a user who is in the other log only."""
+        return (self.sensitivity.items_alone or 1) if self.relation == "replace_one" else 0
+
+    def _roundings(self, norm: float) -> tuple[float, ...]:
+        """Largest change of the running score of each round by rounding to grids, in deviations."""
+        halves = [public_grid(scale) / 2 / scale for scale in self.scales(norm)]
+        found = [halves[0]]
+        for half in halves[1:]:
+            found.append(self.combine * found[-1] + self._rest * half)
+        return tuple(found)
+
+    def _units(self, norm: float) -> tuple[float, ...]:
+        """Score units in one deviation of the running score of each round, as a mean of scores."""
+        parts: list[float] = []
+        found = []
+        for scale in self.scales(norm):
+            new = self._rest / scale if parts else 1 / scale
+            parts = [*(self.combine * part for part in parts), new]
+            found.append(1 / math.fsum(parts))
+        return tuple(found)
+
+    def margin(self, confidence: float = 0.95, among: int = 1) -> float:
+        """Half the width of intervals around the values for the users' weights, score units.
+
+        Users are clipped, and not alike in all rounds, so only the low ends hold for numbers of
+        users. Which round a value comes from depends on its noise, so each round takes an equal
+        part of the failure probability.
+        """
+        rounds = [
+            (unit, unit * rounding)
+            for norm in self.norms
+            for unit, rounding in zip(self._units(norm), self._roundings(norm), strict=True)
+        ]
+        widest, rounded = (max(found) for found in zip(*rounds, strict=True))
+        return half_width("gaussian", widest, confidence, among * len(self.shares)) + rounded
+
+    # -- a release ---------------------------------------------------------------------------------
+
+    def _check_stated(self) -> None:
+        for norm in self.norms:
+            self.thresholds(norm)  # are searched for, once
+
+    def _check_scores(self, scores: Scores) -> None:
+        if self.cells:
+            try:
+                for label in scores.labels or ():
+                    parts_of(label)
+            except ValueError:
+                words = "cells=True needs cells for labels: write them by dpselect.cells.cell"
+                raise InvalidScores(words) from None
+
+    def masked(self, scores: Scores, source: Sampler) -> tuple[list[int], Floats]:
+        level = min(self.first_threshold, self.floor)
+        return self._drawn_above(scores, self.scales()[0], level, source)
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        if self.delta is not None:
+            return self.finished(scores, *self.masked(scores, source), source)
+        scale = self.scales()[0]
+        first = source.rounded(scores.values, by_name("gaussian"), scale, public_grid(scale))
+        return self.finished(scores, list(range(len(first))), first, source)
+
+    def finished(
+        self,
+        scores: Scores,
+        positions: list[int],
+        first: Floats,
+        source: Sampler,
+    ) -> Selection:
+        rows, groups = self._groups(scores, positions)
+
+        def again(at: Indices, norm: float) -> Floats:
+            numbers = np.full(len(at), WEIGHT_UNIT, dtype=np.int64)
+            return self._weighed(scores, [positions[place] for place in at.tolist()], numbers, norm)
+
+        raced = self._raced(first, rows, groups, again, source, together=True)
+        shown = np.flatnonzero(raced.released)
+        if self.delta is not None:  # of a public domain positions tell nothing
+            named = {positions[place]: place for place in shown.tolist()}
+            places = [named[place] for place in in_own_order(scores, named)]
+            shown = np.array(places, dtype=np.int64)
+        best = [positions[place] for place in self._best(raced, rows, groups, shown).tolist()]
+        values = dict(zip(positions, raced.values.tolist(), strict=True)) if self.values else None
+        requested = None if self.cells else self.k
+        return release(
+            scores,
+            best,
+            ordered=True,
+            requested=requested,
+            reason=_REASON,
+            values=values,
+        )
+
+    def _groups(self, scores: Scores, positions: list[int]) -> tuple[Indices, int]:
+        """(n,) the place of each item's group among the groups of these items, and their number."""
+        if not self.cells or scores.labels is None:
+            return np.zeros(len(positions), dtype=np.int64), 1
+        names = [parts_of(scores.labels[place])[0] for place in positions]
+        places = {name: place for place, name in enumerate(sorted(set(names)))}
+        return np.array([places[name] for name in names], dtype=np.int64), len(places)
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        scale, (rounds, size), flat = self.scales()[0], matrix.shape, matrix.ravel()
+        there = np.arange(flat.size) if self.delta is None else np.flatnonzero(flat > 0)
+        first = source.rounded(flat[there], by_name("gaussian"), scale, public_grid(scale))
+        if self.delta is not None:
+            taking_part = first > min(self.first_threshold, self.floor)
+            there, first = there[taking_part], first[taking_part]
+        rows = there // size
+
+        def again(at: Indices, norm: float) -> Floats:
+            return np.asarray(flat[there[at]] * self._used_again(norm), dtype=np.float64)
+
+        raced = self._raced(first, rows, rounds, again, source, together=False)
+        best = self._best(raced, rows, rounds, np.flatnonzero(raced.released))
+        places = _ranks(rows[best], rounds)
+        most = min(self.k, size)
+        indices = np.full((rounds, most), -1, dtype=np.int64)
+        values = np.full((rounds, most), np.nan)
+        indices[rows[best], places] = there[best] % size
+        values[rows[best], places] = raced.values[best]
+        shown = values if self.values else None
+        return Selections(indices, ordered=True, requested=self.k, reason=_REASON, values=shown)
+
+    def _best(self, raced: _Raced, rows: Indices, groups: int, shown: Indices) -> Indices:
+        """Return the k first of each group among `shown`, group by group.
+
+        Ties keep the order of `shown`.
+        """
+        order = shown[np.lexsort((-raced.scores[shown], raced.tiers[shown], rows[shown]))]
+        return order[_ranks(rows[order], groups) < self.k]
+
+    def _raced(
+        self,
+        first: Floats,
+        rows: Indices,
+        groups: int,
+        again: Again,
+        source: Sampler,
+        *,
+        together: bool,
+    ) -> _Raced:
+        """Draw all later rounds of (n,) items with these first scores, each in a group of `groups`.
+
+        What steers is computed from the scores of released items alone. `together` if all groups
+        are of one release, and spend one norm.
+        """
+        heights = np.array([self.thresholds(norm) for norm in self.norms])
+        units = np.array([self._units(norm) for norm in self.norms])
+        running, rounds = first / self.scales()[0], len(self.shares)
+        released, live = first > self.first_threshold, np.ones(len(first), dtype=np.bool_)
+        tiers, seen = np.zeros(len(first), dtype=np.int64), np.zeros(len(first), dtype=np.int64)
+        left, spends = np.full(groups, self.k), np.zeros(groups, dtype=np.int64)
+        for at in range(rounds - 1):
+            known = np.flatnonzero(live & released)
+            bar, enough = self._bars(running[known], rows[known], left, heights[spends, at])
+            if at == 0:
+                number = np.bincount(rows[known], minlength=groups)
+                spends = self._spends(bar, number, together=together)
+            low, high = self._reach(bar, at, enough)
+            contested = live & (running > low[rows]) & (running <= high[rows])
+            settled = live & released & (running > high[rows])
+            tiers[settled] = at
+            tiers[live & released & ~settled & ~contested] = 2 * rounds - at
+            left = np.maximum(left - np.bincount(rows[settled], minlength=groups), 1)
+            live = contested
+            for place in np.unique(spends).tolist():
+                norm = self.norms[place]
+                scale = self.scales(norm)[at + 1]
+                drawn = np.flatnonzero(live & (spends[rows] == place))
+                sums, grid = again(drawn, norm), public_grid(scale)
+                noisy = source.rounded(sums, by_name("gaussian"), scale, grid)
+                running[drawn] = self.combine * running[drawn] + self._rest * (noisy / scale)
+            seen[live] = at + 1
+            released |= live & (running > heights[spends, at + 1][rows])
+        tiers[live & released] = rounds
+        return _Raced(tiers, running, running * units[spends[rows], seen], released)
+
+    def _bars(
+        self,
+        scores: Floats,
+        rows: Indices,
+        left: Indices,
+        heights: Floats,
+    ) -> tuple[Floats, Flags]:
+        """(groups,) the score of the last of the places that are left, among released items.
+
+        And whether there are so many of them. If not it is the threshold that they had to exceed;
+        of a public domain, where nothing is hidden, the least of their scores.
+        """
+        order = np.lexsort((-scores, rows))
+        number = np.bincount(rows, minlength=len(left))
+        start = np.cumsum(number) - number
+        enough = number >= left
+        bar = heights.copy()
+        if self.delta is None:
+            left, enough = np.minimum(left, number), number > 0
+            bar[~enough] = 0.0  # of a group in which nothing is contested
+        bar[enough] = scores[order[(start + left - 1)[enough]]]
+        return bar, enough
+
+    def _reach(self, bar: Floats, at: int, enough: Flags) -> tuple[Floats, Floats]:
+        """(groups,) both ends of the band around each bar, before the later round `at`."""
+        part, deviations = self._bands[at]
+        reach = part * np.maximum(bar, 0.0) + deviations
+        low = np.maximum(np.where(enough, bar - reach, -np.inf), self._floors[at])
+        if self.delta is None:  # a floor hides nothing there: nothing next to the bar is cut off
+            low = np.minimum(low, bar - deviations)
+        return low, bar + reach
+
+    def _spends(self, bar: Floats, number: Indices, *, together: bool) -> Indices:
+        """(groups,) which of `norms` users spend, from bars and numbers of released items.
+
+        The second where noise is small beside the bar; `together` it is one for all groups, by the
+        majority of those in which something is released.
+        """
+        least = np.full(len(bar), _AHEAD)
+        if self.delta is None:  # noise alone lifts the k-th of many
+            expected = by_name("gaussian").isf(np.minimum(0.5, self.k / np.maximum(number, 1)))
+            least = np.maximum(least, expected + 1)
+        ahead = (bar >= least) & (2 * number >= self.k)
+        if together:
+            shown = number > 0
+            ahead = np.full(len(bar), shown.any() and 2 * (ahead & shown).sum() >= shown.sum())
+        return np.where(ahead, len(self.norms) - 1, 0)
+
+    # -- its law -----------------------------------------------------------------------------------
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        # Of scores before they are rounded to their grids: a millionth off at most.
+        values = scores.dense()
+        there = np.arange(len(values)) if self.delta is None else np.flatnonzero(values > 0)
+        if len(there) > 1:
+            raise NoClosedForm(
+                "the bar of a race is a rank of noisy scores, so there is an exact law of at most "
+                "one item: draw with select_many, or use dpselect.verify.lower_bound"
+            )
+        if len(there) == 0:
+            return {(): 1.0}
+        shown = 1.0 if self.delta is None else self._shown_alone(scores, int(there[0]))
+        return {(int(there[0]),): shown} | ({} if shown == 1 else {(): 1 - shown})
+
+    def _shown_alone(self, scores: Scores, place: int) -> float:
+        """Probability that the only item there is released; nothing else is, so the norm is 1."""
+        first, *later = self.scales()
+        numbers = np.full(1, WEIGHT_UNIT, dtype=np.int64)
+        again = float(self._weighed(scores, [place], numbers, 1.0)[0])
+        start, *heights = self.thresholds()
+        mean = np.array([float(scores.dense()[place]) / first])
+        chances = _Chances(mean, start, self._floors[0], self.combine, far=math.inf)
+        for at, (height, scale) in enumerate(zip(heights, later, strict=True)):
+            floor = None if at + 1 == len(later) else self._floors[at + 1]
+            chances.race(again / scale, height, floor)
+        return min(1.0, float(chances.passed[0]))
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class _Raced:
+    """Outcome of a race for each item. **Private** but for released items."""
+
+    tiers: Indices  # (n,) by which they are listed, then by score
+    scores: Floats  # (n,) the running scores when they left, in deviations
+    values: Floats  # (n,) the same as means of users' weights, score units
+    released: Flags  # (n,)
+
+
+def _ranks(rows: Indices, groups: int) -> Indices:
+    """(n,) places of items within their groups, where groups follow one another."""
+    number = np.bincount(rows, minlength=groups)
+    return np.arange(len(rows)) - (np.cumsum(number) - number)[rows]
+
+
+class _Chances:
+    """Chances that lone items are released, round by round. Theorem H13.
+
+    Args:
+        means: (n,) of their first scores, in deviations.
+        start: what a first score has to exceed to be released.
+        floor: what it has to exceed to be contested.
+        combine: the weight of a running score.
+        far: means from which on chances may be those without floors, which are above them.
+
+    Attributes:
+        passed: (n,) chances to be released in the rounds so far, no less than they are.
+    """
+
+    def __init__(
+        self,
+        means: Floats,
+        start: float,
+        floor: float,
+        combine: float,
+        far: float = _FAR,
+    ) -> None:
+        self._combine, self._rest, self._far = combine, math.sqrt(1 - combine**2), far
+        self._means, self.passed = means, normal_cdf(means - start)
+        # Contested and not released so far: a density over the running score at nodes, times their
+        # weights, and all that may lie above the nodes.
+        self._at, weights, above = self._nodes(floor, start)
+        self._mass = normal_pdf(self._at - means[:, None]) * weights
+        self._above = above
+
+    def _nodes(self, low: float, high: float) -> tuple[Floats, Floats, Floats]:
+        """Nodes and weights of an integral from `low` to `high` that means below `far` need.
+
+        And (n,) the chance that a running score lies above the last of them.
+        """
+        if high <= low:
+            return np.zeros(0), np.zeros(0), np.zeros(len(self._means))
+        near = self._means[self._means < self._far]
+        low = max(low, float(near.min(initial=self._far)) - _REACH) if len(near) else low
+        top = min(high, max(low, float(near.max(initial=-math.inf)) + _BEYOND))
+        ends = np.append(np.arange(low, top, _PIECE * self._rest), top)
+        nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+        lengths = np.diff(ends)[:, None]
+        at = ends[:-1, None] + lengths * (0.5 + 0.5 * nodes)
+        above = normal_cdf(self._means - top) if top < high else np.zeros(len(self._means))
+        return at.ravel(), (lengths * weights / 2).ravel(), above
+
+    def passing(self, again: float, height: float) -> Floats:
+        """(n,) chances to be released in the next round and not before, no less than they are.
+
+        Args:
+            again: the mean of the next score, in deviations.
+            height: what the running score has to exceed.
+        """
+        whole = normal_cdf(self._combine * self._means + self._rest * again - height)
+        tail = normal_cdf(again - (height - self._combine * self._at) / self._rest)
+        return np.asarray(np.minimum(whole, self._mass @ tail + self._above))
+
+    def race(self, again: float, height: float, floor: float | None) -> None:
+        """Go on to the next round, in which items that exceed `height` are released.
+
+        Those above `floor` are contested in the round after it; None if there is none.
+        """
+        self.passed = self.passed + self.passing(again, height)
+        if floor is None:
+            return
+        before, mass = self._at, self._mass
+        self._means = self._combine * self._means + self._rest * again
+        self._at, weights, above = self._nodes(floor, height)
+        moved = (self._at - self._combine * before[:, None]) / self._rest - again
+        self._mass = (mass @ normal_pdf(moved)) * (weights / self._rest)
+        self._above = self._above + above
+
+
+def _least(low: float, high: float, hidden: Callable[[float], bool]) -> float:
+    """The least height in [low, high] that hides enough, rounded up; `high` does."""
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if hidden(middle) else (middle, high)
+    return high
+
+
+def _spent(items: Floats, chances: Floats, absent: int, chances_of_absent: Floats) -> float:
+    """Part of a delta that lone items of a user, and of one who is absent, spend; rounded up."""
+    return (float((items * chances).max()) + absent * float(chances_of_absent[0])) * _TAIL_UP
+
+
+@lru_cache(maxsize=1024)
+def _first_threshold(
+    alone: tuple[float, ...],
+    items: tuple[int, ...],
+    part: float,
+    absent: int,
+) -> float:
+    """The least height that no lone item exceeds in the first round but with a chance of `part`.
+
+    For every run of numbers of items t up to `items`, t items of one user with means of at most
+    `alone`, in deviations, and `absent` ones of a user who is not there.
+    """
+    means, most = np.array(alone), np.array(items, dtype=np.float64)
+
+    def hidden(height: float) -> bool:
+        gone = normal_cdf(np.full(1, -height))
+        return _spent(most, normal_cdf(means - height), absent, gone) <= part
+
+    return _least(-40.0, float(means.max()) + 40.0, hidden)
+
+
+@lru_cache(maxsize=1024)
+def _thresholds(
+    start: float,
+    floors: tuple[float, ...],
+    alone: tuple[float, ...],
+    items: tuple[int, ...],
+    again: tuple[float, ...],
+    combine: float,
+    parts: tuple[float, ...],
+    roundings: tuple[float, ...],
+    absent: int,
+) -> tuple[float, ...]:
+    """The least heights of all later rounds that hide lone items, as `_first_threshold` does.
+
+    Args:
+        start: what a first score has to exceed to be released, in deviations.
+        floors: what running scores have to exceed to be contested in each later round.
+        again: the most that one user moves each later score.
+        parts: what of delta may be spent up to each later round, all rounds before included.
+        roundings: what the grids add to each running score at most.
+    """
+    lone = _Chances(np.array(alone), start, floors[0], combine)
+    nobody = _Chances(np.zeros(1), start, floors[0], combine)
+    rest, most, highest = math.sqrt(1 - combine**2), np.array(items, dtype=np.float64), max(alone)
+    found: list[float] = []
+    for at, (mean, part, rounding) in enumerate(zip(again, parts, roundings, strict=True)):
+
+        def hidden(height: float, mean: float = mean, part: float = part) -> bool:
+            chances = lone.passed + lone.passing(mean, height)
+            gone = nobody.passed + nobody.passing(0.0, height)
+            return _spent(most, chances, absent, gone) <= part
+
+        highest = combine * highest + rest * mean
+        height = _least(-40.0, highest + 40.0, hidden)
+        found.append(height + rounding + _ROUNDING * (1 + abs(height)))
+        if at + 1 < len(again):
+            floor = floors[at + 1] - rounding - _ROUNDING * (1 + abs(floors[at + 1]))
+            lone.race(mean, height, floor)
+            nobody.race(0.0, height, floor)
+    return tuple(found)

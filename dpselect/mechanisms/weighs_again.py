@@ -1,0 +1,111 @@
+"""Mechanisms that weigh users' items again after a first noisy histogram. Theorems H11 and H13."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from fractions import Fraction
+
+import numpy as np
+
+from dpselect.mechanisms.base import Mechanism, ShowsValues
+from dpselect.mechanisms.release import expanded, public_grid
+from dpselect.noise import by_name
+from dpselect.sampling import Sampler
+from dpselect.sampling.contest import Floats, Indices
+from dpselect.scores import Scores
+from dpselect.selection import Selection
+from dpselect.sensitivity import sqrt_up
+
+_erfc = np.frompyfunc(math.erfc, 1, 1)
+
+
+def normal_cdf(z: Floats) -> Floats:
+    """P(N < z) of a standard normal N, without scipy, which takes long to import."""
+    return np.asarray(_erfc(-z * math.sqrt(0.5)), dtype=np.float64) / 2
+
+
+def normal_pdf(z: Floats) -> Floats:
+    """Density of a standard normal at `z`; same shape."""
+    return np.asarray(np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi))
+
+
+class WeighsAgain(Mechanism, ShowsValues, ABC):
+    """Base class of mechanisms in which users spend a norm anew on the items that stood out.
+
+    Scores with a `SecondLook(weigh=)` are weighed by it; of others the first scores are used again.
+    """
+
+    @abstractmethod
+    def masked(self, scores: Scores, source: Sampler) -> tuple[list[int], Floats]:
+        """Return positions of the items that take part, and their first scores on the public grid.
+
+        Of an unknown domain. All of it is **private**.
+        """
+
+    @abstractmethod
+    def finished(
+        self,
+        scores: Scores,
+        positions: list[int],
+        first: Floats,
+        source: Sampler,
+    ) -> Selection:
+        """Draw the later rounds of the items that take part, and select among them."""
+
+    @property
+    def shows_what_chose(self) -> bool:
+        return True
+
+    @property
+    def _users(self) -> float:
+        """Norm of a change in units of one user's norm: weights are >= 0, so two give root 2."""
+        return sqrt_up(Fraction(2)) if self.relation == "replace_one" else 1.0
+
+    @property
+    def _one_user(self) -> float:
+        """The l2 norm of one user in the first round."""
+        return self.covers.l2_of(None) / self._users
+
+    def _used_again(self, norm: float) -> float:
+        """Factor of first scores that are used again: no user weighs more than `norm`, nor than 1.
+
+        Where two users differ by no more than one has, as a sensitivity without uniform shares may
+        state, one user's item weighs more than half of their difference, and it alone is what the
+        threshold hides.
+        """
+        whole = max(self._one_user, self.covers.alone(1))
+        return min(1.0, norm / whole) * (1 - 2.0**-40)
+
+    def _drawn_above(
+        self,
+        scores: Scores,
+        scale: float,
+        level: float,
+        source: Sampler,
+    ) -> tuple[list[int], Floats]:
+        """Positions of occurring items whose noisy score exceeds `level`, and these scores.
+
+        Both `level` and the scores, rounded to the public grid, are in score units.
+        """
+        listed, groups = np.flatnonzero(scores.values > 0), scores.multiplicities
+        if len(listed) == 0:
+            return [], np.zeros(0)
+        many = None if groups is None else groups[listed]
+        drawn = source.above(scores.values[listed], by_name("gaussian"), scale, level, None, many)
+        places = expanded(scores, listed[drawn.index], drawn.member)
+        return places, drawn.rounded(public_grid(scale))
+
+    def _weighed(
+        self,
+        scores: Scores,
+        positions: list[int],
+        numbers: Indices,
+        norm: float,
+    ) -> Floats:
+        """(n,) sums of users' weights of these items, each user spending `norm`; score units."""
+        look = scores.second
+        if look is not None and look.weigh is not None and scores.labels is not None:
+            labels = [scores.labels[place] for place in positions]
+            return look.weighed(labels, numbers, norm)
+        return np.asarray(scores.dense()[positions] * self._used_again(norm), dtype=np.float64)
