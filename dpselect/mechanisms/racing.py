@@ -36,10 +36,6 @@ Floor = Annotated[Real, Field(ge=-8, le=64)]
 Again = Callable[[Indices, float], Floats]
 """Function from positions of contested items and a norm to (n,) sums of users' weights there."""
 
-_FEW: Final = 10
-"""Largest k with a wide first band and a narrow second one: each lost item matters more."""
-_BANDS_OF_FEW: Final = ((0.5, 1.0), (0.1, 1.0))
-_BANDS: Final = ((0.3, 1.0), (0.15, 1.0))
 _AHEAD: Final = 3.0
 """Deviations of a bar from which clipped users cost more than noise."""
 _REASON: Final = "fewer items than requested exceeded the thresholds"
@@ -75,9 +71,9 @@ class RacingTopK(WeighsAgain):
         shares: parts of mu^2 that the two or three rounds spend; together 1.
         combine: weight a in [0, 0.99] of the running score against sqrt(1 - a^2) of the new one.
         floors: for each later round, the number of deviations that a running score has to exceed to
-            be contested.
+            be contested. A public domain has no floors.
         bands: for each later round a pair (part, deviations): the band reaches from the bar by that
-            part of the bar plus so many deviations, up and down. None: by k.
+            part of the bar plus so many deviations, up and down.
         norm: the l2 norm that a user spends in later rounds where the bar is at least 3 deviations
             and at least k/2 items are released; 1 elsewhere.
         failures: parts of delta that the threshold of each round spends; together 1.
@@ -121,12 +117,12 @@ class RacingTopK(WeighsAgain):
         description="a weight from 0 to 0.99",
     )
     floors: tuple[Floor, ...] = Field(
-        default=(1.5, 1.5),
+        default=(1.25, 3.0),
         description="a number of deviations from -8 to 64 for each later round",
     )
-    bands: tuple[Band, ...] | None = Field(
-        default=None,
-        description="a pair of numbers >= 0 for each later round, or None",
+    bands: tuple[Band, ...] = Field(
+        default=((0.2, 2.0), (0.1, 1.0)),
+        description="a pair of numbers >= 0 for each later round",
     )
     norm: Annotated[Positive, Field(ge=2.0**-8, le=2.0**11)] = Field(
         default=2.0,
@@ -151,7 +147,7 @@ class RacingTopK(WeighsAgain):
             raise ValueError(
                 f"shares={self.shares} must be two or three parts of mu^2 that add up to 1",
             )
-        for name, given in (("floors", self.floors), ("bands", self._bands)):
+        for name, given in (("floors", self.floors), ("bands", self.bands)):
             if len(given) != rounds - 1:
                 raise ValueError(
                     f"{name}={given} must have {rounds - 1} entries, one for each round after the "
@@ -240,11 +236,6 @@ class RacingTopK(WeighsAgain):
         return self.curve
 
     @property
-    def _bands(self) -> tuple[tuple[float, float], ...]:
-        usual = _BANDS_OF_FEW if self.k <= _FEW else _BANDS
-        return self.bands if self.bands is not None else usual[: len(self.shares) - 1]
-
-    @property
     def _rest(self) -> float:
         """The weight of a new score, where `combine` is that of the running one."""
         return math.sqrt(1 - self.combine**2)
@@ -254,7 +245,7 @@ class RacingTopK(WeighsAgain):
         """The first score that an item has to exceed to be contested, score units.
 
         Halfway between two multiples of the grid, so that a rounded score exceeds it if and only
-        if the score does. A public domain has no such floor for items next to the bar.
+        if the score does.
         """
         scale = self.scales()[0]
         grid = public_grid(scale)
@@ -520,11 +511,11 @@ class RacingTopK(WeighsAgain):
 
     def _reach(self, bar: Floats, at: int, enough: Flags) -> tuple[Floats, Floats]:
         """(groups,) both ends of the band around each bar, before the later round `at`."""
-        part, deviations = self._bands[at]
+        part, deviations = self.bands[at]
         reach = part * np.maximum(bar, 0.0) + deviations
-        low = np.maximum(np.where(enough, bar - reach, -np.inf), self._floors[at])
-        if self.delta is None:  # a floor hides nothing there: nothing next to the bar is cut off
-            low = np.minimum(low, bar - deviations)
+        low = np.where(enough, bar - reach, -np.inf)
+        if self.delta is not None:  # on a public list a floor hides nothing
+            low = np.maximum(low, self._floors[at])
         return low, bar + reach
 
     def _spends(self, bar: Floats, number: Indices, *, together: bool) -> Indices:

@@ -215,7 +215,7 @@ HISTOGRAMS = [
             (_race(delta=0.1), "observed"),
             (_race(delta=0.05, combine=0.0, scale=1.0, norm=1.0), "public"),
             (_race(delta=0.1, sensitivity=SHARED, k=2, floors=(-1.0, 0.5)), "observed"),
-            (_race(delta=0.2, shares=(0.6, 0.4), floors=(0.5,), failures=(0.3, 0.7)), "observed"),
+            (_race(delta=0.2, shares=(0.6, 0.4), floors=(0.5,), bands=((0.5, 1.0),), failures=(0.3, 0.7)), "observed"),
             (_race(sensitivity=SHARED), "public"),
         ],
     }.items()

@@ -250,6 +250,7 @@ def test_a_lone_item_is_shown_with_the_chance_that_is_charged(
     settings: dict[str, Any] = {
         "shares": shares,
         "floors": (floor,) * later,
+        "bands": ((0.5, 1.0),) * later,
         "combine": combine,
         "failures": (0.1, 0.9) if later == 1 else (0.1, 0.2, 0.7),
     }

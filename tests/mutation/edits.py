@@ -846,7 +846,7 @@ dpselect/mechanisms/racing.py
         np.full(len(bar), @_AHEAD)
     dpselect/mechanisms/test_racing.py::test_no_item_under_the_floor_is_weighed
         first > @self.first_threshold, np.ones
-        np.maximum(np.where(enough, bar - reach, -np.inf), self._floors[at]) => np.where(enough, bar - reach, -np.inf)
+        low = np.maximum(low, self._floors[at]) => pass
         (math.floor(self.floors[0] * (scale / grid)) + 0.5) => math.floor(self.floors[0] * (scale / grid))
         (math.ceil(height * (scale / grid)) + 0.5) => math.ceil(height * (scale / grid))
     dpselect/mechanisms/test_racing.py::test_each_norm_has_its_own_threshold
@@ -862,8 +862,8 @@ dpselect/mechanisms/racing.py
         if together: => if False:
     dpselect/mechanisms/test_racing.py::test_noise_alone_does_not_double_the_norm_of_a_public_list
         least = np.maximum(least, expected + 1) => pass
-    dpselect/mechanisms/test_racing.py::test_the_floor_of_a_public_list_cuts_off_nothing_next_to_the_bar
-        low = np.minimum(low, bar - deviations) => pass
+    dpselect/mechanisms/test_racing.py::test_a_public_list_has_no_floor
+        if self.delta is not None:  # on a public list a floor hides nothing => if True:
     dpselect/mechanisms/test_racing.py::test_the_top_of_groups_splits_a_race_of_cells
         raise InvalidScores(words) from None => pass
     laws/test_racing.py::test_draws_in_rows_are_those_of_the_second_implementation

@@ -182,7 +182,7 @@ def after_first(race: Race, scores: Floats, occurs: Flags) -> Rows:
     wide = beta * np.maximum(bar, 0) + extra
     high = bar + wide
     low = np.where(enough, bar - wide, -np.inf)
-    low = _from_floor(race, low, floor, bar - extra)
+    low = _from_floor(race, low, floor)
     far = (bar >= race.ahead) & (number >= race.k / 2)
     if race.is_public:
         size = np.array([race.groups.count(group) for group in race.groups])
@@ -205,12 +205,9 @@ def _most(race: Race, far: Flags, shown: Flags) -> Flags:
     return there.any(axis=1) & (2 * ahead >= there.sum(axis=1))
 
 
-def _from_floor(race: Race, low: Floats, floor: float, close: Floats) -> Floats:
-    """Lower ends of bands, which no floor may cut off next to the bar where it hides nothing."""
-    if race.fault == "no floor":
-        return low
-    raised = np.maximum(low, floor)
-    return np.minimum(raised, close) if race.is_public else raised
+def _from_floor(race: Race, low: Floats, floor: float) -> Floats:
+    """Lower ends of bands, above the floor where it hides something."""
+    return low if race.is_public or race.fault == "no floor" else np.maximum(low, floor)
 
 
 def after_second(race: Race, rows: Rows, scores: Floats, occurs: Flags) -> Rows:
@@ -230,7 +227,7 @@ def after_second(race: Race, rows: Rows, scores: Floats, occurs: Flags) -> Rows:
     (beta, extra), floor = race.bands[1], race.floors[1]
     wide = beta * np.maximum(bar, 0) + extra
     high = bar + wide
-    low = _from_floor(race, np.where(enough, bar - wide, -np.inf), floor, bar - extra)
+    low = _from_floor(race, np.where(enough, bar - wide, -np.inf), floor)
     return replace(
         rows,
         scores=np.where(rows.contested, scores, rows.scores),
@@ -243,15 +240,13 @@ def after_second(race: Race, rows: Rows, scores: Floats, occurs: Flags) -> Rows:
 
 def of(product: RacingTopK, clip: float | None, groups: tuple[int, ...]) -> Race:
     """The race with the numbers that a mechanism of the library shows."""
-    usual = ((0.5, 1.0), (0.1, 1.0)) if product.k <= 10 else ((0.3, 1.0), (0.15, 1.0))
-    bands = product.bands or usual
     return Race(
         k=product.k,
         combine=product.combine,
         sigmas={norm: product.scales(norm) for norm in product.norms},
         thresholds={norm: product.thresholds(norm) for norm in product.norms},
         floors=(product.floor / product.scales()[0], *product.floors[1:]),
-        bands=bands[: len(product.shares) - 1],
+        bands=product.bands,
         norm=product.norm,
         clip=clip,
         groups=groups,

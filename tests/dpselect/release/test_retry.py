@@ -515,7 +515,7 @@ def test_a_series_of_which_all_periods_are_charged_is_gone_on_with(place: Path, 
         with pytest.raises(Stopped):
             ask()()
     whole = "somebody whose rows lie in all 2 days faces"
-    assert ask(dry_run=True)().left[0].startswith(whole)
+    assert ask(dry_run=True)().in_all.startswith(f"once all of them are charged, {whole}")
     found = ask()()
     assert [one.state for one in found.releases] == ["recorded", "released"]
     assert found.in_all.words.startswith(whole)

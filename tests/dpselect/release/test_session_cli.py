@@ -98,7 +98,7 @@ ANSWERS = ("affordable", "--dataset", "clicks")
         (("affordable", "--k", "3", "--epsilon", "0.1"), "--dataset go together"),
         ((*ANSWERS, "--epsilon", "0.1"), "--k is missing"),
         ((*ANSWERS, "--k", "3"), "the budget of one release"),
-        ((*ANSWERS, "--k", "3", "--epsilon", "0.1"), "--delta is missing"),
+        ((*ANSWERS, "--k", "3", "--epsilon", "0.1"), "the dataset's budget has no delta"),
         ((*ANSWERS, "--k", "3", "--epsilon", "-1"), "must be a finite number above 0"),
         (("affordable", "--dataset", "other", "--k", "3", "--epsilon", "0.1"), "other"),
         (("quota", "--dataset", "clicks"), "--name is missing"),
