@@ -218,9 +218,8 @@ def _promises(stated: Promise, question: Question) -> Iterator[tuple[str, str]]:
 def _means(answer: Answer) -> Iterator[tuple[str, str]]:
     question, mechanism, reading = answer.question, answer.mechanism, answer.question.reading
     yield "mechanism", f"{type(mechanism).__name__} ({_settings(mechanism)})"
-    if question.profile is not None and reading.clip is None:
-        each = "" if reading.group is None else ", in a group"
-        yield "chosen", f"for {question.profile.in_words()}{each}: --users and --items-per-user declare others"
+    if answer.choice.why:
+        yield "chosen", f"by what is public: {answer.choice.why}"
     yield "noise", _noise_in_words(mechanism, "users" if reading.value is None else f"units of {_column(reading.value)}")
     if question.domain is None:
         yield "items", "read off the log, and therefore private: an item shows only if enough users touched it"

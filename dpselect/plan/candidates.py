@@ -30,6 +30,7 @@ from dpselect.mechanisms import (
     OneshotTopK,
     PeelingTopK,
     PermuteAndFlip,
+    RacingTopK,
     ReportNoisyMax,
     SparseHistogram,
     StabilityTest,
@@ -56,6 +57,9 @@ GENEROUS = 300
 
 FEW = 2
 """Items per user, which a clip does not distort: one step does."""
+
+FEW_LISTED = 15
+"""The most items to release of a public list for which Gumbel noise, which clips nobody, finds more than a race."""
 
 WHOLE_COUNTS = "a clip goes with no counts of the same scores, which are sums of shares: leave out clip= or with_counts="
 
@@ -93,6 +97,7 @@ class Choice:
         clip, norm: what each user's contributions are scaled to; None to count every item in full.
         again: what they are scaled to in a second look, within the items that were discovered; None without one.
         cells: whether the log is read as cells of a group and an item, with the bound and the clip over all groups together.
+        why: one sentence that says by which public facts the default chose it; "" where nothing was chosen.
     """
 
     mechanism: Mechanism
@@ -101,6 +106,7 @@ class Choice:
     norm: Norm = "l2"
     again: float | None = None
     cells: bool = False
+    why: str = ""
 
     @property
     def bounding(self) -> Bounding:
@@ -334,10 +340,15 @@ class Candidates:
         """What finds most of the top k among such users; of those that are alike the first."""
         found = [float(np.mean(self.recalls(choice, profile))) for choice in self.choices]
         best = next(choice for choice, recall in zip(self.choices, found, strict=True) if recall >= max(found) - _CLOSE)
-        mechanism = best.mechanism
+        why = f"it should find most of {profile.in_words()}, which --users and --items-per-user declare"
+        return self.completed(replace(best, why=why), profile)
+
+    def completed(self, choice: Choice, profile: Profile) -> Choice:
+        """Return the choice with counts, clipped as suits such users, and for every group."""
+        mechanism = choice.mechanism
         if self.counted is not None:
             mechanism = with_counts(mechanism, self.counted, profile, self.request)
-        return replace(best, mechanism=self._around(best, mechanism))
+        return replace(choice, mechanism=self._around(choice, mechanism))
 
     def _around(self, choice: Choice, mechanism: Mechanism) -> Mechanism:
         """What is drawn: for every group, where there are groups."""
@@ -581,8 +592,60 @@ def default_choice(
         )
     if clip is not None and request.counts is not None and not request.recounted:
         raise InvalidRequest(WHOLE_COUNTS)
+    users = profile or Profile.typical(in_a_group=groups is not None)
+    if clip is None and (choice := ruled(budget, request, max_items_per_user, groups)) is not None:
+        return Candidates(request, (choice,), _counted(budget, request), groups).completed(choice, users)
     found = Candidates.of(budget, request, limit=max_items_per_user, clip=clip, norm=norm, order=order, groups=groups)
-    return found.best(profile or Profile.typical(in_a_group=groups is not None))
+    return found.best(users)
+
+
+def ruled(budget: Budget, request: TopKRequest, limit: int | None, groups: Grouping | None) -> Choice | None:
+    """Choose a race, or Gumbel noise for a few listed items, by what is public alone.
+
+    Recall on real logs is the reason: see `docs/choosing.md`. Among few listed items Gumbel noise is
+    small, and clips nobody; its noise grows with the root of k. Under replace_one, and in groups, a
+    race finds more for every k.
+
+    Args:
+        limit: the most items of a user, as declared; None for any number.
+
+    Returns:
+        The choice without counts; None where neither is for such a request: pure budgets, users with
+        hardly any items, a least number of users, a stated noise, and groups read one by one.
+    """
+    unfit = request.min_users is not None or request.kbar is not None or budget.form == "pure"
+    stated = request.noise not in (None, "gaussian") or (request.counts is not None and not request.recounted)
+    if unfit or stated or (limit is not None and limit <= FEW):
+        return None
+    if groups is not None and (limit is not None or not groups.tabled or request.counts is not None):
+        return None
+    relation, listed = request.sensitivity.relation, request.candidates is not None
+    if listed and request.k <= FEW_LISTED and relation == "add_remove" and groups is None and request.noise is None:
+        found = _tried(OneshotTopK, budget, request.model_copy(update={"noise": "gumbel"}))
+        if found is not None:
+            return Choice(found, limit, why=f"of up to {FEW_LISTED} listed items Gumbel noise, which clips nobody, finds most")
+    return _race(budget, request, limit, groups)
+
+
+def _race(budget: Budget, request: TopKRequest, limit: int | None, groups: Grouping | None) -> Choice | None:
+    """A race at the price of one Gaussian vector, users clipped to a norm of 1; None where nothing pays for that."""
+    listed, cells = request.candidates is not None, groups is not None
+    if groups is not None and listed:
+        size = groups.cells(request)
+        if not 0 < size <= _LARGEST_TABLE:
+            return None  # of a catalogue without a list of groups, which cells there may be is private
+        request = request.model_copy(update={"candidates": size})
+    most = limit if listed else limit or GENEROUS
+    bounds = Sensitivity.of_clipped(1.0, "l2", request.sensitivity.relation, most)
+    asked = request.model_copy(update={"sensitivity": bounds, "noise": "gaussian"})
+    vector = _tried(OneshotTopK if listed else SparseHistogram, budget, asked)
+    hiding, price = (vector.delta, vector.curve.curve) if isinstance(vector, SparseHistogram) else (None, vector and vector.curve)
+    if not isinstance(price, GaussianDP) or price.mu == 0:
+        return None
+    scale = bounds.l2_of(None) / price.mu * _ROUNDING
+    race = RacingTopK(k=request.k, scale=scale, delta=hiding, sensitivity=bounds, cells=cells)
+    why = "a race gives users' weight to the items whose place is still open, which finds most where users have many items"
+    return Choice(race, most, 1.0, "l2", cells=cells, why=why)
 
 
 def default_mechanism(

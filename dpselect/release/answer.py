@@ -217,7 +217,7 @@ class Answer(Tabled):
         return cls(
             question,
             Selection.from_json(json.dumps(held["selection"])),
-            Choice(mechanism, **bounds, cells=how.get("over") == "all groups"),
+            Choice(mechanism, **bounds, cells=how.get("over") == "all groups", why=held.get("chosen", "")),
             how["salt"],
             PaidCharge(**held["ledger"]),
             shown=None if shown is None else Selection.from_json(json.dumps(shown)),
@@ -371,6 +371,7 @@ class Answer(Tabled):
             "guarantee": {"budget": stated, **self.guarantee.as_data()},
             "planned_releases": None if question.spec.planned is None and question.releases == 1 else question.releases,
             "mechanism": plain_data(self.mechanism),
+            "chosen": choice.why or None,
             "curve": plain_data(self.mechanism.curve),
             "spent": None if self.spent is None else plain_data(self.spent),
             "domain": "observed" if question.domain is None else "public",
