@@ -156,7 +156,7 @@ RECORDED = "this release was charged to the ledger before it was drawn, and is o
 SETTLED = f"{RECORDED} What the answer did not use of the price above is given back there, unless that was interrupted."
 HEADS: Final = ("period", "rank", "item", "users", "score", "value", "low", "high")
 """What the columns of a table are called, apart from that of groups."""
-_OPTIONAL = frozenset({"draw", "shown", "unit", "spent", "groups", "sums", "time"})  # left out where there is none
+_OPTIONAL = frozenset({"draw", "chosen", "shown", "unit", "spent", "groups", "sums", "time"})  # left out where there is none
 
 
 @final

@@ -1016,6 +1016,16 @@ dpselect/pate/voting.py
     dpselect/pate/test_ballots.py::test_a_private_number_of_teachers_sets_no_level
         (self.threshold is None or self.teachers is not None) => (self.threshold is None and self.teachers is None)
 dpselect/plan/candidates.py
+    dpselect/plan/test_fit.py::test_the_default_is_a_race_or_gumbel_noise_for_few_listed_items
+        request.k <= FEW_LISTED and => request.k < FEW_LISTED and
+        relation == "add_remove" and groups is None => groups is None
+        scale = bounds.l2_of(None) / @@price.mu * _ROUNDING¶    race
+        sensitivity=bounds, cells=cells) => sensitivity=bounds)
+        most = limit if listed else limit or GENEROUS => most = limit or GENEROUS
+    dpselect/plan/test_fit.py::test_what_no_race_is_for_is_compared
+        request.min_users is not None or request.kbar => request.kbar
+        (limit is not None and limit <= FEW) => (limit is not None and limit < FEW)
+        request.kbar is not None or budget.form == "pure" => request.kbar is not None
     dpselect/plan/test_shares.py::test_two_steps_divide_the_price_of_one_vector
         first.l2_of(None) / math.sqrt(@@share)
     dpselect/plan/test_shares.py::test_groups_are_found_for_a_fifth_of_the_budget
@@ -1068,7 +1078,7 @@ dpselect/release/answer.py
     dpselect/cli/topk/test_delivery.py::test_only_what_was_paid_for_is_an_answer_on_record
          and receipt.state in ("committed", "released") else None =>  else None
         return acc.Curve.from_json(receipt.entries[0].curve or "") == Mechanism.from_json(json.dumps(held["mechanism"])).curve
-         => return True
+        => return True
     dpselect/release/test_retry.py::test_two_draws_are_never_both_accepted
         if isinstance(error, acc.ledger.ClaimConflict): => if False:
     dpselect/release/test_retry.py::test_a_long_answer_is_taken_up_too
