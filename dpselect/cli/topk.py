@@ -278,12 +278,15 @@ def _noise_in_words(mechanism: Mechanism, scores: str) -> str:
 
 
 def _settings(mechanism: Mechanism) -> str:
+    """Settings of a mechanism that differ from what its class takes by default."""
+
     def shown(value: object) -> str:
         if isinstance(value, Mechanism):
             return f"{type(value).__name__}({_settings(value)})"
         return f"{value:.6g}" if isinstance(value, float) else str(value)
 
-    fields = [(name, value) for name, value in mechanism if name not in ("kind", "sensitivity") and value is not None]
+    usual = {name: field.default for name, field in type(mechanism).model_fields.items()}
+    fields = [(name, value) for name, value in mechanism if name != "sensitivity" and value != usual[name]]
     return ", ".join(f"{name}={shown(value)}" for name, value in fields)
 
 

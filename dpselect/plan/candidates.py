@@ -565,6 +565,7 @@ def default_choice(
     order: bool = True,
     groups: Grouping | None = None,
     profile: Profile | None = None,
+    whole: Budget | None = None,
 ) -> Choice:
     """The mechanism that should find most of the top k of distinct-user counts, and the clip to read the log with.
 
@@ -580,6 +581,7 @@ def default_choice(
         order: whether the order has to be released; without it sets are considered too.
         groups: each of which gets a release.
         profile: users (of one group), as declared; None: as in other logs (`Profile.typical`).
+        whole: the budget of the dataset that pays, if one does.
 
     Raises:
         InvalidRequest: an unknown domain or groups to discover and a budget without delta.
@@ -593,13 +595,15 @@ def default_choice(
     if clip is not None and request.counts is not None and not request.recounted:
         raise InvalidRequest(WHOLE_COUNTS)
     users = profile or Profile.typical(in_a_group=groups is not None)
-    if clip is None and (choice := ruled(budget, request, max_items_per_user, groups)) is not None:
-        return Candidates(request, (choice,), _counted(budget, request), groups).completed(choice, users)
+    adds_epsilons = budget.form == "pure" or (whole is not None and whole.measure == "epsilon")
+    ruled = None if adds_epsilons or clip is not None else _ruled(budget, request, max_items_per_user, groups)
+    if ruled is not None:
+        return Candidates(request, (ruled,), _counted(budget, request), groups).completed(ruled, users)
     found = Candidates.of(budget, request, limit=max_items_per_user, clip=clip, norm=norm, order=order, groups=groups)
     return found.best(users)
 
 
-def ruled(budget: Budget, request: TopKRequest, limit: int | None, groups: Grouping | None) -> Choice | None:
+def _ruled(budget: Budget, request: TopKRequest, limit: int | None, groups: Grouping | None) -> Choice | None:
     """Choose a race, or Gumbel noise for a few listed items, by what is public alone.
 
     Recall on real logs is the reason: see `docs/choosing.md`. Among few listed items Gumbel noise is
@@ -610,10 +614,10 @@ def ruled(budget: Budget, request: TopKRequest, limit: int | None, groups: Group
         limit: the most items of a user, as declared; None for any number.
 
     Returns:
-        The choice without counts; None where neither is for such a request: pure budgets, users with
-        hardly any items, a least number of users, a stated noise, and groups read one by one.
+        The choice without counts; None where neither is for such a request: users with hardly any
+        items, a least number of users, a stated noise, and groups read one by one.
     """
-    unfit = request.min_users is not None or request.kbar is not None or budget.form == "pure"
+    unfit = request.min_users is not None or request.kbar is not None
     stated = request.noise not in (None, "gaussian") or (request.counts is not None and not request.recounted)
     if unfit or stated or (limit is not None and limit <= FEW):
         return None

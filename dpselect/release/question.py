@@ -253,7 +253,8 @@ def _chosen(question: Question, whole: Budget | None) -> Choice:
         unbounded()
     if (profile := question.profile) is not None:
         bounds: Any = {"max_items_per_user": limit, "clip": clip, "norm": None if clip is None else _norm(question)}
-        return default_choice(question.budget, request, **bounds, groups=groups, profile=profile, order=not spec.as_set)
+        about: Any = {**bounds, "groups": groups, "profile": profile, "order": not spec.as_set, "whole": whole}
+        return default_choice(question.budget, request, **about)
     asked, kind = request.model_copy(update={"sensitivity": _sensitivity(question)}), spec.kind
     if kind is None and (question.domain is None or spec.min_users is not None):
         shown_by_rank = reading.value is None and spec.min_users is None

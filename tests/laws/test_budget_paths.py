@@ -173,9 +173,12 @@ def test_what_is_asked_beforehand_is_what_a_charge_takes(part: str, tmp_path: Pa
 
 
 STATED: dict[str, tuple[acc.Budget, dict[str, Any]]] = {
-    "order": (acc.Budget(epsilon=1.0, delta=1e-6), {"epsilon": 0.25, "delta": 2.5e-7}),
+    "order": (acc.Budget(epsilon=1.0, delta=1e-6), {"epsilon": 0.25, "delta": 2.5e-7, "mechanism": "limited_domain"}),
     "inf": (acc.Budget(epsilon=1.0, delta=1e-6, order="inf"), {"epsilon": 0.25, "delta": 2.5e-7}),
-    "gaussian": (acc.Budget(epsilon=1.0, delta=1e-6, order="gaussian"), {"epsilon": 0.25, "delta": 2.5e-7}),
+    "gaussian": (
+        acc.Budget(epsilon=1.0, delta=1e-6, order="gaussian"),
+        {"epsilon": 0.25, "delta": 2.5e-7, "mechanism": "limited_domain"},
+    ),
     "rho": (acc.Budget(rho=0.1, delta=1e-6), {"rho": 0.025, "delta": 2.5e-7}),
     # Less than any usual part of delta, so that the failure is what the share leaves.
     "failure": (

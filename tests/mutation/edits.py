@@ -1024,8 +1024,10 @@ dpselect/plan/candidates.py
         most = limit if listed else limit or GENEROUS => most = limit or GENEROUS
     dpselect/plan/test_fit.py::test_what_no_race_is_for_is_compared
         request.min_users is not None or request.kbar => request.kbar
+        adds_epsilons = budget.form == "pure" or => adds_epsilons =
         (limit is not None and limit <= FEW) => (limit is not None and limit < FEW)
-        request.kbar is not None or budget.form == "pure" => request.kbar is not None
+    dpselect/release/test_topk.py::test_what_is_left_is_counted_in_the_part_that_runs_out_first
+        or (whole is not None and whole.measure == "epsilon") =>
     dpselect/plan/test_shares.py::test_two_steps_divide_the_price_of_one_vector
         first.l2_of(None) / math.sqrt(@@share)
     dpselect/plan/test_shares.py::test_groups_are_found_for_a_fifth_of_the_budget

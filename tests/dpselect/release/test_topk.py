@@ -69,7 +69,7 @@ def test_a_dataset_without_a_delta_is_not_remedied_by_a_stated_one(tmp_path: Pat
         ask: dict[str, Any] = {**ASK, "epsilon": 1.0, "delta": delta, "ledger": ledger, "dataset": "pure"}
         with pytest.raises(dps.errors.InvalidRequest, match=r"budget has no delta.*a public list of items \(domain=\)"):
             dps.topk(LOG, **ask)
-        listed: dict[str, Any] = {**ask, "domain": ["a", "b", "c"], "k": 1, "learn": 0}
+        listed: dict[str, Any] = {**ask, "domain": ["a", "b", "c"], "k": 1}
         with pytest.raises(acc.errors.CalibrationError, match="dataset's budget has no delta, so choose a mechanism"):
             dps.topk(LOG, **listed, mechanism="oneshot_top_k", noise="gaussian")
         assert list(ledger.entries("pure")) == []

@@ -52,7 +52,10 @@ ANSWERS: dict[str, tuple[tuple[object, ...], dict[str, object]]] = {
         {"domain": "public", "selection.complete": True, "guarantee.pure_epsilon": pytest.approx(400)},
     ),
     "a salt": ((*BOUNDED, "--salt", "pepper"), {"contributions": {"max_items_per_user": 1, "clip": None, "salt": "pepper"}}),
-    "no bound": (("--k", 1, *CERTAIN), {"contributions": {"max_items_per_user": None, "clip": None, "salt": None}}),
+    "no bound": (
+        ("--k", 1, *CERTAIN, "--mechanism", "limited_domain"),
+        {"contributions": {"max_items_per_user": None, "clip": None, "salt": None}},
+    ),
     "clipped counts by a pure budget": (
         ("--k", 2, "--epsilon", 400, "--clip", "1", *LISTED),
         {"selection.labels": FOUND, "mechanism.noise": "laplace", "mechanism.sensitivity.l1": 1},
