@@ -26,9 +26,7 @@ SMALL = {
     "ledger": "sqlite:///{folder}/ledger.db --entries 10 --processes 1",
     "pate": "--draws 1",
     "paths": "",
-    "recall": f"{TINY} --domain unknown",
-    "recall, rounds": f"{TINY} --domain unknown --rounds",
-    "recall, vary": f"{TINY} --domain unknown --vary",
+    "recall": TINY,
     "sampling": "--sizes 1e4 --runs 1 --rows",
     "start": "--runs 0",
 }

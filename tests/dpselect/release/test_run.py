@@ -162,7 +162,7 @@ def test_a_dry_run_of_the_command_says_so() -> None:
     [
         ("log.csv", {"item": "shoop"}, dps.errors.EventLogError),  # a column that is not there
         ("no such log", {}, dps.errors.EventLogError),
-        ("no such log", {"epsilon": 40.0}, acc.BudgetExceeded),
+        ("no such log", {"epsilon": 400.0}, acc.BudgetExceeded),
     ],
 )
 def test_a_dry_run_refuses_what_a_run_refuses(place: Path, log: str, changed: dict[str, Any], error: type[Exception]) -> None:

@@ -48,7 +48,7 @@ def test_groups_without_a_bound_are_one_table(tmp_path: Path) -> None:
     assert answer.mechanism.curve == answer.mechanism.mechanism.curve
     assert acc.Budget(epsilon=2.0, delta=1e-6).covers(acc.Budget(epsilon=2.0, delta=1e-6).cost(answer.mechanism.curve))
     text = answer.to_pandas()
-    assert text.columns.tolist() == ["g", "rank", "item", "score", "low", "high"]
+    assert text.columns.tolist() == ["g", "rank", "item", "users", "low", "high"]
     assert text["g"].dtype.kind == "i"
     assert (again.selection, again.choice.cells, again.charge) == (answer.selection, True, answer.charge)
     assert '"over": "all groups"' in (tmp_path / "answer.json").read_text()

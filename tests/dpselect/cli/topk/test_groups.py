@@ -62,7 +62,8 @@ def test_every_town_has_its_own_ranking(per_town: Any, towns: Path, catalogue: P
     """Listed or discovered, of public items or not; a town of one user shows in neither, and the price is the budget."""
     groups = ("--groups", towns.parent / "towns.csv") if listed else ()
     items = ("--domain", catalogue, "--domain-column", "shop") if public else ()
-    result = per_town(*CERTAIN, *groups, *items, "--json")
+    way = ("oneshot_top_k", "--noise", "gumbel") if public else ("limited_domain",)
+    result = per_town(*CERTAIN, *groups, *items, "--mechanism", *way, "--json")
     assert result.exit_code == 0, result.stderr
     released = json.loads(result.stdout)
     found = by_town(released["selection"])
