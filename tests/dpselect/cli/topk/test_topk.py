@@ -142,7 +142,7 @@ def test_without_a_header_columns_are_numbers(run: Any, tmp_path: Path) -> None:
 def test_no_private_number_is_shown(ask: Any, style: tuple[str, ...]) -> None:
     """Neither a count nor the number of users, rows, pairs or items of the log is in the output."""
     result = ask("--k", 2, "--epsilon", 100, "--delta", "1e-6", *style)
-    shown = {int(number) for number in re.findall(r"(?<![\d.])\d+(?![\d.])", result.stdout + result.stderr)}
+    shown = {int(number) for number in re.findall(r"(?<![\w.])\d+(?![\w.])", result.stdout + result.stderr)}
     assert not shown & {613, 419, 2066, 1033, 1032, 3}
 
 
