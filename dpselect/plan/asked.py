@@ -17,8 +17,9 @@ from accounting.address import masked
 from accounting.errors import CalibrationError
 from accounting.risk import Risk
 from dpselect.errors import InvalidRequest
+from dpselect.mechanisms import RacingTopK
 from dpselect.plan.candidates import Candidates, Choice, default_choice
-from dpselect.plan.counts import COUNTS_AGAIN
+from dpselect.plan.counts import COUNTS_AGAIN, without_counts
 from dpselect.plan.plan import Plan, Section, share
 from dpselect.plan.profile import EXPONENTS, Profile
 from dpselect.plan.request import ALL, TopKRequest
@@ -374,7 +375,10 @@ class QuickPlan(Plan):
                 ("risk", self.risk.in_words(choice.mechanism.relation)),
             ],
         )
-        yield Section(lines=["dpselect topk chooses so for such users. A plan with a shape simulates, and is closer."])
+        lines = ["dpselect topk chooses so for such users. A plan with a shape simulates, and is closer."]
+        if isinstance(without_counts(choice.mechanism), RacingTopK):  # made-up scores have no second look
+            lines.append("The forecast leaves out what the later rounds of a race gain: a release finds more.")
+        yield Section(lines=lines)
 
     def rows(self) -> Iterator[Section]:
         """Nothing more: one choice was made."""

@@ -340,7 +340,7 @@ class Candidates:
         """What finds most of the top k among such users; of those that are alike the first."""
         found = [float(np.mean(self.recalls(choice, profile))) for choice in self.choices]
         best = next(choice for choice, recall in zip(self.choices, found, strict=True) if recall >= max(found) - _CLOSE)
-        why = f"it should find most of {profile.in_words()}, which --users and --items-per-user declare"
+        why = f"it is forecast to find most for {profile.in_words()}{'' if self.groups is None else ' in a group'}"
         return self.completed(replace(best, why=why), profile)
 
     def completed(self, choice: Choice, profile: Profile) -> Choice:
@@ -627,7 +627,8 @@ def _ruled(budget: Budget, request: TopKRequest, limit: int | None, groups: Grou
     if listed and request.k <= FEW_LISTED and relation == "add_remove" and groups is None and request.noise is None:
         found = _tried(OneshotTopK, budget, request.model_copy(update={"noise": "gumbel"}))
         if found is not None:
-            return Choice(found, limit, why=f"of up to {FEW_LISTED} listed items Gumbel noise, which clips nobody, finds most")
+            why = f"for up to {FEW_LISTED} items of a public list Gumbel noise finds most: it clips nobody"
+            return Choice(found, limit, why=why)
     return _race(budget, request, limit, groups)
 
 
@@ -648,7 +649,7 @@ def _race(budget: Budget, request: TopKRequest, limit: int | None, groups: Group
         return None
     scale = bounds.l2_of(None) / price.mu * _ROUNDING
     race = RacingTopK(k=request.k, scale=scale, delta=hiding, sensitivity=bounds, cells=cells)
-    why = "a race gives users' weight to the items whose place is still open, which finds most where users have many items"
+    why = "where users may have many items a race finds most: it gives their weight to the items whose place is still open"
     return Choice(race, most, 1.0, "l2", cells=cells, why=why)
 
 

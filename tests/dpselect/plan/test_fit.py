@@ -122,6 +122,10 @@ def test_the_default_is_a_race_or_gumbel_noise_for_few_listed_items(
         assert race.relation == relation
     assert chosen.why
     assert 0.99 * budget.limit <= budget.cost(chosen.mechanism.curve, thorough=True) <= budget.limit
+    if groups is None:
+        counted: Any = default_choice(budget, asked.model_copy(update={"counts": 0.1, "recounted": True}))
+        assert (counted.mechanism.mechanism.kind, counted.why) == (race.kind, chosen.why)
+        assert 0.99 * budget.limit <= budget.cost(counted.mechanism.curve, thorough=True) <= budget.limit
 
 
 @pytest.mark.parametrize(
