@@ -15,6 +15,7 @@ import pytest
 import dpselect as dps
 from dpselect import events
 from dpselect.errors import EventLogError
+from dpselect.events.engine import Engine
 from dpselect.events.log_check import check
 
 TEXT = pa.table({"u": ["x", "y", "y", "z"], "i": ["b", "b", "a", "007"]})
@@ -160,7 +161,7 @@ def test_read_catalogue(tmp_path: Path, name: str, data: str, column: str | None
 
 
 @pytest.mark.slow
-def test_a_catalogue_of_parquet(tmp_path: Path) -> None:
+def test_a_catalogue_of_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The only column, the one that is named, or that of the items; text and integers in the file's order, and nothing else."""
     path, one = tmp_path / "places.parquet", tmp_path / "one.pq"
     pq.write_table(pa.table({"no": [3, -1, 2], "item": ["b", "a,c", "é"], "part": ["x", "y", ""], "cost": [0.5, 1.0, 2.0]}), path)
@@ -168,8 +169,19 @@ def test_a_catalogue_of_parquet(tmp_path: Path) -> None:
     assert events.read_catalogue(path, item="item") == ["b", "a,c", "é"]
     assert events.read_catalogue(path, "no") == ["3", "-1", "2"]
     assert events.read_catalogue(path, item=["item", "no"]) == ["b,3", '"a,c",-1', "é,2"]
+    ordered, run = [], Engine.run
+
+    def noting(engine: Engine, sql: str, *values: Any, **named: Any) -> Any:
+        """Run the statement, and note whether the engine then keeps the order of rows: without it most runs do by chance."""
+        answer = run(engine, sql, *values, **named)
+        ordered.append(run(engine, "SELECT current_setting('preserve_insertion_order')", what="the test")[0][0])
+        return answer
+
+    monkeypatch.setattr(Engine, "run", noting)
     same = events.read_catalogue(one) == [str(number) for number in range(300_000, 0, -1)]
     assert same, "another order"  # the lists beside each other would take pytest minutes to compare
+    assert ordered[-1]
+    monkeypatch.undo()
     for column, words in (("part", "empty label"), ("cost", "neither text"), (None, "say which holds"), ("none", "not a column")):
         with pytest.raises(EventLogError, match=words):
             events.read_catalogue(path, column)
