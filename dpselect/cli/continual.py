@@ -105,10 +105,8 @@ def _counted(told: dict[str, Any]) -> str:
     """What a value is, in words."""
     if told["intervals"] is None:
         return "scores: sums of their weights, which fall; they do not estimate a number of users"
-    users = told["mechanism"]["users"]
-    most = users["per_period"]
-    cut = f"{users['cells']:,} items" + ("" if most is None else f", {most:,} in a period,")
-    return f"numbers of users, of whom each counts for at most {cut} chosen at random; {told['intervals']['in_words']}"
+    most = told["mechanism"]["counts"]["items"]
+    return f"numbers of users, each counted for at most {most:,} of a period's items; {told['intervals']['in_words']}"
 
 
 def _as_text(told: dict[str, Any]) -> RenderableType:

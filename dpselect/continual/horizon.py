@@ -34,6 +34,7 @@ from dpselect.events.reading import Reading, reading_of
 from dpselect.events.sources.base import literal, located
 from dpselect.events.staging import prepared
 from dpselect.mechanisms.release import public_grid
+from dpselect.noise import by_name
 from dpselect.sampling import Sampler, sampler
 from dpselect.scores import Scores
 from dpselect.selection import Label, Selection, label_key
@@ -65,11 +66,15 @@ def close(
         items, scores, sums = _discovered(state, period, increment.items)
         mechanism = state.meta.mechanism
         groups = len({parts_of(label)[0] for label in state.labels(items)}) if mechanism.grouped else 1
-        selection = _best(state, items, scores, means.order_by(mechanism, period, scores, sums, groups))
+        selection, shown = _best(state, items, scores, means.order_by(mechanism, period, scores, sums, groups))
+        if mechanism.counts is not None:
+            noise = source.rounded(np.zeros(len(shown)), by_name("gaussian"), mechanism.counts.scale, _ONE_USER)
+            selection = selection.model_copy(update={"values": tuple((state.users_of(period, shown) + noise).tolist())})
         state.add_closed(period, events.asked, selection)
     return selection
 
 
+_ONE_USER = 1.0  # the grid of counts
 _ERROR = 2.0**-52  # of a sum of products of floats: this times its terms, and times a bound on their sizes added up
 
 
@@ -123,8 +128,10 @@ def estimate(mechanism: ContinualTopK, column: Floats, rows: Floats) -> tuple[Fl
     return weighted(column[None], rows)[0] * grid, off
 
 
-def _best(state: State, items: Integers, scores: Floats, order: Floats) -> Selection:
-    """The first k of the discovered items, of each group; equals in the order of labels, which tells nothing about the log."""
+def _best(state: State, items: Integers, scores: Floats, order: Floats) -> tuple[Selection, list[int]]:
+    """The first k of the discovered items, of each group, and their numbers; equals in the order of labels, which tells nothing
+    about the log.
+    """
     k, domain, grouped = state.meta.mechanism.k, state.meta.domain, state.meta.mechanism.grouped
     if not grouped and len(items) > k:
         first = order >= np.partition(order, -k)[-k]
@@ -134,7 +141,7 @@ def _best(state: State, items: Integers, scores: Floats, order: Floats) -> Selec
     ranked = sorted(rows, key=lambda row: (row[0][0], -row[1], label_key(row[0][1])))
     of_groups = [list(islice(rows, k)) for _, rows in groupby(ranked, key=lambda row: row[0][0])]
     best, complete = list(chain.from_iterable(of_groups)), bool(of_groups) and all(len(rows) == k for rows in of_groups)
-    return Selection(
+    selection = Selection(
         indices=None if domain is None else tuple(item for _, _, item, _ in best),
         ordered=True,
         requested=k,
@@ -144,6 +151,7 @@ def _best(state: State, items: Integers, scores: Floats, order: Floats) -> Selec
         labels=tuple(label for (_, label), *_ in best),
         groups=tuple(group for (group, _), *_ in best) if grouped else None,
     )
+    return selection, [item for _, _, item, _ in best]
 
 
 _BOUNDED: Final = ("max_items_per_user", "clip", "value", "within")

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from accounting.ledger.item import Chargeable
 
 PLACE = "{period}"  # in the name of the files that keep the answers
-ITEMS_PER_PERIOD = 3  # of a user, that count in a period where scores are numbers of users and nobody says how many
+ITEMS_PER_PERIOD = 3  # released items of a user that count in a period, where nobody says how many
 _MORE_NOISE = 1.1  # that averages over periods outweigh
 State = Literal["released", "recorded", "lost", "waiting"]
 """Of a period: released now; released before; released, and its answer is not in its file, so not drawn again; not charged,
@@ -219,23 +219,23 @@ class HorizonAnswer(_OfPeriods):
     def rows(self) -> list[dict[str, Any]]:
         """One for each item: its period, group, rank, item, and `users` with `low` and `high`, or a `score`.
 
-        `users` where all cells of users weigh the same: an estimate of how many have the item, but for those with more items than
-        count, and an interval around it of 95 % for the noise (Theorem T10); where users count in part, at least `low` of them,
-        and `high` is None. A `score` is a sum of weights, and counts nothing.
+        `users` where they are counted: an estimate of how many have the item, but for those with more released items than count,
+        and an interval around it of 95 % for the noise (Theorem T10); where users count in part, at least `low` of them, and
+        `high` is None. A `score` is a sum of weights, and counts nothing.
         """
         mechanism, rows = self.mechanism, list[dict[str, Any]]()
-        unit, margins = mechanism.users.unit, mechanism.margins()
+        margins = mechanism.margins()
         for one in self.released:
             held, margin = one.selection.columns(), float(margins[one.number - 1])
             for place, value in enumerate(held["value"]):
                 row: dict[str, Any] = {"period": one.number if self.names is None else self.names[one.number - 1]}
                 row |= {self.group: held["group"][place]} if "group" in held else {}
                 row |= {"rank": held["rank"][place], "item": held["item"][place]}
-                if unit is None:
+                if mechanism.counts is None:
                     row["score"] = value
                 else:
-                    high = None if mechanism.in_part else (value + margin) * unit
-                    row |= {"users": value * unit, "low": (value - margin) * unit, "high": high}
+                    high = None if mechanism.in_part else value + margin
+                    row |= {"users": value, "low": value - margin, "high": high}
                 rows.append(row)
         return rows
 
@@ -277,7 +277,9 @@ class HorizonAnswer(_OfPeriods):
                 {
                     "period": one.number,
                     "name": None if names is None else names[one.number - 1],
-                    "deviation": float(mechanism.deviations[one.number - 1]),
+                    "deviation": float(mechanism.deviations[one.number - 1])
+                    if mechanism.counts is None
+                    else mechanism.counts.scale,
                     "explained_by_noise": self._explained(one),
                     "selection": plain_data(one.selection),
                 }
@@ -290,11 +292,11 @@ class HorizonAnswer(_OfPeriods):
     @property
     def _intervals(self) -> dict[str, Any] | None:
         """How the ends in `rows` hold; None where scores count nothing."""
-        if self.mechanism.users.unit is None:
+        if self.mechanism.counts is None:
             return None
         part = self.mechanism.in_part
         ends = "the low ends are of users, at least so many: " if part else ""
-        holds = "each holds with 95 % for the noise, where it was not that item's own noise of the period that chose it"
+        holds = "each holds with 95% for the noise, which is not the noise that chose the items"
         return {"confidence": 0.95, "at_least": part, "in_words": f"{ends}{holds}"}
 
     @property
@@ -681,20 +683,17 @@ def horizon_mechanism(
 
     Args:
         domain, groups: public lists.
-        with_counts: whether all items of a user weigh the same, `items_per_period` of them, so that scores count users.
+        with_counts: whether users are counted beside the items, each for `items_per_period` of those that are released.
         users: what a user may contribute otherwise.
         settings: fields of the mechanism.
 
     Raises:
         InvalidMechanism, CalibrationError: as for `ContinualTopK.fitted`.
     """
-    users = users or HorizonClip()
-    if with_counts and settings["count"] == "running":  # each item of a user counts once: nothing runs out before `cells` of them
-        users = HorizonClip(exponent=0.0, cells=users.cells, per_period=items_per_period)
-    elif with_counts:
-        users = HorizonClip.counting(settings["periods"], items_per_period or ITEMS_PER_PERIOD)
+    counted = items_per_period or ITEMS_PER_PERIOD if with_counts else None
     listed = None if domain is None else len(domain) * (1 if groups is None else len(groups))
-    return ContinualTopK.fitted(budget, unknown=domain is None, users=users, candidates=listed, **settings)
+    about: Any = {"unknown": domain is None, "counted": counted, "users": users or HorizonClip(), "candidates": listed}
+    return ContinualTopK.fitted(budget, **about, **settings)
 
 
 def dry_close(

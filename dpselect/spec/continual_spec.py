@@ -108,10 +108,10 @@ class KeptFields(StateFields, PayerFields):
 class PeriodFields(WeightFields):
     """What is counted in periods."""
 
-    with_counts: Flag = option(
-        "Count all items of a user alike, so that what is shown are numbers of users, with intervals.", _COUNTS, False
+    with_counts: Flag = option("Release numbers of users beside the items, with intervals.", _COUNTS, False)
+    items_per_period: Count | None = option(
+        "With with_counts=: for how many of a period's items one user counts. Default: 3.", _COUNTS
     )
-    items_per_period: Count | None = option("With with_counts=: how many items of a user count in a period. Default: 3.", _COUNTS)
 
 
 class HorizonBudgetFields(PeriodFields):
@@ -134,13 +134,6 @@ class HorizonBudgetFields(PeriodFields):
             )
         if self.items_per_period is not None and not self.with_counts:
             raise ValueError("items_per_period= says how many items count with with_counts=: state both, or neither")
-        for name in ("exponent", "cells") if self.with_counts else ():
-            bounds_all = name == "cells" and self.count == "running"
-            if not bounds_all and getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(
-                    f"{name}= is for weights that fall, and with_counts= counts items_per_period= items of a user alike: "
-                    f"leave {name}= or with_counts= out"
-                )
         return self
 
     @property

@@ -428,12 +428,16 @@ dpselect/continual/continual_top_k.py
     laws/test_continual.py::test_margins_hold_for_the_noise_with_the_chance_that_is_stated
         inv_cdf((1 + confidence) / 2) => inv_cdf((1 + confidence) / 2) * 0.95
         + self._rounding(self.strategy.estimator)¶¶ => ¶¶
-    laws/test_continual.py::test_no_user_counts_for_more_cells_of_a_period_than_are_allowed
-        np.minimum(left, self.per_period) => np.minimum(left, self.per_period + 1)
-    laws/test_continual.py::test_scores_of_a_stationary_log_are_stationary_numbers_of_users
-        return @@UNIT / int(self.weights()[0, 1])
-    laws/test_continual.py::test_a_high_end_is_stated_where_every_cell_of_a_user_counts
-        most * repeated <= self.users.cells => most <= self.users.cells
+        quantile + _HALF) => quantile)
+    laws/test_continual.py::test_counts_cost_what_one_user_moves_them_by
+        sqrt_up(Fraction(self.periods * each)) => sqrt_up(Fraction(self.periods * each)) * 0.95
+        self._moved(self._counts_moved), => self._counts_moved,
+        ratio_up(self._moved(self._counts_moved), self.counts.scale)
+        => ratio_up(self._moved(self._counts_moved) * 0.95, self.counts.scale)
+        return self.candidates if self.grouped else self.k => return self.k
+    laws/test_continual.py::test_a_high_end_is_stated_where_every_released_item_of_a_user_counts
+        or self.count != "period" or => or
+        self._shown > self.counts.items => self._shown > self.counts.items + 1
 dpselect/continual/history.py
     dpselect/continual/test_history.py::test_tests_make_room_for_the_rounding_of_scores
         half_step = @public_grid(histogram.scale) / 2
@@ -457,6 +461,9 @@ dpselect/continual/history.py
                 return self._mechanism.curve
         =>         return self._mechanism.model_copy(update={'scale': 1.05 * self._mechanism.scale}).curve
 dpselect/continual/horizon.py
+    laws/test_continual.py::test_the_noise_of_counts_is_the_exact_gaussian_in_whole_users
+        by_name("gaussian"), mechanism.counts.scale => by_name("gaussian"), mechanism.counts.scale * 0.95
+        mechanism.counts.scale, _ONE_USER => mechanism.counts.scale, _ONE_USER / 4
     laws/test_continual.py::test_equal_scores_are_released_in_the_order_of_labels
         (row[0][0], -row[1], label_key(row[0][1])) => (row[0][0], -row[1])
         first = order >= np.partition(order, -k)[-k] => first = np.argsort(-order, kind="stable")[:k]
@@ -519,7 +526,12 @@ dpselect/continual/state.py
         since = period - (mechanism.window or period) => since = period + 1 - (mechanism.window or period)
     laws/test_continual.py::test_what_is_counted_is_what_a_dictionary_counts
         return cells[np.diff(cells, prepend=-1) != 0] => return cells
-        WHERE period <= ?", [since + 1] => WHERE period <= ?", [since + 2]
+        WHERE period <= ?", [since]) => WHERE period <= ?", [since + 2])
+    laws/test_continual.py::test_counts_are_numbers_of_users_of_the_period_or_so_far
+        WHERE period <= ?", [since]) => WHERE period <= ?", [since + 1])
+        places = order[ => places = np.arange(len(shown))[
+    laws/test_continual.py::test_a_user_counts_for_as_many_released_items_as_are_charged
+        np.full(len(users), mechanism.counts.items) => np.full(len(users), mechanism.counts.items + 1)
 dpselect/csv_text.py
     dpselect/release/test_written_text.py::test_a_table_is_read_back_to_the_letter
          or not text.isprintable() =>
@@ -1089,10 +1101,12 @@ dpselect/release/explained.py
     dpselect/release/test_explained.py::test_the_bar_is_the_quantile_of_the_largest_draw
         selection.values) <= @bar
         selection.values) <= @@bar
-        or shows.shows_what_chose else len(selection) => else len(selection)
+        else shows.shows_what_chose => else False
         max(map(abs, selection.values) if signed else selection.values) => max(selection.values)
     dpselect/release/test_explained.py::test_the_bar_of_a_horizon_is_that_of_the_period
         [period - 1]) => [0])
+    dpselect/release/test_explained.py::test_the_bar_of_counts_is_that_of_the_released_items
+        chose = shows.counts is None if => chose = True if
 dpselect/release/question.py
     dpselect/release/test_question.py::test_a_question_holds_no_log
         asked = cls(named(source), spec => asked = cls(source, spec

@@ -423,15 +423,6 @@ def test_a_dry_run_of_a_log_is_refused_as_the_run_would_be(paid: list[str], tmp_
     assert "was voided" in told(*run, status=4)
 
 
-def test_bounds_that_counts_replace_are_refused(paid: list[str], tmp_path: Path) -> None:
-    """With numbers of users all items weigh the same: --exponent, and --cells where it bounds nothing, would do nothing."""
-    start = ["start", *paid, "--k", "2", "--epsilon", "4", "--delta", "1e-6", "--periods", "3", "--with-counts"]
-    for more in (("--exponent", "1"), ("--cells", "9"), ("--exponent", "1", "--count", "running")):
-        assert f"{more[0]} is for weights that fall" in " ".join(told(*start, *more, status=2).split())
-    assert not (tmp_path / "state").exists()
-    assert told(*start, "--cells", "9", "--count", "running", "--json")["mechanism"]["users"]["cells"] == 9
-
-
 @pytest.mark.slow
 def test_a_dry_close_reads_no_event(paid: list[str], tmp_path: Path) -> None:
     """`close --dry-run` looks at the period and the columns alone; state and ledger are as before, and so is the draw."""

@@ -136,7 +136,7 @@ def test_a_reading_that_is_refused_leaves_the_period_open(start: Any) -> None:
 
 # -- who is one user ---------------------------------------------------------------------------------------------------------
 
-COUNTING = MECHANISM.model_copy(update={"users": dps.continual.HorizonClip(exponent=0.0, cells=4)})
+COUNTING = MECHANISM.model_copy(update={"counts": dps.continual.HorizonCounts(items=4, scale=20.0)})
 _NAMES = [f"Ann{number}" for number in range(600)]
 PEOPLE = pd.DataFrame({"u": _NAMES, "v": [name[3:] for name in _NAMES], "i": "zoo", "at": "2024-05-01T23:30"})
 
@@ -144,7 +144,7 @@ PEOPLE = pd.DataFrame({"u": _NAMES, "v": [name[3:] for name in _NAMES], "i": "zo
 def users_of(answer: dps.Selection) -> float:
     """The number of users of the only item, to about 50."""
     (value,) = answer.values or ()
-    return value * (COUNTING.users.unit or 0)
+    return value
 
 
 @pytest.mark.parametrize(
@@ -846,11 +846,3 @@ def test_lists_are_written_as_the_events_are(start: Any, delta: float | None, li
         with pytest.raises(dps.errors.InvalidRequest, match=words):
             call(1, CITIES, **IN_GROUPS, normalize="casefold")
     assert made.periods_left == 3
-
-
-def test_too_many_cells_of_a_user_are_refused_with_what_fits() -> None:
-    """Counting 30 items of each user in each of 52 weeks is more than 1000 cells: the error says how many are not."""
-    with pytest.raises(dps.errors.InvalidMechanism, match="count 19 in each"):
-        dps.continual.HorizonClip.counting(52, 30)
-    with pytest.raises(dps.errors.InvalidMechanism, match="one user: declare fewer, longer periods"):
-        dps.continual.HorizonClip.counting(1001, 1)  # not even one in each
