@@ -31,7 +31,6 @@ _VERBS: Final = {
     "schema": _Verb("dpselect.cli.schema", "schema", "Print the schema of the configuration file."),
     "demo": _Verb("dpselect.cli.demo", "demo", "The same on a log that is made up first."),
     "mechanisms": _Verb("dpselect.cli.mechanisms", "mechanisms", "What the mechanisms are and guarantee."),
-    "verify": _Verb("dpselect.cli.verify", "app", "Check what a log's reading declares, for whoever holds the data."),
     "pate": _Verb("dpselect.cli.pate", "label", "Label items by teachers' votes, resumably."),
     "ledger": _Verb("dpselect.cli.ledger", "app", "Keep a privacy budget that many processes spend and an auditor can check."),
 }

@@ -463,12 +463,3 @@ class ContinualTopK(Mechanism):
         )
 
     _check_scores = _select = _select_many = _probabilities = _refused
-
-
-def declared(mechanism: ContinualTopK) -> Sensitivity:
-    """What one user may move of all measurements together: Theorems T1 to T3."""
-    one = mechanism.strategy.norm
-    most = mechanism.users.cells * len(mechanism.strategy.measured)
-    if mechanism.relation == "add_remove":
-        return Sensitivity(l2=one, linf=one, l0=most)
-    return Sensitivity(l2=one * sqrt_up(Fraction(2)), linf=one, l0=2 * most, relation=mechanism.relation, monotone=False)

@@ -22,7 +22,7 @@ from accounting.files import require_new
 from accounting.ledger import ClaimConflict, Dataset, Receipt, Terms
 from dpselect.cells import ANY_GROUPS, cell, parts_of
 from dpselect.continual import means
-from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Floats, Integers, declared
+from dpselect.continual.continual_top_k import ContinualTopK, Floats, Integers
 from dpselect.continual.state import Closed, Events, Meta, State
 from dpselect.errors import HorizonError, InvalidRequest, Note
 from dpselect.events import require_columns, spark
@@ -36,7 +36,6 @@ from dpselect.events.staging import prepared
 from dpselect.mechanisms.release import public_grid
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler, sampler
-from dpselect.scores import Scores
 from dpselect.selection import Label, Selection, label_key
 from dpselect.spec.shared_fields import FileFields
 
@@ -516,38 +515,3 @@ def _count_pairs(engine: Engine, events: object, reading: Reading, groups: Seque
         kinds = {**kinds, "item": "str"}
     engine.run(f"COPY {shown} TO {literal(str(path))} (FORMAT parquet, COMPRESSION uncompressed)", what=staged.what)
     return replace(read, kinds=kinds)
-
-
-# -- a replay -------------------------------------------------------------------------------------------------------------
-
-
-def pipeline(
-    mechanism: ContinualTopK,
-    parts: Callable[[Path], Any],
-    reading: Reading,
-    items: Sequence[Label],
-    users: Sequence[Label],
-    salt: str,
-) -> Callable[[Path], Scores]:
-    """From a log to all measurements of a horizon without their noise, as `Session.continual` makes them.
-
-    Args:
-        parts: a context in which the events of each period can be read, in order, with `reading`.
-        items, users: all of the whole log. They are numbered before, so that what chooses the items of a user who has too many is
-            the same with and without another user.
-        salt: of these choices.
-    """
-
-    def measured(log: Path) -> Scores:
-        state, exact = State.in_memory(mechanism, items), []
-        state.number_users(users)
-        with parts(log) as periods:
-            for at, events in enumerate(periods, start=1):
-                with opened(reading.memory_limit) as engine, state.transaction():
-                    state.load(_count_pairs(engine, events, reading))
-                    state.add_increment(state.take(at, salt), 1)
-                whole, rest = state.true_measurements(at)
-                exact.append(whole * public_grid(mechanism.scale) + rest / UNIT**2)
-        return Scores(np.concatenate(exact), sensitivity=declared(mechanism))
-
-    return measured

@@ -159,25 +159,6 @@ def _fresh_coins(at: Integers) -> NDArray[np.uint64]:
     return np.frombuffer(secrets.token_bytes(16 * len(at)), dtype=np.uint64).reshape(2, -1)
 
 
-def _salted(salt: str, period: int) -> Callable[[Integers, Integers], NDArray[np.uint64]]:
-    """(2, n) words for (n,) cells, which depend on nothing but the numbers of their users and items, the period and the salt."""
-    seed = hashlib.blake2b(f"{salt}/{period}".encode(), digest_size=16).digest()
-    keys = np.frombuffer(seed, dtype=np.uint64)
-
-    def words(users: Integers, items: Integers) -> NDArray[np.uint64]:
-        cells = (users.astype(np.uint64) << np.uint64(32)) | items.astype(np.uint64)
-        return np.array([_mixed(cells ^ key) for key in keys], dtype=np.uint64)
-
-    return words
-
-
-def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of splitmix64."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(words ^ (words >> np.uint64(31)))
-
-
 @final
 @dataclass(frozen=True, repr=False)
 class Events:
@@ -398,13 +379,11 @@ class State(NotPickled):
 
     # -- users: what counts, Theorem T3 ---------------------------------------------------------------------------------
 
-    def take(self, period: int, salt: str | None = None) -> Increment:
+    def take(self, period: int) -> Increment:
         """Count `fresh` under the users' clip: positions, pairs and new items are stored, and the weights of items returned.
 
-        Coins choose among the cells of a user who has too many: fresh ones, but in a replay, which compares two logs, those of a
-        salt.
+        Fresh coins choose among the cells of a user who has too many.
         """
-        words = None if salt is None else _salted(salt, period)
         self._settle()
         mechanism, known = self.meta.mechanism, self.number_of_items()
         since = period - (mechanism.window or period)  # a pair counts again this many periods later
@@ -413,11 +392,7 @@ class State(NotPickled):
         used = np.pad(used, (0, self._run("SELECT count(*) FROM users")[0][0] - len(used)))
         cells = cells[used[cells >> 32] < mechanism.users.cells]
         users, items = cells >> 32, cells & _LOW
-
-        def coins(at: Integers) -> NDArray[np.uint64]:
-            return _fresh_coins(at) if words is None else words(users[at], items[at])
-
-        counted, weights = mechanism.users.counted(users, used, coins)
+        counted, weights = mechanism.users.counted(users, used, _fresh_coins)
         users, items = users[counted], items[counted]
         # Sums of integers in floats: exact below 2^53, for 2^33 cells.
         sums = np.bincount(items, weights).astype(np.int64)
@@ -473,11 +448,6 @@ class State(NotPickled):
         kept = some_of(users, cells, np.full(len(users), mechanism.counts.items), _fresh_coins)
         places = order[np.searchsorted(np.array(shown, dtype=np.int64)[order], found["iid"][kept])]
         return np.bincount(places, minlength=len(shown))
-
-    def number_users(self, users: Sequence[Label]) -> None:
-        """Give users their numbers before they come, in order: for a replay."""
-        names = [str(user) for user in users]
-        self._run("INSERT INTO users SELECT unnest(?), unnest(?)", [names, list(range(len(names)))])
 
     # -- items: what was measured ---------------------------------------------------------------------------------------
 

@@ -14,8 +14,6 @@ from .label_spec import LabelSpec as LabelSpec
 from .plan_spec import Part as Part
 from .plan_spec import PlanFields as PlanFields
 from .plan_spec import PlanSpec as PlanSpec
-from .replay_spec import HorizonReplaySpec as HorizonReplaySpec
-from .replay_spec import ReplaySpec as ReplaySpec
 from .shared_fields import BUDGETED as BUDGETED
 from .shared_fields import BudgetFields as BudgetFields
 from .shared_fields import FileFields as FileFields

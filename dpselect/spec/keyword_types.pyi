@@ -18,7 +18,6 @@ from dpselect.mechanisms.base import Mechanism
 from dpselect.noise import NoiseName
 from dpselect.pate.ballots import Missing, Split
 from dpselect.selection import Label
-from dpselect.sensitivity import Norm
 from dpselect.spec.base import Column, Flag, Seed
 from dpselect.spec.label_spec import Voting
 from dpselect.spec.plan_spec import Charged, Criterion, Rounds, Schedule
@@ -71,15 +70,6 @@ class SharedTime(TypedDict, total=False):
     time_zone: str
     time_unit: Unit | None
 
-class SharedLog(SharedItem, SharedCatalogue, SharedGroup, SharedTime, total=False):
-    max_items_per_user: int | None
-    clip: float | None
-    salt: str | None
-    max_groups_per_user: int | None
-    value: Column | None
-    value_clip: float | tuple[float, float] | str | None
-    relation: Relation
-
 class SharedKept(SharedPayer, total=False):
     state: Required[str | PathLike[str] | None]
     ledger: Required[str | Ledger | None]
@@ -87,13 +77,11 @@ class SharedKept(SharedPayer, total=False):
     key: Required[str | None]
     output: str | PathLike[str] | None
 
-class SharedWeight(TypedDict, total=False):
+class SharedHorizonBudget(TypedDict, total=False):
     count: Over
     window: Count | None
     exponent: Real
     cells: Count
-
-class SharedHorizonBudget(SharedWeight, total=False):
     with_counts: Flag
     items_per_period: Count | None
     k: Required[Count]
@@ -101,18 +89,7 @@ class SharedHorizonBudget(SharedWeight, total=False):
     delta: Required[Real]
     relation: Relation
 
-class SharedHorizonTime(SharedTime, total=False):
-    every: Required[Every | None]
-    time: Required[Column | None]
-    since: Required[Any]
-    until: Required[Any]
-
-class SharedReplay(TypedDict, total=False):
-    n_users: Count | None
-    seed: Seed
-    name_salt: str | None
-
-class TopKKeywords(SharedBudget, SharedLedger, SharedLog, total=False):
+class TopKKeywords(SharedBudget, SharedLedger, SharedItem, SharedCatalogue, SharedGroup, SharedTime, total=False):
     epsilon: Real | None
     delta: Real | None
     rho: Real | None
@@ -122,6 +99,12 @@ class TopKKeywords(SharedBudget, SharedLedger, SharedLog, total=False):
     time: Column | None
     since: Any
     until: Any
+    max_items_per_user: int | None
+    clip: float | None
+    salt: str | None
+    max_groups_per_user: int | None
+    value: Column | None
+    value_clip: float | tuple[float, float] | str | None
     relation: Relation
     k: Required[Count | Literal["all"]]
     with_counts: Flag
@@ -198,9 +181,11 @@ class StartKeywords(SharedFileOptions, SharedCatalogue, SharedKept, SharedHorizo
 class CloseKeywords(SharedItem, SharedKept, total=False):
     group: Column | None
 
-class ContinualKeywords(
-    SharedItem, SharedCatalogue, SharedGroup, SharedKept, SharedHorizonBudget, SharedHorizonTime, total=False
-):
+class ContinualKeywords(SharedItem, SharedCatalogue, SharedGroup, SharedTime, SharedKept, SharedHorizonBudget, total=False):
+    time: Required[Column | None]
+    since: Required[Any]
+    until: Required[Any]
+    every: Required[Every | None]
     periods: Count | None
     partial_last: Flag
 
@@ -236,13 +221,3 @@ class LabelKeywords(SharedLedger, total=False):
     delta: Real | None
     pay_for_what_came_out: Flag
     resume: Flag
-
-class ReplayKeywords(SharedLog, SharedReplay, total=False):
-    time: Column | None
-    since: Any
-    until: Any
-    relation: Relation
-    clip_norm: Norm | None
-
-class HorizonReplayKeywords(SharedItem, SharedWeight, SharedHorizonTime, SharedReplay, total=False):
-    relation: Relation

@@ -22,7 +22,6 @@ from dpselect.mechanisms.base import INSTEAD
 from dpselect.spec import BUDGETED, Flag, LedgerFields, LogFields, Part, PlanFields, PlanSpec, ReleaseFields, Spec, typed
 from dpselect.spec.continual_spec import EveryFields, PeriodFields, StateFields
 from dpselect.spec.label_spec import BallotFields, RoundFields
-from dpselect.spec.replay_spec import ReplayFields
 
 
 class ConfigTable(Frozen):
@@ -129,16 +128,11 @@ class PateTable(table(RoundFields, BallotFields)):  # type: ignore[misc]
 
 
 @final
-class VerifyTable(table(ReplayFields)):  # type: ignore[misc]
-    """[verify]: which users are left out of a replay."""
-
-
-@final
 class Config(ConfigTable):
     """The whole file. Every table and every key may be left out.
 
     Args:
-        data, release, budget, ledger, plan, continual, pate, verify: its tables. `budget` is what all planned releases together
+        data, release, budget, ledger, plan, continual, pate: its tables. `budget` is what all planned releases together
             may cost: epsilon with or without delta, or rho with or without delta; nats.
     """
 
@@ -149,7 +143,6 @@ class Config(ConfigTable):
     plan: PlanTable = Field(default=PlanTable(), description="a table")
     continual: ContinualTable = Field(default=ContinualTable(), description="a table")
     pate: PateTable = Field(default=PateTable(), description="a table")
-    verify: VerifyTable = Field(default=VerifyTable(), description="a table")
 
     @property
     def releases(self) -> int:
@@ -228,7 +221,6 @@ _TABLES: dict[str, type[Frozen]] = {
     "plan.schedule": Part,
     "continual": ContinualTable,
     "pate": PateTable,
-    "verify": VerifyTable,
 }
 
 

@@ -1,8 +1,7 @@
-"""Check a mechanism against its curve: exactly on small domains, and from samples on any; and a declaration against a log.
+"""Check a mechanism against its curve: exactly on small domains, and from samples on any.
 
 `worst_case` enumerates every neighbouring pair of a small box and returns exact divergences, to be held against `curve`.
 `lower_bound` needs nothing but samples, and returns an epsilon that the mechanism provably exceeds, up to its confidence.
-`replay` runs a user's own pipeline without some users, and holds the changes against the declared sensitivity.
 """
 
 import lazy_loader

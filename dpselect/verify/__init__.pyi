@@ -5,9 +5,3 @@ from .divergences import WorstCase as WorstCase
 from .divergences import changes as changes
 from .divergences import lower_bound as lower_bound
 from .divergences import worst_case as worst_case
-from .log_replay import Replay as Replay
-from .log_replay import replay as replay
-from .log_replay import salted_name as salted_name
-from .of_log import LogReplay as LogReplay
-from .of_log import replay_horizon as replay_horizon
-from .of_log import replay_log as replay_log

@@ -198,14 +198,13 @@ HOLDS: dict[str, str] = {
     "Store": "connections to a ledger, whose engine has the password",
     "LogCheck": "what `check` says to whoever may see the log",
     "Alike": "a part of what `check` says",
-    "Replay": "what is said to whoever holds the log",
 }
 # The same of labels, and of nothing else.
 LABELED: dict[str, str] = dict.fromkeys(
     ("EventCounts", "GroupCounts", "Scores", "GroupedScores", "Comparisons", "Ready"), "numbers of items, by their labels"
 )
 # What is said to whoever may see the log, as text and as JSON.
-SAYS = ("LogCheck", "Alike", "Replay")
+SAYS = ("LogCheck", "Alike")
 # What no door makes, and annotations do not clear.
 UNMADE: dict[str, str] = {
     **dict.fromkeys(("Classes", "RowClasses", "Ranked", "Counts", "AllowedRanks"), "a part of one draw, made of numbers"),
@@ -379,11 +378,6 @@ def planned(folder: Path) -> list[Any]:
     return [profile, timed, plan, plan.recommended]
 
 
-def replayed(folder: Path) -> list[Any]:
-    """A declaration that is held against a log."""
-    return [dps.verify.replay_log(written_to(folder), user="who", item="where", n_users=2, max_items_per_user=1)]
-
-
 def labeled(folder: Path) -> list[Any]:
     """Votes of teachers, what comes of them, and comparisons."""
     votes = np.zeros((3, 20, 2), dtype=np.uint8)
@@ -398,7 +392,7 @@ def labeled(folder: Path) -> list[Any]:
 
 
 DOORS: dict[str, Callable[[Path], list[Any]]] = {
-    one.__name__: one for one in (answers, questions, series, counted, planned, replayed, labeled)
+    one.__name__: one for one in (answers, questions, series, counted, planned, labeled)
 }
 
 
@@ -423,7 +417,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     return through
 
 
-SLOW = ("answers", "series", "planned", "replayed")
+SLOW = ("answers", "series", "planned")
 
 
 @pytest.mark.parametrize("door", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in DOORS])

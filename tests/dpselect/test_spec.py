@@ -18,11 +18,9 @@ from dpselect.cli import from_model
 from dpselect.spec import (
     CloseSpec,
     ContinualSpec,
-    HorizonReplaySpec,
     LabelSpec,
     PlanSpec,
     RechargeSpec,
-    ReplaySpec,
     ShowSpec,
     StartSpec,
     TopKSpec,
@@ -33,7 +31,7 @@ from dpselect.spec.ledger_spec import AffordableSpec, ChargeSpec, InitSpec, Quot
 from dpselect.spec.toml_file import table
 
 SPECS: list[Any] = [
-    *(TopKSpec, PlanSpec, LabelSpec, ReplaySpec, HorizonReplaySpec),
+    *(TopKSpec, PlanSpec, LabelSpec),
     *(StartSpec, CloseSpec, ShowSpec, RechargeSpec, ContinualSpec),
     *(InitSpec, ChargeSpec, QuotaSpec, AffordableSpec),
 ]
@@ -76,7 +74,7 @@ def test_the_types_of_keywords_are_those_of_the_fields(pytestconfig: pytest.Conf
     dry = ("dry_run",)
     narrowed = {TopKSpec: ("every", "horizon", *dry), PlanSpec: ("k", "releases", "quick", "periods", "pate")}
     asked = (StartSpec, CloseSpec, ShowSpec, RechargeSpec, ContinualSpec, LabelSpec)
-    specs = narrowed | dict.fromkeys(asked, dry) | dict.fromkeys((ReplaySpec, HorizonReplaySpec), ())
+    specs = narrowed | dict.fromkeys(asked, dry)
     file, made = Path(dps.__file__).parent / "spec" / "keyword_types.pyi", keyword_types.module(specs)
     if pytestconfig.getoption("golden"):
         file.write_text(made)

@@ -26,7 +26,6 @@ from dpselect.cells import ANY_GROUPS
 from dpselect.continual import Horizon
 from dpselect.continual import state as states
 from dpselect.continual.horizon import of_pairs
-from dpselect.continual.state import _salted
 from dpselect.events import Reading
 from dpselect.events.staging import split
 
@@ -49,14 +48,6 @@ def start(ledger: acc.Ledger, tmp_path: Path) -> Callable[..., Horizon]:
         return dps.Session(ledger, "films").continual(mechanism, state=tmp_path / path, **{"key": "films", **more})
 
     return opened
-
-
-def test_the_choices_of_a_replay_follow_its_salt_and_the_period() -> None:
-    """The same ones again for the same salt, others for another or in another period."""
-    users, items = np.arange(4), np.arange(4) + 7
-    choices = [_salted(salt, period)(users, items).tolist() for salt, period in (("a", 1), ("a", 1), ("b", 1), ("a", 2))]
-    assert choices[0] == choices[1]
-    assert len({str(one) for one in choices}) == 3
 
 
 def test_a_horizon_is_reserved_until_its_first_period_and_charged_once(start: Any, ledger: acc.Ledger) -> None:
