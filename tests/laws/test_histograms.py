@@ -251,9 +251,9 @@ def test_a_second_look_is_clipped_to_what_the_selection_pays_for(relation: Any, 
         selection=dps.OneshotTopK(k=1, noise="gaussian", scale=3.0, sensitivity=second),
         candidates=3,
     )
-    assert mechanism.again is not None
-    assert clip * (1 - 1e-15) <= mechanism.again <= clip * (1 + 1e-15)
-    second.require(dps.Sensitivity.of_clipped(mechanism.again, "l2", relation))
+    assert mechanism.selected_again is not None
+    assert clip * (1 - 1e-15) <= mechanism.selected_again <= clip * (1 + 1e-15)
+    second.require(dps.Sensitivity.of_clipped(mechanism.selected_again, "l2", relation))
 
 
 def test_the_law_of_a_score_far_ahead_is_exact_or_refused() -> None:
