@@ -108,7 +108,7 @@ class Traits:
         zeros: whether a candidate that is not listed stands for one with count 0. So it always does for an unknown domain.
         groups: whether grouped scores are drawn from as they are; if not they are expanded.
         reads: of an observed domain how many of the highest scores alone it looks at, ties by label; None for all.
-        cells: whether its candidates are cells of a group and an item (`dpselect.cells`).
+        cells: whether it answers for groups off one table of cells of a group and an item (`dpselect.cells`).
         usual: settings, free of any price, for a release of k items where nobody says otherwise.
         tried: settings that have a price, and the values that a plan tries.
         clips: noises whose price is a norm of one user's whole contribution, and which: "l2" or "l1".
@@ -129,7 +129,7 @@ class Traits:
     zeros: Trait[bool] = False
     groups: Trait[bool] = False
     reads: Trait[int | None] = None
-    cells: Trait[bool] = False
+    cells: bool = False
     usual: Callable[[int], Mapping[str, Any]] = field(default=lambda _: {})
     tried: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     clips: Mapping[str, Norm] = field(default_factory=dict)

@@ -106,7 +106,6 @@ class RacingTopK(WeighsAgain):
         domain=lambda mechanism: "public" if mechanism.delta is None else "unknown",
         values=lambda mechanism: mechanism.values,
         groups=lambda mechanism: mechanism.delta is not None,
-        cells=lambda mechanism: mechanism.cells,
     )
     k: Count = Field(description="an integer >= 1")
     scale: Positive = Field(description="a finite scale > 0, in score units")

@@ -344,14 +344,14 @@ def _planned(question: Question, planned: Mechanism) -> Choice:
     for look in (again, planned.counted_again):
         if look is not None:  # what no reader can do is said before the charge
             reading.model_copy(update={"clip": look}).contributions()
-    cells = planned.traits.of("cells", planned)
+    cells = planned.traits.cells
     return Choice(planned, reading.max_items_per_user, clip, _norm(question), again, cells=cells)
 
 
 def _require_groups(question: Question, planned: Any) -> None:
     """Refuse a mechanism that was planned for other groups."""
     reading, most, file = question.reading, question.reading.max_groups_per_user, "the mechanism in the file was planned"
-    if planned.traits.of("cells", planned):
+    if planned.traits.cells:
         if not question.tabled:
             raise InvalidRequest(
                 f"{file} for cells of groups and items: name the column of groups (group=), and leave value= and engine= out"
