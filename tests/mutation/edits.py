@@ -68,7 +68,6 @@ accounting/convert/bounds.py
     accounting/convert/test_adaptive.py::test_deltas_in_a_neighbourhood_are_above_the_recursion
                 if curve.core_epsilon <= at:¶            return min(*found, curve.delta0)
         =>         if curve.core_epsilon <= at:¶            return 0.0
-    accounting/convert/test_adaptive.py::test_deltas_in_a_neighbourhood_are_above_the_recursion
         max(LEAST_DELTA, (@recursion[0].upper_at(at) + recursion[1])
         max(LEAST_DELTA, (recursion[0].upper_at(at) + @recursion[1])
 accounting/convert/gaussian_cover.py
@@ -524,7 +523,6 @@ dpselect/continual/state.py
         => touched = np.unique(self._cells(since) & _LOW); sums = np.resize(sums, touched.max() + 1)
     laws/test_continual.py::test_what_is_counted_is_what_a_dictionary_counts
         since = period - (mechanism.window or period) => since = period + 1 - (mechanism.window or period)
-    laws/test_continual.py::test_what_is_counted_is_what_a_dictionary_counts
         return cells[np.diff(cells, prepend=-1) != 0] => return cells
         WHERE period <= ?", [since + 1] => WHERE period <= ?", [since + 2]
 dpselect/csv_text.py
@@ -679,7 +677,6 @@ dpselect/mechanisms/above_threshold.py
         math.hypot(moved, math.sqrt(self.c) * answer) => math.hypot(moved, answer)
         candidates=_patterns(self.candidates, self.c) => candidates=1
     laws/test_mechanisms.py::test_curve_covers_every_neighbouring_pair
-    laws/test_mechanisms.py::test_curve_covers_every_neighbouring_pair
         return (noise + ahead) * (1 + 1e-14) => return 0 * (noise + ahead)
         ratio_up(fraction_up(over), self.epsilon) => ratio_up(fraction_up(over / 6), self.epsilon)
     laws/test_configured_noise.py::test_a_gaussian_threshold_costs_its_closed_form
@@ -821,7 +818,6 @@ dpselect/mechanisms/noisy_max.py
         argmax_probabilities(noise, @scale, centred
         top_set_probabilities(noise, @self.scale
         argmax_probabilities(noise, @self.scale, values
-    laws/test_configured_noise.py::test_a_law_is_that_of_the_configured_noise
         ordered_probabilities(noise, @self.scale
     laws/test_configured_noise.py::test_a_gaussian_price_is_its_closed_form
         return @self.k * winner_curve
@@ -870,7 +866,7 @@ dpselect/mechanisms/racing.py
         found.append(@1 / math.fsum(parts))
         among * len(self.shares)) => among)
         widest, rounded = (max(found) for => widest, rounded = (min(found) for
-    dpselect/mechanisms/test_racing.py::test_thresholds_spend_delta_on_the_items_of_one_user
+    laws/test_racing.py::test_thresholds_spend_delta_on_every_number_of_lone_items
         (items * chances).max() => chances.max()
         .max()) + absent * float(chances_of_absent[0])) => .max()))
         np.broadcast_to(@self.sensitivity.alone(starts),
@@ -889,31 +885,27 @@ dpselect/mechanisms/racing.py
     dpselect/mechanisms/test_racing.py::test_a_lone_item_is_shown_with_the_chance_that_is_charged
         running > @heights[spends, at + 1][rows]
         np.flatnonzero(flat > 0) => np.flatnonzero(flat >= 0)
-    dpselect/mechanisms/test_racing.py::test_items_that_were_not_released_move_no_bar
+    dpselect/mechanisms/test_racing.py::test_every_decision_is_that_of_the_second_implementation
         known = np.flatnonzero(live & released) => known = np.flatnonzero(live)
-    dpselect/mechanisms/test_racing.py::test_a_few_released_items_take_the_norm_1
         (2 * number >= self.k) => (number >= 0)
         np.bincount(rows[known], minlength => np.bincount(rows[live], minlength
         np.full(len(bar), @_AHEAD)
-    dpselect/mechanisms/test_racing.py::test_no_item_under_the_floor_is_weighed
         first > @self.first_threshold, np.ones
         low = np.maximum(low, self._floors[at]) => pass
+    laws/test_racing.py::test_thresholds_spend_delta_on_every_number_of_lone_items
         (math.floor(self.floors[0] * (scale / grid)) + 0.5) => math.floor(self.floors[0] * (scale / grid))
         (math.ceil(height * (scale / grid)) + 0.5) => math.ceil(height * (scale / grid))
-    dpselect/mechanisms/test_racing.py::test_each_norm_has_its_own_threshold
+    dpselect/mechanisms/test_racing.py::test_every_decision_is_that_of_the_second_implementation
         heights[spends, at + 1][rows] => heights[0, at + 1]
         heights[spends, at + 1][rows] => heights[-1, at + 1]
     dpselect/mechanisms/test_racing.py::test_ties_go_by_the_name
         for place in in_own_order(scores, named)] => for place in named]
-    dpselect/mechanisms/test_racing.py::test_settled_items_take_no_weight
+    dpselect/mechanisms/test_racing.py::test_every_decision_is_that_of_the_second_implementation
         contested = live & (running > low[rows]) & (running <= high[rows]) => contested = live & (running > low[rows])
         left = np.maximum(left - np.bincount(rows[settled], minlength=groups), 1) => pass
-    dpselect/mechanisms/test_racing.py::test_groups_choose_their_norm_by_the_majority_of_those_that_show
         2 * (ahead & shown).sum() >= shown.sum() => 2 * ahead.sum() >= len(shown)
         if together: => if False:
-    dpselect/mechanisms/test_racing.py::test_noise_alone_does_not_double_the_norm_of_a_public_list
         least = np.maximum(least, expected + 1) => pass
-    dpselect/mechanisms/test_racing.py::test_a_public_list_has_no_floor
         if self.delta is not None:  # on a public list a floor hides nothing => if True:
     dpselect/mechanisms/test_racing.py::test_the_top_of_groups_splits_a_race_of_cells
         raise InvalidScores(words) from None => pass
@@ -1023,7 +1015,7 @@ dpselect/mechanisms/weighs_again.py
     dpselect/mechanisms/test_racing.py::test_the_noise_of_every_round_is_the_noise_that_is_priced
         drawn.rounded(public_grid(scale)) => drawn.rounded(2.0**-30 * public_grid(scale))
         drawn = source.above(scores.values[listed], by_name("gaussian"), @scale,
-    dpselect/mechanisms/test_racing.py::test_settled_items_take_no_weight
+    dpselect/mechanisms/test_racing.py::test_every_decision_is_that_of_the_second_implementation
         look.weighed(labels, numbers, @@norm)
 dpselect/mechanisms/with_values.py
     dpselect/plan/test_counts.py::test_users_who_count_in_part_are_at_least_so_many
@@ -1045,7 +1037,6 @@ dpselect/pate/ballots.py
         if unit == "teacher" and relation == "add_remove" => if relation == "add_remove"
     laws/test_exact_constants.py::test_ballots_of_one_vote_more_than_configured_are_refused
         -(-together // teachers)] => together // teachers]
-    laws/test_exact_constants.py::test_ballots_of_one_vote_more_than_configured_are_refused
         int(self._sizes[1].max()) > most and => int(self._sizes[1].max()) > most + 1 and
 dpselect/pate/labelling.py
     dpselect/pate/test_labelling.py::test_a_job_is_begun_and_paid_once
@@ -1258,7 +1249,6 @@ dpselect/sampling/base.py
         => return self.ranking(values, noise, scale, min(k + 1, len(values))).index[-k:]
     laws/test_exact_constants.py::test_words_that_do_not_split_evenly_and_tied_keys_are_drawn_again
         while len(late := np.flatnonzero(words > last)): => while len(late := np.flatnonzero(words < 0)):
-    laws/test_exact_constants.py::test_words_that_do_not_split_evenly_and_tied_keys_are_drawn_again
         if (np.diff(keys[order]) != 0).all(): => if True:
     laws/test_exact_draws.py::test_a_threshold_known_from_one_side_decides_nothing_too_early
         low += middle - self._high[:, None] => low += middle - self._low[:, None]
