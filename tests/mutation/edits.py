@@ -541,15 +541,15 @@ dpselect/events/contributions.py
         of_sums(self.low, self.high, relation, items => of_sums(self.low, self.high, "add_remove", items
     dpselect/events/test_clipping.py::test_weights_of_any_number_of_items_stay_within_the_clip
         return math.floor(Fraction(self.clip) ** power => return math.ceil(Fraction(self.clip) ** power
-    laws/test_two_rounds.py::test_every_item_that_a_user_keeps_occurs
+    dpselect/events/test_second_round.py::test_every_item_that_a_user_keeps_occurs
         measure.whole < most) => measure.whole < most - 1)
-    laws/test_two_rounds.py::test_the_engine_weighs_as_the_definition_says
+    dpselect/events/test_second_round.py::test_the_engine_weighs_as_the_definition_says
         // s, {_ONE**2}))) => // s, {_ONE**4})))
         whole = math.floor(Fraction(norm) ** 2 * _ONE**2) => whole = math.floor(Fraction(norm) ** 2 * _ONE**2 * 11 // 10)
 dpselect/events/counting.py
-    laws/test_two_rounds.py::test_the_engine_weighs_as_the_definition_says
+    dpselect/events/test_second_round.py::test_the_engine_weighs_as_the_definition_says
         kept = f"({bound.kept(kept, held, tables.dialect)})" => pass
-    laws/test_two_rounds.py::test_both_rounds_read_the_same_items_of_a_user
+    dpselect/events/test_second_round.py::test_both_rounds_read_the_same_items_of_a_user
         self.allowed.bound, self._looked_at() => self.allowed.bound, self.staged.pairs
     dpselect/events/test_cells.py::test_listed_groups_alone_take_a_place
         looked = f"(SELECT * FROM {looked} AS p SEMI JOIN (SELECT i AS g FROM {groups}) AS l USING (g))"
@@ -583,13 +583,13 @@ dpselect/events/log_check.py
     dpselect/events/test_log_check.py::test_a_catalogue_is_held_against_the_log
         ANTI JOIN seen => SEMI JOIN seen
 dpselect/events/pairs.py
-    laws/test_two_rounds.py::test_what_has_no_second_round_is_refused
+    dpselect/events/test_second_round.py::test_what_has_no_second_round_is_refused
         if summed(allowed.clips) is not None: => if False:
         if allowed.clips and allowed.bound is None and allowed.within is None: => if False:
-    laws/test_two_rounds.py::test_both_rounds_read_the_same_items_of_a_user
+    dpselect/events/test_second_round.py::test_both_rounds_read_the_same_items_of_a_user
                     with self._count(allowed) as count: =>             with self._count(replace(allowed, bound=None)) as count:
 dpselect/events/reading.py
-    laws/test_two_rounds.py::test_every_item_that_a_user_keeps_occurs
+    dpselect/events/test_second_round.py::test_every_item_that_a_user_keeps_occurs
         require_weights(self.measures, items.limit => (self.measures, items.limit
         _MOST_GROUPS = 10**6, => _MOST_GROUPS = 10**7,
     dpselect/events/test_reading.py::test_what_is_wrong_is_named
@@ -1183,7 +1183,7 @@ dpselect/release/question.py
     dpselect/release/test_question.py::test_what_is_declared_of_users_chooses_the_mechanism
         return Profile.typical(spec.users, => return Profile.typical(None,
         return Profile.typical(spec.users, spec.items_per_user, => return Profile.typical(spec.users, None,
-    laws/test_two_rounds.py::test_a_clip_that_leaves_nothing_is_refused_before_the_log_is_opened
+    dpselect/events/test_second_round.py::test_a_clip_that_leaves_nothing_is_refused_before_the_log_is_opened
                 require_weights([Clip => ([Clip
 dpselect/release/run.py
     dpselect/release/test_run.py::test_a_second_look_is_at_what_the_first_one_kept_or_clipped_anew
