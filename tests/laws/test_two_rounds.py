@@ -212,30 +212,6 @@ def test_mu_is_attained_by_a_common_item(share: float, norm: float) -> None:
         assert told > acc.GaussianDP(mu=0.95 * mu).delta(epsilon)
 
 
-@pytest.mark.parametrize("norm", [0.5, 1.0, 3.0])
-@pytest.mark.parametrize("clip", [None, 0.6, 1.0])
-def test_scores_that_are_used_again_weigh_no_more_than_the_norm(clip: float | None, norm: float) -> None:
-    """Without a second look a user adds to the second round what it gave to the first, scaled to the norm and at most 1 each."""
-    mechanism = rounds(covers("add_remove", 4, clip), delta=0.1, norm=norm)
-    one = dps.Scores([1.0 if clip is None else clip / 2] * 4, sensitivity=mechanism.sensitivity)
-    again = mechanism.again(one, [0, 1, 2, 3], np.zeros(4))
-    assert again.max() <= 1
-    assert math.hypot(*again) <= norm
-    assert again.max() == pytest.approx(min(one.values.max(), norm / 2), rel=1e-9)
-
-
-@pytest.mark.parametrize("norm", [0.5, 0.8, 1.0])
-@pytest.mark.parametrize("stated", [{"l0": 1}, {"linf": 0.9, "l0": 3, "l2": 1.2}])
-def test_a_lone_item_of_a_stated_sensitivity_is_hidden(stated: dict[str, Any], norm: float) -> None:
-    """Where one user may have all that two users differ by, its lone item shows with delta at most in both rounds together."""
-    sensitivity = dps.Sensitivity(relation="replace_one", **stated)
-    mechanism = rounds(sensitivity, k=None, delta=0.02, norm=norm, combine=0.3)
-    lone = dps.Scores([sensitivity.alone(1)], sensitivity=sensitivity, labels=["a"], domain="observed")
-    shown = 1 - mechanism.probabilities(lone)[()]
-    assert 0.25 * mechanism.delta < shown <= mechanism.delta
-    assert mechanism.again(lone, [0], np.zeros(1))[0] <= min(1.0, norm)
-
-
 def drawn_from(
     monkeypatch: pytest.MonkeyPatch, log: list[tuple[str, str, float]], mechanism: Any, **asked: Any
 ) -> dict[Any, float]:
@@ -266,23 +242,6 @@ def test_one_user_does_not_move_what_others_spend(monkeypatch: pytest.MonkeyPatc
         drawn_from(monkeypatch, rows, mechanism, max_items_per_user=2, **asked) for rows in (log, [*log, ("eve", "lone", 1.0)])
     ]
     assert (worst([tuple(laws)], EPSILONS, [2.0]).delta <= stated(mechanism.curve, EPSILONS)).all()  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("dropped", [False, True])
-def test_an_item_that_is_kept_at_no_weight_breaks_the_promise(dropped: bool) -> None:
-    """H11 needs one definition of what occurs: where users add 0 to items that take a part of their second norm, one user more
-    is told by more than the curve; where such items are dropped in both rounds it is not."""
-    mechanism = rounds(covers("add_remove", 2, 1.0), delta=0.05, k=2, mask=-2.0, combine=0.0, scale=1.5)
-    crowd, eve = [frozenset({0, 1})] * 8 + [frozenset({0})] * 2, frozenset({1})
-    laws = []
-    for log in (crowd, [*crowd, eve]):
-        faint = [one for one in log if len(one) < 2]  # of whom a coarse unit leaves something
-        again = scores(faint if dropped else log, 2, mechanism.sensitivity, 1.0, "observed")
-        assert again.second is not None
-        first = scores(faint, 2, mechanism.sensitivity, 1.0, "observed")
-        laws.append(mechanism.probabilities(first.with_second(again.second)))
-    held = worst([tuple(laws)], EPSILONS, [2.0]).delta <= stated(mechanism.curve, EPSILONS) + 1e-11  # type: ignore[arg-type]
-    assert held.all() == dropped
 
 
 @pytest.mark.slow

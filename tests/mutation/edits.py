@@ -929,6 +929,12 @@ dpselect/mechanisms/repeat_and_select.py
     laws/test_repeat_and_select.py::test_a_number_at_the_boundary_draws_more_bits
         if cell < upto: => if not cell > upto:
 dpselect/mechanisms/sparse_histogram.py
+    laws/test_histograms.py::test_what_one_user_alone_brings_in_is_released_with_delta_exactly
+        hiding = float(@self._hiding(
+        return share + noise + _ROUNDING => return noise + _ROUNDING
+        tuple(np.atleast_1d(last).tolist())) => (1,) * len(np.atleast_1d(last)))
+        self.noise, @@self.delta, tuple(
+        self.sensitivity.alone(@@first)
     laws/test_histograms.py::test_what_few_users_touch_is_never_shown_and_the_last_one_of_enough_hides
         math.nextafter(@self.floor + hiding, math.inf)
         listed=matrix > self.floor => listed=matrix > 0

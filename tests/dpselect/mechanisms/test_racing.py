@@ -400,8 +400,8 @@ def test_a_lone_item_is_shown_with_the_chance_that_is_charged() -> None:
 def test_a_lone_item_of_a_stated_sensitivity_is_hidden(stated: dict[str, Any]) -> None:
     """Where one user may have all that two users differ by, its lone item shows with delta at most in all rounds together."""
     sensitivity = dps.Sensitivity(relation="replace_one", **stated)
-    for norm in (0.5, 1.0, 2.0):
-        mechanism = race(sensitivity=sensitivity, delta=0.02, norm=norm)
+    for norm, kind in itertools.product((0.5, 1.0, 2.0), (race, dps.TwoRoundHistogram)):
+        mechanism: Any = kind(k=2, scale=1.0, sensitivity=sensitivity, delta=0.02, norm=norm)
         lone = dps.Scores([sensitivity.alone(1)], sensitivity=sensitivity, labels=["a"], domain="observed")
         shown = 1 - mechanism.probabilities(lone)[()]
         assert 0.2 * 0.02 < shown <= 0.02
