@@ -15,12 +15,10 @@ from mechanism_laws import misfit
 from numpy.typing import NDArray
 from scipy import integrate
 from scipy.special import ndtr
-from spread import spread
 from weights import UNIT, weighed
 
 import accounting as acc
 import dpselect as dps
-from dpselect import events
 from dpselect.errors import DomainMismatch, NoClosedForm
 from dpselect.mechanisms.release import public_grid
 from dpselect.sampling import sampler
@@ -242,24 +240,6 @@ def test_one_user_does_not_move_what_others_spend(monkeypatch: pytest.MonkeyPatc
         drawn_from(monkeypatch, rows, mechanism, max_items_per_user=2, **asked) for rows in (log, [*log, ("eve", "lone", 1.0)])
     ]
     assert (worst([tuple(laws)], EPSILONS, [2.0]).delta <= stated(mechanism.curve, EPSILONS)).all()  # type: ignore[arg-type]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("k", spread([2, None], 1))
-def test_held_scores_have_the_law_of_scores_in_memory(k: int | None) -> None:
-    """Items that pass the mask are told by their counts, looked up and weighed in the engine: the law is that of all of them."""
-    log = [frozenset({0, 1}), frozenset({0}), frozenset({0, 2}), frozenset({1}), frozenset({0, 1, 2})]
-    table = pd.DataFrame([(user, f"i{item}") for user, items in enumerate(log) for item in items], columns=["who", "what"])
-    mechanism = rounds(covers("add_remove", 3, 1.0), delta=0.2, k=k, scale=1.0)
-    law = released(mechanism, log, 3, 1.0)
-    names = {order: tuple(f"i{item}" for item in order) for order in law}
-    look: dict[str, Any] = {"max_items_per_user": 3, "salt": "s", "clip": 1.0}
-    with events.pairs(table, user="who", item="what") as pairs, pairs.hold(**look) as held:
-        second = dps.SecondLook(lambda _: pytest.fail("scored"), mechanism.sensitivity, weigh=pairs.second_round(held))
-        kept = held.scores(clip=1.0).with_second(second)
-        rng = np.random.default_rng(5)
-        seen = [mechanism.select(kept, rng=rng).labels for _ in range(60)]
-    assert misfit(seen, {names[order]: chance for order, chance in law.items()}) > 1e-8  # type: ignore[arg-type]
 
 
 def tapered_law(mechanism: dps.TwoRoundHistogram, log: Log) -> dict[Any, float]:

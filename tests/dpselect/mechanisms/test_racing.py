@@ -114,7 +114,7 @@ def test_every_decision_is_that_of_the_second_implementation(seed: int, groups: 
     """H13 without noise, over random scores and weights near the thresholds: which items are weighed in each round, alike and
     with which norm, and which are listed, in which order and with which values, group by group."""
     rng, norms = np.random.default_rng(seed), Counter[float]()
-    for _ in range(120):
+    for _ in range(40):
         mechanism = drawn_race(rng, groups)
         names = [cells_of.cell(f"g{group}", f"i{at:03}") for at, group in enumerate(groups)]
         start, *heights = mechanism.thresholds() if mechanism.delta is not None else (3.0, 3.0, 3.0)
