@@ -1010,6 +1010,8 @@ dpselect/mechanisms/two_rounds.py
     laws/test_two_rounds.py::test_the_noise_of_both_rounds_is_the_noise_that_is_priced
         second = source.rounded(again, by_name("gaussian"), @scale,
 dpselect/mechanisms/weighs_again.py
+    dpselect/plan/test_counts.py::test_what_an_interval_says
+        def values_are_scores(self) -> bool:¶        return False => def values_are_scores(self) -> bool:¶        return True
     laws/test_two_rounds.py::test_what_nobody_has_or_does_not_exceed_the_threshold_is_never_shown
         np.flatnonzero(scores.values > 0), scores.mult => np.flatnonzero(scores.values >= 0), scores.mult
     dpselect/mechanisms/test_racing.py::test_mu_is_the_root_of_all_rounds_squares
