@@ -112,6 +112,9 @@ accounting/convert/pld/sampled_noise.py
     laws/test_sampled.py::test_two_steps_are_the_worst_product_of_pairs
         mass[1:] += @share * likely
         mass[:-1] += @(1 - share) * likely
+accounting/convert/recursion.py
+    accounting/convert/test_adaptive.py::test_the_quick_account_of_ranges_is_above_what_an_adversary_reaches
+        ranges = [(n, @loss.period)
 accounting/curves/closed_form.py
     laws/test_filter_laws.py::test_gaussians_one_by_one_cost_what_their_plan_costs
         return @float_up(1, times_up(
