@@ -165,7 +165,8 @@ class Registry(Generic[M]):
 
     Such a package is imported when its kind is asked for or all members are listed, and not before. A kind that neither the
     library nor an installed package declares stays unknown: text never decides what is imported. `what` is the family in words,
-    `error` is raised for an unknown kind, and `homes` are the library's own packages of members, imported when first asked for.
+    `error` is raised for an unknown kind, and `homes` are the library's own packages of members. A home exports each member under
+    its class name, whose words are the kind, so that asking for one kind imports one module.
     """
 
     def __init__(self, what: str, group: str, error: type[AccountingError], *, homes: tuple[str, ...] = ()) -> None:
@@ -197,13 +198,14 @@ class Registry(Generic[M]):
 
     def member(self, kind: object) -> type[M]:
         """The class of this kind."""
-        for home in self._homes:
-            if not isinstance(kind, str) or kind not in self._known:
-                _import_all(home)
         if isinstance(kind, str) and kind not in self._known:
+            for home in self._homes:
+                _import_named(home, kind)
             for point in _points(self._group, tuple(sys.path)).select(name=kind):
                 self._load(point)
         if not isinstance(kind, str) or kind not in self._known:
+            for home in self._homes:
+                _import_all(home)
             shown = repr(kind[:_LONGEST_KIND]) if isinstance(kind, str) else f"<{type(kind).__name__}>"
             raise self._error(f"kind={shown} is not a {self._what}: it must be one of {', '.join(sorted(self._known))}")
         return self._known[kind]
@@ -247,6 +249,14 @@ def _import_all(home: str) -> None:
     module = import_module(home)
     for name in module.__all__:
         getattr(module, name)
+
+
+def _import_named(home: str, kind: str) -> None:
+    """Import what a package exports under the class name of this kind: `PeelingTopK` for "peeling_top_k"."""
+    module = import_module(home)
+    for name in module.__all__:
+        if name.lower() == kind.replace("_", ""):
+            getattr(module, name)
 
 
 def kind_of(member: type[Frozen]) -> str:

@@ -62,6 +62,11 @@ class Sensitivity(Frozen):
     l2: Positive | None = Field(default=None, description="a finite number > 0 in score units, or None")
     uniform: bool = Field(default=False, strict=True, description="true or false")
 
+    @property
+    def bounds_users(self) -> bool:
+        """True if a user's whole contribution is bounded: the number of items, or a norm."""
+        return (self.l0, self.l1, self.l2) != (None, None, None)
+
     @classmethod
     def of_counts(cls, relation: Relation = "add_remove", items_per_user: int | None = None) -> Self:
         """That of distinct-user counts where a user has at most `items_per_user` items; None if any number."""

@@ -72,8 +72,9 @@ def test_temporary_folders_are_made_in_one_place() -> None:
 
 @pytest.mark.parametrize("kind", sorted(members()))
 def test_a_mechanism_touches_three_places(kind: str) -> None:
-    """Each mechanism is in its room, exported by it, and is under the laws."""
+    """Each mechanism is in its room, exported by it under the words of its kind, and is under the laws."""
     member = members()[kind]
+    assert member.__name__.lower() == kind.replace("_", "")
     homes = (dpselect.mechanisms, dpselect.ranking, dpselect.pate, dpselect.continual)
     assert any(getattr(home, member.__name__, None) is member for home in homes)
     # What selects from no scores has no box of scores to be enumerated on: tests/laws/test_repeat_and_select.py and

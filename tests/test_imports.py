@@ -64,6 +64,18 @@ def test_an_import_loads_no_more_than_is_used() -> None:
     assert "dp_accounting" in converted
 
 
+def test_one_kind_is_found_without_importing_the_others() -> None:
+    """A mechanism is found by the words of its kind: that of a file or of an option brings its own module and no other."""
+    script = """
+import sys
+from dpselect.mechanisms.base import MECHANISMS
+assert MECHANISMS.member("peeling_top_k").__name__ == "PeelingTopK"
+print({name for name in sys.modules if name.startswith("dpselect.") and name.endswith(("joint", "racing", "voting"))})
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "set()\n"
+
+
 def test_help_waits_for_no_arrays() -> None:
     """The list of commands is there in a tenth of a second: only a command needs what takes longer to import."""
     script = "import sys\nimport dpselect.cli\nprint({'numpy', 'pydantic', 'duckdb'} & set(sys.modules))"

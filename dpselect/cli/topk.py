@@ -17,7 +17,7 @@ from dpselect.cli import guard, out
 from dpselect.cli.from_model import command, spelled
 from dpselect.errors import InvalidRequest, printable
 from dpselect.mechanisms.base import Mechanism
-from dpselect.plan.counts import Interval, without_counts
+from dpselect.plan.counts import Interval
 from dpselect.release.answer import Answer, AnswerFile, DryRun, Promise, as_json
 from dpselect.release.question import Question
 from dpselect.release.topk import answered
@@ -269,7 +269,7 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
 
 def _noise_in_words(mechanism: Mechanism, scores: str) -> str:
     """The amount of noise, in units of the scores or in nats, fresh from the operating system."""
-    mechanism = without_counts(mechanism)
+    mechanism = mechanism.selecting
     knob, source = mechanism.traits.noise, "drawn from the operating system's entropy"
     if knob is None:
         return f"as configured, {source}"

@@ -108,6 +108,7 @@ class Traits:
         zeros: whether a candidate that is not listed stands for one with count 0. So it always does for an unknown domain.
         groups: whether grouped scores are drawn from as they are; if not they are expanded.
         reads: of an observed domain how many of the highest scores alone it looks at, ties by label; None for all.
+        cells: whether it answers for groups off one table of cells of a group and an item (`dpselect.cells`).
         usual: settings, free of any price, for a release of k items where nobody says otherwise.
         tried: settings that have a price, and the values that a plan tries.
         clips: noises whose price is a norm of one user's whole contribution, and which: "l2" or "l1".
@@ -128,6 +129,7 @@ class Traits:
     zeros: Trait[bool] = False
     groups: Trait[bool] = False
     reads: Trait[int | None] = None
+    cells: bool = False
     usual: Callable[[int], Mapping[str, Any]] = field(default=lambda _: {})
     tried: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     clips: Mapping[str, Norm] = field(default_factory=dict)
@@ -270,6 +272,36 @@ class Mechanism(Frozen, Summable, ABC):
         return type(self).spent is not Mechanism.spent
 
     @property
+    def selecting(self) -> Mechanism:
+        """The mechanism that selects, without those around it."""
+        return self
+
+    @property
+    def showing(self) -> ShowsValues | None:
+        """The mechanism whose noise the released scores carry: this one, or the one inside it; None if no scores are released."""
+        return self if isinstance(self, ShowsValues) and self.releases_values else None
+
+    @property
+    def selected_again(self) -> float | None:
+        """Norm of users in a second pass over the log that selects; None if there is no such pass."""
+        return None
+
+    @property
+    def counted_again(self) -> float | None:
+        """Norm of users in a second pass over the log that counts the selected items; None if there is no such pass."""
+        return None
+
+    @property
+    def counts_in_part(self) -> bool:
+        """True if some users may count for less than they are, or in fewer items or groups."""
+        return self.covers.bounds_users
+
+    @property
+    def compared(self) -> int | None:
+        """Most candidates that are drawn for in all; None if nothing bounds their number."""
+        return self.most_candidates
+
+    @property
     def least_candidates(self) -> int:
         """The fewest candidates that a public domain must have: k where the domain is always public, 1 otherwise."""
         return int(getattr(self, "k", 1)) if self.traits.domain == "public" else 1
@@ -361,8 +393,7 @@ class Mechanism(Frozen, Summable, ABC):
     def rests_on_linf(self) -> bool:
         """Whether the price holds for any scores that move by at most linf each, however many: no l0, l1 or l2 is used, and no
         users or groups are bounded. Then a charge that reads several periods of whole counts costs the same (Theorem F11)."""
-        covers = self.covers
-        return self.traits.ranks_counts and (covers.l0, covers.l1, covers.l2) == (None, None, None)
+        return self.traits.ranks_counts and not self.covers.bounds_users
 
     @final
     @property
@@ -571,6 +602,11 @@ class ShowsValues(ABC):
     def shows_what_chose(self) -> bool:
         """True if values show the noise that chose them, one draw for each candidate; False if their noise is fresh."""
 
+    @property
+    def values_are_scores(self) -> bool:
+        """True if values are noisy scores as they were given; False if users weigh otherwise in a later round."""
+        return True
+
     @abstractmethod
     def margin(self, confidence: float = 0.95, among: int = 1) -> float:
         """Half the width, score units, of intervals around the released values that all hold at once with this probability.
@@ -606,6 +642,14 @@ class Around(Mechanism, ABC):
     @property
     def covers(self) -> Sensitivity:
         return self.mechanism.covers
+
+    @property
+    def selecting(self) -> Mechanism:
+        return self.mechanism.selecting
+
+    @property
+    def showing(self) -> ShowsValues | None:
+        return self if isinstance(self, ShowsValues) else self.mechanism.showing
 
     @property
     def least_candidates(self) -> int:

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from accounting import Curve
 from accounting.frozen import Count
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.base import AnyMechanism, Mechanism, Traits, mixture
+from dpselect.mechanisms.base import AnyMechanism, Mechanism, ShowsValues, Traits, mixture
 from dpselect.mechanisms.release import in_own_order, positions_of, release
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
@@ -81,7 +81,15 @@ class DiscoverThenSelect(Mechanism):
         return super().rests_on_linf and self.selection.rests_on_linf
 
     @property
-    def again(self) -> float | None:
+    def showing(self) -> ShowsValues | None:
+        return self.selection.showing
+
+    @property
+    def compared(self) -> int:
+        return self.candidates
+
+    @property
+    def selected_again(self) -> float | None:
         """What a second look scales users to: the norm that `selection` pays for, l1 or l2 as of the discovery; None without."""
         one, norm = self.selection.covers, "l2" if self.discovery.covers.l1 is None else "l1"
         stated = one.l1 if norm == "l1" else one.l2
@@ -106,11 +114,11 @@ class DiscoverThenSelect(Mechanism):
     def _check_scores(self, scores: Scores) -> None:
         again = scores.sensitivity if scores.second is None else scores.second.sensitivity
         self.selection.covers.require(again)
-        if scores.second is None and self.again is not None and self.again > again.l2_of(None):
+        if scores.second is None and self.selected_again is not None and self.selected_again > again.l2_of(None):
             raise InvalidRequest(
-                f"the selection pays for users who are clipped anew, to {self.again:g}, within the items discovered, and "
-                "these scores have no second look: pass Scores(..., second=dpselect.SecondLook(...)), or let dpselect.topk read "
-                "the log, which looks twice by itself"
+                f"the selection pays for users who are clipped anew, to {self.selected_again:g}, within the items discovered, "
+                "and these scores have no second look: pass Scores(..., second=dpselect.SecondLook(...)), or let dpselect.topk "
+                "read the log, which looks twice by itself"
             )
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:

@@ -256,6 +256,14 @@ class PerGroup(Around):
         return selected if self.discovery is None else self.discovery.curve + selected
 
     @property
+    def counts_in_part(self) -> bool:
+        return True
+
+    @property
+    def compared(self) -> None:
+        return None  # the number of groups may be private
+
+    @property
     def shares(self) -> bool:
         """Whether it is priced for uniform shares, of every look at the users."""
         return self.relation == "replace_one" and (self.uniform or self.mechanism.covers.uniform)

@@ -44,6 +44,7 @@ class TopOfGroups(Around):
         ordered=True,
         most=None,  # as many as there are groups
         each=lambda mechanism: mechanism.k,
+        cells=True,
     )
     k: Count = Field(description="an integer >= 1")
     mechanism: AnyMechanism = Field(description="a selection by scores that releases an order")

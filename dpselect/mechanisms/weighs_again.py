@@ -58,6 +58,10 @@ class WeighsAgain(Mechanism, ShowsValues, ABC):
         return True
 
     @property
+    def values_are_scores(self) -> bool:
+        return False
+
+    @property
     def _users(self) -> float:
         """Norm of a change in units of one user's norm: weights are >= 0, so two give root 2."""
         return sqrt_up(Fraction(2)) if self.relation == "replace_one" else 1.0

@@ -78,6 +78,14 @@ class WithValues(Around, ShowsValues):
         return super().rests_on_linf and self.clip is None
 
     @property
+    def counted_again(self) -> float | None:
+        return self.clip
+
+    @property
+    def counts_in_part(self) -> bool:
+        return super().counts_in_part if self.clip is None else self.most_lost > 0
+
+    @property
     def counted(self) -> Sensitivity:
         """What one user may change in the scores whose values are released."""
         return self.covers if self.clip is None else Sensitivity.of_clipped(self.clip, self.norm, self.covers.relation)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any, Self, final
@@ -150,12 +150,8 @@ def takes_its_own(member: type[Mechanism], settings: Mapping[str, Any]) -> bool:
 
 
 def without_counts(mechanism: Mechanism) -> Mechanism:
-    """What selects, of every group the same."""
-    if isinstance(mechanism, mechanisms.PerGroup | mechanisms.TopOfGroups):
-        return without_counts(mechanism.mechanism)
-    if not mechanism.releases_values:
-        return mechanism
-    return mechanism.mechanism if isinstance(mechanism, mechanisms.WithValues) else mechanism
+    """The mechanism that selects, without counts or groups around it."""
+    return mechanism.selecting
 
 
 @final
@@ -200,27 +196,8 @@ def interval(mechanism: Mechanism, confidence: float = 0.95, among: int | None =
     Raises:
         InvalidRequest: `confidence` is not in (0, 1).
     """
-    if not mechanism.releases_values:
+    shows = mechanism.showing
+    if shows is None or not shows.values_are_scores:
         return None
-    found: Interval | None = None
-    if isinstance(mechanism, mechanisms.WithValues):
-        found = Interval(mechanism.margin(confidence), confidence)
-    elif isinstance(mechanism, mechanisms.PerGroup):
-        found = interval(mechanism.mechanism, confidence, among or MOST_ITEMS)  # items of all groups together
-    elif isinstance(mechanism, mechanisms.DiscoverThenSelect):
-        found = interval(mechanism.selection, confidence, mechanism.candidates)
-    elif isinstance(mechanism, mechanisms.SparseHistogram | mechanisms.OneshotTopK):
-        among = among or mechanism.most_candidates or MOST_ITEMS
-        alone = isinstance(mechanism, mechanisms.OneshotTopK) and not mechanism.values
-        found = Interval(mechanism.margin(confidence, 1 if alone else among), confidence, None if alone else among)
-    return None if found is None else replace(found, at_least=_in_part(mechanism))
-
-
-def _in_part(mechanism: Mechanism) -> bool:
-    """Whether some users may count for less than they are, or in fewer items and groups."""
-    if isinstance(mechanism, mechanisms.PerGroup):
-        return True
-    if isinstance(mechanism, mechanisms.WithValues) and mechanism.clip is not None:
-        return mechanism.most_lost > 0
-    covers = mechanism.covers
-    return (covers.l0, covers.l1, covers.l2) != (None, None, None)
+    among = (among or mechanism.compared or MOST_ITEMS) if shows.shows_what_chose else None
+    return Interval(shows.margin(confidence, among or 1), confidence, among, mechanism.counts_in_part)

@@ -332,10 +332,10 @@ def _filled(mechanism: StableTopKFixed, levels: Levels, size: int) -> float:
 
 def _again(mechanism: DiscoverThenSelect, levels: Levels, reach: int) -> tuple[Floats, Floats | None]:
     """What a second look sees on the first levels; the same where it is not known who touches what."""
-    if levels.again is None or mechanism.again is None:
+    if levels.again is None or mechanism.selected_again is None:
         return levels.values[:reach], None if levels.spread is None else levels.spread[:reach]
     norm: Norm = "l2" if mechanism.discovery.covers.l1 is None else "l1"
-    return levels.again(mechanism.candidates, reach, mechanism.again, norm)
+    return levels.again(mechanism.candidates, reach, mechanism.selected_again, norm)
 
 
 def relevant(levels: Levels, noise: NoiseName, scale: float, picks: int) -> int:

@@ -126,8 +126,7 @@ class PlannedMechanism(Stated):
     @property
     def again(self) -> float | None:
         """What users are clipped to in a second look, within the items that the mechanism discovers; None without one."""
-        inner = without_counts(self.mechanisms[0])
-        return inner.again if isinstance(inner, DiscoverThenSelect) else None
+        return without_counts(self.mechanisms[0]).selected_again
 
     def in_words(self, part: int = 0) -> str:
         """The class, its noise and how contributions are bounded for it."""

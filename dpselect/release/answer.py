@@ -250,17 +250,17 @@ class Answer(Tabled):
         """What the values are in, users or the column that was summed up; None where they are shares of users, cut by a clip."""
         if self.question.reading.value is not None:
             return str(self.question.reading.value)
-        recounted = isinstance(self.mechanism, dps.WithValues) and self.mechanism.clip is not None  # in a second look
-        return "users" if self.choice.clip is None or recounted else None
+        return "users" if self.choice.clip is None or self.mechanism.counted_again is not None else None
 
     @property
     def lost(self) -> str | None:
         """What the clip on users' counts took away from all of them together, in words; None where that is not released."""
-        if self.selection.lost is None or not isinstance(self.mechanism, dps.WithValues):
+        if self.selection.lost is None:
             return None
-        around, told = self.mechanism.lost_margin(), max(0.0, self.selection.lost)
+        counted: Any = self.mechanism
+        around, told = counted.lost_margin(), max(0.0, self.selection.lost)
         return (
-            f"each user counts for at most a norm of {self.mechanism.clip:g} among these items; that takes about {told:,.0f} "
+            f"each user counts for at most a norm of {counted.clip:g} among these items; that takes about {told:,.0f} "
             f"(+- {around:,.0f}) from all {len(self.selection)} counts together"
         )
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Any, Final
 
-from dpselect.continual import ContinualTopK
-from dpselect.mechanisms.base import Around, Mechanism, ShowsValues
+from dpselect.mechanisms.base import Mechanism
 from dpselect.selection import Selection
 
 HARDLY_ANY: Final = (
@@ -33,21 +32,12 @@ def explained_by_noise(
     """
     if not len(selection):
         return True
-    shows = _showing(mechanism)
+    series = mechanism.traits.answers == "periods"
+    shows: Any = mechanism if series else mechanism.showing
     if candidates is None or not selection.values or shows is None:
         return False
-    chose = shows.counts is None if isinstance(shows, ContinualTopK) else shows.shows_what_chose
+    chose = shows.counts is None if series else shows.shows_what_chose
     draws = candidates if chose else len(selection)
     tail = -math.expm1(math.log(_CONFIDENCE) / draws)  # of one draw beyond the quantile of the largest; their noise is symmetric
-    if isinstance(shows, ContinualTopK):
-        bar = float(shows.margins(1 - 2 * tail)[period - 1])
-    else:
-        bar = shows.margin(1 - 2 * draws * tail, draws)
-    return max(map(abs, selection.values) if signed else selection.values) <= bar
-
-
-def _showing(mechanism: Mechanism) -> ShowsValues | ContinualTopK | None:
-    """The mechanism, or the one that it delegates to, which adds the noise of the released scores; None if there is none."""
-    while isinstance(mechanism, Around) and not isinstance(mechanism, ShowsValues):
-        mechanism = mechanism.mechanism
-    return mechanism if isinstance(mechanism, ShowsValues | ContinualTopK) else None
+    bar = shows.margins(1 - 2 * tail)[period - 1] if series else shows.margin(1 - 2 * draws * tail, draws)
+    return bool(max(map(abs, selection.values) if signed else selection.values) <= bar)

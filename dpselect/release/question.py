@@ -16,7 +16,7 @@ from dpselect.cells import ANY_GROUPS
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.events.contributions import Clip, require_weights
 from dpselect.events.reading import Reading
-from dpselect.mechanisms import DiscoverThenSelect, LimitedDomain, Mechanism, PerGroup, SparseHistogram, TopOfGroups, WithValues
+from dpselect.mechanisms import LimitedDomain, Mechanism, SparseHistogram
 from dpselect.plan.candidates import (
     WHOLE_COUNTS,
     Choice,
@@ -26,7 +26,7 @@ from dpselect.plan.candidates import (
     unbounded,
     with_counts,
 )
-from dpselect.plan.counts import COUNTS, COUNTS_AGAIN, CountNoise, without_counts
+from dpselect.plan.counts import COUNTS, COUNTS_AGAIN, CountNoise
 from dpselect.plan.profile import Profile
 from dpselect.plan.request import ALL, BudgetShare, TopKRequest
 from dpselect.selection import Label
@@ -262,7 +262,7 @@ def _chosen(question: Question, whole: Budget | None) -> Choice:
     found = default_mechanism(question.budget, asked, kind=kind, groups=groups)
     if question.recounted:
         profile = Profile.typical(spec.users, spec.items_per_user)
-        found = with_counts(without_counts(found), CountNoise.of(asked, question.budget), profile, asked)
+        found = with_counts(found.selecting, CountNoise.of(asked, question.budget), profile, asked)
     return Choice(found, limit) if reading.value is not None else Choice(found, limit, clip, _norm(question))
 
 
@@ -339,19 +339,19 @@ def _planned(question: Question, planned: Mechanism) -> Choice:
             f"{name} was planned for a public domain: give its catalogue (domain=, or domain in [data]), or plan with "
             "unknown_domain="
         )
-    clip, selecting = _clip(reading), without_counts(planned)
-    again = selecting.again if isinstance(selecting, DiscoverThenSelect) and clip is not None else None
-    for look in (again, planned.clip if isinstance(planned, WithValues) else None):
+    clip = _clip(reading)
+    again = None if clip is None else planned.selecting.selected_again
+    for look in (again, planned.counted_again):
         if look is not None:  # what no reader can do is said before the charge
             reading.model_copy(update={"clip": look}).contributions()
-    cells = isinstance(planned, TopOfGroups)
+    cells = planned.traits.cells
     return Choice(planned, reading.max_items_per_user, clip, _norm(question), again, cells=cells)
 
 
-def _require_groups(question: Question, planned: Mechanism) -> None:
+def _require_groups(question: Question, planned: Any) -> None:
     """Refuse a mechanism that was planned for other groups."""
     reading, most, file = question.reading, question.reading.max_groups_per_user, "the mechanism in the file was planned"
-    if isinstance(planned, TopOfGroups):
+    if planned.traits.cells:
         if not question.tabled:
             raise InvalidRequest(
                 f"{file} for cells of groups and items: name the column of groups (group=), and leave value= and engine= out"
@@ -363,7 +363,7 @@ def _require_groups(question: Question, planned: Mechanism) -> None:
                 "max_groups_per_user= bounds users for a selection in each group, and the planned mechanism has one norm over "
                 "all groups of a user: leave it out"
             )
-    elif not isinstance(planned, PerGroup):
+    elif planned.traits.answers != "groups":
         if reading.group is not None:
             raise InvalidRequest(f"{file} for a log as a whole: with group= state the budget (epsilon=)")
     elif reading.group is None:

@@ -15,7 +15,6 @@ import accounting as acc
 import dpselect as dps
 from dpselect import events
 from dpselect.cells import cell
-from dpselect.continual.history import History
 from dpselect.errors import EventLogError, InvalidRequest
 from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, spark
 from dpselect.events.contributions import MOST_EXACT
@@ -24,7 +23,6 @@ from dpselect.mechanisms.base import Mechanism, Pay, Rounds
 from dpselect.mechanisms.top_of_groups import REASON
 from dpselect.mechanisms.weighs_again import WeighsAgain
 from dpselect.plan.candidates import Choice
-from dpselect.plan.counts import without_counts
 from dpselect.release.answer import Answer, AnswerFile, DryRun, PaidCharge, promise, told
 from dpselect.release.question import Question, choose
 from dpselect.scores import Scores, SecondLook
@@ -35,6 +33,7 @@ from dpselect.spec import LedgerFields, PayerFields
 if TYPE_CHECKING:
     from accounting.ledger.item import Chargeable
     from accounting.remaining import Remaining
+    from dpselect.continual.history import History
 
 # Names of `acc` and `dps` are imported when they are asked for: a release without a ledger does without a database.
 
@@ -473,7 +472,7 @@ def _read(question: Question, choice: Choice, stack: ExitStack, log: object, pro
         question.spec.engine == "spark" and (signed or question.reading.group is not None)
     )
     source, reading = _source(question, log)
-    twice = choice.again is not None or _counted_again(choice) is not None or _weighed_again(question, choice)
+    twice = choice.again is not None or choice.mechanism.counted_again is not None or _weighed_again(question, choice)
     counts: EventCounts | GroupCounts | HeldCounts
     if choice.cells or (twice and reading.group is None):
         pairs = stack.enter_context(events.pairs(source, reading, progress=progress))
@@ -489,16 +488,9 @@ def _read(question: Question, choice: Choice, stack: ExitStack, log: object, pro
     return _Read(scores, counts.salt, frozenset() if pairs is None else pairs.integers)
 
 
-def _counted_again(choice: Choice) -> dps.WithValues | None:
-    """The mechanism, if it takes values from a second look."""
-    return choice.mechanism if isinstance(choice.mechanism, dps.WithValues) and choice.mechanism.clip is not None else None
-
-
 def _weighed_again(question: Question, choice: Choice) -> bool:
     """Whether the mechanism weighs users' items again. Sums of a column have none: their scores are used again."""
-    mechanism = without_counts(choice.mechanism)
-    whole = mechanism.mechanism if isinstance(mechanism, dps.mechanisms.TopOfGroups) else mechanism
-    return isinstance(whole, WeighsAgain) and question.reading.value is None
+    return isinstance(choice.mechanism.selecting, WeighsAgain) and question.reading.value is None
 
 
 def _second_look(
@@ -507,7 +499,8 @@ def _second_look(
     """How users are clipped anew within released items, to select or to count, and how their items are weighed in a second round;
     None where that is not wanted. `first` is what the scores are of.
     """
-    relation, valued = question.relation, _counted_again(choice)
+    valued: Any = None if choice.mechanism.counted_again is None else choice.mechanism
+    relation = question.relation
     weigh = log.second_round(first) if _weighed_again(question, choice) else None
     if choice.again is None and valued is None and weigh is None:
         return None
@@ -521,7 +514,6 @@ def _second_look(
         return read(labels, choice.again, choice.norm).scores(relation=relation, clip=choice.again)
 
     def count(labels: Sequence[Label]) -> tuple[Scores, float]:
-        assert valued is not None
         found = read(labels, valued.clip, valued.norm)
         clipped = found.scores(relation=relation, clip=valued.clip)
         # Whole multiples of the clip's unit below 2^53 of them: a rounded sum would move by more than is paid for.

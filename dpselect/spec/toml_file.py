@@ -17,7 +17,7 @@ from accounting.address import Address, hidden, masked, revealed
 from accounting.files import new_file, read_text
 from accounting.frozen import Frozen, Real, kind_of
 from dpselect.errors import InvalidRequest, printable
-from dpselect.mechanisms import AnyMechanism, PerGroup, TopOfGroups, members
+from dpselect.mechanisms import AnyMechanism, members
 from dpselect.mechanisms.base import INSTEAD
 from dpselect.spec import BUDGETED, Flag, LedgerFields, LogFields, Part, PlanFields, PlanSpec, ReleaseFields, Spec, typed
 from dpselect.spec.continual_spec import EveryFields, PeriodFields, StateFields
@@ -79,7 +79,7 @@ class ReleaseTable(table(ReleaseFields)):  # type: ignore[misc]
     def _releases_k_items(self) -> Self:
         if self.mechanism is None:
             return self
-        one = self.mechanism.mechanism if isinstance(self.mechanism, PerGroup | TopOfGroups) else self.mechanism
+        one = self.mechanism.selecting
         other = INSTEAD.get(one.traits.answers)
         if other is not None:
             raise ValueError(f"mechanism kind={kind_of(type(one))!r} {other}: choose one that 'dpselect plan' names")
@@ -284,7 +284,7 @@ def json_schema() -> dict[str, Any]:
         "oneOf": [
             _mechanism(kind)
             for kind, member in sorted(members().items())
-            if member.traits.ranks_counts or member in (PerGroup, TopOfGroups)
+            if member.traits.ranks_counts or member.traits.answers == "groups"
         ],
     }
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found, "title": "dpselect configuration"}

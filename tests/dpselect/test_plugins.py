@@ -164,6 +164,13 @@ session.select(tiny, dps.Scores([3, 9000], sensitivity=dps.Sensitivity()))
 seen = dps.Scores([9000, 5000], sensitivity=dps.Sensitivity(l0=2), domain="observed", labels=["zoo", "park"])
 released = session.select(counts, seen)
 assert released.labels == ("park", "zoo") and len(released.values) == 2, released
+
+# A log is read for it, within its bound on the items of a user.
+import pandas as pd
+visits = pd.DataFrame({"user": [*range(900), *range(500)], "item": ["zoo"] * 900 + ["park"] * 500})
+asked = {"user": "user", "item": "item", "k": 3, "epsilon": 1.0, "delta": 1e-6, "max_items_per_user": 2}
+answer = dps.topk(visits, mechanism="stable_counts", **asked)
+assert sorted(answer.items) == ["park", "zoo"] and answer.mechanism.l0 == 2, answer
 """
 LEDGER_ALONE = """
 import sys

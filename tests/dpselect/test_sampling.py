@@ -9,8 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from flint import arb, ctx
+from mechanism_laws import misfit, outcome
 from scipy.stats import binomtest
 
+import dpselect as dps
 from dpselect.sampling import EntropySampler, EntropyUnavailable, SeededSampler
 from dpselect.sampling.contest import LazyUniform, precision
 
@@ -80,6 +82,14 @@ def test_no_entropy_is_an_error(monkeypatch: pytest.MonkeyPatch, count: int, fai
     monkeypatch.setattr(os, "urandom", broken)
     with pytest.raises(EntropyUnavailable, match="nothing was released"):
         EntropySampler().words(count)
+
+
+def test_peeling_draws_fresh_noise_in_every_round() -> None:
+    """Noise that stays would rank the candidates as one shot does: simulated draws follow the law of peeling."""
+    mechanism, rng = dps.PeelingTopK(k=2, noise="exponential", scale=2.0), np.random.default_rng(9)
+    scores = dps.Scores([3, 2, 1], sensitivity=mechanism.covers)
+    law = mechanism.probabilities(scores)
+    assert misfit([outcome(mechanism.select(scores, rng=rng), law) for _ in range(15_000)], law) > LIMIT
 
 
 def test_short_entropy_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,13 +30,13 @@ def epsilons_for(mechanism: dps.Mechanism) -> tuple[float, ...]:
     return levels(mechanism.curve)
 
 
-def cheaper(mechanism: dps.Mechanism, share: float, *fields: str) -> dps.Mechanism:
-    """The mechanism with this share of its noise: of all of it, or of what the fields named make."""
+def cheaper(mechanism: dps.Mechanism, share: float) -> dps.Mechanism:
+    """The mechanism with this share of its noise."""
     power = {"scale": 1, "answer_scale": 1, "sigma": 1, "sigma_threshold": 1, "epsilon": -1, "rho": -2}
     said = mechanism.model_copy(
         update={
             name: getattr(mechanism, name) * share ** power[name]
-            for name in fields or power
+            for name in power
             if getattr(mechanism, name, None) is not None and name in type(mechanism).model_fields
         }
     )

@@ -5,51 +5,25 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from event_oracle import kept
 from exact import stated, worst
 from mechanism_laws import misfit
 from numpy.typing import NDArray
 from scipy import integrate
 from scipy.special import ndtr
-from spread import spread
+from weights import UNIT, weighed
 
 import accounting as acc
 import dpselect as dps
-from dpselect import events
-from dpselect.errors import DomainMismatch, EventLogError, NoClosedForm
+from dpselect.errors import DomainMismatch, NoClosedForm
 from dpselect.mechanisms.release import public_grid
-from dpselect.release.question import Question, choose
 from dpselect.sampling import sampler
-from dpselect.spec import TopKSpec
 
-UNIT = 2**20
 Log = Sequence[frozenset[int]]
-
-
-def spent(items: Sequence[int], numbers: dict[int, int], norm: float) -> dict[int, int]:
-    """What one user spends on the items that have a number, units of 2^-20, exactly: theorem H11."""
-    among = [item for item in items if item in numbers]
-    size = sum(numbers[item] ** 2 for item in among)
-    squares = math.floor(Fraction(norm) ** 2 * UNIT**2)
-    weights = {item: math.isqrt(min(squares * numbers[item] ** 2 // size, UNIT**2)) for item in among}
-    assert sum(weight**2 for weight in weights.values()) <= squares  # no user spends more than the norm
-    assert max(weights.values(), default=0) <= UNIT
-    return weights
-
-
-def weighed(log: Log, numbers: dict[int, int], norm: float) -> dict[int, int]:
-    """The sums over users."""
-    total = dict.fromkeys(numbers, 0)
-    for items in log:
-        for item, weight in spent(sorted(items), numbers, norm).items():
-            total[item] += weight
-    return total
 
 
 def first_round(log: Log, items: int, clip: float | None) -> NDArray[np.float64]:
@@ -236,117 +210,6 @@ def test_mu_is_attained_by_a_common_item(share: float, norm: float) -> None:
         assert told > acc.GaussianDP(mu=0.95 * mu).delta(epsilon)
 
 
-@pytest.mark.parametrize("norm", [0.5, 1.0, 3.0])
-@pytest.mark.parametrize("clip", [None, 0.6, 1.0])
-def test_scores_that_are_used_again_weigh_no_more_than_the_norm(clip: float | None, norm: float) -> None:
-    """Without a second look a user adds to the second round what it gave to the first, scaled to the norm and at most 1 each."""
-    mechanism = rounds(covers("add_remove", 4, clip), delta=0.1, norm=norm)
-    one = dps.Scores([1.0 if clip is None else clip / 2] * 4, sensitivity=mechanism.sensitivity)
-    again = mechanism.again(one, [0, 1, 2, 3], np.zeros(4))
-    assert again.max() <= 1
-    assert math.hypot(*again) <= norm
-    assert again.max() == pytest.approx(min(one.values.max(), norm / 2), rel=1e-9)
-
-
-@pytest.mark.parametrize("norm", [0.5, 0.8, 1.0])
-@pytest.mark.parametrize("stated", [{"l0": 1}, {"linf": 0.9, "l0": 3, "l2": 1.2}])
-def test_a_lone_item_of_a_stated_sensitivity_is_hidden(stated: dict[str, Any], norm: float) -> None:
-    """Where one user may have all that two users differ by, its lone item shows with delta at most in both rounds together."""
-    sensitivity = dps.Sensitivity(relation="replace_one", **stated)
-    mechanism = rounds(sensitivity, k=None, delta=0.02, norm=norm, combine=0.3)
-    lone = dps.Scores([sensitivity.alone(1)], sensitivity=sensitivity, labels=["a"], domain="observed")
-    shown = 1 - mechanism.probabilities(lone)[()]
-    assert 0.25 * mechanism.delta < shown <= mechanism.delta
-    assert mechanism.again(lone, [0], np.zeros(1))[0] <= min(1.0, norm)
-
-
-PAIRS = pd.DataFrame([(f"u{n * n % 23}", f"i{(7 * n + n * n) % 11}") for n in range(400)], columns=["who", "what"])
-
-
-@pytest.mark.parametrize("text", [True, False])
-@pytest.mark.parametrize("limit", [None, 3])
-def test_the_engine_weighs_as_the_definition_says(limit: int | None, text: bool) -> None:
-    """Held pairs, text and whole numbers, bounded or not: the sums are those of the items that were kept, to the unit."""
-    log = PAIRS if text else PAIRS.apply(lambda column: column.str[1:].astype(int))
-    look: dict[str, Any] = {} if limit is None else {"max_items_per_user": limit, "salt": "s"}
-    whole = {str(user): {str(item) for item in rows} for user, rows in log.groupby("who")["what"]}
-    mine = list(whole.values()) if limit is None else [set(kept(user, items, limit, "s")) for user, items in whole.items()]
-    with events.pairs(log, user="who", item="what") as pairs:
-        counts = pairs.read(**look)
-        asked = list(counts.labels)[::2]  # type: ignore[union-attr]
-        numbers = np.array([1 + (place * 390_001) % UNIT for place in range(len(asked))], dtype=np.int64)
-        found = pairs.second_round(counts)([*asked, "none" if text else 10**30], np.append(numbers, 5), 1.3)
-    names = {name: place for place, name in enumerate(map(str, asked))}
-    rows = [frozenset(names[item] for item in items if item in names) for items in mine]
-    assert found.tolist() == [*weighed(rows, dict(enumerate(numbers.tolist())), 1.3).values(), 0]
-
-
-@pytest.mark.parametrize(
-    "look", [{}, {"max_items_per_user": 2}, {"max_items_per_user": 3, "clip": 1.0}, {"within": ["i1", "i2"]}]
-)
-def test_both_rounds_read_the_same_items_of_a_user(look: dict[str, Any]) -> None:
-    """A fresh salt, a bound or a list decide once: with a norm that clips nobody the second round counts what the first did."""
-    with events.pairs(PAIRS, user="who", item="what") as pairs, pairs.hold(**look) as held:
-        for counts in (pairs.read(**look), held):
-            names = sorted(set(PAIRS["what"]))
-            again = pairs.second_round(counts)(names, np.full(len(names), UNIT), 2.0**11)
-            asked = [name for name in names if name in look.get("within", names)]
-            seen = dict.fromkeys(names, 0) | dict(zip(asked, _users(counts, asked), strict=True))
-            assert (again // UNIT).tolist() == list(seen.values())
-
-
-def _users(counts: Any, names: list[str]) -> list[int]:
-    if isinstance(counts, events.EventCounts):
-        found = dict(zip(counts.labels, counts.counts.tolist(), strict=True))
-        return [found.get(name, 0) for name in names]  # nobody may keep an item
-    return [int(number) for number in counts.scores()._table.scores_of(names)]
-
-
-def test_what_has_no_second_round_is_refused() -> None:
-    """Items of groups; sums, of which a user may add 0; and a clip that leaves nothing of very many items: before any draw."""
-    table = PAIRS.assign(where="here", spent=1.0)
-    one: dict[str, Any] = {"user": "who", "item": "what"}
-    readings: list[tuple[str, dict[str, Any]]] = [
-        ("not weighed", {"group": "where", "max_groups_per_user": 1}),
-        ("may add 0", {"value": "spent", "value_clip": 1.0, "max_items_per_user": 3}),
-        ("very many", {"clip": 1.0}),
-    ]
-    for words, reading in readings:
-        with events.pairs(table, **one, **reading) as pairs, pytest.raises(EventLogError, match=words):
-            pairs.second_round(pairs.read())
-
-
-@pytest.mark.parametrize("held", [False, True])
-def test_every_item_that_a_user_keeps_occurs(held: bool) -> None:
-    """Attained: of the most items that a clip of 2^-10 allows each adds 2^-20, the least weight; one more is refused."""
-    clip, most = 2.0**-10, 1024
-    log = pd.DataFrame([("many", item) for item in range(1500)] + [("few", 0)], columns=["who", "what"])
-    look: dict[str, Any] = {"clip": clip, "clip_norm": "l1", "max_items_per_user": most, "salt": "s"}
-    with events.pairs(log, user="who", item="what") as pairs, pairs.hold(**look) as counts:
-        scores: Any = counts.scores(clip=clip) if held else pairs.read(**look).scores(clip=clip)
-        names = list(range(1500))
-        seen = scores._table.scores_of(names) if held else dict(zip(scores.labels, scores.values, strict=True))
-        mine = set(kept("many", names, most, "s")) | {0}
-        assert {name for name in names if (seen[name] if held or name in seen else 0) > 0} == mine
-        weights = pairs.second_round(counts)(names, np.full(1500, UNIT), 1.0)
-        assert set(np.flatnonzero(weights).tolist()) == mine
-        assert min(seen[name] for name in mine) * UNIT == 1
-        with pytest.raises(EventLogError, match=r"clip=0.000976562 in l1, .*items to 1024 or fewer"):
-            pairs.read(**look | {"max_items_per_user": most + 1})
-        assert len(pairs.read(**look | {"max_items_per_user": most + 1, "within": names[:most]}).labels) == most  # type: ignore[union-attr]
-    with pytest.raises(EventLogError, match=r"max_items_per_user=1000001 must be .* at most 10\^6"):
-        events.Reading(user="who", item="what", max_items_per_user=10**6 + 1)
-    events.Reading(user="who", item="what", max_items_per_user=10**6, clip=clip)  # in l2 the least clip leaves a unit of each
-
-
-def test_a_clip_that_leaves_nothing_is_refused_before_the_log_is_opened() -> None:
-    """Clip and bound are public, and so is the norm, that of the mechanism's noise: what is planned says so, before a budget."""
-    asked: Any = {"user": "who", "item": "what", "k": 1, "epsilon": 1.0, "delta": 1e-6, "noise": "laplace", "clip": 2.0**-10}
-    choose(Question.of(None, TopKSpec(**asked, max_items_per_user=1024)))
-    with pytest.raises(EventLogError, match="items to 1024 or fewer"):
-        choose(Question.of(None, TopKSpec(**asked, max_items_per_user=1025)))
-
-
 def drawn_from(
     monkeypatch: pytest.MonkeyPatch, log: list[tuple[str, str, float]], mechanism: Any, **asked: Any
 ) -> dict[Any, float]:
@@ -377,41 +240,6 @@ def test_one_user_does_not_move_what_others_spend(monkeypatch: pytest.MonkeyPatc
         drawn_from(monkeypatch, rows, mechanism, max_items_per_user=2, **asked) for rows in (log, [*log, ("eve", "lone", 1.0)])
     ]
     assert (worst([tuple(laws)], EPSILONS, [2.0]).delta <= stated(mechanism.curve, EPSILONS)).all()  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("dropped", [False, True])
-def test_an_item_that_is_kept_at_no_weight_breaks_the_promise(dropped: bool) -> None:
-    """H11 needs one definition of what occurs: where users add 0 to items that take a part of their second norm, one user more
-    is told by more than the curve; where such items are dropped in both rounds it is not."""
-    mechanism = rounds(covers("add_remove", 2, 1.0), delta=0.05, k=2, mask=-2.0, combine=0.0, scale=1.5)
-    crowd, eve = [frozenset({0, 1})] * 8 + [frozenset({0})] * 2, frozenset({1})
-    laws = []
-    for log in (crowd, [*crowd, eve]):
-        faint = [one for one in log if len(one) < 2]  # of whom a coarse unit leaves something
-        again = scores(faint if dropped else log, 2, mechanism.sensitivity, 1.0, "observed")
-        assert again.second is not None
-        first = scores(faint, 2, mechanism.sensitivity, 1.0, "observed")
-        laws.append(mechanism.probabilities(first.with_second(again.second)))
-    held = worst([tuple(laws)], EPSILONS, [2.0]).delta <= stated(mechanism.curve, EPSILONS) + 1e-11  # type: ignore[arg-type]
-    assert held.all() == dropped
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("k", spread([2, None], 1))
-def test_held_scores_have_the_law_of_scores_in_memory(k: int | None) -> None:
-    """Items that pass the mask are told by their counts, looked up and weighed in the engine: the law is that of all of them."""
-    log = [frozenset({0, 1}), frozenset({0}), frozenset({0, 2}), frozenset({1}), frozenset({0, 1, 2})]
-    table = pd.DataFrame([(user, f"i{item}") for user, items in enumerate(log) for item in items], columns=["who", "what"])
-    mechanism = rounds(covers("add_remove", 3, 1.0), delta=0.2, k=k, scale=1.0)
-    law = released(mechanism, log, 3, 1.0)
-    names = {order: tuple(f"i{item}" for item in order) for order in law}
-    look: dict[str, Any] = {"max_items_per_user": 3, "salt": "s", "clip": 1.0}
-    with events.pairs(table, user="who", item="what") as pairs, pairs.hold(**look) as held:
-        second = dps.SecondLook(lambda _: pytest.fail("scored"), mechanism.sensitivity, weigh=pairs.second_round(held))
-        kept = held.scores(clip=1.0).with_second(second)
-        rng = np.random.default_rng(5)
-        seen = [mechanism.select(kept, rng=rng).labels for _ in range(60)]
-    assert misfit(seen, {names[order]: chance for order, chance in law.items()}) > 1e-8  # type: ignore[arg-type]
 
 
 def tapered_law(mechanism: dps.TwoRoundHistogram, log: Log) -> dict[Any, float]:

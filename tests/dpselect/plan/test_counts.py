@@ -165,6 +165,10 @@ def test_what_an_interval_says() -> None:
     found = interval(both)
     assert found is not None
     assert found.among == 30
+    race = dps.RacingTopK(k=2, scale=8.0, delta=1e-6, sensitivity=FEW, values=True)
+    assert interval(race) is None  # users weigh otherwise in later rounds
+    cells = interval(dps.mechanisms.TopOfGroups(k=1, mechanism=histogram))
+    assert cells == around
     groups = [interval(dps.PerGroup(mechanism=one, max_groups_per_user=2)) for one in (histogram, FRESH[0], SELECT)]
     assert [None if one is None else one.among for one in groups] == [MOST_ITEMS, None, None]
     assert groups[1] is not None

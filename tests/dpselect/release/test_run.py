@@ -334,5 +334,5 @@ def test_a_second_look_is_at_what_the_first_one_kept_or_clipped_anew(monkeypatch
         mechanism = dps.DiscoverThenSelect(discovery=found, selection=select, candidates=9)
         scores, looked, _ = seen_by(monkeypatch, mechanism, log, clip=1.0, relation=relation)
         assert scores.values.sum() == pytest.approx(60 / 2**0.5, abs=1e-4)
-        assert looked.values.sum() == pytest.approx(150 * mechanism.again / 5**0.5, abs=1e-3)
+        assert looked.values.sum() == pytest.approx(150 * mechanism.selected_again / 5**0.5, abs=1e-3)
         assert scores.second.sensitivity.relation == relation
