@@ -129,10 +129,7 @@ class TopKKeywords(SharedBudget, SharedLedger, SharedLog, total=False):
     mechanism: str | Mechanism | None
     noise: NoiseName | None
     kbar: Count | None
-    as_set: Flag
     releases: Count | None
-    items_per_user: Positive | None
-    users: Positive | None
     go_on: Flag
     count: Over | None
     window: Count | None
