@@ -76,7 +76,7 @@ class CountNoise:
     def beside(self, mechanism: Mechanism) -> Mechanism:
         """The mechanism with its counts; as it is if it releases noisy scores of its own, and these are the counts."""
         if self.one is not None:
-            return self._around(mechanism, CLIPS[0], self.scale / _ROUNDING)  # the dearest of all clips
+            return self._around(mechanism, self.scale / _ROUNDING)
         if mechanism.releases_values:
             return mechanism
         return mechanisms.WithValues(mechanism=mechanism, noise=self.noise, scale=self.scale)
@@ -92,12 +92,12 @@ class CountNoise:
         return min(_WIDEST[self.norm], sqrt_up(Fraction(self.k)) if self.norm == "l2" else float(self.k))
 
     def around(self, mechanism: Mechanism) -> Mechanism:
-        """The mechanism with counts of a second look at users clipped to `clip`, at one price for all norms. Theorem W9."""
-        return self._around(mechanism, self.clip, self.scale * _ROUNDING)
+        """The mechanism with counts of a second look at users clipped to `clip`, at one price for every k. Theorem W9."""
+        return self._around(mechanism, self.scale * _ROUNDING)
 
-    def _around(self, mechanism: Mechanism, clip: float, scale: float) -> Mechanism:
+    def _around(self, mechanism: Mechanism, scale: float) -> Mechanism:
         assert self.one is not None
-        settings: dict[str, Any] = {"mechanism": mechanism, "noise": self.noise, "clip": clip}
+        settings: dict[str, Any] = {"mechanism": mechanism, "noise": self.noise, "clip": self.clip}
         unit = scale / self._size(self.one, None)
         found = mechanisms.WithValues(**settings, scale=self.scale)
         size, told = self._size(found.counted, self.k), found.most_lost > 0
