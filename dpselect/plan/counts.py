@@ -25,9 +25,6 @@ COUNTS = 0.2
 COUNTS_AGAIN = 0.1
 """The same for counts of a second look, which are told almost unclipped."""
 
-CLIPS = (1.0, 1.41, 2.0, 2.83, 4.0, 5.66, 8.0)
-"""Norms to which users are clipped: l2 norms; their squares are l1 norms."""
-
 _LOST = 0.1  # of the share of counts, what tells how much the clip takes away from all of them
 _WIDEST: Mapping[Norm, float] = {"l2": 4.0, "l1": 8.0}  # clips of counts, beyond which noise costs more than clipped users
 _ROUNDING = 1 + 2.0**-40  # above that of the scales of one clip and another
