@@ -19,7 +19,7 @@ from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import members
 from dpselect.plan import Estimate, Profile, TopKPlan
 from dpselect.plan.asked import QuickPlan, plan
-from dpselect.plan.candidates import default_mechanism
+from dpselect.plan.default import default_mechanism
 from dpselect.plan.fit import TopKRequest, fitted
 from dpselect.plan.horizon_plan import HorizonPlan
 from dpselect.plan.voting_plan import VotesModel, VotingPlan, plan_votes
