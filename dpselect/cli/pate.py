@@ -22,7 +22,7 @@ from dpselect.errors import printable
 from dpselect.pate.ballots import Ballots
 from dpselect.pate.job import labelled
 from dpselect.pate.labelling import ProgressCallback
-from dpselect.plan.voting_plan import Outlook
+from dpselect.pate.plan import Outlook
 from dpselect.release.answer import DryRun
 from dpselect.spec.label_spec import LabelSpec
 
@@ -106,8 +106,7 @@ def _ledger(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if ledger["own"]:
         yield "ledger", f"its own, in {folder}, with a budget of this job; further jobs on these teachers add to the price"
     else:
-        rounds = f"{ledger['remaining']['in_words']} (a round is a release; a plan for "
-        rounds += "the whole budget is priced as a whole and buys more: pate.rounds_for)"
+        rounds = f"{ledger['remaining']['in_words']} (a round is a release)"
         yield from (("dataset", printable(ledger["dataset"])), ("standing", rounds))
     yield "key", printable(told["job"]["key"])
     yield "folder", f"{folder} keeps the labels of every batch; it may be deleted when the job is done"

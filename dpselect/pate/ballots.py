@@ -35,6 +35,8 @@ _RULE = "a ballot has one number per label, 1 for a vote and 0 for none"
 Missing = Literal["refuse", "allow"]
 Split = Literal["position", "identifier"]
 Unit = Literal["record", "teacher"]
+Voting = Literal["gnmax", "confident", "binary", "tau", "top", "stable"]
+"""Names of the ways in which teachers' votes become labels, for `dpselect pate --mechanism`."""
 
 
 class BallotTerms(TypedDict, total=False):

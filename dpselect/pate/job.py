@@ -28,18 +28,9 @@ from dpselect.errors import InvalidMechanism, InvalidRequest, Note
 from dpselect.mechanisms.base import Mechanism
 from dpselect.pate.ballots import Ballots, Vote
 from dpselect.pate.labelling import Answer, Labelling, ProgressCallback, own_session, require_unpaid
+from dpselect.pate.plan import CLASSES, Outlook, PoorOutlook, fitted, outlook
 from dpselect.pate.votes_file import VotesFile
 from dpselect.plan.fit import knob_of
-from dpselect.plan.voting_plan import (
-    CLASSES,
-    Outlook,
-    PoorOutlook,
-    TrialVotes,
-    VotesModel,
-    fitted,
-    outlook,
-    require_better_than_constant,
-)
 from dpselect.release.answer import DryRun
 from dpselect.release.run import Payer, session_of
 from dpselect.selection import Label
@@ -87,7 +78,7 @@ def label(votes: str | PathLike[str], *, progress: ProgressCallback | None = Non
 
     Raises:
         InvalidRequest, InvalidBallots, CalibrationError: what is asked for cannot be done; nothing was charged.
-        PoorOutlook: the labels would be noise, or worse than naming the most frequent ones, and `anyway` is not stated.
+        PoorOutlook: the labels would be noise, and `anyway` is not stated.
         BudgetExceeded, JobConflict, JobBusy, JobDamaged: see `dpselect.pate.labelling`.
     """
     if not isinstance(votes, str | PathLike):
@@ -180,7 +171,7 @@ def _labelled(votes: Path, spec: LabelSpec, progress: ProgressCallback | None, a
     Labelling.check_start(spec.folder, resume=spec.resume)
     if not _is_ours(output, spec.folder):
         require_new(output, "output")
-    expected = _expected(spec, settings, mechanism, ballots)
+    expected = _expected(spec, mechanism, ballots)
     if announce is not None:
         announce(ballots, expected)
     mechanism = cast(Vote, ballots.settled(mechanism))
@@ -242,45 +233,21 @@ def _mechanism(spec: LabelSpec, settings: dict[str, Any], rounds: int) -> Vote:
     return mechanism
 
 
-def _expected(spec: LabelSpec, settings: dict[str, Any], mechanism: Vote, ballots: Ballots) -> Outlook:
-    """What the noise does with the clearest votes.
+def _expected(spec: LabelSpec, mechanism: Vote, ballots: Ballots) -> Outlook:
+    """Return what the noise does with the clearest votes.
 
     Raises:
-        PoorOutlook: it leaves little of any votes; or naming the most frequent labels is better, by what is publicly known of
-            such votes, never of those at hand.
+        PoorOutlook: it leaves little of any votes, whatever those at hand are.
     """
     expected = outlook(mechanism, teachers=ballots.teachers)
-    trial: VotesModel | TrialVotes | None = None  # checked whether it decides anything or not
-    if spec.like is not None:
-        trial = VotesFile.trial(Path(spec.like))
-    elif stated := spec.given("votes_per_item", "agreement", "label_skew"):
-        trial = VotesModel(teachers=ballots.teachers, labels=ballots.labels, **stated)
-    if spec.anyway or spec.resume:
-        return expected
-    if not expected.works:
-        remedy = "state less noise"
-        if spec.budget is not None:
-            fitting = _rounds_that_work(spec, settings, ballots)
-            fewer = f"label at most {fitting} rounds" if fitting else "no number of rounds works at this budget"
-            remedy = f"{fewer}, raise epsilon=, or train more teachers (`dpselect plan --pate`)"
+    if not (expected.works or spec.anyway or spec.resume):
+        remedy = "State less noise" if spec.budget is None else "Label fewer rounds, raise epsilon=, or train more teachers"
         described = str(expected).replace("\n", "; ")
         raise PoorOutlook(
             f"mechanism={spec.mechanism} would release little but noise for {ballots.rounds} rounds and {ballots.teachers} "
-            f"teachers: {described}. Remedy: {remedy}; anyway=True labels them all the same"
+            f"teachers: {described}. {remedy} (`dpselect plan --pate` says what works); anyway=True labels them all the same"
         )
-    if trial is not None:
-        require_better_than_constant(mechanism.with_teachers(ballots.teachers), trial)
     return expected
-
-
-def _rounds_that_work(spec: LabelSpec, settings: dict[str, Any], ballots: Ballots) -> int:
-    """The most rounds, up to 1 in 100, whose outlook is not poor; 0 for none."""
-    low, high = 0, ballots.rounds
-    while high - low > max(1, high // 100):
-        middle = (low + high) // 2
-        fitting = fitted(CLASSES[spec.mechanism], cast(Budget, spec.budget), rounds=middle, **settings)
-        low, high = (middle, high) if outlook(fitting, teachers=ballots.teachers).works else (low, middle)
-    return low
 
 
 def _room(failure: float) -> float:

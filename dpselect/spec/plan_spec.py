@@ -126,9 +126,6 @@ class VotesFields(Spec):
         "With pate=: votes of a ballot for other labels. Default: 2 (1 - agreement) times the votes for an item.", _VOTES
     )
     correlation: Real | None = option("With pate=: of two teachers' votes on one label, .09 to .44 on public data sets.", _VOTES)
-    ballot_spread: Real | None = option(
-        "With pate=: variance of a ballot's votes, relative to independent ones; .54 to 1.7 on public data sets.", _VOTES
-    )
     label_skew: Real | None = option(
         "With pate=: Zipf exponent of how often labels are true; 0: all alike. Default: 0.75.", _VOTES
     )

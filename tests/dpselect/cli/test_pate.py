@@ -160,27 +160,6 @@ def test_passwords_in_place_of_files_are_not_printed(label: Run, run: Run, votes
         assert "hunter2" not in result.stderr + result.stdout
 
 
-def test_a_job_worse_than_a_constant_is_refused_by_a_profile(run: Run, votes: Path, tmp_path: Path) -> None:
-    """From public numbers, or declared votes, never from those at hand; --anyway labels; a profile is whole and declared."""
-    asked = ("pate", votes, "--output", tmp_path / "o.csv", "--mechanism", "binary", "--sigma", 12, "--threshold", 24)
-    numbers = ("--votes-per-item", 3.5, "--agreement", 0.4)
-    refused = run(*asked, *numbers)
-    assert refused.exit_code == 2
-    assert "most frequent" in refused.stderr
-    assert not (tmp_path / "o.csv.job").exists()
-    truth = np.zeros((ROUNDS, LABELS), dtype=bool)
-    truth[:, 3] = True
-    np.savez(tmp_path / "like.npz", votes=BALLOTS, truth=truth)
-    assert "most frequent label for every item" in run(*asked, "--like", tmp_path / "like.npz", "--public-votes").stderr
-    for wrong in (("--like", tmp_path / "like.npz"), ("--public-votes",), ("--agreement", 0.5), (*numbers, "--like", "x")):
-        assert run(*asked, *wrong).exit_code == 2
-    missing = ("--like", tmp_path / "missing.npz", "--public-votes")
-    for wrong in (("--votes-per-item", 3.5, "--agreement", 5), missing):  # refused, though nothing rests on them
-        assert run(*asked, *wrong, "--anyway").exit_code == 2
-    assert run(*asked, *numbers, "--anyway").exit_code == 0
-    assert run(*asked, *missing, "--resume").exit_code == 2
-
-
 def test_a_job_whose_ledger_is_gone_is_not_resumed(label: Run, votes: Path, tmp_path: Path) -> None:
     """A new ledger would pay a second time; nor is one that has paid removed when the record of its job is gone."""
     assert label(votes).exit_code == 0
@@ -261,20 +240,6 @@ def test_a_job_that_cannot_work_is_refused_before_it_is_charged(
     assert "--anyway" in refused.stderr
     assert not (tmp_path / "o.csv.job").exists()
     assert run(*arguments, "--anyway").exit_code == 0
-
-
-def test_the_rounds_that_would_work_are_named(run: Run, votes: Path, tmp_path: Path) -> None:
-    """The remedy of a refusal is true: so many rounds are labelled at the same budget, and twice as many are not."""
-    flags = ("--mechanism", "tau", "--tau", 1, "--epsilon", 1, "--delta", 1e-6)
-    refused = run("pate", votes, "--output", tmp_path / "o.csv", *flags)
-    assert refused.exit_code == 2
-    found = re.search(r"label at most (\d+) rounds", refused.stderr)
-    assert found is not None
-    rounds = int(found[1])
-    assert 1 <= rounds < ROUNDS
-    for count, status in ((rounds, 0), (min(2 * rounds, ROUNDS), 2)):
-        np.savez(tmp_path / f"{count}.npz", votes=BALLOTS[:count])
-        assert run("pate", tmp_path / f"{count}.npz", "--output", tmp_path / f"{count}.csv", *flags).exit_code == status
 
 
 def test_a_job_that_runs_out_of_budget_says_what_it_has(

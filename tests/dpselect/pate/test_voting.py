@@ -15,7 +15,6 @@ import dpselect as dps
 from dpselect import pate
 from dpselect.pate import voting
 from dpselect.pate.voting import Coins, RaceLevel, completed
-from dpselect.plan.voting_plan import adaptive_epsilon
 from dpselect.sampling import ExactSampler, Sampler
 from dpselect.verify.divergences import hockey_stick
 
@@ -110,11 +109,11 @@ def test_races_are_won_by_the_largest_noisy_count(shift: tuple[int, int] | None,
 
 
 @pytest.mark.parametrize(("rho", "failure"), [(1.0, 0.01), (0.2, 0.05)])
-def test_the_adaptive_programme_covers_two_adaptive_rounds(rho: float, failure: float) -> None:
-    """The second round's ballots may depend on the first answer: the exact worst case of both is below the programme's."""
+def test_the_curve_covers_two_adaptive_rounds(rho: float, failure: float) -> None:
+    """The second round's ballots may depend on the first answer: the exact worst case of both is below that of the curve."""
     mechanism = pate.StableVoting(rho=rho, failure_delta=failure, labels=2)
     delta = 2.5 * failure
-    factor = np.exp(adaptive_epsilon(mechanism, delta, 2))
+    factor = np.exp((2 * mechanism.curve).epsilon(delta))
     pairs = sorted(neighbours(2, 0, 2, 6, "replace_one"))
     laws = {c: mechanism.probabilities(dps.Scores(c, sensitivity=mechanism.covers)) for pair in pairs for c in pair}
     outcomes = sorted({outcome for law in laws.values() for outcome in law}, key=str)
@@ -124,5 +123,5 @@ def test_the_adaptive_programme_covers_two_adaptive_rounds(rho: float, failure: 
         after = np.maximum(p[:, None, None] * first - factor * q[:, None, None] * second, 0.0).sum(axis=2)
         worst = max(worst, float(after.max(axis=1).sum()))
     assert 0 < worst <= delta
-    single = np.array([adaptive_epsilon(mechanism, delta, 1)])
+    single = np.array([mechanism.curve.epsilon(delta)])
     assert max(hockey_stick(p, q, single)[0, 0] for p, q in zip(first, second, strict=True)) <= delta

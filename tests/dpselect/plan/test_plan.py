@@ -17,12 +17,12 @@ import accounting as acc
 import dpselect as dps
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import members
+from dpselect.pate.plan import VotesModel, VotingPlan, plan_votes
 from dpselect.plan import Estimate, Profile, TopKPlan
 from dpselect.plan.asked import QuickPlan, plan
 from dpselect.plan.candidates import default_mechanism
 from dpselect.plan.fit import TopKRequest, fitted
 from dpselect.plan.horizon_plan import HorizonPlan
-from dpselect.plan.voting_plan import VotesModel, VotingPlan, plan_votes
 
 module = sys.modules["dpselect.plan.topk_plan"]
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)
