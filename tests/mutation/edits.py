@@ -979,7 +979,7 @@ dpselect/pate/data_dependent_privacy.py
     dpselect/pate/test_data_dependent.py::test_erratum_the_published_bound_is_one_sided
         _excess(order, lower, upper, shift, shift, -shift) => _excess(order, lower, upper, shift, 0.0, shift)
         _censored(order, math.sqrt(2) / sigma => _censored(order, 1 / sigma
-    dpselect/pate/test_data_dependent.py::test_a_round_near_its_threshold_pays_for_its_test
+    dpselect/pate/test_data_dependent.py::test_a_round_costs_its_test_and_its_label
         for step in (-1, 0, 1): => for step in (0,):
         behind_test(order, mechanism, counts.max(axis=1), @costs)
 dpselect/pate/labelling.py

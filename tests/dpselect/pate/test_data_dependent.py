@@ -15,6 +15,7 @@ import mpmath
 import numpy as np
 import pytest
 from exact_votes import Votes, all_votes, divergence, law, neighbours
+from scipy.stats import norm
 from spread import spread
 
 import accounting as acc
@@ -90,6 +91,10 @@ def test_is_below_the_published_bound(sigma: float) -> None:
         assert censored_rdp(2.0, 40.0, np.array([log_q]))[0] < _paper(log_q, 40.0, 2.0) / 10
 
 
+def _bound(votes: list[int], mechanism: dps.Mechanism, order: float) -> float:
+    return float(pate.data_dependent([votes], mechanism, teachers=sum(votes), orders=(order,)).expose_private()[0])
+
+
 def _confident(votes: Votes, mechanism: pate.ConfidentGNMax) -> list[mpmath.mpf]:
     passed = mpmath.ncdf((max(votes) - mechanism.threshold) / mechanism.sigma_threshold)
     return [1 - passed, *(passed * p for p in law(votes, mechanism.sigma))]
@@ -103,7 +108,7 @@ def test_confident_rounds_cost_at_least_the_exact_divergence(teachers: int, labe
     mechanism = pate.ConfidentGNMax(threshold=0.7 * teachers, sigma_threshold=2.0, sigma=1.5, labels=labels)
     with mpmath.workdps(30):
         for votes in all_votes(teachers, labels):
-            cost = pate.data_dependent([votes], mechanism, teachers=teachers, orders=(order,)).expose_private()[0]
+            cost = _bound(list(votes), mechanism, order)
             mine = _confident(votes, mechanism)
             for other in neighbours(votes):
                 theirs = _confident(other, mechanism)
@@ -113,17 +118,21 @@ def test_confident_rounds_cost_at_least_the_exact_divergence(teachers: int, labe
             assert cost <= mechanism.curve.rdp(order) * (1 + 1e-9)
 
 
-def test_a_round_near_its_threshold_pays_for_its_test() -> None:
-    """A test that passes every other time costs at least the exact divergence to either neighbor; one that surely fails hardly
-    pays for an answer, whatever the gap."""
-    mechanism = pate.ConfidentGNMax(threshold=3.0, sigma_threshold=2.0, sigma=1.5, labels=2)
-    cost = pate.data_dependent([[1, 3]], mechanism, teachers=4, orders=(4.0,)).expose_private()[0]
-    for other in ((0, 4), (2, 2)):
-        for p, q in itertools.permutations((_confident((1, 3), mechanism), _confident(other, mechanism))):
-            assert mpmath.log(mpmath.fsum(a**4 * b**-3 for a, b in zip(p, q, strict=True))) / 3 <= cost
+def test_a_round_costs_its_test_and_its_label() -> None:
+    """Where the label is all noise, the cost is the exact divergence of the test from either neighbor; where the test surely
+    passes, it is that of GNMax; a test that surely fails hardly pays for an answer, whatever the gap."""
+    passing = pate.ConfidentGNMax(threshold=3.0, sigma_threshold=2.0, sigma=1e5, labels=2)
+    chances = [norm.cdf((count - 3) / 2) for count in (2, 3, 4)]
+    exact = max(
+        math.log(p**4 * q**-3 + (1 - p) ** 4 * (1 - q) ** -3) / 3
+        for here in (0, 2)
+        for p, q in itertools.permutations((chances[1], chances[here]))
+    )
+    assert _bound([1, 3], passing, 4.0) == pytest.approx(exact, rel=1e-6)
+    sure = pate.ConfidentGNMax(threshold=-1e4, sigma_threshold=2.0, sigma=5.0, labels=3)
+    assert _bound([37, 2, 1], sure, 4.0) == pytest.approx(_bound([37, 2, 1], MECHANISM, 4.0), rel=1e-6)
     unsure = pate.ConfidentGNMax(threshold=80.0, sigma_threshold=5.0, sigma=40.0, labels=10)
-    found = pate.data_dependent([[20, 20, *[10] * 4, *[5] * 4]], unsure, teachers=100, orders=(8.0,)).expose_private()[0]
-    assert found < 1e-3 * unsure.curve.rdp(8.0)
+    assert _bound([20, 20, *[10] * 4, *[5] * 4], unsure, 8.0) < 1e-3 * float(unsure.curve.rdp(8.0))
 
 
 @pytest.fixture
