@@ -1004,6 +1004,11 @@ dpselect/pate/plan.py
     laws/test_budget_paths.py::test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more
         (1e-6, 1e6)) ** 2 / 2 => (1e-6, 1e6)) ** 2 / 1.9
 dpselect/pate/voting.py
+    laws/test_pate.py::test_releases_follow_the_law
+        top_k_rows(block, _GAUSSIAN, sigma, 1) => top_k_rows(block, _GAUSSIAN, 0.6 * sigma, 1)
+        source.exceeds(matrix.max(axis=1), _GAUSSIAN, self.sigma_threshold, self.threshold)
+        => matrix.max(axis=1) > self.threshold
+        (block.ravel(), _GAUSSIAN, self.sigma, level) => (block.ravel(), _GAUSSIAN, 0.6 * self.sigma, level)
     laws/test_pate.py::test_the_curve_of_top_votes_is_reached
                 return self.peeling.curve¶ =>         return self.model_copy(update={"scale": 1.05 * self.scale}).peeling.curve¶
     dpselect/pate/test_ballots.py::test_a_private_number_of_teachers_sets_no_level
