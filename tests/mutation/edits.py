@@ -975,6 +975,9 @@ dpselect/pate/ballots.py
         -(-together // teachers)] => together // teachers]
     laws/test_exact_constants.py::test_ballots_of_one_vote_more_than_configured_are_refused
         int(self._sizes[1].max()) > most and => int(self._sizes[1].max()) > most + 1 and
+    dpselect/pate/test_ballots.py::test_a_cut_keeps_the_first_votes_of_every_ballot
+        order(votes.first + number) => order(number)
+        np.cumsum(in_order, axis=1, dtype=np.int32) <= tau => np.cumsum(in_order, axis=1, dtype=np.int32) < tau
 dpselect/pate/data_dependent_privacy.py
     dpselect/pate/test_data_dependent.py::test_erratum_the_published_bound_is_one_sided
         _excess(order, lower, upper, shift, shift, -shift) => _excess(order, lower, upper, shift, 0.0, shift)
