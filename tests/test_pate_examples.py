@@ -91,7 +91,7 @@ def digits_runs() -> dict[tuple[str, float], pate_digits.Outcome]:
 
 
 @pytest.mark.slow
-def test_digits_cost_what_they_may_and_are_labelled_well(digits_runs: dict[tuple[str, float], pate_digits.Outcome]) -> None:
+def test_digits_cost_what_they_may_and_are_labeled_well(digits_runs: dict[tuple[str, float], pate_digits.Outcome]) -> None:
     """Every run spends its budget; at epsilon 8 GNMax and its student are right far more often than chance, without noise more
     still, and ConfidentGNMax abstains on some digits and is right more often on the others. A second run prints the same table.
     """

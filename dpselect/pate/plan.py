@@ -430,7 +430,7 @@ def _rho(budget: acc.Budget, failure: float | None) -> float:
 
 
 def _checked(rounds: int) -> int:
-    return checked_integer("rounds", rounds, "how many items are labelled", error=InvalidRequest)
+    return checked_integer("rounds", rounds, "how many items are labeled", error=InvalidRequest)
 
 
 def _require(mechanism: Mechanism, kind: type) -> None:
@@ -580,12 +580,12 @@ class VotingPlan(Plan):
 
 
 def plan_votes(votes: VotesModel | TrialVotes, budget: acc.Budget, *, rounds: int | None = None, seed: int = 0) -> VotingPlan:
-    """Plan a labelling job from public numbers, or from votes on public items.
+    """Plan a labeling job from public numbers, or from votes on public items.
 
     Args:
         votes: teachers, labels, labels an item, and how far teachers agree; or uncut votes that were declared public.
         budget: what all rounds may cost together.
-        rounds: how many items are to be labelled; None recommends a number.
+        rounds: how many items are to be labeled; None recommends a number.
         seed: of the votes that are made up and of the draws.
 
     Raises:

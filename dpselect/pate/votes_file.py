@@ -46,7 +46,7 @@ _FORMS = (
 
 
 class VotesFileError(InvalidRequest):
-    """A file that holds no votes in a form that is understood, or votes that cannot be labelled as asked."""
+    """A file that holds no votes in a form that is understood, or votes that cannot be labeled as asked."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`LabelSpec`: public items labelled by the votes of teachers."""
+"""`LabelSpec`: public items labeled by the votes of teachers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STARTS = "it decides whether a job starts, and no label"
 
 
 class RoundFields(Spec):
-    """How a round is labelled, and its noise."""
+    """How a round is labeled, and its noise."""
 
     mechanism: Voting = option("How teachers' votes become labels.", default=...)
     threshold: Real | None = option("Votes that a noisy count must exceed: confident; binary and tau, where half is the default.")

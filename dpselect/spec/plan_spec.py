@@ -22,7 +22,7 @@ else:  # not checked by pydantic: a plan without a ledger does without a databas
     Ledger = Any
 
 Way = Literal["releases", "quick", "periods", "pate"]
-"""What is planned: releases with simulations; what `topk` would choose, without; a horizon; or a labelling job."""
+"""What is planned: releases with simulations; what `topk` would choose, without; a horizon; or a labeling job."""
 
 _SHAPE, _NEEDS, _SIMULATED = "The shape of the data", "What is needed of the answer", "Simulations"
 _OVER_TIME, _VOTES = "Releases over time", "Votes of teachers"

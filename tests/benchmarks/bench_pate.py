@@ -1,4 +1,4 @@
-"""How far forecasts of labelling rounds are off.
+"""How far forecasts of labeling rounds are off.
 
     python tests/benchmarks/bench_pate.py --votes FILE.npz [--draws 20]
 

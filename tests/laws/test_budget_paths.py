@@ -26,7 +26,7 @@ from accounting.price import FAILURE_UNIT, MAIN_UNIT
 from dpselect import pate
 from dpselect.cli.app import app
 from dpselect.continual import Horizon
-from dpselect.pate.labelling import Labelling
+from dpselect.pate.labeling import Labeling
 from dpselect.plan import (
     Grouping,
     Profile,
@@ -74,10 +74,10 @@ def _schedule(session: dps.Session, _: Path) -> None:
         kept.select(STABLE, COUNTS)
 
 
-def _labelled(session: dps.Session, folder: Path) -> None:
+def _labeled(session: dps.Session, folder: Path) -> None:
     """Five rounds in batches of two."""
-    job = Labelling(session, ONE_BATCH, pate.Ballots(np.full((5, 3), 10), teachers=10), folder, key=folder.name, batch_size=2)
-    with Labelling.held(folder):
+    job = Labeling(session, ONE_BATCH, pate.Ballots(np.full((5, 3), 10), teachers=10), folder, key=folder.name, batch_size=2)
+    with Labeling.held(folder):
         job.run()
     assert len(job.answers) == 5
 
@@ -99,7 +99,7 @@ CHARGED: dict[str, Charged] = {
     "continual.History.release": Charged(
         lambda session, _: dps.continual.History(HISTOGRAM, k=2, releases=2).release(session, OBSERVED), [HISTOGRAM.curve]
     ),
-    "dpselect pate": Charged(_labelled, [2 * ONE_BATCH.curve] * 2 + [ONE_BATCH.curve], "replace_one"),
+    "dpselect pate": Charged(_labeled, [2 * ONE_BATCH.curve] * 2 + [ONE_BATCH.curve], "replace_one"),
 }
 ORDER = 8.0
 EARLIER = acc.ApproxDP(epsilon=1.0, delta=1e-9)

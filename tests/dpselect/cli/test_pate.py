@@ -20,7 +20,7 @@ from typer.testing import Result
 
 import accounting as acc
 import dpselect as dps
-from dpselect.pate.labelling import Labelling
+from dpselect.pate.labeling import Labeling
 
 Run = Callable[..., Result]
 ROUNDS, TEACHERS, LABELS = 7, 50, 4
@@ -80,7 +80,7 @@ def test_mechanisms(run: Run, votes: Path, tmp_path: Path, flags: tuple[object, 
     assert _labels(tmp_path / "o.jsonl") == WINNERS
     assert "a unanimous label" in result.stderr
     told = json.loads(result.stdout)
-    assert told["rounds"] == {"asked": 7, "labelled": 7, "answered": 7, "abstained": 0}
+    assert told["rounds"] == {"asked": 7, "labeled": 7, "answered": 7, "abstained": 0}
     if "--epsilon" in flags:
         assert 3000 < told["guarantee"]["epsilon"] <= 4000
     mechanism = dps.mechanisms.base.Mechanism.from_json(json.dumps(told["mechanism"]))
@@ -260,7 +260,7 @@ def test_a_job_that_runs_out_of_budget_says_what_it_has(
     monkeypatch.setattr(dps.pate.GNMax, "select_many", spend_and_select)
     result = label(votes, "--ledger", url, "--dataset", "teachers", "--batch-size", 3)
     assert result.exit_code == 3
-    assert "3 of 7 rounds are labelled, charged and in" in result.stderr
+    assert "3 of 7 rounds are labeled, charged and in" in result.stderr
     assert "the other 4 were neither charged nor drawn" in result.stderr
     assert "othing was charged" not in result.stderr
     assert _labels(tmp_path / "labels.jsonl") == WINNERS[:3]
@@ -330,7 +330,7 @@ def test_each_surface_has_its_own_spelling(label: Run, votes: Path, tmp_path: Pa
     assert "continue it with --resume, which charges nothing twice" in command
     assert "continue it with resume=True, which charges nothing twice" in python
     assert "--" not in python
-    with Labelling.held(tmp_path / "labels.jsonl.job", resume=True):
+    with Labeling.held(tmp_path / "labels.jsonl.job", resume=True):
         command, python = told("--resume", resume=True)
     assert "then give --resume" in command
     assert "then give resume=True" in python

@@ -1,4 +1,4 @@
-"""Labelling through a session: charged before it is drawn, for as many rounds as the budget buys."""
+"""Labeling through a session: charged before it is drawn, for as many rounds as the budget buys."""
 
 from __future__ import annotations
 
