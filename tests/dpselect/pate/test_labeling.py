@@ -66,12 +66,14 @@ def _assert_paid(payer: dps.Session, done: Labeling) -> None:
 
 def test_a_job_costs_each_round_once(tmp_path: Path, payer: dps.Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """All batches are charged before and released after, in order, each when its draft's name is on the disk; the total is the
-    price of all rounds; the ledger verifies."""
+    price of all rounds; the ledger verifies; the caller is told how far it is."""
     done: list[str] = []
     for owner, name in ((labeling, "write_draft"), (files, "sync_folder"), (acc.Ledger, "release")):
         real = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *a, real=real, name=name, **k: done.append(name) or real(*a, **k))
-    assert len(_run(tmp_path / "job", payer).answers) == 23
+    told: list[tuple[int, int]] = []
+    assert len(_run(tmp_path / "job", payer, progress=lambda *found: told.append(found)).answers) == 23
+    assert told == [(done, 23) for done in (5, 10, 15, 20, 23)]
     assert " ".join(done).count("write_draft sync_folder release") == done.count("release") == 5
     assert _total(payer).spent == _price(payer)
     steps = [(entry.action, entry.key, entry.count) for entry in payer.ledger.entries("teachers")]
@@ -205,19 +207,6 @@ def test_what_is_left_must_pay_for_all_before_a_draw(tmp_path: Path, payer: dps.
         _run(tmp_path / "job", dps.Session(payer.ledger, "teachers", team="vision"))
     assert [entry.action for entry in payer.ledger.entries("teachers")] == ["quota"]
     _run(tmp_path / "job", dps.Session(payer.ledger, "teachers", team="text"))
-
-
-def test_a_budget_that_is_spent_meanwhile_keeps_what_is_done(tmp_path: Path) -> None:
-    """If somebody else spends the budget between batches, the finished ones are kept, and the error is told."""
-    payer = _payer(tmp_path, 24)
-
-    def spend(done: int, _: int) -> None:
-        if done == 10:
-            payer.ledger.charge("teachers", 8 * MECHANISM)
-
-    done = _run(tmp_path / "job", payer, progress=spend)
-    assert len(done.answers) == 15
-    assert isinstance(done.stopped, acc.BudgetExceeded)
 
 
 @pytest.mark.parametrize(

@@ -71,14 +71,6 @@ def test_the_split_of_delta_is_near_the_best() -> None:
     assert all(chosen.scale * chosen.threshold < 1.01 * other.scale * other.threshold for other in others)
 
 
-def test_more_rounds_ask_for_more_noise() -> None:
-    """Noise grows as the square root of the rounds, which may be any integers."""
-    few, many = (pate.fitted("binary_voting", BUDGET, rounds=cast(int, rounds), labels=4) for rounds in (np.int64(100), 400))
-    assert isinstance(few, pate.BinaryVoting)
-    assert isinstance(many, pate.BinaryVoting)
-    assert many.sigma == pytest.approx(2 * few.sigma, rel=1e-8)
-
-
 @pytest.mark.parametrize(
     ("error", "ask"),
     [

@@ -133,18 +133,3 @@ def test_a_ledger_of_teachers_takes_the_price_of_teachers(tmp_path: Path) -> Non
         ledger.charge("replace_one", pate.GNMax(sigma=100.0, labels=LABELS))
         with pytest.raises(acc.RelationMismatch, match="dataset of records"):
             ledger.charge("add_remove", pate.GNMax(sigma=100.0, labels=LABELS, relation="add_remove"))
-
-
-def test_affordable_counts_runs_of_any_mechanism(tmp_path: Path) -> None:
-    """Under pure epsilon the answer is the quotient, over several periods the least of them, and huge numbers end at 10^12."""
-    with Ledger.open(f"sqlite:///{tmp_path / 'privacy.db'}") as ledger:
-        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
-        session = dps.Session(ledger, "clicks")
-        quarter = dps.ExponentialMechanism(epsilon=0.25, sensitivity=dps.Sensitivity())
-        assert session.affordable(quarter) == 4
-        session.select(quarter, dps.Scores([3, 1], sensitivity=dps.Sensitivity()))
-        assert session.affordable(quarter) == 3
-        assert session.affordable(dps.ExponentialMechanism(epsilon=0.9, sensitivity=dps.Sensitivity())) == 0
-        assert session.affordable(dps.ExponentialMechanism(epsilon=1e-14, sensitivity=dps.Sensitivity())) <= 10**12
-        gaussian = dps.ReportNoisyMax(noise="gaussian", scale=1.0, sensitivity=dps.Sensitivity(), candidates=2)
-        assert session.affordable(gaussian) == 0
