@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_origin, get_type_hints
 from typer import Option, Typer
 
 from accounting.address import masked
+from accounting.errors import located
 from dpselect.cli import guard
 from dpselect.cli.guard import Debug, fields_of
 from dpselect.errors import InvalidRequest, Note, printable
@@ -56,7 +57,9 @@ def command(spec: type[Spec], run: Callable[..., None], *, configured: bool = Tr
         if config is not None:
             from dpselect.spec import toml_file  # knows every mechanism and every spec
 
-            file = toml_file.read(config).values(spec, stated)
+            with located(guard.CONFIG):
+                held = toml_file.read(config)
+            file = held.values(spec, stated)
         try:
             run(**given, spec=spec.over(parsed(file), parsed(stated)))
         except InvalidRequest as error:

@@ -13,7 +13,6 @@ import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
@@ -44,6 +43,7 @@ TERMINATED: Final = 143
 
 # Its tracebacks show local variables, and those are private data.
 PLAIN: Final[dict[str, Any]] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
+CONFIG: Final = "config"  # the option that names a file of tables, and where the paths of its errors begin
 DEBUG: Final = "dpselect.debug"  # of the context: --debug was asked for, wherever it stands
 _ASKED_WRONGLY = (
     CalibrationError,
@@ -120,7 +120,6 @@ class GuardedGroup(_WithExamples, TyperGroup):
             formatter.write_dl([(name, self.commands[name].get_short_help_str(1000)) for name in self.list_commands(ctx)])
 
     def invoke(self, ctx: Any) -> Any:
-        words = list(ctx.args)  # invoke takes them away
         try:
             return super().invoke(ctx)
         except (typer.Exit, typer.Abort):
@@ -131,10 +130,10 @@ class GuardedGroup(_WithExamples, TyperGroup):
             message, status = _explained(error)
             options = _options(self, ctx.invoked_subcommand)
             if isinstance(error, AccountingError):
-                message = _with_option(spelled(message, options), words)
+                message = _surface(error, options)
             # What the commands add; notes of anybody else may hold anything, and are not shown.
             notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, Note)]
-            _complain(printable(spelled(": ".join([message, *notes]), options)))
+            _complain(": ".join([message, *(printable(spelled(note, options)) for note in notes)]))
             _settle_output()
             raise typer.Exit(status) from None
 
@@ -203,17 +202,12 @@ def _options(group: Any, name: str | None) -> dict[str, Option]:
     return found | {one.typed[2:].replace("-", "_"): one for one in found.values()}
 
 
-def _with_option(message: str, words: Sequence[str]) -> str:
-    """A message that names no option, but begins with what was typed for one, with that option in front."""
-    if "--" in message:
-        return message
-    subject = re.split("[:;] ", message, maxsplit=1)[0]
-    typed = [pair for word, after in pairwise([*words, "--"]) for pair in [(word, after), tuple(word.split("=", 1))]]
-    for option, *value in typed:
-        # As a message quotes it; an @FILE by the file's name.
-        if option.startswith("--") and value and repr(value[0].removeprefix("@")) in subject:
-            return f"{option}: {message}"
-    return message
+def _surface(error: AccountingError, options: Mapping[str, Option]) -> str:
+    """The message of an error as the command says it: with its option in front, unless it names that itself."""
+    message, first = printable(str(error)), options.get(str(next(iter(error.path), "")))
+    if error.path[:1] != (CONFIG,):  # keys of a file are not options
+        message = spelled(message, options)
+    return message if first is None or first.typed in message else f"{first.typed}: {message}"
 
 
 def _explained(error: BaseException) -> tuple[str, int]:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Collection, Mapping
 from os import PathLike
 from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, get_args, get_origin
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator
+from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 
 from accounting.address import Address, hidden, without_password
+from accounting.errors import located
 from accounting.frozen import Frozen
 from dpselect.errors import InvalidRequest
 
@@ -91,16 +92,24 @@ class Spec(Frozen):
         name, rule = str(next(iter(detail["loc"]), "")), detail["msg"].removeprefix("Value error, ")
         if not name:
             raise cls.error_class(rule)
-        if name not in cls.model_fields:
-            raise cls.error_class(f"{name}= is not known here: there are {', '.join(cls.model_fields)}")
-        words = cls.model_fields[name].description or ""
+        fields = {field.alias or own: field for own, field in cls.model_fields.items()}
+        if name not in fields:
+            raise cls.error_class(f"{name}= is not known here: there are {', '.join(fields)}").at(name)
+        words = fields[name].description or ""
         if detail["type"] == "missing":
-            raise cls.error_class(f"{name}= is missing: {words[:1].lower()}{words[1:].rstrip('.')}")
+            raise cls.error_class(f"{name}= is missing: {words[:1].lower()}{words[1:].rstrip('.')}").at(name)
         same = [one["msg"] for one in others if one["loc"][:1] == detail["loc"][:1] and one["type"] == "literal_error"]
         rule = " or ".join(one.removeprefix("Input should be ") for one in (rule, *same))  # of a number, or a word
         given = detail["input"]
         shown = repr(given)[:60] if isinstance(given, bool | int | float | str) else f"<{type(given).__name__}>"
-        raise cls.error_class(f"{name}={shown} is refused: it must be {rule} ({words})")
+        raise cls.error_class(f"{name}={shown} is refused: it must be {rule} ({words})").at(name)
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _says_where(cls, stated: Any, validate: Callable[[Any], Any], about: ValidationInfo) -> Any:
+        """An error of something that lies in a field says in which."""
+        with located(cls.model_fields[about.field_name or ""].alias or about.field_name or ""):
+            return validate(stated)
 
     @field_validator("ledger", mode="wrap", check_fields=False)
     @classmethod

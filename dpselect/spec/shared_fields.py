@@ -12,7 +12,7 @@ from pydantic import SkipValidation, model_validator
 
 from accounting import Budget
 from accounting.arguments import Relation
-from accounting.errors import InvalidBudget
+from accounting.errors import InvalidBudget, located
 from accounting.frozen import Real
 from dpselect.cells import ANY_GROUPS
 from dpselect.errors import EventLogError, InvalidRequest
@@ -258,7 +258,8 @@ def listed(spec: Any, stated: Any, column: str | None, names: str | tuple[str, .
     """The labels of a public list, or of its file, written as the labels of the log are; None where there is none."""
     from dpselect.events.catalogue import public_list  # the help of a command does without it
 
-    return None if stated is None else public_list(stated, column, names, spec, what)
+    with located(what):
+        return None if stated is None else public_list(stated, column, names, spec, what)
 
 
 class CatalogueFields(Spec):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -182,3 +183,22 @@ def test_what_runs_elsewhere_takes_no_option_of_a_release(name: str, value: Any)
     assert AffordableSpec(**elsewhere).elsewhere == 1
     with pytest.raises(dps.errors.InvalidRequest, match=f"leave out {name}="):
         AffordableSpec(**elsewhere, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("spec", "asked", "path"),
+    [
+        (TopKSpec, {**ASKED, "k": 0}, ("k",)),
+        (TopKSpec, {**ASKED, "kk": 1}, ("kk",)),
+        (TopKSpec, {"user": "u", "item": "i"}, ("k",)),
+        (PlanSpec, {"schedule": [{"releases": 0, "k": 1}]}, ("schedule", "releases")),
+        (TopKSpec, {**ASKED, "value": "v"}, ()),
+    ],
+)
+def test_an_error_knows_its_field(spec: Any, asked: dict[str, Any], path: tuple[str, ...]) -> None:
+    """A refused value leads to its field, through what lies in between; a contradiction of several fields to none."""
+    with pytest.raises(dps.errors.InvalidRequest) as refused:
+        spec(**asked)
+    assert (refused.value.path, refused.value.field) == (path, path[-1] if path else None)
+    again = pickle.loads(pickle.dumps(refused.value))
+    assert (again.path, str(again)) == (path, str(refused.value))
