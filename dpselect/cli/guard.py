@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Final, NamedTuple
@@ -44,6 +45,8 @@ TERMINATED: Final = 143
 # Its tracebacks show local variables, and those are private data.
 PLAIN: Final[dict[str, Any]] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
 CONFIG: Final = "config"  # the option that names a file of tables, and where the paths of its errors begin
+_MOST_USED: Final = "Most used"
+_ALL: Final = "dpselect.all"  # of the context: --help-all was asked for
 DEBUG: Final = "dpselect.debug"  # of the context: --debug was asked for, wherever it stands
 _ASKED_WRONGLY = (
     CalibrationError,
@@ -66,13 +69,24 @@ def _remember_debug(context: typer.Context, asked: bool) -> bool:
     return asked
 
 
+def _show_all(context: typer.Context, asked: bool) -> None:
+    if asked:
+        context.meta[_ALL] = True
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
 output = partial(typer.Option, rich_help_panel="Output")
 
 Debug = Annotated[
     bool,
     output("--debug", callback=_remember_debug, is_eager=True, help="Show the traceback of an error. It may hold private data."),
 ]
-Json = Annotated[bool, output("--json", help="Print one JSON object instead of text.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+
+
+HelpAll = Annotated[bool, typer.Option("--help-all", callback=_show_all, is_eager=True, help="Show all options.")]
+"""Of a command with many options, of which `--help` shows those of the first section."""
 
 
 # -- help and errors ---------------------------------------------------------------------------------------------------------
@@ -237,13 +251,26 @@ def _explained(error: BaseException) -> tuple[str, int]:
 
 
 class SectionedCommand(_WithExamples, TyperCommand):
-    """A command whose options stand in sections (`rich_help_panel`), those of no section first, and examples at the end."""
+    """A command whose options stand in sections (`rich_help_panel`), those of no section first, and examples at the end.
+
+    Of many, `--help` shows the first section. No option that has one value is given twice.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        _, _, given = self.make_parser(ctx).parse_args(args=list(args))
+        for option, times in Counter(one for one in given if one.param_type_name == "option" and not one.multiple).items():
+            if times > 1:
+                ctx.fail(f"{option.opts[0]} is given {times} times, and has one value: give it once")
+        return list(super().parse_args(ctx, args))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[Any]] = {}
+        has_more = any(parameter.name == "help_all" for parameter in self.params)
         for parameter in self.get_params(ctx):
             if (record := parameter.get_help_record(ctx)) is not None:
-                sections.setdefault(getattr(parameter, "rich_help_panel", None) or "Most used", []).append(record)
+                sections.setdefault(getattr(parameter, "rich_help_panel", None) or _MOST_USED, []).append(record)
+        if has_more and not ctx.meta.get(_ALL):
+            sections = {_MOST_USED: sections[_MOST_USED]}
         for name, records in sections.items():
             with formatter.section(name if len(sections) > 1 else "Options"):
                 formatter.write_dl(records)

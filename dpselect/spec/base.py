@@ -41,9 +41,10 @@ Seed = Annotated[int, Field(ge=0, strict=True)]
 
 def option(
     description: str,
-    section: str = "Most used",
+    section: str | None = None,
     default: Any = None,
     *,
+    place: int = 1000,
     metavar: str | None = None,
     flags: str | None = None,
     env: str | None = None,
@@ -56,6 +57,8 @@ def option(
     """A field: its help, the section of the help that it stands in, and how text states it.
 
     Args:
+        section: of the help. None: the first, with what most people need, which `--help` shows alone where a command has many.
+        place: order in that first section: what is needed first has the least number.
         flags: of the command, where they are not `--name`: several between spaces, what turns a flag off behind a slash.
         env: environment variable that a command reads it from.
         parse: from a command's or a file's text to the value; else the text itself, or a number.
@@ -65,7 +68,15 @@ def option(
             other one has its place in tests/dpselect/test_boundary.py.
         unasked: why the field is no part of the question: which answer is drawn does not depend on it. None: it is a part.
     """
-    shown: Any = {"section": section, "metavar": metavar, "flags": flags, "env": env, "parse": parse, "many": many}
+    shown: Any = {
+        "section": section,
+        "place": place,
+        "metavar": metavar,
+        "flags": flags,
+        "env": env,
+        "parse": parse,
+        "many": many,
+    }
     shown |= {"rows": unasked is None if rows is None else rows, "unasked": unasked}
     return Field(default=default, description=description, json_schema_extra=shown, ge=ge)
 
@@ -130,7 +141,7 @@ class Spec(Frozen):
 
     @classmethod
     def said(cls, name: str, what: str) -> Any:
-        """What `option` says of a field: its section, metavar, flags, env, parse, many, rows or unasked."""
+        """What `option` says of a field: its section, place, metavar, flags, env, parse, many, rows or unasked."""
         extra = cls.model_fields[name].json_schema_extra
         return (extra if isinstance(extra, Mapping) else _UNSAID)[what]
 
@@ -161,6 +172,7 @@ class Spec(Frozen):
 # Of fields that are those of `events.file_options`.
 _UNSAID: Mapping[str, Any] = {
     "section": "Reading the log",
+    "place": 1000,
     **dict.fromkeys(("metavar", "flags", "env", "parse", "unasked")),
     "many": False,
     "rows": True,

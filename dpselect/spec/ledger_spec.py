@@ -38,7 +38,7 @@ def deltas_of(stated: Any) -> tuple[float, ...]:
 class LimitFields(BudgetFields):
     """What all charges together may spend."""
 
-    epsilon: Real | None = option("What all charges together may spend, in nats.")
+    epsilon: Real | None = option("What all charges together may spend, in nats.", place=50)
     rho: Real | None = option("What they may spend under zero-concentrated privacy, in place of epsilon=.")
 
 

@@ -39,9 +39,11 @@ BUDGETED = frozenset({"epsilon", "delta", "rho", "releases"})
 class BudgetFields(Spec):
     """What a release may cost."""
 
-    epsilon: Real | None = option("Budget of the whole release, in nats; the noise is chosen to spend it.", rows=False)
+    epsilon: Real | None = option("Budget of the whole release, in nats; the noise is chosen to spend it.", rows=False, place=50)
     delta: Real | None = option(
-        "Part of the budget: the probability that may fall outside epsilon or rho. Far less than 1 / number of users.", rows=False
+        "Part of the budget: the probability that may fall outside epsilon or rho. Far less than 1 / number of users.",
+        rows=False,
+        place=60,
     )
     rho: Real | None = option(
         "Budget of the whole release under zero-concentrated privacy, in place of epsilon=.", "Privacy", rows=False
@@ -94,16 +96,17 @@ class PayerFields(Spec):
         metavar="URL",
         env="DPSELECT_LEDGER",
         unasked=CHARGED,
+        place=140,
     )
-    dataset: str | None = option("Dataset of the ledger whose budget pays.", unasked=CHARGED)
+    dataset: str | None = option("Dataset of the ledger whose budget pays.", unasked=CHARGED, place=142)
     team: str | None = option("Whose work it is, where the dataset has quotas by team.", "Ledger", unasked=_NOTED)
     purpose: str | None = option("What for, where it has quotas by purpose; stored in clear.", "Ledger", unasked=_NOTED)
     actor: str | None = option("On whose behalf. Default: the system's user.", "Ledger", unasked=_NOTED)
     label: str | None = option("What for, in words that the ledger stores in clear: no private data.", "Ledger", unasked=_NOTED)
     key: str | None = option(
         "Idempotency key: what it names is charged once. With the same output= a retry gives the answer; else it is refused.",
-        "Ledger",
         unasked=CHARGED,
+        place=144,
     )
 
     @model_validator(mode="after")
@@ -156,9 +159,9 @@ class RunFields(Spec):
     dry_run: Flag = option(
         "Say what would be charged, by which mechanism, and what would be left, by the header or schema of the data, the options "
         "and the budget. No row is read, and nothing is charged, drawn or made.",
-        "Output",
-        False,
+        default=False,
         unasked="a dry run answers nothing",
+        place=165,
     )
 
 
@@ -235,7 +238,7 @@ class ItemFields(FileFields):
     """How a log of items is read. Rules of what is read are those of `events.Reading`, which is made of these."""
 
     user: SkipValidation[Column] = option(
-        "Column of users: its name, or its number from 1 without a header.", default=..., metavar="COLUMN"
+        "Column of users: its name, or its number from 1 without a header.", default=..., metavar="COLUMN", place=10
     )
     where: SkipValidation[str | Sequence[str]] = option(
         "Read only events that satisfy this: 'device = phone', with =, !=, <, <=, > or >=, on any column but the users'. It is "
@@ -251,6 +254,7 @@ class ItemFields(FileFields):
         metavar="COLUMN",
         parse=item_columns,
         many=True,
+        place=20,
     )
 
 
@@ -266,7 +270,7 @@ class CatalogueFields(Spec):
     """A public list of items."""
 
     domain: SkipValidation[Sequence[Label] | str | PathLike[str] | None] = option(
-        "A public catalogue of items, made without looking at the log. Without it delta= is needed.", metavar="FILE"
+        "A public catalogue of items, made without looking at the log. Without it delta= is needed.", metavar="FILE", place=70
     )
     domain_column: str | None = option(
         "Column of the catalogue that holds the items, if it has several.", "Items", metavar="COLUMN"
@@ -289,7 +293,7 @@ class GroupFields(Spec):
     """Groups of events, each with items of its own."""
 
     group: SkipValidation[Column | None] = option(
-        "Release the k items of every group of this column: each city, country or day.", "Groups", metavar="COLUMN"
+        "Release the k items of every group of this column: each city, country or day.", metavar="COLUMN", place=90
     )
     groups: SkipValidation[Sequence[Label] | str | PathLike[str] | None] = option(
         "A public list of groups, made without looking at the log. Without it they are discovered.", "Groups", metavar="FILE"
@@ -315,10 +319,10 @@ class TimeFields(Spec):
     """When events were."""
 
     time: SkipValidation[Column | None] = option(
-        "Column of times: timestamps, dates, or ISO 8601 text.", "Time", metavar="COLUMN"
+        "Column of times: timestamps, dates, or ISO 8601 text.", metavar="COLUMN", place=100
     )
-    since: SkipValidation[Any] = option("Read events from this time on; it is public.", "Time", metavar="TIME")
-    until: SkipValidation[Any] = option("Read events before this time; it is public.", "Time", metavar="TIME")
+    since: SkipValidation[Any] = option("Read events from this time on; it is public.", metavar="TIME", place=104)
+    until: SkipValidation[Any] = option("Read events before this time; it is public.", metavar="TIME", place=106)
     time_zone: str = option(
         "Zone of times that state none, Europe/Berlin for example. Default: UTC.", "Time", "UTC", metavar="ZONE"
     )
@@ -329,7 +333,7 @@ class LogFields(TimeFields, GroupFields, CatalogueFields, ItemFields):
     """How a log of items is read, and what one user may contribute."""
 
     max_items_per_user: SkipValidation[int | None] = option(
-        "Keep at most this many items of each user (in each group), chosen by a salted hash.", "Bounds on users"
+        "Keep at most this many items of each user (in each group), chosen by a salted hash.", place=120
     )
     clip: SkipValidation[float | None] = option(
         "Scale each user's counts to a norm of at most C (1 to 1.4 is good), so that all items of a heavy user count in part: "

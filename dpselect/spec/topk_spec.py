@@ -40,18 +40,24 @@ class ReleaseFields(Spec):
     """What a release of the top k is."""
 
     k: Count | Literal["all"] = option(
-        "How many items to release, at least 1; or all that are safe to show.", default=..., metavar="N|all", parse=size_of
+        "How many items to release, at least 1; or all that are safe to show.",
+        default=...,
+        metavar="N|all",
+        parse=size_of,
+        place=40,
     )
     with_counts: Flag = option(
-        "Also release a noisy number of users of every item, with an interval; it takes a part of the budget.", "Question", False
+        "Also release a noisy number of users of every item, with an interval; it takes a part of the budget.",
+        default=False,
+        place=80,
     )
     min_users: Count | None = option(
-        "Never show an item with fewer than N distinct users, whatever the noise; needs delta=.", "Question", metavar="N"
+        "Never show an item with fewer than N distinct users, whatever the noise; needs delta=.", metavar="N", place=84
     )
     mechanism: SkipValidation[str | Mechanism | None] = option(
         "Kind of mechanism, one of those that 'dpselect mechanisms' lists. Default: chosen for the budget.",
-        "Question",
         metavar="KIND",
+        place=130,
     )
     noise: NoiseName | None = option("Name of the noise, where mechanism= leaves a choice.", "Question")
     kbar: Count | None = option(
@@ -76,7 +82,7 @@ class HorizonFields(Spec):
     every: Every | None = option(
         "A release for each day, week or month from since= to until=, charged to that period of the dataset. With key= and "
         "output=FILE{period}.json; run again, it goes on where it was stopped.",
-        "Time",
+        place=102,
     )
     go_on: Flag = option(
         "With every=: release the later periods too if noise alone explains the first answer. Default: stop before the second "
@@ -152,9 +158,9 @@ class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields,
     output: SkipValidation[str | PathLike[str] | None] = option(
         "Also keep the answer in this new private file, .json; or as text, .txt, or its items as a table, .csv or .parquet, with "
         "which the answer is kept as FILE.json. With a ledger no interruption then loses it: call again with the same key=.",
-        "Output",
         metavar="FILE",
         unasked=KEPT,
+        place=160,
     )
 
     @model_validator(mode="before")
