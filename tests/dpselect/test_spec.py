@@ -91,7 +91,11 @@ def _classes(text: str) -> ast.Module:
 def test_python_and_the_command_ask_the_same() -> None:
     """Keywords of `dps.topk` and options of `dpselect topk` are the fields of one spec."""
     keywords = set(inspect.signature(dps.topk).parameters) - {"data", "progress"}
-    options = set(inspect.signature(from_model.command(TopKSpec, lambda spec: print(spec))).parameters) - {"config", "debug", "help_all"}
+    options = set(inspect.signature(from_model.command(TopKSpec, lambda spec: print(spec))).parameters) - {
+        "config",
+        "debug",
+        "help_all",
+    }
     assert keywords == options == set(TopKSpec.model_fields)
 
 
