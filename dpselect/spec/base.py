@@ -35,6 +35,19 @@ def _flag(value: object) -> object:
     return value
 
 
+class Contradiction(ValueError):
+    """A field that contradicts others, raised by a validator of a spec.
+
+    Args:
+        field: its name.
+        rule: what is wrong with it and what to do, as the end of a sentence that begins with the field.
+    """
+
+    def __init__(self, field: str, rule: str) -> None:
+        super().__init__(f"{field}= {rule}")
+        self.path = (field,)
+
+
 Flag = Annotated[bool, BeforeValidator(_flag)]
 Seed = Annotated[int, Field(ge=0, strict=True)]
 
@@ -102,7 +115,7 @@ class Spec(Frozen):
             detail, *others = error.errors(include_url=False)  # the first field that is wrong
         name, rule = str(next(iter(detail["loc"]), "")), detail["msg"].removeprefix("Value error, ")
         if not name:
-            raise cls.error_class(rule)
+            raise cls.error_class(rule).at(*getattr(detail.get("ctx", {}).get("error"), "path", ()))
         fields = {field.alias or own: field for own, field in cls.model_fields.items()}
         if name not in fields:
             raise cls.error_class(f"{name}= is not known here: there are {', '.join(fields)}").at(name)

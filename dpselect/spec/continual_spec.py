@@ -16,7 +16,7 @@ from dpselect.continual.continual_top_k import HorizonClip
 from dpselect.events.file_options import FileOptions
 from dpselect.events.time_window import Every
 from dpselect.selection import Label
-from dpselect.spec.base import LOG, PAYS, Column, Flag, Spec, option
+from dpselect.spec.base import LOG, PAYS, Column, Contradiction, Flag, Spec, option
 from dpselect.spec.shared_fields import (
     CHARGED,
     KEPT,
@@ -137,13 +137,14 @@ class HorizonBudgetFields(PeriodFields):
                 f"delta={self.delta:g} must lie strictly between 0 and 1: 1e-6 for example, far less than 1 / users"
             )
         if self.items_per_period is not None and not self.with_counts:
-            raise ValueError("items_per_period= says how many items count with with_counts=: state both, or neither")
+            raise Contradiction("items_per_period", "says how many items count with with_counts=: state both, or neither")
         for name in ("exponent", "cells") if self.with_counts else ():
             bounds_all = name == "cells" and self.count == "running"
             if not bounds_all and getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(
-                    f"{name}= is for weights that fall, and with_counts= counts items_per_period= items of a user alike: "
-                    f"leave {name}= or with_counts= out"
+                raise Contradiction(
+                    name,
+                    "is for weights that fall, and with_counts= counts items_per_period= items of a user alike: "
+                    f"leave {name}= or with_counts= out",
                 )
         return self
 

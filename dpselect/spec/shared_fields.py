@@ -19,7 +19,7 @@ from dpselect.errors import EventLogError, InvalidRequest
 from dpselect.events.file_options import FileOptions
 from dpselect.events.time_window import Unit
 from dpselect.selection import Label
-from dpselect.spec.base import Column, Flag, Spec, option
+from dpselect.spec.base import Column, Contradiction, Flag, Spec, option
 
 if TYPE_CHECKING:
     from accounting import Ledger
@@ -113,17 +113,18 @@ class PayerFields(Spec):
     def _names_who_pays(self) -> Self:
         asked = (*PayerFields.model_fields, *LedgerFields.model_fields)
         if self.key == "":
-            raise ValueError(
-                "key='' is empty, as a variable that is not set is: name what is released, its date for example, so that a retry "
-                "is charged once, or leave key= out"
+            raise Contradiction(
+                "key",
+                "is empty, as a variable that is not set is: name what is released, its date for example, so that a retry "
+                "is charged once, or leave key= out",
             )
         stated = [name for name in dict.fromkeys(asked) if getattr(self, name, None) not in (None, ())]
         if stated and (self.ledger is None or self.dataset is None):
             theirs = [f"{name}=" for name in stated if name not in ("ledger", "dataset")]
             why = f" ({', '.join(theirs)} is theirs)" if theirs else ""
-            raise ValueError(
-                f"ledger= and dataset= go together: name both to charge a ledger{why}, for example sqlite:///privacy.db and "
-                "visits"
+            raise Contradiction(
+                "ledger",
+                f"and dataset= go together: name both to charge a ledger{why}, for example sqlite:///privacy.db and visits",
             )
         return self
 
@@ -279,7 +280,7 @@ class CatalogueFields(Spec):
     @model_validator(mode="after")
     def _names_the_catalogue(self) -> Self:
         if self.domain_column is not None and self.domain is None:
-            raise ValueError(f"domain_column={self.domain_column!r} is a column of no catalogue: give domain= too")
+            raise Contradiction("domain_column", "is a column of no catalogue: give domain= too")
         return self
 
     def catalogue(self) -> tuple[Label, ...] | None:
@@ -305,9 +306,9 @@ class GroupFields(Spec):
     @model_validator(mode="after")
     def _names_the_column(self) -> Self:
         if self.groups_column is not None and self.groups is None:
-            raise ValueError(f"groups_column={self.groups_column!r} is a column of no list: give groups= too")
+            raise Contradiction("groups_column", "is a column of no list: give groups= too")
         if self.group is None and self.groups is not None:
-            raise ValueError("groups= and groups_column= are about the column group=: name it too")
+            raise Contradiction("groups", "and groups_column= are about the column group=: name it too")
         return self
 
     def group_list(self) -> tuple[Label, ...] | None:
@@ -361,7 +362,9 @@ class LogFields(TimeFields, GroupFields, CatalogueFields, ItemFields):
     @model_validator(mode="after")
     def _bounds_what_there_is(self) -> Self:
         if self.group is None and self.max_groups_per_user is not None:
-            raise ValueError("max_groups_per_user= is about the column group=: name it too")
+            raise Contradiction("max_groups_per_user", "is about the column group=: name it too")
         if (self.value is None) != (self.value_clip is None):
-            raise ValueError("value= names a column, value_clip= the most that a user may add to an item: give both or neither")
+            raise Contradiction(
+                "value", "names a column, value_clip= the most that a user may add to an item: give both or neither"
+            )
         return self

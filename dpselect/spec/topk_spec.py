@@ -12,7 +12,7 @@ from accounting.frozen import Count, Positive
 from dpselect.errors import InvalidRequest
 from dpselect.events.time_window import Every
 from dpselect.noise import NoiseName
-from dpselect.spec.base import LOG, PAYS, Flag, Spec, option
+from dpselect.spec.base import LOG, PAYS, Contradiction, Flag, Spec, option
 from dpselect.spec.shared_fields import BUDGETED, KEPT, BudgetFields, LedgerFields, LogFields, RunFields
 
 if TYPE_CHECKING:
@@ -180,25 +180,25 @@ class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields,
         if self.value is None:
             return self
         for name in self.given("clip", "with_counts", "group"):
-            raise ValueError(f"{name}= is for counts of users, and value= sums up a column: leave one of them out")
+            raise Contradiction(name, "is for counts of users, and value= sums up a column: leave one of them out")
         negative = isinstance(self.value_clip, tuple) and self.value_clip[0] < 0
         if self.domain is None and negative:
             raise ValueError("sums that may be negative need a public catalogue (domain=), or value_clip= from 0")
         if self.domain is None and self.max_items_per_user is None:
-            raise ValueError(
-                "value= without a public catalogue (domain=) needs max_items_per_user=: what a user alone brings in must be "
-                "hidden"
+            raise Contradiction(
+                "value",
+                "without a public catalogue (domain=) needs max_items_per_user=: what a user alone brings in must be hidden",
             )
         return self
 
     @model_validator(mode="after")
     def _is_what_an_engine_can_do(self) -> Self:
         if self.pay_for_what_came_out and self.ledger is None:
-            raise ValueError("pay_for_what_came_out= needs ledger= and dataset=: without them nothing adds prices up")
+            raise Contradiction("pay_for_what_came_out", "needs ledger= and dataset=: without them nothing adds prices up")
         if self.use_everything and self.ledger is None:
-            raise ValueError("use_everything= needs ledger= and dataset=: it is about their budget")
+            raise Contradiction("use_everything", "needs ledger= and dataset=: it is about their budget")
         if self.engine == "duckdb" and self.group is not None:
-            raise ValueError("group= is counted in memory: leave out engine='duckdb'")
+            raise Contradiction("group", "is counted in memory: leave out engine='duckdb'")
         if self.engine == "spark" and (foreign := self.given("table", "query", "buckets", "memory_limit")):
             raise ValueError(f"engine='spark' reads one table or path, without {', '.join(f'{name}=' for name in foreign)}")
         return self
@@ -210,17 +210,20 @@ class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields,
             return self
         anew = "plan again, or leave mechanism= out (where a file names it, state this release's own budget, epsilon= or rho=)"
         if self.use_everything:
-            raise ValueError("use_everything= fits the noise, and that of a planned mechanism is fitted: leave one of them out")
+            raise Contradiction(
+                "use_everything", "fits the noise, and that of a planned mechanism is fitted: leave one of them out"
+            )
         for name in self.given("noise", "kbar"):
-            raise ValueError(f"{name}= contradicts the planned mechanism, which has its own: {anew}")
+            raise Contradiction(name, f"contradicts the planned mechanism, which has its own: {anew}")
         for name in self.given(*FOR_THE_CHOICE):
-            raise ValueError(
-                f"{name}= is about which mechanism is chosen, and the planned one is chosen already: leave it out, or plan "
-                "again with it"
+            raise Contradiction(
+                name,
+                "is about which mechanism is chosen, and the planned one is chosen already: leave it out, or plan again with it",
             )
         if self.min_users is not None:
-            raise ValueError(
-                "min_users= is about distinct users, and the mechanism in the file was planned without it: leave one of them out"
+            raise Contradiction(
+                "min_users",
+                "is about distinct users, and the mechanism in the file was planned without it: leave one of them out",
             )
         if (size := planned.most_of_each) not in (None, self.k):
             raise ValueError(f"k={self.k} contradicts the planned mechanism, which is for k={size}: {anew}")

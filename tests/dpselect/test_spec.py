@@ -196,11 +196,12 @@ def test_what_runs_elsewhere_takes_no_option_of_a_release(name: str, value: Any)
         (TopKSpec, {**ASKED, "kk": 1}, ("kk",)),
         (TopKSpec, {"user": "u", "item": "i"}, ("k",)),
         (PlanSpec, {"schedule": [{"releases": 0, "k": 1}]}, ("schedule", "releases")),
-        (TopKSpec, {**ASKED, "value": "v"}, ()),
+        (TopKSpec, {**ASKED, "value": "v"}, ("value",)),
+        (TopKSpec, {**ASKED, "value": "v", "value_clip": (-1.0, 1.0)}, ()),
     ],
 )
 def test_an_error_knows_its_field(spec: Any, asked: dict[str, Any], path: tuple[str, ...]) -> None:
-    """A refused value leads to its field, through what lies in between; a contradiction of several fields to none."""
+    """A refused value leads to its field, through what lies in between; so does a contradiction, unless it is of none above others."""
     with pytest.raises(dps.errors.InvalidRequest) as refused:
         spec(**asked)
     assert (refused.value.path, refused.value.field) == (path, path[-1] if path else None)
