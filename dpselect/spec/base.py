@@ -41,10 +41,11 @@ class Contradiction(ValueError):
     Args:
         field: its name.
         rule: what is wrong with it and what to do, as the end of a sentence that begins with the field.
+        value: text that was stated for it.
     """
 
-    def __init__(self, field: str, rule: str) -> None:
-        super().__init__(f"{field}= {rule}")
+    def __init__(self, field: str, rule: str, value: str | None = None) -> None:
+        super().__init__(f"{field}={'' if value is None else repr(value)} {rule}")
         self.path = (field,)
 
 

@@ -117,6 +117,7 @@ class PayerFields(Spec):
                 "key",
                 "is empty, as a variable that is not set is: name what is released, its date for example, so that a retry "
                 "is charged once, or leave key= out",
+                "",
             )
         stated = [name for name in dict.fromkeys(asked) if getattr(self, name, None) not in (None, ())]
         if stated and (self.ledger is None or self.dataset is None):
@@ -280,7 +281,7 @@ class CatalogueFields(Spec):
     @model_validator(mode="after")
     def _names_the_catalogue(self) -> Self:
         if self.domain_column is not None and self.domain is None:
-            raise Contradiction("domain_column", "is a column of no catalogue: give domain= too")
+            raise Contradiction("domain_column", "is a column of no catalogue: give domain= too", self.domain_column)
         return self
 
     def catalogue(self) -> tuple[Label, ...] | None:
@@ -306,7 +307,7 @@ class GroupFields(Spec):
     @model_validator(mode="after")
     def _names_the_column(self) -> Self:
         if self.groups_column is not None and self.groups is None:
-            raise Contradiction("groups_column", "is a column of no list: give groups= too")
+            raise Contradiction("groups_column", "is a column of no list: give groups= too", self.groups_column)
         if self.group is None and self.groups is not None:
             raise Contradiction("groups", "and groups_column= are about the column group=: name it too")
         return self
