@@ -13,7 +13,7 @@ from typer import Option, Typer
 from accounting.address import masked
 from accounting.errors import located
 from dpselect.cli import guard
-from dpselect.cli.guard import Debug, HelpAll, fields_of
+from dpselect.cli.guard import Debug, HelpAll
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.spec import Spec, typed
 
@@ -67,11 +67,9 @@ def command(spec: type[Spec], run: Callable[..., None], *, configured: bool = Tr
         try:
             run(**given, spec=spec.over(parsed(file), parsed(stated)))
         except InvalidRequest as error:
-            theirs = file.keys() - stated.keys()
-            if named := [name for name in fields_of(str(error)) if name in theirs and file[name] is not False]:
-                typed_as = [flags(spec, name)[0].partition("/")[0] for name in named]  # which nobody has typed
-                are = "is" if len(named) == 1 else "are"
-                error.add_note(Note(printable(f"{' and '.join(typed_as)} {are} stated in {masked(str(config))}")))
+            if error.field in file.keys() - stated.keys():  # nobody has typed it
+                typed_as = flags(spec, error.field)[0].partition("/")[0]
+                error.add_note(Note(printable(f"{typed_as} is stated in {masked(str(config))}")))
             raise
 
     call.__signature__ = inspect.Signature(made)  # type: ignore[attr-defined]

@@ -188,11 +188,6 @@ class Option(NamedTuple):
 _FIELD = re.compile(r"\w\([^()]*\)|(?<![\w.-])(?:[A-Z]\w+\.)?([a-z_]+)=(True\b|False\b|[^\s,.;:)]?)")
 
 
-def fields_of(text: str) -> list[str]:
-    """The fields that `text` names as `name=`, each once."""
-    return list(dict.fromkeys(found[1] for found in _FIELD.finditer(text) if found[1]))
-
-
 def spelled(text: str, options: Mapping[str, Option]) -> str:
     """`text` with each field of `options` that it names as `name=` spelled as its option."""
 

@@ -591,7 +591,7 @@ def default_choice(
         raise InvalidRequest(
             "clip= without a catalogue needs max_items_per_user=, which may be generous "
             "(300 for example): what a user with any number of items brings in alone cannot be hidden"
-        )
+        ).at("clip")
     if clip is not None and request.counts is not None and not request.recounted:
         raise InvalidRequest(WHOLE_COUNTS)
     users = profile or Profile.typical(in_a_group=groups is not None)

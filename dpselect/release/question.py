@@ -80,14 +80,14 @@ class Question:
             raise InvalidRequest(
                 f"min_users={spec.min_users} needs a delta, even with public items: whether an item has that many users may "
                 "rest on one of them. Choose far less than 1 / users, for example 1e-6"
-            )
+            ).at("min_users")
         # What is said of users for the choice of a mechanism is refused where nothing is chosen by it.
         settled = "mechanism=" if spec.kind is not None else "value=" if spec.value is not None else None
         without_effect = ("as_set",) if asked.recounted else ("as_set", "items_per_user", "users")
         if settled is not None and spec.planned is None and (given := spec.given(*without_effect)):
             raise InvalidRequest(
                 f"{next(iter(given))}= is about which mechanism is chosen, and {settled} settles that: leave one of them out"
-            )
+            ).at(next(iter(given)))
         return asked
 
     @property
@@ -279,7 +279,7 @@ def _require_delta(question: Question, whole: Budget | None) -> None:
         raise InvalidRequest(
             "delta= is missing: without a public list of items (domain=) it is needed; choose far less than 1 / users, for "
             "example 1e-6"
-        )
+        ).at("delta")
 
 
 def _request_of(question: Question, whole: Budget | None) -> TopKRequest:
@@ -330,9 +330,9 @@ def _planned(question: Question, planned: Mechanism) -> Choice:
         stated = ", ".join(f"{name}={value:g}" for name in _AMOUNTS if (value := getattr(question.budget, name)))
         raise InvalidRequest(
             f"mechanism= names a {name} that costs more than the budget of this release ({stated}): plan one for this budget"
-        )
+        ).at("mechanism")
     if question.spec.with_counts and not planned.releases_values:
-        raise InvalidRequest(f"{name} was planned without counts: plan with with_counts=, or leave it out here")
+        raise InvalidRequest(f"{name} was planned without counts: plan with with_counts=, or leave it out here").at("with_counts")
     planned.covers.require(_sensitivity(question))
     if question.domain is None and not planned.takes_observed:
         raise DomainMismatch(
@@ -362,14 +362,16 @@ def _require_groups(question: Question, planned: Mechanism) -> None:
             raise InvalidRequest(
                 "max_groups_per_user= bounds users for a selection in each group, and the planned mechanism has one norm over "
                 "all groups of a user: leave it out"
-            )
+            ).at("max_groups_per_user")
     elif not isinstance(planned, PerGroup):
         if reading.group is not None:
             raise InvalidRequest(f"{file} for a log as a whole: with group= state the budget (epsilon=)")
     elif reading.group is None:
         raise InvalidRequest(f"{file} for every group: name their column (group=)")
     elif (most or 0) > planned.max_groups_per_user:
-        raise InvalidRequest(f"max_groups_per_user= must be at most {planned.max_groups_per_user}, as planned")
+        raise InvalidRequest(f"max_groups_per_user= must be at most {planned.max_groups_per_user}, as planned").at(
+            "max_groups_per_user"
+        )
     elif (reading.groups is None) != (planned.discovery is not None):
         other = "for groups of a public list: give it (groups=)" if planned.discovery is None else "to discover groups"
         raise InvalidRequest(f"{file} {other}")

@@ -233,7 +233,7 @@ class FileFields(Spec, FileOptions):
         try:
             return Reading(**fields | stated)
         except EventLogError as error:
-            raise InvalidRequest(str(error)) from None
+            raise InvalidRequest(str(error)).at(*error.path) from None
 
 
 class ItemFields(FileFields):
