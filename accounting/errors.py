@@ -4,9 +4,31 @@ None of them subclasses `ValueError`: pydantic swallows those raised inside a va
 come out as pydantic's own, which prints its input.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Self
+
 
 class AccountingError(Exception):
-    """Base of every error raised by `accounting` and `dpselect`."""
+    """Base of every error raised by `accounting` and `dpselect`.
+
+    Attributes:
+        path: names and places that lead to the refused field, the outermost first; empty if no single field is at fault.
+    """
+
+    path: tuple[str | int, ...] = ()
+
+    @property
+    def field(self) -> str | None:
+        """Name of the refused field; None if no single field is at fault."""
+        return next((step for step in reversed(self.path) if isinstance(step, str)), None)
+
+    def at(self, *path: str | int) -> Self:
+        """This error, found at `path`."""
+        self.path = (*path, *self.path)
+        return self
 
 
 class InvalidArgument(AccountingError):
@@ -56,6 +78,16 @@ class MissingExtra(AccountingError):
 def missing_extra(needs: str, extra: str) -> MissingExtra:
     """The error for `needs`, as in "plots need matplotlib", with the command that is true while no index has the package."""
     return MissingExtra(f"{needs}: install it with pip install '.[{extra}]' in a checkout of dpselect")
+
+
+@contextmanager
+def located(*path: str | int) -> Iterator[None]:
+    """Say of an error that leaves the block that it was found at `path`."""
+    try:
+        yield
+    except AccountingError as error:
+        error.at(*path)
+        raise
 
 
 class GridEdgeWarning(UserWarning):

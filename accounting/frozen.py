@@ -42,8 +42,8 @@ class Frozen(BaseModel):
         try:
             return validate(data)
         except ValidationError as error:
-            why = "; ".join(_explain_one(cls, detail) for detail in error.errors(include_url=False))
-            raise cls.error_class(why) from None
+            details = error.errors(include_url=False)
+            raise cls.error_class("; ".join(_explain_one(cls, detail) for detail in details)).at(*details[0]["loc"][:1]) from None
 
     @classmethod
     def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:

@@ -11,13 +11,15 @@ from typing import Annotated, Any, get_origin, get_type_hints
 from typer import Option, Typer
 
 from accounting.address import masked
+from accounting.errors import located
 from dpselect.cli import guard
-from dpselect.cli.guard import Debug, fields_of
+from dpselect.cli.guard import Debug, HelpAll
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.spec import Spec, typed
 
-_CONFIG = Option(help="TOML file, from plan --write for example; options override what it says.", rich_help_panel="Output")
-_SECTIONS = ("Most used", "Question", "Privacy", "Items", "Bounds on users", "Groups", "Time", "Ledger")
+_CONFIG = Option(help="TOML file, from plan --write for example; options override what it says.")
+_SECTIONS = (None, "Question", "Privacy", "Items", "Bounds on users", "Groups", "Time", "Ledger")
+_SHORT = 20  # options of a spec that --help shows all of
 _LAST = ("Output", "Reading the log")
 
 
@@ -35,17 +37,20 @@ def command(spec: type[Spec], run: Callable[..., None], *, configured: bool = Tr
     of = {name: spec.said(name, "section") for name in spec.model_fields}
     its_own = [section for section in dict.fromkeys(of.values()) if section not in (*_SECTIONS, *_LAST)]
     places = {section: place for place, section in enumerate((_SECTIONS[0], *its_own, *_SECTIONS[1:], *_LAST))}
-    options = [_option(spec, name) for name in sorted(of, key=lambda name: places[of[name]])]
+    options = [_option(spec, name) for name in sorted(of, key=lambda name: (places[of[name]], spec.said(name, "place")))]
     config = inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[Path | None, _CONFIG])
     first, rest = [one for one in own if one.default is one.empty], [one for one in own if one.default is not one.empty]
     made = [*(one.replace(kind=one.KEYWORD_ONLY) for one in first), *options]
     debug = inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug)
     made += [*(one.replace(kind=one.KEYWORD_ONLY) for one in rest), debug, *([config] if configured else [])]
+    made += [debug.replace(name="help_all", annotation=HelpAll)] if len(options) > _SHORT else []
 
     def parsed(part: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value if (parse := spec.said(name, "parse")) is None else parse(value) for name, value in part.items()}
 
-    def call(*arguments: Any, config: Path | None = None, debug: bool = False, **given: Any) -> None:  # noqa: ARG001 - read by the guard
+    def call(*arguments: Any, config: Path | None = None, **given: Any) -> None:
+        for read_by_the_guard in ("debug", "help_all"):
+            given.pop(read_by_the_guard, None)
         given |= {one.name: argument for one, argument in zip(first, arguments, strict=False)}
         given |= {"config": config} if "config" in signature.parameters else {}
         stated, file = dict[str, Any](), dict[str, Any]()
@@ -56,15 +61,15 @@ def command(spec: type[Spec], run: Callable[..., None], *, configured: bool = Tr
         if config is not None:
             from dpselect.spec import toml_file  # knows every mechanism and every spec
 
-            file = toml_file.read(config).values(spec, stated)
+            with located(guard.CONFIG):
+                held = toml_file.read(config)
+            file = held.values(spec, stated)
         try:
             run(**given, spec=spec.over(parsed(file), parsed(stated)))
         except InvalidRequest as error:
-            theirs = file.keys() - stated.keys()
-            if named := [name for name in fields_of(str(error)) if name in theirs and file[name] is not False]:
-                typed_as = [flags(spec, name)[0].partition("/")[0] for name in named]  # which nobody has typed
-                are = "is" if len(named) == 1 else "are"
-                error.add_note(Note(printable(f"{' and '.join(typed_as)} {are} stated in {masked(str(config))}")))
+            if error.field in file.keys() - stated.keys():  # nobody has typed it
+                typed_as = flags(spec, error.field)[0].partition("/")[0]
+                error.add_note(Note(printable(f"{typed_as} is stated in {masked(str(config))}")))
             raise
 
     call.__signature__ = inspect.Signature(made)  # type: ignore[attr-defined]

@@ -11,9 +11,9 @@ import os
 import re
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
@@ -44,6 +44,9 @@ TERMINATED: Final = 143
 
 # Its tracebacks show local variables, and those are private data.
 PLAIN: Final[dict[str, Any]] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
+CONFIG: Final = "config"  # the option that names a file of tables, and where the paths of its errors begin
+_MOST_USED: Final = "Most used"
+_ALL: Final = "dpselect.all"  # of the context: --help-all was asked for
 DEBUG: Final = "dpselect.debug"  # of the context: --debug was asked for, wherever it stands
 _ASKED_WRONGLY = (
     CalibrationError,
@@ -66,13 +69,24 @@ def _remember_debug(context: typer.Context, asked: bool) -> bool:
     return asked
 
 
+def _show_all(context: typer.Context, asked: bool) -> None:
+    if asked:
+        context.meta[_ALL] = True
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
 output = partial(typer.Option, rich_help_panel="Output")
 
 Debug = Annotated[
     bool,
     output("--debug", callback=_remember_debug, is_eager=True, help="Show the traceback of an error. It may hold private data."),
 ]
-Json = Annotated[bool, output("--json", help="Print one JSON object instead of text.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+
+
+HelpAll = Annotated[bool, typer.Option("--help-all", callback=_show_all, is_eager=True, help="Show all options.")]
+"""Of a command with many options, of which `--help` shows those of the first section."""
 
 
 # -- help and errors ---------------------------------------------------------------------------------------------------------
@@ -120,7 +134,6 @@ class GuardedGroup(_WithExamples, TyperGroup):
             formatter.write_dl([(name, self.commands[name].get_short_help_str(1000)) for name in self.list_commands(ctx)])
 
     def invoke(self, ctx: Any) -> Any:
-        words = list(ctx.args)  # invoke takes them away
         try:
             return super().invoke(ctx)
         except (typer.Exit, typer.Abort):
@@ -131,10 +144,10 @@ class GuardedGroup(_WithExamples, TyperGroup):
             message, status = _explained(error)
             options = _options(self, ctx.invoked_subcommand)
             if isinstance(error, AccountingError):
-                message = _with_option(spelled(message, options), words)
+                message = _surface(error, options)
             # What the commands add; notes of anybody else may hold anything, and are not shown.
             notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, Note)]
-            _complain(printable(spelled(": ".join([message, *notes]), options)))
+            _complain(": ".join([message, *(printable(spelled(note, options)) for note in notes)]))
             _settle_output()
             raise typer.Exit(status) from None
 
@@ -175,11 +188,6 @@ class Option(NamedTuple):
 _FIELD = re.compile(r"\w\([^()]*\)|(?<![\w.-])(?:[A-Z]\w+\.)?([a-z_]+)=(True\b|False\b|[^\s,.;:)]?)")
 
 
-def fields_of(text: str) -> list[str]:
-    """The fields that `text` names as `name=`, each once."""
-    return list(dict.fromkeys(found[1] for found in _FIELD.finditer(text) if found[1]))
-
-
 def spelled(text: str, options: Mapping[str, Option]) -> str:
     """`text` with each field of `options` that it names as `name=` spelled as its option."""
 
@@ -203,17 +211,12 @@ def _options(group: Any, name: str | None) -> dict[str, Option]:
     return found | {one.typed[2:].replace("-", "_"): one for one in found.values()}
 
 
-def _with_option(message: str, words: Sequence[str]) -> str:
-    """A message that names no option, but begins with what was typed for one, with that option in front."""
-    if "--" in message:
-        return message
-    subject = re.split("[:;] ", message, maxsplit=1)[0]
-    typed = [pair for word, after in pairwise([*words, "--"]) for pair in [(word, after), tuple(word.split("=", 1))]]
-    for option, *value in typed:
-        # As a message quotes it; an @FILE by the file's name.
-        if option.startswith("--") and value and repr(value[0].removeprefix("@")) in subject:
-            return f"{option}: {message}"
-    return message
+def _surface(error: AccountingError, options: Mapping[str, Option]) -> str:
+    """The message of an error as the command says it: with its option in front, unless it names that itself."""
+    message, first = printable(str(error)), options.get(str(next(iter(error.path), "")))
+    if error.path[:1] != (CONFIG,):  # keys of a file are not options
+        message = spelled(message, options)
+    return message if first is None or first.typed in message else f"{first.typed}: {message}"
 
 
 def _explained(error: BaseException) -> tuple[str, int]:
@@ -243,13 +246,26 @@ def _explained(error: BaseException) -> tuple[str, int]:
 
 
 class SectionedCommand(_WithExamples, TyperCommand):
-    """A command whose options stand in sections (`rich_help_panel`), those of no section first, and examples at the end."""
+    """A command whose options stand in sections (`rich_help_panel`), those of no section first, and examples at the end.
+
+    Of many, `--help` shows the first section. No option that has one value is given twice.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        _, _, given = self.make_parser(ctx).parse_args(args=list(args))
+        for option, times in Counter(one for one in given if one.param_type_name == "option" and not one.multiple).items():
+            if times > 1:
+                ctx.fail(f"{option.opts[0]} is given {times} times, and has one value: give it once")
+        return list(super().parse_args(ctx, args))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[Any]] = {}
+        has_more = any(parameter.name == "help_all" for parameter in self.params)
         for parameter in self.get_params(ctx):
             if (record := parameter.get_help_record(ctx)) is not None:
-                sections.setdefault(getattr(parameter, "rich_help_panel", None) or "Most used", []).append(record)
+                sections.setdefault(getattr(parameter, "rich_help_panel", None) or _MOST_USED, []).append(record)
+        if has_more and not ctx.meta.get(_ALL):
+            sections = {_MOST_USED: sections[_MOST_USED]}
         for name, records in sections.items():
             with formatter.section(name if len(sections) > 1 else "Options"):
                 formatter.write_dl(records)

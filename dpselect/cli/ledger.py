@@ -19,7 +19,7 @@ import dpselect as dps
 from accounting import AccountingError, Budget, Curve
 from accounting.arguments import Relation
 from accounting.curves.base import CURVES
-from accounting.errors import InvalidBudget
+from accounting.errors import InvalidBudget, located
 from accounting.files import PRIVATE, new_file, read_text
 from accounting.ledger import Entry, Heads, InvalidEntry, Ledger, Quota, Receipt, SigningKey, Verification
 from accounting.ledger.item import Terms, require_known
@@ -290,15 +290,17 @@ def _report(spec: ledger_spec.ReportSpec) -> None:
 
 def _kept(spec: ledger_spec.SignedFields) -> Heads | None:
     """The earlier heads, if there are any."""
-    return None if spec.heads is None else Heads.from_json(read_text(Path(spec.heads), InvalidEntry))
+    with located("heads"):
+        return None if spec.heads is None else Heads.from_json(read_text(Path(spec.heads), InvalidEntry))
 
 
 def _signed(spec: ledger_spec.HeadsSpec) -> tuple[Path | None, SigningKey | None]:
     """Where to write, and the key in a file, or else in the environment."""
     output = None if spec.output is None else Path(spec.output)
     out.require_targets({"--output": output}, spec.ledger)
-    held = os.environ.get(ledger_spec.HEADS_KEY) if spec.sign is None else read_text(Path(spec.sign), InvalidEntry, "the key")
-    return output, None if held is None else SigningKey.from_pem(held)
+    with located("sign"):
+        held = os.environ.get(ledger_spec.HEADS_KEY) if spec.sign is None else read_text(Path(spec.sign), InvalidEntry, "the key")
+        return output, None if held is None else SigningKey.from_pem(held)
 
 
 def _in_unit(spec: ledger_spec.InitSpec) -> Budget:
@@ -309,25 +311,26 @@ def _in_unit(spec: ledger_spec.InitSpec) -> Budget:
         number = order.replace(".", "", 1).isdigit()
         return Budget(**stated, order=float(order) if number else order)  # Budget says what it takes
     if only is not None:
-        release = _stated("--only", only)
+        release = _stated("only", only)
         return Budget(**stated, release=release if isinstance(release, Curve) else release.curve)
     if mostly is None:
         return budget
     if budget.form != "approximate":
         raise InvalidRequest("mostly= chooses how (epsilon, delta) is added up: give epsilon= and delta=")
-    return Budget.for_workload(epsilon=budget.limit, delta=budget.delta, curve=_stated("--mostly", mostly))
+    return Budget.for_workload(epsilon=budget.limit, delta=budget.delta, curve=_stated("mostly", mostly))
 
 
-def _stated(option: str, argument: str) -> Any:
+def _stated(field: str, argument: str) -> Any:
     """The curve, or the mechanism, that JSON or the file of an @FILE states."""
-    stated = read_text(Path(argument[1:]), InvalidEntry) if argument.startswith("@") else argument
-    try:
-        kind = read_json(stated).get("kind")
-    except InvalidEntry as error:
-        raise InvalidRequest(f"{option}: {error}; pass what its to_json wrote, or @FILE") from None
-    if option == "--curve" or (option != "--mechanism" and kind in CURVES.members()):
-        return Curve.from_json(stated)
-    return dps.Mechanism.from_json(stated)
+    with located(field):
+        stated = read_text(Path(argument[1:]), InvalidEntry) if argument.startswith("@") else argument
+        try:
+            kind = read_json(stated).get("kind")
+        except InvalidEntry as error:
+            raise InvalidRequest(f"{error}; pass what its to_json wrote, or @FILE") from None
+        if field == "curve" or (field != "mechanism" and kind in CURVES.members()):
+            return Curve.from_json(stated)
+        return dps.Mechanism.from_json(stated)
 
 
 def _mode(stated: str) -> int:
@@ -354,17 +357,19 @@ def _tell(words: str) -> None:
 
 
 def _lines(batch: Path, common: Terms) -> Iterator[tuple[Any, Terms]]:
-    for number, line in enumerate(read_text(batch, InvalidEntry, "the batch").splitlines(), 1):
+    with located("batch"):
+        lines = read_text(batch, InvalidEntry, "the batch").splitlines()
+    for number, line in enumerate(lines, 1):
         try:
             if line.strip():
                 data = read_json(line)
-                what = {f"--{name}": data.pop(name, None) for name in ("curve", "mechanism")}
+                what = {name: data.pop(name, None) for name in ("curve", "mechanism")}
                 require_known(data, Terms)
                 if not isinstance(data.get("key"), str):
                     raise InvalidEntry(
                         "a key is missing: without one a batch whose outcome is unknown could not be repeated safely"
                     )
-                stated = [(option, jsonlib.dumps(part)) for option, part in what.items() if part is not None]
+                stated = [(name, jsonlib.dumps(part)) for name, part in what.items() if part is not None]
                 if len(stated) != 1:
                     raise InvalidRequest("give either --curve or --mechanism: what is charged")
                 terms: Any = {**common, **data}  # the ledger refuses what it does not know
@@ -375,15 +380,15 @@ def _lines(batch: Path, common: Terms) -> Iterator[tuple[Any, Terms]]:
 
 def _charged(spec: ledger_spec.ChargeSpec | ledger_spec.AffordableSpec, relation: Relation | None) -> Any:
     """What the options say runs elsewhere; an event is priced under this relation."""
-    stated = {"--curve": spec.curve, "--mechanism": spec.mechanism if isinstance(spec, ledger_spec.ChargeSpec) else None}
-    for option, argument in stated.items():
-        if argument is not None:
-            return _stated(option, argument)
+    for name in ("curve", "mechanism") if isinstance(spec, ledger_spec.ChargeSpec) else ("curve",):
+        if (argument := getattr(spec, name)) is not None:
+            return _stated(name, argument)
     from accounting import dp_events  # loads dp-accounting, which no other charge needs
 
     if spec.event is not None:
-        event = dp_events.event_from_json(read_text(Path(spec.event), InvalidEntry, "the event"))
-        return dp_events.from_dp_event(event, relation)
+        with located("event"):
+            event = dp_events.event_from_json(read_text(Path(spec.event), InvalidEntry, "the event"))
+            return dp_events.from_dp_event(event, relation)
     assert spec.noise_multiplier is not None
     assert spec.sampling_rate is not None
     assert spec.steps is not None

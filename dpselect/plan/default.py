@@ -111,7 +111,7 @@ def default_choice(
         raise InvalidRequest(
             "clip= without a catalogue needs max_items_per_user=, which may be generous "
             "(300 for example): what a user with any number of items brings in alone cannot be hidden"
-        )
+        ).at("clip")
     if clip is not None and request.counts is not None and not request.recounted:
         raise InvalidRequest(WHOLE_COUNTS)
     rule = _Rule.of(budget, request, max_items_per_user, groups, whole)
@@ -166,9 +166,7 @@ class _Rule:
     every: EveryGroup | None
 
     @classmethod
-    def of(
-        cls, budget: Budget, request: TopKRequest, limit: int | None, groups: Grouping | None, whole: Budget | None
-    ) -> Self:
+    def of(cls, budget: Budget, request: TopKRequest, limit: int | None, groups: Grouping | None, whole: Budget | None) -> Self:
         """Of what is asked; `whole` is the budget of the dataset that pays."""
         pure = budget.form == "pure" or (whole is not None and whole.measure == "epsilon")
         return cls(budget, request, limit, pure, groups, None if groups is None else groups.every(budget, request))

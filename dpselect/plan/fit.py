@@ -281,7 +281,7 @@ def mechanism_class(kind: str) -> type[Mechanism]:
     by_class = {member.__name__: member for member in known.values()}
     if kind in by_class:
         return by_class[kind]
-    raise InvalidRequest(f"mechanism {kind[:40]!r} does not exist: choose one of {', '.join(sorted(known))}")
+    raise InvalidRequest(f"mechanism {kind[:40]!r} does not exist: choose one of {', '.join(sorted(known))}").at("mechanism")
 
 
 def noise_settings(mechanism: Mechanism) -> tuple[str, float]:

@@ -71,7 +71,7 @@ class Question:
             raise InvalidRequest(
                 f"min_users={spec.min_users} needs a delta, even with public items: whether an item has that many users may "
                 "rest on one of them. Choose far less than 1 / users, for example 1e-6"
-            )
+            ).at("min_users")
         return asked
 
     @property
@@ -256,7 +256,7 @@ def _require_delta(question: Question, whole: Budget | None) -> None:
         raise InvalidRequest(
             "delta= is missing: without a public list of items (domain=) it is needed; choose far less than 1 / users, for "
             "example 1e-6"
-        )
+        ).at("delta")
 
 
 def _request_of(question: Question, whole: Budget | None) -> TopKRequest:
@@ -307,9 +307,9 @@ def _planned(question: Question, planned: Mechanism) -> Choice:
         stated = ", ".join(f"{name}={value:g}" for name in _AMOUNTS if (value := getattr(question.budget, name)))
         raise InvalidRequest(
             f"mechanism= names a {name} that costs more than the budget of this release ({stated}): plan one for this budget"
-        )
+        ).at("mechanism")
     if question.spec.with_counts and not planned.releases_values:
-        raise InvalidRequest(f"{name} was planned without counts: plan with with_counts=, or leave it out here")
+        raise InvalidRequest(f"{name} was planned without counts: plan with with_counts=, or leave it out here").at("with_counts")
     planned.covers.require(_sensitivity(question))
     if question.domain is None and not planned.takes_observed:
         raise DomainMismatch(
@@ -339,14 +339,16 @@ def _require_groups(question: Question, planned: Any) -> None:
             raise InvalidRequest(
                 "max_groups_per_user= bounds users for a selection in each group, and the planned mechanism has one norm over "
                 "all groups of a user: leave it out"
-            )
+            ).at("max_groups_per_user")
     elif planned.traits.answers != "groups":
         if reading.group is not None:
             raise InvalidRequest(f"{file} for a log as a whole: with group= state the budget (epsilon=)")
     elif reading.group is None:
         raise InvalidRequest(f"{file} for every group: name their column (group=)")
     elif (most or 0) > planned.max_groups_per_user:
-        raise InvalidRequest(f"max_groups_per_user= must be at most {planned.max_groups_per_user}, as planned")
+        raise InvalidRequest(f"max_groups_per_user= must be at most {planned.max_groups_per_user}, as planned").at(
+            "max_groups_per_user"
+        )
     elif (reading.groups is None) != (planned.discovery is not None):
         other = "for groups of a public list: give it (groups=)" if planned.discovery is None else "to discover groups"
         raise InvalidRequest(f"{file} {other}")

@@ -12,9 +12,10 @@ from collections.abc import Callable, Collection, Mapping
 from os import PathLike
 from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, get_args, get_origin
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator
+from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 
 from accounting.address import Address, hidden, without_password
+from accounting.errors import located
 from accounting.frozen import Frozen
 from dpselect.errors import InvalidRequest
 
@@ -34,15 +35,30 @@ def _flag(value: object) -> object:
     return value
 
 
+class Contradiction(ValueError):
+    """A field that contradicts others, raised by a validator of a spec.
+
+    Args:
+        field: its name.
+        rule: what is wrong with it and what to do, as the end of a sentence that begins with the field.
+        value: text that was stated for it.
+    """
+
+    def __init__(self, field: str, rule: str, value: str | None = None) -> None:
+        super().__init__(f"{field}={'' if value is None else repr(value)} {rule}")
+        self.path = (field,)
+
+
 Flag = Annotated[bool, BeforeValidator(_flag)]
 Seed = Annotated[int, Field(ge=0, strict=True)]
 
 
 def option(
     description: str,
-    section: str = "Most used",
+    section: str | None = None,
     default: Any = None,
     *,
+    place: int = 1000,
     metavar: str | None = None,
     flags: str | None = None,
     env: str | None = None,
@@ -55,6 +71,8 @@ def option(
     """A field: its help, the section of the help that it stands in, and how text states it.
 
     Args:
+        section: of the help. None: the first, with what most people need, which `--help` shows alone where a command has many.
+        place: order in that first section: what is needed first has the least number.
         flags: of the command, where they are not `--name`: several between spaces, what turns a flag off behind a slash.
         env: environment variable that a command reads it from.
         parse: from a command's or a file's text to the value; else the text itself, or a number.
@@ -64,7 +82,15 @@ def option(
             other one has its place in tests/dpselect/test_boundary.py.
         unasked: why the field is no part of the question: which answer is drawn does not depend on it. None: it is a part.
     """
-    shown: Any = {"section": section, "metavar": metavar, "flags": flags, "env": env, "parse": parse, "many": many}
+    shown: Any = {
+        "section": section,
+        "place": place,
+        "metavar": metavar,
+        "flags": flags,
+        "env": env,
+        "parse": parse,
+        "many": many,
+    }
     shown |= {"rows": unasked is None if rows is None else rows, "unasked": unasked}
     return Field(default=default, description=description, json_schema_extra=shown, ge=ge)
 
@@ -90,17 +116,25 @@ class Spec(Frozen):
             detail, *others = error.errors(include_url=False)  # the first field that is wrong
         name, rule = str(next(iter(detail["loc"]), "")), detail["msg"].removeprefix("Value error, ")
         if not name:
-            raise cls.error_class(rule)
-        if name not in cls.model_fields:
-            raise cls.error_class(f"{name}= is not known here: there are {', '.join(cls.model_fields)}")
-        words = cls.model_fields[name].description or ""
+            raise cls.error_class(rule).at(*getattr(detail.get("ctx", {}).get("error"), "path", ()))
+        fields = {field.alias or own: field for own, field in cls.model_fields.items()}
+        if name not in fields:
+            raise cls.error_class(f"{name}= is not known here: there are {', '.join(fields)}").at(name)
+        words = fields[name].description or ""
         if detail["type"] == "missing":
-            raise cls.error_class(f"{name}= is missing: {words[:1].lower()}{words[1:].rstrip('.')}")
+            raise cls.error_class(f"{name}= is missing: {words[:1].lower()}{words[1:].rstrip('.')}").at(name)
         same = [one["msg"] for one in others if one["loc"][:1] == detail["loc"][:1] and one["type"] == "literal_error"]
         rule = " or ".join(one.removeprefix("Input should be ") for one in (rule, *same))  # of a number, or a word
         given = detail["input"]
         shown = repr(given)[:60] if isinstance(given, bool | int | float | str) else f"<{type(given).__name__}>"
-        raise cls.error_class(f"{name}={shown} is refused: it must be {rule} ({words})")
+        raise cls.error_class(f"{name}={shown} is refused: it must be {rule} ({words})").at(name)
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _says_where(cls, stated: Any, validate: Callable[[Any], Any], about: ValidationInfo) -> Any:
+        """An error of something that lies in a field says in which."""
+        with located(cls.model_fields[about.field_name or ""].alias or about.field_name or ""):
+            return validate(stated)
 
     @field_validator("ledger", mode="wrap", check_fields=False)
     @classmethod
@@ -121,7 +155,7 @@ class Spec(Frozen):
 
     @classmethod
     def said(cls, name: str, what: str) -> Any:
-        """What `option` says of a field: its section, metavar, flags, env, parse, many, rows or unasked."""
+        """What `option` says of a field: its section, place, metavar, flags, env, parse, many, rows or unasked."""
         extra = cls.model_fields[name].json_schema_extra
         return (extra if isinstance(extra, Mapping) else _UNSAID)[what]
 
@@ -152,6 +186,7 @@ class Spec(Frozen):
 # Of fields that are those of `events.file_options`.
 _UNSAID: Mapping[str, Any] = {
     "section": "Reading the log",
+    "place": 1000,
     **dict.fromkeys(("metavar", "flags", "env", "parse", "unasked")),
     "many": False,
     "rows": True,

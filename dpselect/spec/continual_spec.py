@@ -16,7 +16,7 @@ from dpselect.continual.continual_top_k import HorizonClip
 from dpselect.events.file_options import FileOptions
 from dpselect.events.time_window import Every
 from dpselect.selection import Label
-from dpselect.spec.base import LOG, PAYS, Column, Flag, Spec, option
+from dpselect.spec.base import LOG, PAYS, Column, Contradiction, Flag, Spec, option
 from dpselect.spec.shared_fields import (
     CHARGED,
     KEPT,
@@ -41,8 +41,10 @@ _COUNTS = "What is counted"
 class WeightFields(Spec):
     """What a count is of, and what a user may contribute to all of them."""
 
-    count: Over = option("Users of each period, of all so far (running), or of the last window= periods.", _COUNTS, "period")
-    window: Count | None = option("Periods of a window, with count=window.", _COUNTS)
+    count: Over = option(
+        "Users of each period, of all so far (running), or of the last window= periods.", default="period", place=110
+    )
+    window: Count | None = option("Periods of a window, with count=window.", place=112)
     exponent: Real = option("How much more a user's first items count: 0 to 4.", "Bounds on users", 1.5)
     cells: Count = option("How many items of a user count at most (per period: items in periods).", "Bounds on users", 20)
 
@@ -55,7 +57,7 @@ class WeightFields(Spec):
 class EveryFields(Spec):
     """How long periods are."""
 
-    every: Every | None = option("How long a period is.", default=...)
+    every: Every | None = option("How long a period is.", default=..., place=102)
 
 
 class StateFields(Spec):
@@ -66,6 +68,7 @@ class StateFields(Spec):
         default=...,
         metavar="FILE",
         unasked="it is of the horizon that the key names, which is compared",
+        place=146,
     )
 
 
@@ -73,10 +76,10 @@ class HorizonTimeFields(EveryFields, TimeFields):
     """Which periods there are."""
 
     time: SkipValidation[Column | None] = option(
-        "Column of times: timestamps, dates, or ISO 8601 text.", default=..., metavar="COLUMN"
+        "Column of times: timestamps, dates, or ISO 8601 text.", default=..., metavar="COLUMN", place=100
     )
-    since: SkipValidation[Any] = option("Where the first period starts; public.", default=..., metavar="TIME")
-    until: SkipValidation[Any] = option("Where the last period of the log ends; public.", default=..., metavar="TIME")
+    since: SkipValidation[Any] = option("Where the first period starts; public.", default=..., metavar="TIME", place=104)
+    until: SkipValidation[Any] = option("Where the last period of the log ends; public.", default=..., metavar="TIME", place=106)
 
 
 class KeptFields(StateFields, PayerFields):
@@ -88,14 +91,15 @@ class KeptFields(StateFields, PayerFields):
         metavar="URL",
         env="DPSELECT_LEDGER",
         unasked=CHARGED,
+        place=140,
     )
-    dataset: str | None = option("Dataset of the ledger whose budget pays.", default=..., unasked=CHARGED)
-    key: str | None = option("Name of the horizon: the idempotency key of its charge.", default=..., unasked=CHARGED)
+    dataset: str | None = option("Dataset of the ledger whose budget pays.", default=..., unasked=CHARGED, place=142)
+    key: str | None = option("Name of the horizon: the idempotency key of its charge.", default=..., unasked=CHARGED, place=144)
     output: SkipValidation[str | PathLike[str] | None] = option(
         "Also keep it in this new file, as .json; or as .csv, .parquet or .html, with the JSON beside it.",
-        "Output",
         metavar="FILE",
         unasked=KEPT,
+        place=160,
     )
 
     @field_validator("ledger", mode="before")
@@ -108,7 +112,7 @@ class KeptFields(StateFields, PayerFields):
 class PeriodFields(WeightFields):
     """What is counted in periods."""
 
-    with_counts: Flag = option("Release numbers of users beside the items, with intervals.", _COUNTS, False)
+    with_counts: Flag = option("Release numbers of users beside the items, with intervals.", default=False, place=80)
     items_per_period: Count | None = option(
         "With with_counts=: for how many of a period's items one user counts. Default: 3.", _COUNTS
     )
@@ -117,9 +121,9 @@ class PeriodFields(WeightFields):
 class HorizonBudgetFields(PeriodFields):
     """What is released every period, and for what."""
 
-    k: Count = option("How many items to release, at least 1.", default=..., metavar="N")
-    epsilon: Real = option("Budget of the whole horizon, in nats.", default=..., rows=False)
-    delta: Real = option("Part of the budget: the probability that may fall outside epsilon.", default=..., rows=False)
+    k: Count = option("How many items to release, at least 1.", default=..., metavar="N", place=40)
+    epsilon: Real = option("Budget of the whole horizon, in nats.", default=..., rows=False, place=50)
+    delta: Real = option("Part of the budget: the probability that may fall outside epsilon.", default=..., rows=False, place=60)
     relation: Relation = option(
         "Neighbouring logs differ by one user (add_remove), or by what one user did (replace_one).", "Privacy", "add_remove"
     )
@@ -133,7 +137,7 @@ class HorizonBudgetFields(PeriodFields):
                 f"delta={self.delta:g} must lie strictly between 0 and 1: 1e-6 for example, far less than 1 / users"
             )
         if self.items_per_period is not None and not self.with_counts:
-            raise ValueError("items_per_period= says how many items count with with_counts=: state both, or neither")
+            raise Contradiction("items_per_period", "says how many items count with with_counts=: state both, or neither")
         return self
 
     @property
@@ -154,7 +158,7 @@ class StartSpec(RunFields, HorizonBudgetFields, CatalogueFields, KeptFields, Fil
 
     own_fields: ClassVar[Any] = (PeriodFields, StateFields)
 
-    periods: Count = option("How many periods the horizon has. Fixed: declare more rather than fewer.", default=...)
+    periods: Count = option("How many periods the horizon has. Fixed: declare more rather than fewer.", default=..., place=108)
     dry_run: Flag = option(
         "Say what would be charged, by which mechanism, and what would be left: nothing is reserved or made.",
         "Output",
@@ -178,7 +182,7 @@ class CloseSpec(RunFields, ItemFields, KeptFields):
 
     own_fields: ClassVar[Any] = (StateFields,)
 
-    group: SkipValidation[Column | None] = option("Column of groups: the top k of each.", "Groups", metavar="COLUMN")
+    group: SkipValidation[Column | None] = option("Column of groups: the top k of each.", metavar="COLUMN", place=90)
 
 
 class ShowSpec(KeptFields):
@@ -205,5 +209,5 @@ class ContinualSpec(RunFields, HorizonBudgetFields, HorizonTimeFields, GroupFiel
 
     own_fields: ClassVar[Any] = (PeriodFields, StateFields, EveryFields)
 
-    periods: Count | None = option("Periods of the horizon. Default: those from since= to until=.")
+    periods: Count | None = option("Periods of the horizon. Default: those from since= to until=.", place=108)
     partial_last: Flag = option("Let the last period end at until=, before its own end; it is closed for good.", "Time", False)

@@ -23,8 +23,10 @@ _STARTS = "it decides whether a job starts, and no label"
 class RoundFields(Spec):
     """How a round is labeled, and its noise."""
 
-    mechanism: Voting = option("How teachers' votes become labels.", default=...)
-    threshold: Real | None = option("Votes that a noisy count must exceed: confident; binary and tau, where half is the default.")
+    mechanism: Voting = option("How teachers' votes become labels.", default=..., place=40)
+    threshold: Real | None = option(
+        "Votes that a noisy count must exceed: confident; binary and tau, where half is the default.", place=45
+    )
     sigma: Real | None = option("Noise of a round in votes, in place of a budget: not of top, stable.", _ROUND)
     sigma_threshold: Real | None = option("Noise of the test of confident, in votes. Default with a budget: 2 sigma.", _ROUND)
     scale: Real | None = option("Scale of the noise of a round of top, in votes, in place of a budget.", _ROUND)
@@ -70,10 +72,12 @@ class LabelSpec(RunFields, BallotFields, RoundFields, LedgerFields):
     own_fields: ClassVar[Any] = (RoundFields, BallotFields)
 
     output: SkipValidation[str | PathLike[str]] = option(
-        "Where the labels go: a .npz, .csv or .jsonl file.", default=..., metavar="FILE", unasked=KEPT
+        "Where the labels go: a .npz, .csv or .jsonl file.", default=..., metavar="FILE", unasked=KEPT, place=160
     )
-    epsilon: Real | None = option("Budget of all rounds together, in nats; the noise is chosen to spend it.")
-    delta: Real | None = option("Part of the budget: the probability that may fall outside epsilon. Far less than 1 / records.")
+    epsilon: Real | None = option("Budget of all rounds together, in nats; the noise is chosen to spend it.", place=50)
+    delta: Real | None = option(
+        "Part of the budget: the probability that may fall outside epsilon. Far less than 1 / records.", place=60
+    )
     pay_for_what_came_out: Flag = option("Rounds of confident that abstain cost their test alone; with ledger=.", "Ledger", False)
     resume: Flag = option(
         "Continue a job that was interrupted. Nothing is charged or drawn twice.",

@@ -12,7 +12,7 @@ from accounting.arguments import Relation
 from accounting.frozen import Count, Positive, Real
 from accounting.ledger import Scope, Window
 from dpselect.errors import InvalidRequest
-from dpselect.spec.base import PAYS, URL, Column, Flag, Spec, option
+from dpselect.spec.base import PAYS, URL, Column, Contradiction, Flag, Spec, option
 from dpselect.spec.shared_fields import BudgetFields, ItemFields, LedgerFields
 from dpselect.spec.topk_spec import TopKSpec, size_of
 
@@ -38,7 +38,7 @@ def deltas_of(stated: Any) -> tuple[float, ...]:
 class LimitFields(BudgetFields):
     """What all charges together may spend."""
 
-    epsilon: Real | None = option("What all charges together may spend, in nats.")
+    epsilon: Real | None = option("What all charges together may spend, in nats.", place=50)
     rho: Real | None = option("What they may spend under zero-concentrated privacy, in place of epsilon=.")
 
 
@@ -253,13 +253,14 @@ class ChargeSpec(ElsewhereFields, DatasetFields, LedgerFields):
     @model_validator(mode="after")
     def _states_once_what_is_charged(self) -> Self:
         if self.expires_in is not None and not self.reserve:
-            raise ValueError("expires_in= is a reservation's: add reserve=True, for a charge cannot be given back")
+            raise Contradiction("expires_in", "is a reservation's: add reserve=True, for a charge cannot be given back")
         stated = self.elsewhere + (self.mechanism is not None)
         if self.batch is not None:
             if stated or self.key is not None or self.count != 1 or self.reserve:
-                raise ValueError(
-                    "batch= states what is charged in its lines: leave out curve=, mechanism=, event=, steps=, key=, count= and "
-                    "reserve="
+                raise Contradiction(
+                    "batch",
+                    "states what is charged in its lines: leave out curve=, mechanism=, event=, steps=, key=, count= and "
+                    "reserve=",
                 )
         elif stated != 1:
             raise ValueError(
@@ -294,7 +295,7 @@ class QuotaSpec(LimitFields, DatasetFields):
     def _withdraws_nothing_else(self) -> Self:
         limits = self.given("epsilon", "delta", "rho", "by", "of", "among", "rolling")
         if self.withdraw and (limits or self.window != "whole"):
-            raise ValueError("withdraw= goes with name= alone: what is withdrawn has no limit and no scope")
+            raise Contradiction("withdraw", "goes with name= alone: what is withdrawn has no limit and no scope")
         return self
 
 
@@ -322,13 +323,13 @@ class AffordableSpec(ElsewhereFields, TopKSpec):
         if self.ledger is None:
             raise InvalidRequest("no dataset is named: give ledger= and dataset=, or a file with a [ledger] (config=)")
         if self.every is not None or self.horizon is not None:
-            raise ValueError("every= and horizon= are of series, and this is about one release, or releases= of them")
+            raise Contradiction("every", "and horizon= are of series, and this is about one release, or releases= of them")
         if self.elsewhere > 1:
             raise ValueError(
                 "what runs elsewhere is stated once: curve=, event=, or noise_multiplier=, sampling_rate= and steps="
             )
         if not self.elsewhere and self.k is None:
-            raise ValueError("k= is missing: how many items to release, at least 1; or all that are safe to show")
+            raise Contradiction("k", "is missing: how many items to release, at least 1; or all that are safe to show")
         used = {*ItemFields.model_fields, *LedgerFields.model_fields, "relation", "time_zone"}
         made = {name: field for name, field in TopKSpec.model_fields.items() if name not in used}
         other = [name for name, field in made.items() if getattr(self, name) not in (None, field.get_default())]

@@ -71,28 +71,29 @@ class ProfileFields(Spec):
 
     shape: str | None = option(
         "What the data look like: zipf:EXPONENT, uniform, a file of public counts or, with user= and item=, a public log of "
-        "events: last year's, if it was published."
+        "events: last year's, if it was published.",
+        place=5,
     )
     log: Flag | None = option(
         "Whether the file of shape= is a log of events. Default: it is if user= and item= are stated.",
         _SHAPE,
         flags="--log/--counts",
     )
-    items: Count | None = option("How many items there are, for zipf and uniform.")
-    users: Count | None = option("How many users there are, for zipf and uniform.")
-    items_per_user: Positive | None = option("Items that a user touches on average, for zipf and uniform. Default: 1.", _SHAPE)
+    items: Count | None = option("How many items there are, for zipf and uniform.", place=22)
+    users: Count | None = option("How many users there are, for zipf and uniform.", place=24)
+    items_per_user: Positive | None = option("Items that a user touches on average, for zipf and uniform. Default: 1.", place=26)
     column: str | None = option("Column of the file that holds the counts, if it has several.", _SHAPE)
     public: Flag = option(
         "The counts or the log in the file were published or made up; without this the file is refused, since a plan that looks "
         "at private data leaks them, and no ledger is charged for it.",
-        _SHAPE,
-        False,
+        default=False,
         flags="--public --i-declare-public",
+        place=7,
     )
     unknown_domain: Flag | None = option(
-        "Whether a public catalogue of items is missing. Default: it exists.", flags="--unknown-domain/--public-domain"
+        "Whether a public catalogue of items is missing. Default: it exists.", flags="--unknown-domain/--public-domain", place=28
     )
-    groups: Count | None = option("How many groups there are, of each of which the top k is released.", "Groups")
+    groups: Count | None = option("How many groups there are, of each of which the top k is released.", place=92)
     groups_per_user: Real | None = option("Groups that a user is in on average, at least 1. Default: 1.", "Groups", ge=1.0)
     group_exponent: Real | None = option("Of Zipf's law of users per group; 0: all alike. Default: 1.", "Groups", ge=0.0)
 
@@ -101,7 +102,7 @@ class OverTimeFields(Spec):
     """A horizon of periods."""
 
     periods: Count | None = option(
-        "Plan a horizon of this many periods (dpselect continual), and what k= and the budget find in each.", _OVER_TIME
+        "Plan a horizon of this many periods (dpselect continual), and what k= and the budget find in each.", place=108
     )
     count: Over | None = option("With periods=: what a count is of. Default: period.", _OVER_TIME)
     window: Count | None = option("With count=window: how many periods it has.", _OVER_TIME)
@@ -143,7 +144,7 @@ class VotesFields(Spec):
 class AnswerFields(Spec):
     """What is needed of the answer, and how it is worked out."""
 
-    releases: Count | None = option("How many releases share the budget. Default: 1.")
+    releases: Count | None = option("How many releases share the budget. Default: 1.", place=135)
     schedule: Schedule | None = option(
         "Releases of several sizes, 30x10,1x100 for example, in place of releases= and k=.",
         _NEEDS,
@@ -151,15 +152,15 @@ class AnswerFields(Spec):
         parse=parts_of,
     )
     order: Flag | None = option(
-        "Whether the order of the items is needed or their set suffices. Default: set.", _NEEDS, flags="--order/--set"
+        "Whether the order of the items is needed or their set suffices. Default: set.", flags="--order/--set", place=82
     )
     charged: Charged | None = option(
         "All releases as one plan, or one by one as topk does. Default: separately with ledger=.", _NEEDS
     )
     with_counts: Flag | None = option(
         "Whether each release also counts the users of every item, as topk does; says how exactly.",
-        _NEEDS,
         flags="--with-counts/--no-counts",
+        place=80,
     )
     mechanisms: SkipValidation[Sequence[str] | None] = option(
         "Consider this kind only; may be repeated. Default: all.", _NEEDS, flags="--mechanism", metavar="KIND", many=True
@@ -197,7 +198,7 @@ class SizeFields(Spec):
     """How much a release holds."""
 
     k: Count | Literal["all"] | None = option(
-        "How many items to release, at least 1; or all that are safe to show.", metavar="N|all", parse=size_of
+        "How many items to release, at least 1; or all that are safe to show.", metavar="N|all", parse=size_of, place=40
     )
 
 
@@ -216,7 +217,7 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, SizeFields):
 
     own_fields: ClassVar[Any] = (PlanFields,)
 
-    epsilon: Real | None = option("What all releases together may cost, in nats.")
+    epsilon: Real | None = option("What all releases together may cost, in nats.", place=50)
     rho: Real | None = option("What they may cost under zero-concentrated privacy, in place of epsilon=.")
     ledger: SkipValidation[str | Ledger | None] = option(
         "The ledger that later pays, for each release by itself.", _NEEDS, metavar="URL"

@@ -12,14 +12,14 @@ from pydantic import SkipValidation, model_validator
 
 from accounting import Budget
 from accounting.arguments import Relation
-from accounting.errors import InvalidBudget
+from accounting.errors import InvalidBudget, located
 from accounting.frozen import Real
 from dpselect.cells import ANY_GROUPS
 from dpselect.errors import EventLogError, InvalidRequest
 from dpselect.events.file_options import FileOptions
 from dpselect.events.time_window import Unit
 from dpselect.selection import Label
-from dpselect.spec.base import Column, Flag, Spec, option
+from dpselect.spec.base import Column, Contradiction, Flag, Spec, option
 
 if TYPE_CHECKING:
     from accounting import Ledger
@@ -39,9 +39,11 @@ BUDGETED = frozenset({"epsilon", "delta", "rho", "releases"})
 class BudgetFields(Spec):
     """What a release may cost."""
 
-    epsilon: Real | None = option("Budget of the whole release, in nats; the noise is chosen to spend it.", rows=False)
+    epsilon: Real | None = option("Budget of the whole release, in nats; the noise is chosen to spend it.", rows=False, place=50)
     delta: Real | None = option(
-        "Part of the budget: the probability that may fall outside epsilon or rho. Far less than 1 / number of users.", rows=False
+        "Part of the budget: the probability that may fall outside epsilon or rho. Far less than 1 / number of users.",
+        rows=False,
+        place=60,
     )
     rho: Real | None = option(
         "Budget of the whole release under zero-concentrated privacy, in place of epsilon=.", "Privacy", rows=False
@@ -94,33 +96,36 @@ class PayerFields(Spec):
         metavar="URL",
         env="DPSELECT_LEDGER",
         unasked=CHARGED,
+        place=140,
     )
-    dataset: str | None = option("Dataset of the ledger whose budget pays.", unasked=CHARGED)
+    dataset: str | None = option("Dataset of the ledger whose budget pays.", unasked=CHARGED, place=142)
     team: str | None = option("Whose work it is, where the dataset has quotas by team.", "Ledger", unasked=_NOTED)
     purpose: str | None = option("What for, where it has quotas by purpose; stored in clear.", "Ledger", unasked=_NOTED)
     actor: str | None = option("On whose behalf. Default: the system's user.", "Ledger", unasked=_NOTED)
     label: str | None = option("What for, in words that the ledger stores in clear: no private data.", "Ledger", unasked=_NOTED)
     key: str | None = option(
         "Idempotency key: what it names is charged once. With the same output= a retry gives the answer; else it is refused.",
-        "Ledger",
         unasked=CHARGED,
+        place=144,
     )
 
     @model_validator(mode="after")
     def _names_who_pays(self) -> Self:
         asked = (*PayerFields.model_fields, *LedgerFields.model_fields)
         if self.key == "":
-            raise ValueError(
-                "key='' is empty, as a variable that is not set is: name what is released, its date for example, so that a retry "
-                "is charged once, or leave key= out"
+            raise Contradiction(
+                "key",
+                "is empty, as a variable that is not set is: name what is released, its date for example, so that a retry "
+                "is charged once, or leave key= out",
+                "",
             )
         stated = [name for name in dict.fromkeys(asked) if getattr(self, name, None) not in (None, ())]
         if stated and (self.ledger is None or self.dataset is None):
             theirs = [f"{name}=" for name in stated if name not in ("ledger", "dataset")]
             why = f" ({', '.join(theirs)} is theirs)" if theirs else ""
-            raise ValueError(
-                f"ledger= and dataset= go together: name both to charge a ledger{why}, for example sqlite:///privacy.db and "
-                "visits"
+            raise Contradiction(
+                "ledger",
+                f"and dataset= go together: name both to charge a ledger{why}, for example sqlite:///privacy.db and visits",
             )
         return self
 
@@ -156,9 +161,9 @@ class RunFields(Spec):
     dry_run: Flag = option(
         "Say what would be charged, by which mechanism, and what would be left, by the header or schema of the data, the options "
         "and the budget. No row is read, and nothing is charged, drawn or made.",
-        "Output",
-        False,
+        default=False,
         unasked="a dry run answers nothing",
+        place=165,
     )
 
 
@@ -228,14 +233,14 @@ class FileFields(Spec, FileOptions):
         try:
             return Reading(**fields | stated)
         except EventLogError as error:
-            raise InvalidRequest(str(error)) from None
+            raise InvalidRequest(str(error)).at(*error.path) from None
 
 
 class ItemFields(FileFields):
     """How a log of items is read. Rules of what is read are those of `events.Reading`, which is made of these."""
 
     user: SkipValidation[Column] = option(
-        "Column of users: its name, or its number from 1 without a header.", default=..., metavar="COLUMN"
+        "Column of users: its name, or its number from 1 without a header.", default=..., metavar="COLUMN", place=10
     )
     where: SkipValidation[str | Sequence[str]] = option(
         "Read only events that satisfy this: 'device = phone', with =, !=, <, <=, > or >=, on any column but the users'. It is "
@@ -251,6 +256,7 @@ class ItemFields(FileFields):
         metavar="COLUMN",
         parse=item_columns,
         many=True,
+        place=20,
     )
 
 
@@ -258,14 +264,15 @@ def listed(spec: Any, stated: Any, column: str | None, names: str | tuple[str, .
     """The labels of a public list, or of its file, written as the labels of the log are; None where there is none."""
     from dpselect.events.catalogue import public_list  # the help of a command does without it
 
-    return None if stated is None else public_list(stated, column, names, spec, what)
+    with located(what):
+        return None if stated is None else public_list(stated, column, names, spec, what)
 
 
 class CatalogueFields(Spec):
     """A public list of items."""
 
     domain: SkipValidation[Sequence[Label] | str | PathLike[str] | None] = option(
-        "A public catalogue of items, made without looking at the log. Without it delta= is needed.", metavar="FILE"
+        "A public catalogue of items, made without looking at the log. Without it delta= is needed.", metavar="FILE", place=70
     )
     domain_column: str | None = option(
         "Column of the catalogue that holds the items, if it has several.", "Items", metavar="COLUMN"
@@ -274,7 +281,7 @@ class CatalogueFields(Spec):
     @model_validator(mode="after")
     def _names_the_catalogue(self) -> Self:
         if self.domain_column is not None and self.domain is None:
-            raise ValueError(f"domain_column={self.domain_column!r} is a column of no catalogue: give domain= too")
+            raise Contradiction("domain_column", "is a column of no catalogue: give domain= too", self.domain_column)
         return self
 
     def catalogue(self) -> tuple[Label, ...] | None:
@@ -288,7 +295,7 @@ class GroupFields(Spec):
     """Groups of events, each with items of its own."""
 
     group: SkipValidation[Column | None] = option(
-        "Release the k items of every group of this column: each city, country or day.", "Groups", metavar="COLUMN"
+        "Release the k items of every group of this column: each city, country or day.", metavar="COLUMN", place=90
     )
     groups: SkipValidation[Sequence[Label] | str | PathLike[str] | None] = option(
         "A public list of groups, made without looking at the log. Without it they are discovered.", "Groups", metavar="FILE"
@@ -300,9 +307,9 @@ class GroupFields(Spec):
     @model_validator(mode="after")
     def _names_the_column(self) -> Self:
         if self.groups_column is not None and self.groups is None:
-            raise ValueError(f"groups_column={self.groups_column!r} is a column of no list: give groups= too")
+            raise Contradiction("groups_column", "is a column of no list: give groups= too", self.groups_column)
         if self.group is None and self.groups is not None:
-            raise ValueError("groups= and groups_column= are about the column group=: name it too")
+            raise Contradiction("groups", "and groups_column= are about the column group=: name it too")
         return self
 
     def group_list(self) -> tuple[Label, ...] | None:
@@ -314,10 +321,10 @@ class TimeFields(Spec):
     """When events were."""
 
     time: SkipValidation[Column | None] = option(
-        "Column of times: timestamps, dates, or ISO 8601 text.", "Time", metavar="COLUMN"
+        "Column of times: timestamps, dates, or ISO 8601 text.", metavar="COLUMN", place=100
     )
-    since: SkipValidation[Any] = option("Read events from this time on; it is public.", "Time", metavar="TIME")
-    until: SkipValidation[Any] = option("Read events before this time; it is public.", "Time", metavar="TIME")
+    since: SkipValidation[Any] = option("Read events from this time on; it is public.", metavar="TIME", place=104)
+    until: SkipValidation[Any] = option("Read events before this time; it is public.", metavar="TIME", place=106)
     time_zone: str = option(
         "Zone of times that state none, Europe/Berlin for example. Default: UTC.", "Time", "UTC", metavar="ZONE"
     )
@@ -328,7 +335,7 @@ class LogFields(TimeFields, GroupFields, CatalogueFields, ItemFields):
     """How a log of items is read, and what one user may contribute."""
 
     max_items_per_user: SkipValidation[int | None] = option(
-        "Keep at most this many items of each user (in each group), chosen by a salted hash.", "Bounds on users"
+        "Keep at most this many items of each user (in each group), chosen by a salted hash.", place=120
     )
     clip: SkipValidation[float | None] = option(
         "Scale each user's counts to a norm of at most C (1 to 1.4 is good), so that all items of a heavy user count in part: "
@@ -356,7 +363,9 @@ class LogFields(TimeFields, GroupFields, CatalogueFields, ItemFields):
     @model_validator(mode="after")
     def _bounds_what_there_is(self) -> Self:
         if self.group is None and self.max_groups_per_user is not None:
-            raise ValueError("max_groups_per_user= is about the column group=: name it too")
+            raise Contradiction("max_groups_per_user", "is about the column group=: name it too")
         if (self.value is None) != (self.value_clip is None):
-            raise ValueError("value= names a column, value_clip= the most that a user may add to an item: give both or neither")
+            raise Contradiction(
+                "value", "names a column, value_clip= the most that a user may add to an item: give both or neither"
+            )
         return self

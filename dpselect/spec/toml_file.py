@@ -3,40 +3,38 @@
 from __future__ import annotations
 
 import inspect
-import re
 import tomllib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, final
 
 import tomli_w
-from pydantic import Field, SkipValidation, create_model, field_validator, model_validator
+from pydantic import Field, SkipValidation, create_model, model_validator
 
 from accounting import AccountingError, Budget
-from accounting.address import Address, hidden, masked, revealed
+from accounting.address import masked, revealed
 from accounting.files import new_file, read_text
-from accounting.frozen import Frozen, Real, kind_of
+from accounting.frozen import Real, kind_of
 from dpselect.errors import InvalidRequest, printable
 from dpselect.mechanisms import AnyMechanism, members
 from dpselect.mechanisms.base import INSTEAD
-from dpselect.spec import BUDGETED, Flag, LedgerFields, LogFields, Part, PlanFields, PlanSpec, ReleaseFields, Spec, typed
+from dpselect.spec import BUDGETED, Flag, LedgerFields, LogFields, PlanFields, PlanSpec, ReleaseFields, Spec, typed
 from dpselect.spec.continual_spec import EveryFields, PeriodFields, StateFields
 from dpselect.spec.label_spec import BallotFields, RoundFields
 
 
-class ConfigTable(Frozen):
+class ConfigTable(Spec):
     """A table of the file: closed, and without null, which TOML does not have."""
 
-    error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
     of: ClassVar[tuple[type[Spec], ...]] = ()
     """The specs whose fields are its keys."""
 
-    @field_validator("ledger", mode="wrap", check_fields=False)
+    @model_validator(mode="before")
     @classmethod
-    def _hides_its_password(cls, stated: Any, validate: Callable[[Any], Any]) -> Any:
-        """As a spec does; the file alone has the password."""
-        held = stated if isinstance(stated, Address) else validate(stated)
-        return hidden(held) if isinstance(held, str) else held
+    def _is_a_table(cls, stated: Any) -> Any:
+        if not isinstance(stated, Mapping | ConfigTable):
+            raise ValueError("it must be a table")
+        return stated
 
     def stated(self) -> dict[str, Any]:
         """What the file says, by the names of fields."""
@@ -210,20 +208,6 @@ class Config(ConfigTable):
             file.write(tomli_w.dumps(held))
 
 
-_NO_TABLE = re.compile(r"a valid dictionary or instance of \w+")
-_TABLES: dict[str, type[Frozen]] = {
-    "data": DataTable,
-    "release": ReleaseTable,
-    "release.expected": Expectation,
-    "budget": Budget,
-    "ledger": LedgerTable,
-    "plan": PlanTable,
-    "plan.schedule": Part,
-    "continual": ContinualTable,
-    "pate": PateTable,
-}
-
-
 _MOST_BYTES = 2**20
 _MOST_DOTS = 200
 
@@ -247,7 +231,8 @@ def read(path: Path) -> Config:
     try:
         return Config.model_validate(data)
     except AccountingError as error:
-        raise InvalidRequest(f"{masked(path)}: {_in_tables(str(error))}") from None
+        place = ".".join(map(str, error.path))
+        raise InvalidRequest(printable(f"{masked(path)}: {place}: {error}")).at(*error.path) from None
 
 
 def _frozen(data: Any) -> Any:
@@ -255,19 +240,6 @@ def _frozen(data: Any) -> Any:
     if isinstance(data, dict):
         return {name: _frozen(value) for name, value in data.items()}
     return tuple(map(_frozen, data)) if isinstance(data, list) else data
-
-
-def _in_tables(message: str) -> str:
-    """The message with the file's names in place of those of the classes."""
-    mechanisms = {member.__name__ for member in members().values()}
-    if message.startswith("kind=") or message.partition(".")[0].partition(":")[0] in mechanisms:
-        message = f"[release.mechanism] {message}"
-    message = _NO_TABLE.sub("it must be a table", message)
-    for table, member in _TABLES.items():
-        message = message.replace(f"{member.__name__}.", f"[{table}] ").replace(member.__name__, f"[{table}]")
-    if message.startswith("Config has no field"):
-        return message.replace("Config has no field", "unknown table").replace("its fields", "the tables")
-    return printable(message.replace("Config.", "").replace("has no field", "has no key").replace("its fields", "its keys"))
 
 
 # What pydantic leaves as it is where the type is an alternative.

@@ -12,7 +12,7 @@ from accounting.frozen import Count
 from dpselect.errors import InvalidRequest
 from dpselect.events.time_window import Every
 from dpselect.noise import NoiseName
-from dpselect.spec.base import LOG, PAYS, Flag, Spec, option
+from dpselect.spec.base import LOG, PAYS, Contradiction, Flag, Spec, option
 from dpselect.spec.shared_fields import BUDGETED, KEPT, BudgetFields, LedgerFields, LogFields, RunFields
 
 if TYPE_CHECKING:
@@ -40,18 +40,24 @@ class ReleaseFields(Spec):
     """What a release of the top k is."""
 
     k: Count | Literal["all"] = option(
-        "How many items to release, at least 1; or all that are safe to show.", default=..., metavar="N|all", parse=size_of
+        "How many items to release, at least 1; or all that are safe to show.",
+        default=...,
+        metavar="N|all",
+        parse=size_of,
+        place=40,
     )
     with_counts: Flag = option(
-        "Also release a noisy number of users of every item, with an interval; it takes a part of the budget.", "Question", False
+        "Also release a noisy number of users of every item, with an interval; it takes a part of the budget.",
+        default=False,
+        place=80,
     )
     min_users: Count | None = option(
-        "Never show an item with fewer than N distinct users, whatever the noise; needs delta=.", "Question", metavar="N"
+        "Never show an item with fewer than N distinct users, whatever the noise; needs delta=.", metavar="N", place=84
     )
     mechanism: SkipValidation[str | Mechanism | None] = option(
         "Kind of mechanism, one of those that 'dpselect mechanisms' lists. Default: chosen for the budget.",
-        "Question",
         metavar="KIND",
+        place=130,
     )
     noise: NoiseName | None = option("Name of the noise, where mechanism= leaves a choice.", "Question")
     kbar: Count | None = option(
@@ -71,7 +77,7 @@ class HorizonFields(Spec):
     every: Every | None = option(
         "A release for each day, week or month from since= to until=, charged to that period of the dataset. With key= and "
         "output=FILE{period}.json; run again, it goes on where it was stopped.",
-        "Time",
+        place=102,
     )
     go_on: Flag = option(
         "With every=: release the later periods too if noise alone explains the first answer. Default: stop before the second "
@@ -143,9 +149,9 @@ class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields,
     output: SkipValidation[str | PathLike[str] | None] = option(
         "Also keep the answer in this new private file, .json; or as text, .txt, or its items as a table, .csv or .parquet, with "
         "which the answer is kept as FILE.json. With a ledger no interruption then loses it: call again with the same key=.",
-        "Output",
         metavar="FILE",
         unasked=KEPT,
+        place=160,
     )
 
     @model_validator(mode="before")
@@ -165,25 +171,25 @@ class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields,
         if self.value is None:
             return self
         for name in self.given("clip", "with_counts", "group"):
-            raise ValueError(f"{name}= is for counts of users, and value= sums up a column: leave one of them out")
+            raise Contradiction(name, "is for counts of users, and value= sums up a column: leave one of them out")
         negative = isinstance(self.value_clip, tuple) and self.value_clip[0] < 0
         if self.domain is None and negative:
             raise ValueError("sums that may be negative need a public catalogue (domain=), or value_clip= from 0")
         if self.domain is None and self.max_items_per_user is None:
-            raise ValueError(
-                "value= without a public catalogue (domain=) needs max_items_per_user=: what a user alone brings in must be "
-                "hidden"
+            raise Contradiction(
+                "value",
+                "without a public catalogue (domain=) needs max_items_per_user=: what a user alone brings in must be hidden",
             )
         return self
 
     @model_validator(mode="after")
     def _is_what_an_engine_can_do(self) -> Self:
         if self.pay_for_what_came_out and self.ledger is None:
-            raise ValueError("pay_for_what_came_out= needs ledger= and dataset=: without them nothing adds prices up")
+            raise Contradiction("pay_for_what_came_out", "needs ledger= and dataset=: without them nothing adds prices up")
         if self.use_everything and self.ledger is None:
-            raise ValueError("use_everything= needs ledger= and dataset=: it is about their budget")
+            raise Contradiction("use_everything", "needs ledger= and dataset=: it is about their budget")
         if self.engine == "duckdb" and self.group is not None:
-            raise ValueError("group= is counted in memory: leave out engine='duckdb'")
+            raise Contradiction("group", "is counted in memory: leave out engine='duckdb'")
         if self.engine == "spark" and (foreign := self.given("table", "query", "buckets", "memory_limit")):
             raise ValueError(f"engine='spark' reads one table or path, without {', '.join(f'{name}=' for name in foreign)}")
         return self
@@ -195,12 +201,15 @@ class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields,
             return self
         anew = "plan again, or leave mechanism= out (where a file names it, state this release's own budget, epsilon= or rho=)"
         if self.use_everything:
-            raise ValueError("use_everything= fits the noise, and that of a planned mechanism is fitted: leave one of them out")
+            raise Contradiction(
+                "use_everything", "fits the noise, and that of a planned mechanism is fitted: leave one of them out"
+            )
         for name in self.given("noise", "kbar"):
-            raise ValueError(f"{name}= contradicts the planned mechanism, which has its own: {anew}")
+            raise Contradiction(name, f"contradicts the planned mechanism, which has its own: {anew}")
         if self.min_users is not None:
-            raise ValueError(
-                "min_users= is about distinct users, and the mechanism in the file was planned without it: leave one of them out"
+            raise Contradiction(
+                "min_users",
+                "is about distinct users, and the mechanism in the file was planned without it: leave one of them out",
             )
         if (size := planned.most_of_each) not in (None, self.k):
             raise ValueError(f"k={self.k} contradicts the planned mechanism, which is for k={size}: {anew}")

@@ -193,8 +193,8 @@ def test_the_same_call_gives_the_answer_that_its_output_holds(paid: list[str], t
         out.unlink()
         assert told(*asked) == first
     assert set(tmp_path.glob("a.*")) == set(whole)
-    for words in (["--where", "at = 2024-07-01"], ["--output", str(other)]):
-        assert "exists and is not written over" in told(*asked, *words, status=2)
+    for another in ([*asked, "--where", "at = 2024-07-01"], [*asked[:-1], str(other)]):
+        assert "exists and is not written over" in told(*another, status=2)
     assert told(*asked, "--memory-limit", "1GiB", "--actor", "ada") == first
     record = out if suffix == ".json" else out.with_name(f"{out.name}.json")
     record.write_text(record.read_text().replace("place1", "place9"))
@@ -417,7 +417,7 @@ def test_a_dry_run_of_a_log_is_refused_as_the_run_would_be(paid: list[str], tmp_
     told("start", *paid, *HORIZON, "--periods", "3")
     run = ["run", str(tmp_path / "nothing.csv"), *paid, *COLUMNS, *WHEN, "--dry-run", *HORIZON]
     assert "does not exist" in told(*run, status=1)
-    assert "was opened with" in told(*run, "--k", "3", status=4)
+    assert "was opened with" in told(*("3" if word == "2" else word for word in run), status=4)
     with acc.Ledger.open(paid[1]) as ledger:
         ledger.void("visits", "july", actor="ada", reason="a mistake")
     assert "was voided" in told(*run, status=4)

@@ -91,13 +91,30 @@ def _section(path: str) -> str:
     return start + "".join(section for section in sections if path != "dpselect" and section.startswith(f"`{path}"))
 
 
-@pytest.mark.parametrize("verb", ["topk", "plan", "pate"])
-def test_help_begins_with_what_everybody_needs(verb: str, run: Any) -> None:
-    """Sections, of which the first has nine options at most, and examples that the command itself accepts."""
-    said = run(verb, "--help").stdout
-    assert said.index("Most used:") < said.index("Output:") < said.index("Examples:")
-    first = said.split("Most used:")[1].split("\n\n")[0]
-    assert 4 <= first.count("\n  --") <= 11
+@pytest.mark.parametrize(
+    ("call", "needed"),
+    [
+        ("topk", "user item k epsilon delta domain ledger output"),
+        ("plan", "shape items users k epsilon delta"),
+        ("continual run", "user item k epsilon delta domain time every ledger key state output"),
+    ],
+)
+def test_help_shows_what_most_people_need_in_that_order(call: str, needed: str, run: Any) -> None:
+    """About 20 options; the others stand in sections, at the end of which are the examples, with --help-all."""
+    short, full = (run(*call.split(), ask).stdout for ask in ("--help", "--help-all"))
+    shown, listed = (re.findall(r"(?m)^  --([a-z-]+)", text) for text in (short, full))
+    assert len(shown) <= 25 < len(listed)
+    assert [name for name in shown if name in needed.split()] == needed.split()
+    assert full.index("Most used:") < full.index("Reading the log:") < full.index("Output:") < full.index("Examples:")
+
+
+def test_an_option_of_one_value_is_given_once(run: Any) -> None:
+    """The last does not win in silence; what may be repeated still may be."""
+    asked = ("topk", "none.csv", "--user", "who", "--item", "shop", "--epsilon", 1, "--delta", "1e-6", "--k", 3)
+    for twice in (("--k", 5), ("--k=5",), ("--user", "who")):
+        done = run(*asked, *twice)
+        assert (done.exit_code, "is given 2 times" in done.stderr) == (2, True)
+    assert "does not exist" in run(*asked, "--item", "town", "--null", "a", "--null", "b").stderr
 
 
 @pytest.mark.parametrize("path", sorted({*LEAVES, *COMMANDS} - {"dpselect"}))

@@ -43,7 +43,7 @@ def ran(*arguments: object) -> tuple[int, str, str]:
 @pytest.mark.slow
 def test_a_release(log: Path) -> None:
     """A fresh process prints the answer on stdout, nothing on stderr, and leaves with 0."""
-    budget = ("--epsilon", 400, "--delta", "1e-6", "--json")
+    budget = ("--epsilon", 400, "--delta", "1e-6")
     done = fresh("-W", "error", "-m", "dpselect", "topk", log, "--user", "person", "--item", "shop", "--k", 2, *budget, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["selection"]["labels"] == ["hit", "fair"]

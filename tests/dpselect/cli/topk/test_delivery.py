@@ -18,7 +18,6 @@ from typer.testing import CliRunner, Result
 
 import accounting as acc
 import dpselect as dps
-from accounting import files
 from dpselect import events
 from dpselect.cli import app, main
 from dpselect.mechanisms import Mechanism
@@ -161,24 +160,6 @@ def test_closed_standard_output_is_seen_before_the_charge(words: list[str], tmp_
     assert status == 1
     assert "answer.json" in said
     assert (tmp_path / "answer.json").exists()
-
-
-def test_a_full_disk_loses_no_paid_answer(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer that cannot be kept is seen by nobody, and a retry draws it again under the charge once there is room."""
-
-    def full(*_: object) -> object:
-        raise OSError(28, "No space left on device")
-
-    asked = [*words, "--output", str(tmp_path / "answer.json")]
-    with monkeypatch.context() as patch:
-        patch.setattr(files.os, "fsync", full)
-        done = CliRunner().invoke(app, asked)
-    assert done.exit_code == 1
-    assert done.stdout == ""
-    assert re.search(r"No space left.*entry 1 .* key 'monday'.*Repeat the call", done.stderr)
-    assert steps(tmp_path) == ["charge"]
-    assert CliRunner().invoke(app, asked).exit_code == 0
-    assert steps(tmp_path) == ["charge", "release"]
 
 
 @pytest.mark.fast(1)

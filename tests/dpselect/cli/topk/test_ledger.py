@@ -69,26 +69,6 @@ def test_a_used_key_pays_for_no_other_question(topk: list[str], epsilon: str) ->
     assert "charged" not in refused.stderr
 
 
-def test_a_retry_records_a_release_that_was_interrupted(topk: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer that was kept, but whose release was not recorded, is recorded by the retry; any other file is in the way."""
-    kept = tmp_path / "answer.json"
-    words = [*topk, "--key", "monday", "--output", str(kept)]
-    with monkeypatch.context() as broken:
-        broken.setattr(acc.Ledger, "release", _interrupted)
-        assert CliRunner().invoke(app, words).exit_code == 130
-    with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
-        assert [entry.action for entry in ledger.entries("log")] == ["charge"]
-        assert CliRunner().invoke(app, [*words, "--json"]).stdout == kept.read_text()
-        assert [entry.action for entry in ledger.entries("log")] == ["charge", "release"]
-    for content in ("", "{}", "[]", '{"ledger": null}', '{"ledger": {"key": "monday"}}'):
-        kept.write_text(content)
-        assert "is not written over" in CliRunner().invoke(app, words).stderr
-
-
-def _interrupted(*_: object, **__: object) -> None:
-    raise KeyboardInterrupt
-
-
 @pytest.mark.slow
 def test_a_release_pays_for_what_came_out(topk: list[str], tmp_path: Path) -> None:
     """With --pay-for-what-came-out the ledger takes off what the answer did not use; without such a price it is refused."""
