@@ -197,11 +197,18 @@ class _Rule:
         if request.noise is None and request.min_users is None and request.k <= self._few:
             why = f"for up to {self._few} items noise on each choice finds most: it clips nobody"
             return Choice(self._selection(), self.limit, why=why)
+        if request.noise is None and self._whole:
+            return Choice(self._selection(), self.limit, why="noise on each choice gives all of a public list an order")
         if request.min_users is None and self.noise == "gaussian" and not self.pure and self.every is None:
             return self._race()
-        whole = request.min_users is not None and self.noise == "gaussian" and self.every is None
-        found = self.stated(_WIDE if whole else 1.0, VECTOR_NORMS[self.noise])
+        wide = request.min_users is not None and self.noise == "gaussian" and self.every is None
+        found = self.stated(_WIDE if wide else 1.0, VECTOR_NORMS[self.noise])
         return replace(found, why=f"one vector of {self.noise} noise on clipped users finds most where no race can be run")
+
+    @property
+    def _whole(self) -> bool:
+        """Whether all items of a catalogue are asked for, of which a vector of Laplace noise releases the set alone."""
+        return self.noise == "laplace" and not self.alone and self.request.k == self.request.candidates
 
     @property
     def _few(self) -> int:
@@ -233,7 +240,7 @@ class _Rule:
         request, size = self.request, self.request.sensitivity
         bounded = min(size.l1_of(None), size.l2_of(None)) < math.inf and request.kbar is None and self.noise in VECTOR_NORMS
         several = request.k > (size.l0 or 0) or size.relation == "replace_one"
-        if request.min_users is not None or (bounded and several):
+        if request.min_users is not None or (bounded and several and not self._whole):
             return self.fit(self._vector.__name__, noise=self.noise)
         return self._selection()
 

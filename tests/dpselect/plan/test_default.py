@@ -56,6 +56,8 @@ def test_the_default_is_a_race_or_gumbel_noise_for_few_listed_items(
     [
         (PURE, {"candidates": 5000, "k": 30}, {}, "peeling_top_k"),
         (PURE, {"candidates": 5000, "k": 31}, {}, "oneshot_top_k"),
+        (PURE, {"candidates": 40, "k": 40}, {}, "peeling_top_k"),
+        (PURE, {"candidates": 40, "k": 40}, {"max_items_per_user": 2}, "peeling_top_k"),
         (PURE, {"candidates": 5000}, {"max_items_per_user": 9}, "oneshot_top_k"),
         (PURE, {"candidates": 5000}, {"max_items_per_user": 10}, "peeling_top_k"),
         (SUMS, {"k": 30}, {"whole": SUMS}, "limited_domain"),
@@ -111,7 +113,7 @@ def test_the_rule_spends_the_budget_of_every_question(
     curve = chosen.mechanism.curve
     assert budget.admits(curve)
     assert budget.how_many(curve) == asked.releases
-    assert chosen.mechanism.relation == relation
+    assert (chosen.mechanism.relation, chosen.mechanism.ordered) == (relation, True)
     assert chosen.why
     assert not chosen.why.endswith(".")
 
