@@ -58,12 +58,8 @@ def _topk(events: _Events, spec: TopKSpec, spreadsheet_safe: _SpreadsheetSafe = 
         out.show_answer(found, place, as_text, json=json)
         if isinstance(found, Answer) and found.explained_by_noise:
             out.leave_explained(found.cautions, json=json)
-    elif spec.horizon is None:
-        _show(found, as_json=json)
     else:
-        from dpselect.cli.continual import show_horizon  # what most answers do without
-
-        show_horizon(found, spec.output, spec.horizon, json=json)
+        _show(found, as_json=json)
 
 
 topk = command(TopKSpec, _topk)

@@ -156,7 +156,7 @@ RECORDED = "this release was charged to the ledger before it was drawn, and is o
 SETTLED = f"{RECORDED} What the answer did not use of the price above is given back there, unless that was interrupted."
 HEADS: Final = ("period", "rank", "item", "users", "score", "value", "low", "high")
 """What the columns of a table are called, apart from that of groups."""
-_OPTIONAL = frozenset({"draw", "chosen", "shown", "unit", "spent", "groups", "sums", "time"})  # left out where there is none
+_OPTIONAL = frozenset({"draw", "chosen", "unit", "spent", "groups", "sums", "time"})  # left out where there is none
 
 
 @final
@@ -188,7 +188,6 @@ class Answer(Tabled):
         salt: what chose the items kept under the bound on contributions; None without a bound.
         charge: what paid for it; None without a ledger.
         left: what the charge used, what is left of the budget and how many more releases like it fit, in words.
-        shown: all that was released, of which `selection` is the best part; None without a history of earlier releases.
         draw: a random name that tells the draw from another one under the same charge, though both came out alike; None without a
             ledger.
         kept: the JSON that an earlier call has kept of it, and that holds all of it; None of one that was drawn now.
@@ -200,7 +199,6 @@ class Answer(Tabled):
     salt: str | None
     charge: PaidCharge | None = None
     left: str | None = None
-    shown: Selection | None = None
     draw: str | None = None
     kept: str | None = None
 
@@ -212,7 +210,7 @@ class Answer(Tabled):
         """The answer that was kept as JSON, to a question that is the same."""
         held = json.loads(content)
         mechanism, how = Mechanism.from_json(json.dumps(held["mechanism"])), held["contributions"]
-        shown, norm = held.get("shown"), "l2" if mechanism.covers.l1 is None else "l1"
+        norm = "l2" if mechanism.covers.l1 is None else "l1"
         bounds: Any = {"max_items_per_user": how["max_items_per_user"], "clip": how["clip"], "norm": norm}
         return cls(
             question,
@@ -220,7 +218,6 @@ class Answer(Tabled):
             Choice(mechanism, **bounds, cells=how.get("over") == "all groups", why=held.get("chosen", "")),
             how["salt"],
             PaidCharge(**held["ledger"]),
-            shown=None if shown is None else Selection.from_json(json.dumps(shown)),
             draw=held["draw"],
             kept=content,
         )
@@ -364,7 +361,6 @@ class Answer(Tabled):
             "dpselect": dps.__version__,
             "question": question.as_data(),
             "selection": released,
-            "shown": plain_data(self.shown),
             "unit": None if self.values is None else self.unit or "shares of users, cut by the clip",
             "intervals": None if around is None else asdict(around),
             "explained_by_noise": self.explained_by_noise,

@@ -15,7 +15,6 @@ import accounting as acc
 import dpselect as dps
 from dpselect import events
 from dpselect.cells import cell
-from dpselect.continual.history import History
 from dpselect.errors import EventLogError, InvalidRequest
 from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, spark
 from dpselect.events.contributions import MOST_EXACT
@@ -303,36 +302,17 @@ def once(
 # -- the top k ---------------------------------------------------------------------------------------------------------
 
 
-@final
-@dataclass(frozen=True)
-class Planned:
-    """The mechanism that answers a question, with how the log is read for it.
+def chosen(question: Question, session: dps.Session | None) -> Choice:
+    """The mechanism of the answer, and how the log is read for it: chosen by what is public, before anything is read or charged.
 
-    Attributes:
-        choice: made by what is public, before anything is read or charged.
-        memory: earlier releases of a series, which draws in place of the mechanism; None without any.
+    Raises:
+        InvalidRequest, CalibrationError, DomainMismatch, RelationMismatch: as for `choose`; or the charge would be another
+            period's.
     """
-
-    choice: Choice
-    memory: History | None = None
-
-    @classmethod
-    def of(cls, question: Question, session: dps.Session | None) -> Self:
-        """Choose by what is public; nothing is read.
-
-        Raises:
-            InvalidRequest, CalibrationError, DomainMismatch, RelationMismatch: as for `choose`; or the charge would be another
-                period's.
-        """
-        if session is None:
-            return cls(choose(question))
-        _require_periods(question, session.dataset.window)
-        return cls(choose(question, session.dataset.budget))
-
-    @property
-    def item(self) -> Mechanism | History:
-        """The mechanism that is charged, or the memory of earlier releases that draws in its place."""
-        return self.choice.mechanism if self.memory is None else self.memory
+    if session is None:
+        return choose(question)
+    _require_periods(question, session.dataset.window)
+    return choose(question, session.dataset.budget)
 
 
 def run(
@@ -341,17 +321,17 @@ def run(
     progress: ProgressCallback | None = None,
     place: AnswerFile | None = None,
     *,
-    planned: Planned | None = None,
+    choice: Choice | None = None,
 ) -> Answer:
     """Choose by what is public, read the log, charge, draw, record.
 
     Args:
         log: as for `dpselect.events.read`; or the events within the question's window, if they have been cut out of it.
         place: where the answer is kept; None keeps it nowhere.
-        planned: what answers it, if that is known.
+        choice: what answers it, if that is known.
     """
     payer = payer_of(question)
-    plan = Planned.of(question, payer.session) if planned is None else planned
+    choice = chosen(question, payer.session) if choice is None else choice
 
     def answered(drawn: Answer, charged: Charged | None) -> Answer:
         if charged is None:
@@ -364,8 +344,8 @@ def run(
 
     place = AnswerFile(None) if place is None else place
     if place.output is not None or payer.session is not None:  # what the answer says of its price, before the charge
-        promise(plan.choice.mechanism, question.budget)
-    answer = payer.release(plan.item, partial(stage, question, plan, log, progress), answered, place)
+        promise(choice.mechanism, question.budget)
+    answer = payer.release(choice.mechanism, partial(stage, question, choice, log, progress), answered, place)
     if payer.pay == "curve":
         return answer
     with suppress(acc.AccountingError):  # what was given back is counted where the ledger can be read now
@@ -378,10 +358,10 @@ def run_once(question: Question, log: object, place: AnswerFile, progress: Progr
 
     def dry_run() -> DryRun:
         payer = payer_of(question)
-        plan = Planned.of(question, payer.session)
+        mechanism = chosen(question, payer.session).mechanism
         source, reading = _source(question, log)
         look = partial(events.require_columns, source, reading.model_copy(update={"salt": None}))  # of a bound still to come
-        return payer.dry_run(plan.item, plan.choice.mechanism, question.budget, look, kept=place.output is not None)
+        return payer.dry_run(mechanism, mechanism, question.budget, look, kept=place.output is not None)
 
     return once(question, place, partial(Answer.restored, question), lambda: run(question, log, progress, place), dry_run)
 
@@ -394,22 +374,17 @@ def payer_of(question: Question) -> Payer:
     return Payer.of(spec, label, time_zone=zone, pay=pay, asked=question.as_data)
 
 
-def stage(question: Question, plan: Planned, log: object, progress: ProgressCallback | None, stack: ExitStack) -> Ready[Answer]:
+def stage(question: Question, choice: Choice, log: object, progress: ProgressCallback | None, stack: ExitStack) -> Ready[Answer]:
     """Read the log: the scores that are drawn from."""
-    choice, memory = plan.choice, plan.memory
     read = _read(question, choice, stack, log, progress)
-    plan.item.check(read.scores)  # type: ignore[arg-type]
+    choice.mechanism.check(read.scores)
     used = (lambda drawn: choice.mechanism.spent(drawn.selection)) if question.spec.pay_for_what_came_out else None
-    return Ready(lambda: _drawn(question, choice, memory, read), read.salt, read.scores, used)
+    return Ready(lambda: _drawn(question, choice, read), read.salt, read.scores, used)
 
 
-def _drawn(question: Question, choice: Choice, memory: History | None, read: _Read) -> Answer:
-    if memory is None:
-        found = choice.mechanism.select(read.scores)
-        return Answer(question, _named(question, read.integers, found) if choice.cells else found, choice, read.salt)
-    assert isinstance(read.scores, Scores)
-    shown = memory.select(read.scores)
-    return Answer(question, memory.best(shown), choice, read.salt, shown=shown)
+def _drawn(question: Question, choice: Choice, read: _Read) -> Answer:
+    found = choice.mechanism.select(read.scores)
+    return Answer(question, _named(question, read.integers, found) if choice.cells else found, choice, read.salt)
 
 
 def _named(question: Question, integers: frozenset[str], selection: Selection) -> Selection:

@@ -12,7 +12,7 @@ from accounting import Budget
 from accounting.arguments import Relation
 from accounting.errors import InvalidBudget
 from accounting.frozen import Count, Real
-from dpselect.continual.continual_top_k import HorizonClip
+from dpselect.continual.continual_top_k import HorizonClip, Over
 from dpselect.events.file_options import FileOptions
 from dpselect.events.time_window import Every
 from dpselect.selection import Label
@@ -28,7 +28,6 @@ from dpselect.spec.shared_fields import (
     TimeFields,
     listed,
 )
-from dpselect.spec.topk_spec import Over
 
 if TYPE_CHECKING:
     from accounting import Ledger

@@ -79,54 +79,32 @@ def test_a_horizon_from_its_start_to_another_ledger(paid: list[str], tmp_path: P
 
 @pytest.mark.slow
 def test_a_whole_log_in_one_run(paid: list[str], tmp_path: Path) -> None:
-    """`topk --horizon` closes every day of a log; `run` goes on with it and draws nothing anew, whatever the log is then; what
-    does not fit is refused.
-    """
-    log, shared = str(tmp_path / "all.csv"), [*paid[:-2], *HORIZON, *COLUMNS, *WHEN, "--json"]
-    alike = ["topk", log, *shared, "--horizon", paid[-1]]
-    for more in (("--mechanism", "sparse_histogram"), ("--max-items-per-user", "3"), ("--min-users", "5")):
-        said = CliRunner().invoke(app, [*alike, *more])
-        assert (said.exit_code, "horizon" in said.output) == (2, True), said.output
-    assert not (tmp_path / "state").exists()
-    assert _entries(paid) == []
-    done = CliRunner().invoke(app, [*alike, "--team", "maps", "--purpose", "weekly", "--actor", "ada"])
-    assert done.exit_code == 0, done.output
+    """`run` closes every day of a log; again it draws nothing anew, whatever the log is then; what does not fit is refused."""
+    shared = [*paid, *HORIZON, *COLUMNS, *WHEN]
+    first = told("run", str(tmp_path / "all.csv"), *shared, "--team", "maps", "--purpose", "weekly", "--actor", "ada", "--json")
     whole = next(entry for entry in acc.Ledger.open(paid[1]).entries("visits") if entry.curve is not None)
     assert (whole.team, whole.purpose, whole.actor) == ("maps", "weekly", "ada")
-    first = json.loads(done.stdout)
     assert [one["name"] for one in first["released"]] == ["2024-07-01", "2024-07-02", "2024-07-03"]
     assert (first["released"][0]["selection"]["labels"], first["horizon"]["periods_left"]) == (["place1"], 0)
-    again = told("run", log, *shared, *paid[-2:])
-    assert again.pop("question")["command"] == "run"
-    assert first.pop("question")["command"] == "topk"
-    assert again == first
-    for name in ("other.csv", "nothing.csv"):
-        later = told("run", str(tmp_path / name), *shared, *paid[-2:])
-        assert later["released"] == first["released"]
-    assert "was another then" in told("run", log, *shared, *paid[-2:], "--where", "where = place1", status=2)
+    for name in ("all.csv", "nothing.csv"):
+        assert told("run", str(tmp_path / name), *shared, "--json")["released"] == first["released"]
+    assert "was another then" in told("run", str(tmp_path / "all.csv"), *shared, "--where", "where = place1", status=2)
     shown = [one["selection"] for one in told("show", *paid, "--json")["released"]]
     assert shown == [one["selection"] for one in first["released"]]
-    assert "--horizon" in CliRunner().invoke(app, ["topk", log, *shared]).output, "a count without a horizon"
-    without = [word for word in alike if word not in ("--every", "day")]
-    assert "--every" in CliRunner().invoke(app, without).output
 
 
-@pytest.mark.parametrize("command", ["run", "topk"])
 @pytest.mark.parametrize("changed", ["erased", "late"])
-def test_a_log_that_changed_goes_on(paid: list[str], tmp_path: Path, command: str, changed: str) -> None:
+def test_a_log_that_changed_goes_on(paid: list[str], tmp_path: Path, changed: str) -> None:
     """A log that grows, of which somebody was erased or a row of a closed day came late: what was released stays, the next day is
     released from its own events, and the late row is in none."""
     rows = [f"{n},place{day},2024-07-0{day}\n" for day in (1, 2, 3) for n in range(300)]
     kept = {"erased": [row for row in rows if not row.startswith("7,")], "late": [*rows, "999,place1,2024-07-01\n"]}[changed]
     (tmp_path / "before.csv").write_text("who,where,at\n" + "".join(rows))
     (tmp_path / "after.csv").write_text("who,where,at\n" + "".join([*kept, *(f"{n},place4,2024-07-04\n" for n in range(400))]))
-    asked, state = [*paid[:-2], *HORIZON, *COLUMNS, *WHEN[:-1], "2024-07-05", "--json"], paid[-1]
+    asked = [*paid, *HORIZON, *COLUMNS, *WHEN[:-1], "2024-07-05", "--json"]
     first = told("run", str(tmp_path / "before.csv"), *paid, *HORIZON, *COLUMNS, *WHEN, "--periods", "4", "--json")["released"]
     for name in ("after.csv", "before.csv", "gone.csv"):
-        place = ["continual", "run", "--state"] if command == "run" else ["topk", "--horizon"]
-        said = CliRunner().invoke(app, [*place[:-1], str(tmp_path / name), *asked, place[-1], state])
-        assert said.exit_code == 0, said.output
-        again = json.loads(said.stdout)["released"]
+        again = told("run", str(tmp_path / name), *asked)["released"]
         assert ([one["name"] for one in again[3:]], again[:3]) == (["2024-07-04"], first)
         assert "place4" in again[3]["selection"]["labels"]
 
@@ -138,21 +116,6 @@ def cities(paid: list[str], tmp_path: Path) -> list[str]:
     rows = [f"{n},{city},{item},2024-07-0{day}\n" for day in (1, 2, 3) for n, (city, item) in enumerate(people)]
     (tmp_path / "cities.csv").write_text("who,city,where,at\n" + "".join(rows))
     return ["run", str(tmp_path / "cities.csv"), *paid, *HORIZON[:6], *COLUMNS, *WHEN, "--group", "city"]
-
-
-@pytest.mark.slow
-def test_topk_gives_the_same_table(cities: list[str], tmp_path: Path) -> None:
-    """`topk --every --horizon` with groups and counts is that run; what it bounds users to is items of a period."""
-    place = cities.index("--state")
-    asked = ["topk", cities[1], *cities[2:place], "--horizon", *cities[place + 1 :], "--with-counts", "--max-items-per-user", "1"]
-    first = CliRunner().invoke(app, [*asked, "--json"])
-    assert first.exit_code == 0, first.output
-    rows = json.loads(first.stdout)["table"]
-    assert set(rows[0]) == {"period", "city", "rank", "item", "users", "low", "high"}
-    assert json.loads(first.stdout)["mechanism"]["users"]["per_period"] == 1
-    assert json.loads(first.stdout)["intervals"]["at_least"]
-    assert "at least so many" in json.loads(first.stdout)["intervals"]["in_words"]
-    assert told(*cities, "--with-counts", "--items-per-period", "1", "--json")["table"] == rows
 
 
 @pytest.mark.slow
@@ -296,15 +259,12 @@ FAULTS: dict[str, Callable[[Path], str] | list[str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("fault", "command"), spread([*((fault, "run") for fault in FAULTS), ("unreadable time late in the log", "topk")], 2)
-)
-def test_nothing_is_paid_for_a_log_that_fails(paid: list[str], tmp_path: Path, command: str, fault: str) -> None:
+@pytest.mark.parametrize("fault", spread(list(FAULTS), 2))
+def test_nothing_is_paid_for_a_log_that_fails(paid: list[str], tmp_path: Path, fault: str) -> None:
     """Whatever is wrong with the log or its description: an error, no charge, no reservation, no state."""
     wrong = FAULTS[fault]
     log = "all.csv" if isinstance(wrong, list) else wrong(tmp_path)
-    state = ["--horizon" if command == "topk" else "--state", paid[-1]]
-    whole = [*(["continual", "run"] if command == "run" else ["topk"]), *paid[:-2], *state, *HORIZON, *COLUMNS, *WHEN]
+    whole = ["continual", "run", *paid, *HORIZON, *COLUMNS, *WHEN]
     result = CliRunner().invoke(app, [*whole, str(tmp_path / log), *(wrong if isinstance(wrong, list) else [])])
     assert isinstance(result.exception, SystemExit), result.output
     assert result.exit_code != 70

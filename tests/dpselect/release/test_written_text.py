@@ -81,11 +81,11 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     with warnings.catch_warnings(), acc.Ledger.open(f"sqlite:///{folder}/p.db") as ledger:
         warnings.simplefilter("ignore")
         ledger.create_dataset("days", acc.Budget(epsilon=9000, delta=0.1), "add_remove")
-        paid: dict[str, Any] = {**days, "ledger": ledger, "horizon": folder / "state", "delta": 1e-6}
+        paid: dict[str, Any] = {**days, "ledger": ledger, "state": folder / "state", "delta": 1e-6}
         made: Written = {
             "items.csv": dps.topk(log, k=many, with_counts=True, output=folder / "items.csv", **asked),
             "groups.csv": dps.topk(log, k=1, group=GROUP, groups=HOSTILE, delta=1e-6, output=folder / "groups.csv", **asked),
-            "horizon.csv": dps.topk(log, k=many, output=folder / "horizon.csv", **asked, **paid),
+            "horizon.csv": dps.continual.run(log, k=many, output=folder / "horizon.csv", **asked, **paid),
         }
     AnswerFile(folder / "horizon.html", texts=FORMS).write(made["horizon.csv"])
     return made | {"folder": folder}
