@@ -1134,10 +1134,6 @@ dpselect/release/series.py
         and len(answers) == 1 and answers[0] => and answers[-1]
     dpselect/release/test_tables.py::test_a_column_of_groups_hides_no_other[period]
         "group": group_head(reading.group), "question" => "group": str(reading.group), "question"
-    dpselect/cli/topk/test_every.py::test_gaussian_noise_on_a_public_domain_is_averaged
-        if whole.curve.mu <= @@price.mu:
-    dpselect/release/test_run.py::test_a_series_goes_on_after_runs_that_do_not_know_each_other
-        shown=in_order[first:]) => shown=in_order)
     dpselect/release/test_retry.py::test_a_series_of_which_all_periods_are_charged_is_gone_on_with
         (dataset.name, item, todo) if todo else ledger.in_all(dataset.name) => (dataset.name, item, todo)
     dpselect/release/test_retry.py::test_a_horizon_of_a_log_that_is_stopped_at_its_file_is_completed
