@@ -1,5 +1,6 @@
 from .continual_top_k import ContinualTopK as ContinualTopK
 from .continual_top_k import HorizonClip as HorizonClip
+from .continual_top_k import HorizonCounts as HorizonCounts
 from .history import History as History
 from .horizon import Horizon as Horizon
 from .horizon import Period as Period

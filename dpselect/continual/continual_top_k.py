@@ -31,6 +31,8 @@ UNIT = 2**20  # weights are whole multiples of 1/UNIT, rounded down
 MOST_PERIODS: Final = 4000
 """The most periods of a horizon."""
 _MOST_CELLS = 1000
+# Where C x is exact in 64-bit integers and the grid of values no finer than its units of 2^-40.
+_LEAST, _MOST = 2.0**-10, 2.0**32
 _BELOW_ONE = 1 - 2.0**-30  # more than the roundings of a thousand shares
 
 
@@ -46,8 +48,6 @@ class HorizonClip(Frozen):
     Args:
         exponent: with 0 all cells weigh the same.
         cells: how many cells of one user are counted at most.
-        per_period: how many of them in one period at most; None for any number. With an exponent of 0 and `cells` at least
-            this many times the periods, nobody's cells are used up, so that scores follow the numbers of users: `counting`.
 
     Example:
         >>> import dpselect as dps
@@ -58,27 +58,6 @@ class HorizonClip(Frozen):
     error_class: ClassVar[type[InvalidMechanism]] = InvalidMechanism
     exponent: Annotated[Real, Field(ge=0, le=4)] = Field(default=1.5, description="a number from 0 to 4")
     cells: Annotated[Count, Field(le=_MOST_CELLS)] = Field(default=20, description="an integer from 1 to 1000")
-    per_period: Annotated[Count, Field(le=_MOST_CELLS)] | None = Field(default=None, description="an integer from 1 to 1000")
-
-    @classmethod
-    def counting(cls, periods: int, per_period: int) -> Self:
-        """Equal weights for this many cells of each user in each of these periods, so that scores are numbers of users.
-
-        Raises:
-            InvalidMechanism: that is more than 1000 cells of one user.
-        """
-        if periods * per_period > _MOST_CELLS:
-            fewer = f"count {_MOST_CELLS // periods} in each, or " if periods <= _MOST_CELLS else ""
-            raise InvalidMechanism(
-                f"{per_period} items of a user in each of {periods} periods are more than {_MOST_CELLS} cells, the most that a "
-                f"horizon counts of one user: {fewer}declare fewer, longer periods"
-            )
-        return cls(exponent=0.0, cells=periods * per_period, per_period=per_period)
-
-    @property
-    def unit(self) -> float | None:
-        """Users per unit of a score, where all cells weigh the same; None where they do not, and scores count nothing."""
-        return UNIT / int(self.weights()[0, 1]) if self.exponent == 0 else None
 
     @property
     def most(self) -> float:
@@ -97,10 +76,7 @@ class HorizonClip(Frozen):
     def counted(
         self, users: Integers, used: NDArray[np.int16], coins: Callable[[Integers], NDArray[np.uint64]]
     ) -> tuple[Integers, Integers]:
-        """Which of one period's new cells count, and for how much.
-
-        Of a user with more cells than are left, or may count in one period, those with the lowest of 128 bits of coins count: a
-        choice that depends on nothing else.
+        """Which of one period's new cells count, and for how much: of a user with more cells than are left, `some_of` them.
 
         Args:
             users: (n,) whose each cell is, from 0.
@@ -111,15 +87,39 @@ class HorizonClip(Frozen):
             (m,) positions in `users`, and (m,) weights above 0, multiples of 1/UNIT.
         """
         left = self.cells - used[users].astype(np.int64)
-        room = left if self.per_period is None else np.minimum(left, self.per_period)
         new = np.bincount(users, minlength=len(used))[users]
-        crowded = np.flatnonzero((new > room) & (room > 0))
-        crowded = crowded[np.lexsort((*coins(crowded), users[crowded]))]
-        owner = users[crowded]
-        place = np.arange(len(owner)) - np.searchsorted(owner, owner)
-        kept = np.concatenate([np.flatnonzero(new <= room), crowded[place < room[crowded]]])
-        weights = self.weights()[self.cells - left[kept], np.minimum(new, room)[kept]]
+        kept = some_of(users, new, left, coins)
+        weights = self.weights()[self.cells - left[kept], np.minimum(new, left)[kept]]
         return kept[weights > 0], weights[weights > 0]
+
+
+def some_of(users: Integers, cells: Integers, most: Integers, coins: Callable[[Integers], NDArray[np.uint64]]) -> Integers:
+    """Positions of at most so many cells of each user: those with the lowest of 128 bits of coins, which nothing else uses.
+
+    Args:
+        users: (n,) user of each cell.
+        cells, most: (n,) number of cells of that user, and the most that count.
+        coins: (2, m) words of 64 fair bits for the cells at (m,) positions.
+    """
+    crowded = np.flatnonzero((cells > most) & (most > 0))
+    crowded = crowded[np.lexsort((*coins(crowded), users[crowded]))]
+    owner = users[crowded]
+    place = np.arange(len(owner)) - np.searchsorted(owner, owner)
+    return np.concatenate([np.flatnonzero(cells <= most), crowded[place < most[crowded]]])
+
+
+@final
+class HorizonCounts(Frozen):
+    """Counts of users beside the released items of a horizon, each with fresh noise. Theorem T10.
+
+    Args:
+        items: most items of one user that count in one period, among the released ones.
+        scale: standard deviation of the noise of one count, in users.
+    """
+
+    error_class: ClassVar[type[InvalidMechanism]] = InvalidMechanism
+    items: Annotated[Count, Field(le=_MOST_CELLS)] = Field(default=3, description="an integer from 1 to 1000")
+    scale: Annotated[Real, Field(ge=_LEAST, le=_MOST)] = Field(description="a scale from 2^-10 to 2^32, in users")
 
 
 @lru_cache(maxsize=8)
@@ -257,16 +257,16 @@ def _most_passed(tails: Floats, squares: Floats, cells: int) -> Floats:
 # -- the mechanism --------------------------------------------------------------------------------------------------------
 
 
-# Where C x is exact in 64-bit integers and the grid of values no finer than its units of 2^-40.
-_LEAST, _MOST = 2.0**-10, 2.0**32
 _ROOT_UP = 1 + 2.0**-50  # above the roundings of a root and a product
+_HALF = 0.5  # a count is an integer: how far it may lie from the sum of users and noise
 _SHARES: Final = (0.75, 0.9, 0.5, 0.25)  # of a budget's delta for thresholds; the rest converts to epsilon
+_COUNTED = 0.15  # of mu squared, for counts beside the items
 _COMPARED = 16  # the most periods whose thresholds tell which share is best
 
 
 @final
 class ContinualTopK(Mechanism):
-    """The k best items at the end of each of `periods` periods, with their noisy scores; one price for the whole horizon.
+    """The k best items at the end of each of `periods` periods, with noisy scores or counts; one price for the whole horizon.
 
     What an item scores is the sum of its users' weights (`users`), over the events of one period ("period"), of all periods so
     far ("running") or of the last `window` ("window"). A user's weights are bounded over the whole horizon, and noise is
@@ -275,11 +275,15 @@ class ContinualTopK(Mechanism):
     so that a count of a window is a lower bound. An item of an unknown domain is discovered, and stays so, once its score passes
     a threshold, or its total over all periods so far does.
 
+    With `counts` each released item has a noisy number of users in place of its score. They are counted once the items of a
+    period are chosen, and among these alone, so that falling weights choose as well as they do without counts.
+
     A `grouped` horizon releases the k best items of each group. Its cells are (group, item): one user's weights are bounded over
     all groups together, so that groups cost nothing (Theorem T9).
 
     Guarantee: GaussianDP(D/scale) for a public domain and Approximate(GaussianDP(D/scale), delta) for an unknown one, where D is
-    `strategy.norm`, Theorems T1 to T4; under replace_one sqrt(2) D.
+    `strategy.norm`, Theorems T1 to T4; under replace_one sqrt(2) D. Counts add the square of sqrt(periods items)/scale to that
+    of mu, Theorem T10.
 
     Args:
         periods: how many the horizon has. Public, and fixed: declare more rather than fewer.
@@ -287,6 +291,7 @@ class ContinualTopK(Mechanism):
         delta: the chance that items of one user alone pass the thresholds of a domain that is unknown; None for a public domain.
         candidates: the most items that the public domain has; None for any number, and for an unknown domain.
         users: what one user may contribute.
+        counts: how users are counted beside the released items; None to release scores.
 
     Example:
         >>> import dpselect as dps
@@ -313,6 +318,7 @@ class ContinualTopK(Mechanism):
     delta: Probability | None = Field(default=None, description="a delta in (0, 1), or None for a public domain")
     candidates: Count | None = Field(default=None, description="an integer >= k, or None")
     users: HorizonClip = Field(default=HorizonClip(), description="a HorizonClip")
+    counts: HorizonCounts | None = Field(default=None, description="a HorizonCounts, or None")
     grouped: bool = Field(default=False, description="True or False")
     stated: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
 
@@ -327,26 +333,39 @@ class ContinualTopK(Mechanism):
         return self
 
     @classmethod
-    def fitted(cls, budget: Budget, *, unknown: bool = True, **settings: Any) -> Self:
+    def fitted(cls, budget: Budget, *, unknown: bool = True, counted: int | None = None, **settings: Any) -> Self:
         """The mechanism with these settings whose noise spends `budget`, for the whole horizon.
 
-        Of a few splits of the budget's delta between thresholds and noise the one with the lowest thresholds is taken.
+        Of a few splits of the budget's delta between thresholds and noise the one with the lowest thresholds is taken. Counts
+        take 15% of mu squared.
 
         Args:
             unknown: whether the items are read off the log; False for a public domain.
-            settings: all fields but `scale` and `delta`.
+            counted: most items of one user that count in a period, beside the released items; None for no counts.
+            settings: all fields but `scale`, `delta` and `counts`.
 
         Raises:
             CalibrationError: the budget pays for no amount of noise, for example a pure one.
         """
         bracket = (_LEAST, _MOST)
+
+        def made(scale: float, delta: float | None) -> Self:
+            plain = cls(scale=scale, delta=delta, **settings)
+            if counted is None:
+                return plain
+            one = plain.model_copy(update={"counts": HorizonCounts(items=counted, scale=1.0)})
+            ratio = one._counts_moved / plain.strategy.norm * math.sqrt(1 / _COUNTED - 1)
+            return cls(
+                scale=scale, delta=delta, counts={"items": counted, "scale": min(max(ratio * scale, _LEAST), _MOST)}, **settings
+            )
+
         if not unknown:
-            found: Any = calibrated(lambda scale: cls(scale=scale, **settings), budget, bracket)
+            found: Any = calibrated(lambda scale: made(scale, None), budget, bracket)
             return cls.model_validate(found)
         tried: list[Any] = []
         for share in _SHARES:
             delta = share * budget.delta
-            tried.append(calibrated(lambda scale, delta=delta: cls(scale=scale, delta=delta, **settings), budget, bracket))  # type: ignore[misc]
+            tried.append(calibrated(lambda scale, delta=delta: made(scale, delta), budget, bracket))  # type: ignore[misc]
         some = slice(None, None, -(-tried[0].periods // _COMPARED))
         return cls.model_validate(min(tried, key=lambda found: found.thresholds(some).mean()))
 
@@ -356,9 +375,9 @@ class ContinualTopK(Mechanism):
 
     @property
     def curve(self) -> Curve:
-        norm = self.strategy.norm
-        moved = norm if self.stated == "add_remove" else math.nextafter(sqrt_up(Fraction(2)) * norm, math.inf)
-        core = GaussianDP(mu=ratio_up(moved, self.scale))
+        core: Curve = GaussianDP(mu=ratio_up(self._moved(self.strategy.norm), self.scale))
+        if self.counts is not None:
+            core = core + GaussianDP(mu=ratio_up(self._moved(self._counts_moved), self.counts.scale))
         return core if self.delta is None else Approximate(curve=core, delta0=self.delta)
 
     @property
@@ -371,21 +390,37 @@ class ContinualTopK(Mechanism):
         """(periods,) standard deviations of the released scores, in weights."""
         return self.scale * self.strategy.deviations
 
+    def _moved(self, norm: float) -> float:
+        """What replacing one user moves, where adding one moves `norm` at most, in l2."""
+        return norm if self.stated == "add_remove" else math.nextafter(sqrt_up(Fraction(2)) * norm, math.inf)
+
+    @property
+    def _shown(self) -> int | None:
+        """Most cells of one user that a period releases; None if groups may be any number."""
+        return self.candidates if self.grouped else self.k
+
+    @property
+    def _counts_moved(self) -> float:
+        """What one user moves all counts of the horizon by at most, in l2. Rounded up."""
+        assert self.counts is not None
+        each = self.counts.items if self._shown is None else min(self.counts.items, self._shown)
+        return sqrt_up(Fraction(self.periods * each))
+
     @property
     def in_part(self) -> bool:
-        """Whether a user may count for fewer cells than the user has, so that scores are at most those of all users (T10)."""
-        most, each = self.candidates, self.users.per_period
-        repeated = self.periods if self.count == "period" else 1
-        whole = most is not None and (each is None or most <= each) and most * repeated <= self.users.cells
-        return self.count == "window" or not whole
+        """True if a user may count for fewer of the released items than the user has, so that counts may be too low (T10)."""
+        return self.counts is None or self.count != "period" or self._shown is None or self._shown > self.counts.items
 
     def margins(self, confidence: float = 0.95) -> Floats:
-        """(periods,) half the width of an interval around a released score, in weights, for the noise alone.
+        """(periods,) half the width of an interval around a released count or score, in its unit, for the noise alone.
 
-        What a score counts, users' cells under the bound, lies within with this chance, for one item in one period. Where users
-        count `in_part`, more users than that may hold the item, and the low end alone is one of their number.
+        What a count or score is of, users' cells under the bound, lies within with this chance, for one item in one period. Where
+        users count `in_part`, more users than that may hold the item, and the low end alone is one of their number.
         """
-        return self.deviations * NormalDist().inv_cdf((1 + confidence) / 2) + self._rounding(self.strategy.estimator)
+        quantile = NormalDist().inv_cdf((1 + confidence) / 2)
+        if self.counts is not None:
+            return np.full(self.periods, self.counts.scale * quantile + _HALF)
+        return self.deviations * quantile + self._rounding(self.strategy.estimator)
 
     def thresholds(self, periods: slice = slice(None)) -> Floats:
         """(periods,) what a noisy score must exceed for its item to be discovered, in weights, rounded up; of an unknown domain.

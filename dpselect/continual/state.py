@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from accounting import AccountingError
 from accounting.address import masked
 from accounting.files import settle
-from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Integers
+from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Integers, some_of
 from dpselect.errors import NO_MEMORY, HorizonError, HorizonUnavailable, InvalidRequest, is_memory_fault
 from dpselect.events.engine import lack_of_room, temporary_folder, was_interrupted, without_progress_bar
 from dpselect.events.not_pickled import NotPickled
@@ -93,7 +93,7 @@ def _slices(mechanism: ContinualTopK, first: int, end: int) -> Iterator[tuple[in
         yield max(first, start), min(start + width, end)
 
 
-_SCHEMA: Final = 8
+_SCHEMA: Final = 9
 _MEMORY = "1GiB"
 _PLAIN: Final = "BLOB USING COMPRESSION uncompressed"  # to read a blob that is compressed costs ten times as much
 _TABLES = """
@@ -152,6 +152,11 @@ def _turn(path: Path) -> Iterator[None]:
     except HorizonError as error:
         error.args = (f"state={masked(path)}: {error}",)
         raise
+
+
+def _fresh_coins(at: Integers) -> NDArray[np.uint64]:
+    """(2, n) words of 64 fair bits for (n,) cells."""
+    return np.frombuffer(secrets.token_bytes(16 * len(at)), dtype=np.uint64).reshape(2, -1)
 
 
 def _salted(salt: str, period: int) -> Callable[[Integers, Integers], NDArray[np.uint64]]:
@@ -410,9 +415,7 @@ class State(NotPickled):
         users, items = cells >> 32, cells & _LOW
 
         def coins(at: Integers) -> NDArray[np.uint64]:
-            if words is not None:
-                return words(users[at], items[at])
-            return np.frombuffer(secrets.token_bytes(16 * len(at)), dtype=np.uint64).reshape(2, -1)
+            return _fresh_coins(at) if words is None else words(users[at], items[at])
 
         counted, weights = mechanism.users.counted(users, used, coins)
         users, items = users[counted], items[counted]
@@ -428,7 +431,7 @@ class State(NotPickled):
         )
         if mechanism.count != "period":
             if mechanism.window is not None:
-                self._run("DELETE FROM pairs WHERE period <= ?", [since + 1])
+                self._run("DELETE FROM pairs WHERE period <= ?", [since])
             numbered = numbers[np.searchsorted(touched, items)]
             self._given({"uid": users, "iid": numbered}, "INSERT INTO pairs SELECT uid, iid, ? FROM given", [period])
         used += np.bincount(users, minlength=len(used)).astype(used.dtype)
@@ -452,6 +455,24 @@ class State(NotPickled):
         unseen = "ANTI JOIN (FROM pairs WHERE period > ?) USING (uid, iid)"
         cells = np.sort(self._columns(f"SELECT CAST(uid AS BIGINT) << 32 | iid AS cell FROM {joined} {unseen}", [since])["cell"])
         return cells[np.diff(cells, prepend=-1) != 0]
+
+    def users_of(self, period: int, shown: Sequence[int]) -> Integers:
+        """(shown,) users of each released item, each user in at most `counts.items` of them that fresh coins choose: Theorem T10.
+
+        Of the events of the period, or of the cells that earlier ones and this one have counted. Private.
+        """
+        mechanism = self.meta.mechanism
+        assert mechanism.counts is not None
+        of_period = "SELECT DISTINCT uid, iid FROM fresh JOIN users USING (u) JOIN items USING (i) WHERE list_contains(?, iid)"
+        so_far = "SELECT DISTINCT uid, iid FROM pairs WHERE list_contains(?, iid) AND period > ?"
+        each = mechanism.count == "period"
+        since = [] if each else [period - mechanism.window if mechanism.window else 0]
+        found = self._columns(of_period if each else so_far, [list(shown), *since])
+        users, order = found["uid"].astype(np.int64), np.argsort(np.array(shown, dtype=np.int64))
+        cells = np.bincount(users, minlength=1)[users]
+        kept = some_of(users, cells, np.full(len(users), mechanism.counts.items), _fresh_coins)
+        places = order[np.searchsorted(np.array(shown, dtype=np.int64)[order], found["iid"][kept])]
+        return np.bincount(places, minlength=len(shown))
 
     def number_users(self, users: Sequence[Label]) -> None:
         """Give users their numbers before they come, in order: for a replay."""

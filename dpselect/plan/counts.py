@@ -22,7 +22,7 @@ from dpselect.sensitivity import Norm, Sensitivity, sqrt_up
 COUNTS = 0.2
 """The share of a budget for counts, where nobody says."""
 
-COUNTS_AGAIN = 0.1
+COUNTS_AGAIN = 0.05
 """The same for counts of a second look, which are told almost unclipped."""
 
 CLIPS = (1.0, 1.41, 2.0, 2.83, 4.0, 5.66, 8.0)

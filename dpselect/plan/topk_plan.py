@@ -927,7 +927,7 @@ def plan_releases(
     comes first. With groups what is found is the mean over them; the profile is that of the whole log, and bounds and clips hold
     within each group.
 
-    Counts come from a second look at the users of the released items, as `dpselect.topk` takes it: a tenth of the budget, and the
+    Counts come from a second look at the users of the released items, as `dpselect.topk` takes it: a twentieth of the budget, and the
     clip that suits the users of the profile. In groups, and with a stated `sensitivity`, counts are the scores that chose: they
     get the largest share, of .1, .2, .4 and .6, that costs the best selection .01 of recall at most, and mechanisms whose own
     noisy scores are free release those.

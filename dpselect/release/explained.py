@@ -36,7 +36,8 @@ def explained_by_noise(
     shows = _showing(mechanism)
     if candidates is None or not selection.values or shows is None:
         return False
-    draws = candidates if isinstance(shows, ContinualTopK) or shows.shows_what_chose else len(selection)
+    chose = shows.counts is None if isinstance(shows, ContinualTopK) else shows.shows_what_chose
+    draws = candidates if chose else len(selection)
     tail = -math.expm1(math.log(_CONFIDENCE) / draws)  # of one draw beyond the quantile of the largest; their noise is symmetric
     if isinstance(shows, ContinualTopK):
         bar = float(shows.margins(1 - 2 * tail)[period - 1])

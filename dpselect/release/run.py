@@ -24,7 +24,7 @@ from dpselect.mechanisms.top_of_groups import REASON
 from dpselect.mechanisms.weighs_again import WeighsAgain
 from dpselect.plan.candidates import Choice
 from dpselect.plan.counts import without_counts
-from dpselect.release.answer import Answer, AnswerFile, DryRun, PaidCharge, promise, told
+from dpselect.release.answer import Answer, AnswerFile, DryRun, PaidCharge, from_0, promise, told
 from dpselect.release.question import Question, choose
 from dpselect.scores import Scores, SecondLook
 from dpselect.selection import Label, Selection
@@ -384,6 +384,7 @@ def stage(question: Question, choice: Choice, log: object, progress: ProgressCal
 
 def _drawn(question: Question, choice: Choice, read: _Read) -> Answer:
     found = choice.mechanism.select(read.scores)
+    found = found if question.signed else from_0(found)
     return Answer(question, _named(question, read.integers, found) if choice.cells else found, choice, read.salt)
 
 
@@ -442,10 +443,9 @@ def _read(question: Question, choice: Choice, stack: ExitStack, log: object, pro
         look["max_groups_per_user"] = None  # one norm holds over all groups
     if choice.max_items_per_user is not None and question.spec.salt is not None:
         look["salt"] = question.spec.salt  # of a bound that the default brings, too
-    clip = question.reading.value_clip
-    signed = isinstance(clip, tuple) and clip[0] < 0  # sums that may be negative, and groups, come to this process
+    # Sums that may be negative, and groups, come to this process.
     in_memory = question.spec.engine == "memory" or (
-        question.spec.engine == "spark" and (signed or question.reading.group is not None)
+        question.spec.engine == "spark" and (question.signed or question.reading.group is not None)
     )
     source, reading = _source(question, log)
     twice = choice.again is not None or _counted_again(choice) is not None or _weighed_again(question, choice)

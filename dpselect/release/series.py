@@ -10,22 +10,34 @@ from dataclasses import dataclass, replace
 from datetime import datetime, time
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, final
+from typing import TYPE_CHECKING, Any, Literal, Self, final
 
 import accounting as acc
 import dpselect as dps
-from accounting.address import masked
+from accounting.address import masked, without_password
 from accounting.errors import OutputError
 from accounting.remaining import in_all_in_words
 from dpselect import events
 from dpselect.continual import ContinualTopK, Horizon, HorizonClip, Period
-from dpselect.continual.horizon import of_pairs
-from dpselect.errors import InvalidRequest, Note
+from dpselect.continual.horizon import of_pairs, unrecorded
+from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.events import ProgressCallback, Reading
 from dpselect.events.staging import PeriodEvents, split
 from dpselect.events.time_window import periods
 from dpselect.plan.candidates import Choice
-from dpselect.release.answer import Answer, AnswerFile, DryRun, as_json, group_head, plain_data, promise, rescued
+from dpselect.release.answer import (
+    UNRECORDED,
+    Answer,
+    AnswerFile,
+    DryRun,
+    as_json,
+    from_0,
+    group_head,
+    html_table,
+    plain_data,
+    promise,
+    rescued,
+)
 from dpselect.release.explained import HARDLY_ANY, explained_by_noise
 from dpselect.release.question import Question
 from dpselect.release.run import Payer, chosen, payer_of, run
@@ -35,7 +47,7 @@ if TYPE_CHECKING:
     from accounting.ledger.item import Chargeable
 
 PLACE = "{period}"  # in the name of the files that keep the answers
-ITEMS_PER_PERIOD = 3  # of a user, that count in a period where scores are numbers of users and nobody says how many
+ITEMS_PER_PERIOD = 3  # released items of a user that count in a period, where nobody says how many
 State = Literal["released", "recorded", "lost", "waiting"]
 """Of a period: released now; released before; released, and its answer is not in its file, so not drawn again; not charged,
 because noise alone explains the first answer."""
@@ -65,9 +77,11 @@ class _OfPeriods(Tabled):
         return tuple(row["item"] for row in self.rows)
 
     def columns(self) -> dict[str, tuple[Any, ...]]:
-        """`rows` by their columns; items as text, since they may be integers and text."""
-        rows = [{**row, "item": str(row["item"])} for row in self.rows]
-        return {name: tuple(row[name] for row in rows) for name in self.heads}
+        """`rows` by their columns; items as integers where all of them are, else as text."""
+        rows = self.rows
+        columns = {name: tuple(row[name] for row in rows) for name in self.heads}
+        whole = all(isinstance(item, int) for item in columns["item"])
+        return columns if whole else columns | {"item": tuple(map(str, columns["item"]))}
 
 
 @final
@@ -186,9 +200,10 @@ class HorizonAnswer(_OfPeriods):
 
     Attributes:
         key: of its charge.
+        state: the file of its private state.
         periods_left: how many can still be closed.
         released: what each closed period has shown.
-        left: where the dataset's budget stands, in words.
+        left: where the dataset's budget stands, in words; None without a ledger.
         names: of the periods; None for their numbers.
         group: what the column of groups is called.
         question: what was asked, as plain data.
@@ -196,40 +211,48 @@ class HorizonAnswer(_OfPeriods):
 
     mechanism: ContinualTopK
     key: str
+    state: str
     periods_left: int
     released: tuple[Period, ...]
-    left: str
+    left: str | None
     names: tuple[str, ...] | None = None
     group: str = "group"
     question: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.mechanism.counts is not None:
+            shown = tuple(replace(one, selection=from_0(one.selection)) for one in self.released)
+            object.__setattr__(self, "released", shown)
 
     @classmethod
     def of(cls, horizon: Horizon, released: Iterable[Period] | None = None, **about: Any) -> Self:
         """What a horizon has released, or some of it; `about` are `names`, `group` and `question`."""
         shown = tuple(horizon.released() if released is None else released)
-        return cls(horizon.mechanism, horizon.key, horizon.periods_left, shown, horizon.left, **about)
+        return cls(
+            horizon.mechanism, horizon.key, without_password(horizon.state), horizon.periods_left, shown, horizon.left, **about
+        )
 
     @property
     def rows(self) -> list[dict[str, Any]]:
         """One for each item: its period, group, rank, item, and `users` with `low` and `high`, or a `score`.
 
-        `users` where all cells of users weigh the same: an estimate of how many have the item, but for those with more items than
-        count, and an interval around it of 95 % for the noise (Theorem T10); where users count in part, at least `low` of them,
-        and `high` is None. A `score` is a sum of weights, and counts nothing.
+        `users` where they are counted: an estimate of how many have the item, but for those with more released items than count,
+        and an interval around it of 95 % for the noise (Theorem T10); where users count in part, at least `low` of them, and
+        `high` is None. A `score` is a sum of weights, and counts nothing.
         """
         mechanism, rows = self.mechanism, list[dict[str, Any]]()
-        unit, margins = mechanism.users.unit, mechanism.margins()
+        margins = mechanism.margins()
         for one in self.released:
             held, margin = one.selection.columns(), float(margins[one.number - 1])
             for place, value in enumerate(held["value"]):
                 row: dict[str, Any] = {"period": one.number if self.names is None else self.names[one.number - 1]}
                 row |= {self.group: held["group"][place]} if "group" in held else {}
                 row |= {"rank": held["rank"][place], "item": held["item"][place]}
-                if unit is None:
+                if mechanism.counts is None:
                     row["score"] = value
                 else:
-                    high = None if mechanism.in_part else (value + margin) * unit
-                    row |= {"users": value * unit, "low": (value - margin) * unit, "high": high}
+                    high = None if mechanism.in_part else value + margin
+                    row |= {"users": value, "low": max(0.0, value - margin), "high": high}
                 rows.append(row)
         return rows
 
@@ -242,6 +265,11 @@ class HorizonAnswer(_OfPeriods):
     def cautions(self) -> list[str]:
         """What to beware of in the answers as a whole."""
         return [HARDLY_ANY] if self.explained_by_noise else []
+
+    @property
+    def notes(self) -> list[str]:
+        """What to beware of, that nothing is on record where no ledger was charged among it."""
+        return [*self.cautions, *([UNRECORDED] if self.left is None else [])]
 
     def _explained(self, one: Period) -> bool:
         mechanism = self.mechanism
@@ -260,7 +288,12 @@ class HorizonAnswer(_OfPeriods):
         return {
             "dpselect": dps.__version__,
             "question": self.question,
-            "horizon": {"key": self.key, "periods": mechanism.periods, "periods_left": self.periods_left},
+            "horizon": {
+                "key": self.key,
+                "state": self.state,
+                "periods": mechanism.periods,
+                "periods_left": self.periods_left,
+            },
             "count": mechanism.count,
             "window": mechanism.window,
             "guarantee": {**stated.as_data(), "covers": "all periods of the horizon together"},
@@ -271,24 +304,26 @@ class HorizonAnswer(_OfPeriods):
                 {
                     "period": one.number,
                     "name": None if names is None else names[one.number - 1],
-                    "deviation": float(mechanism.deviations[one.number - 1]),
+                    "deviation": float(mechanism.deviations[one.number - 1])
+                    if mechanism.counts is None
+                    else mechanism.counts.scale,
                     "explained_by_noise": self._explained(one),
                     "selection": plain_data(one.selection),
                 }
                 for one in self.released
             ],
             "table": self.rows,
-            "notes": self.cautions,
+            "notes": self.notes,
         }
 
     @property
     def _intervals(self) -> dict[str, Any] | None:
         """How the ends in `rows` hold; None where scores count nothing."""
-        if self.mechanism.users.unit is None:
+        if self.mechanism.counts is None:
             return None
         part = self.mechanism.in_part
         ends = "the low ends are of users, at least so many: " if part else ""
-        holds = "each holds with 95 % for the noise, where it was not that item's own noise of the period that chose it"
+        holds = "each holds with 95% for the noise, which is not the noise that chose the items"
         return {"confidence": 0.95, "at_least": part, "in_words": f"{ends}{holds}"}
 
     @property
@@ -297,22 +332,19 @@ class HorizonAnswer(_OfPeriods):
         shown = ("score",) if self._intervals is None else ("users", "low", "high")
         return ("period", *group, "rank", "item", *shown)
 
-    def to_html(self) -> str:
-        """A page: for each group its items over time, with their intervals, and the whole table."""
-        from dpselect.release.series_page import page  # jinja2, which other answers do without
+    def lines(self) -> list[str]:
+        """Where the horizon stands, what is promised and what it cost, in words, and what to beware of."""
+        mechanism = self.mechanism
+        stated = promise(mechanism, of_horizon(mechanism))
+        stands = f"horizon {self.key}, state {self.state}: {self.periods_left:,} of {mechanism.periods:,} periods left"
+        return [stands, stated.in_words, f"Risk: {stated.risk_in_words}.", *self.notes, *([self.left] if self.left else [])]
 
-        around = self._intervals
-        drawn = "reaches down to the low end" if self.mechanism.in_part else "is the interval"
-        bands = "" if around is None else f"The band {drawn} of each number: {around['in_words']}."
-        stated = promise(self.mechanism, of_horizon(self.mechanism))
-        facts = [("In words", stated.in_words), ("Risk", stated.risk_in_words), ("Budget", self.left)]
-        title = f"The top {self.mechanism.k}" + (f" of each {self.group}" if self.mechanism.grouped else "") + f", {self.key}"
-        number = "score" if around is None else "users"
-        return page(self.rows, self.heads, title=title, number=number, facts=facts, bands=bands)
+    def __repr__(self) -> str:
+        start = f"HorizonAnswer: {len(self.released):,} periods with {len(self.rows):,} items"
+        return "\n".join(map(printable, [start, *(f"  {line}" for line in self.lines())]))
 
-
-FORMS: Final[dict[str, Callable[[Any], str]]] = {".json": as_json, ".html": HorizonAnswer.to_html}
-"""By the end of a file's name, the forms of what a horizon has released; and tables."""
+    def _repr_html_(self) -> str:
+        return html_table(self.columns(), self.lines())
 
 
 @final
@@ -542,7 +574,7 @@ def _written(moment: datetime) -> str:
 
 
 def over_horizon(
-    session: dps.Session,
+    session: dps.Session | None,
     source: Any,
     reading: Reading,
     named: Named,
@@ -559,7 +591,7 @@ def over_horizon(
     Periods that are closed are answered from the state, whatever the log is now. It is read for the others, if there are any.
 
     Args:
-        session: what pays.
+        session: what pays; None charges nothing.
         budget: of all of them.
         settings: fields of the mechanism, and what else `horizon_mechanism` takes; `periods` may be None, for those of the log.
         opens: how `Session.continual` opens the horizon.
@@ -580,23 +612,24 @@ def over_horizon(
     lists = {name: opens[name] for name in ("domain", "groups")}
     mechanism = horizon_mechanism(budget, **{**settings, **lists, "periods": declared, "grouped": grouped})
     reading = of_pairs(reading, grouped=grouped)
+    opened = unrecorded if session is None else session.continual
     if dry_run:
-        session.continual(mechanism, **opens, dry_run=True)
+        opened(mechanism, **opens, dry_run=True)
         return dry_close(session, opens["key"], mechanism, budget, partial(events.require_columns, source, reading))
     about: Any = {"names": tuple(name for name, *_ in named), "group": group_head(reading.group), "question": question}
     if held is not None:
-        horizon = session.continual(mechanism, **opens)
+        horizon = opened(mechanism, **opens)
         return HorizonAnswer.of(horizon, horizon.released()[: len(named)], **about)
     readings = [reading.model_copy(update={"since": _written(start), "until": _written(end)}) for _, start, end in named]
     closed = 0
     if Path(opens["state"]).exists():
-        horizon = session.continual(mechanism, **opens)
+        horizon = opened(mechanism, **opens)
         closed = min(len(horizon.released()), len(named))
         for number in range(1, closed + 1):
             horizon.close(number, source, readings[number - 1])  # what was asked otherwise is refused
     if closed < len(named):
         with split(source, reading, named[closed:]) as parts:
-            horizon = session.continual(mechanism, **opens)
+            horizon = opened(mechanism, **opens)
             for number, (name, *_) in enumerate(named[closed:], closed + 1):
                 horizon.close(number, parts[name], readings[number - 1])
     return HorizonAnswer.of(horizon, horizon.released()[: len(named)], **about)
@@ -616,24 +649,21 @@ def horizon_mechanism(
 
     Args:
         domain, groups: public lists.
-        with_counts: whether all items of a user weigh the same, `items_per_period` of them, so that scores count users.
+        with_counts: whether users are counted beside the items, each for `items_per_period` of those that are released.
         users: what a user may contribute otherwise.
         settings: fields of the mechanism.
 
     Raises:
         InvalidMechanism, CalibrationError: as for `ContinualTopK.fitted`.
     """
-    users = users or HorizonClip()
-    if with_counts and settings["count"] == "running":  # each item of a user counts once: nothing runs out before `cells` of them
-        users = HorizonClip(exponent=0.0, cells=users.cells, per_period=items_per_period)
-    elif with_counts:
-        users = HorizonClip.counting(settings["periods"], items_per_period or ITEMS_PER_PERIOD)
+    counted = items_per_period or ITEMS_PER_PERIOD if with_counts else None
     listed = None if domain is None else len(domain) * (1 if groups is None else len(groups))
-    return ContinualTopK.fitted(budget, unknown=domain is None, users=users, candidates=listed, **settings)
+    about: Any = {"unknown": domain is None, "counted": counted, "users": users or HorizonClip(), "candidates": listed}
+    return ContinualTopK.fitted(budget, **about, **settings)
 
 
 def dry_close(
-    session: dps.Session,
+    session: dps.Session | None,
     key: str,
     mechanism: ContinualTopK,
     budget: acc.Budget | None = None,
@@ -645,7 +675,8 @@ def dry_close(
         budget: as it was stated, if it was.
         look: checks the header or schema of what would be read.
     """
-    payer, held, stated = Payer(session, key), session.ledger.find(session.dataset.name, key), budget or of_horizon(mechanism)
+    payer, stated = Payer(session, key), budget or of_horizon(mechanism)
+    held = None if session is None else session.ledger.find(session.dataset.name, key)
     if held is None:
         return payer.dry_run(mechanism, mechanism, stated, look)
     if acc.Curve.from_json(held.entries[0].curve or "") != mechanism.curve:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from accounting.address import masked
 from dpselect.events.reading import ProgressCallback
-from dpselect.release.answer import UNRECORDED, Answer, AnswerFile, DryRun
+from dpselect.release.answer import Answer, AnswerFile, DryRun, warn_unrecorded
 from dpselect.release.question import Question
 from dpselect.release.run import run_once
 from dpselect.spec import TopKSpec
@@ -20,10 +19,6 @@ if TYPE_CHECKING:
     from dpselect.events.time_window import Every
     from dpselect.release.series import Series
     from dpselect.spec.keyword_types import TopKKeywords
-
-
-class Unrecorded(UserWarning):
-    """A release that no ledger keeps account of."""
 
 
 class Unkept(UserWarning):
@@ -118,13 +113,8 @@ def answered(
 def warned(place: AnswerFile, spec: Any) -> Iterator[AnswerFile]:
     """Warn in Python of a release that nobody keeps account of, once in a process, and of an answer that was not kept."""
     if spec.ledger is None and not spec.dry_run:
-        _warn_once()
+        warn_unrecorded(stacklevel=5)
     yield place
     if place.failure is not None:
         where = "nowhere else" if place.lies is None else f"lies in {masked(place.lies)}"
         warnings.warn(f"{place.failure}. The answer is returned, and {where}", Unkept, stacklevel=4)
-
-
-@cache
-def _warn_once() -> None:
-    warnings.warn(UNRECORDED, Unrecorded, stacklevel=5)

@@ -78,8 +78,25 @@ class HorizonTimeFields(EveryFields, TimeFields):
     until: SkipValidation[Any] = option("Where the last period of the log ends; public.", default=..., metavar="TIME")
 
 
-class KeptFields(StateFields, PayerFields):
-    """A horizon that is kept: who pays for it, and where its private state is."""
+class KeptFields(PayerFields):
+    """Where the answer of a horizon is kept, and who pays for it."""
+
+    output: SkipValidation[str | PathLike[str] | None] = option(
+        "Also keep it in this new file, as .json; or as .csv or .parquet, with the JSON beside it.",
+        "Output",
+        metavar="FILE",
+        unasked=KEPT,
+    )
+
+    @field_validator("ledger", mode="before", check_fields=False)
+    @classmethod
+    def _by_its_url(cls, stated: Any) -> Any:
+        """The path of a file stands for its URL."""
+        return f"sqlite:///{stated}" if isinstance(stated, str | PathLike) and "://" not in str(stated) else stated
+
+
+class HeldFields(StateFields, KeptFields):
+    """A horizon that a ledger is charged for, and where its private state is."""
 
     ledger: SkipValidation[str | Ledger | None] = option(
         "The ledger: its URL, or the path of its SQLite file.",
@@ -90,27 +107,15 @@ class KeptFields(StateFields, PayerFields):
     )
     dataset: str | None = option("Dataset of the ledger whose budget pays.", default=..., unasked=CHARGED)
     key: str | None = option("Name of the horizon: the idempotency key of its charge.", default=..., unasked=CHARGED)
-    output: SkipValidation[str | PathLike[str] | None] = option(
-        "Also keep it in this new file, as .json; or as .csv, .parquet or .html, with the JSON beside it.",
-        "Output",
-        metavar="FILE",
-        unasked=KEPT,
-    )
-
-    @field_validator("ledger", mode="before")
-    @classmethod
-    def _by_its_url(cls, stated: Any) -> Any:
-        """The path of a file stands for its URL."""
-        return f"sqlite:///{stated}" if isinstance(stated, str | PathLike) and "://" not in str(stated) else stated
 
 
 class PeriodFields(WeightFields):
     """What is counted in periods."""
 
-    with_counts: Flag = option(
-        "Count all items of a user alike, so that what is shown are numbers of users, with intervals.", _COUNTS, False
+    with_counts: Flag = option("Release numbers of users beside the items, with intervals.", _COUNTS, False)
+    items_per_period: Count | None = option(
+        "With with_counts=: for how many of a period's items one user counts. Default: 3.", _COUNTS
     )
-    items_per_period: Count | None = option("With with_counts=: how many items of a user count in a period. Default: 3.", _COUNTS)
 
 
 class HorizonBudgetFields(PeriodFields):
@@ -133,13 +138,6 @@ class HorizonBudgetFields(PeriodFields):
             )
         if self.items_per_period is not None and not self.with_counts:
             raise ValueError("items_per_period= says how many items count with with_counts=: state both, or neither")
-        for name in ("exponent", "cells") if self.with_counts else ():
-            bounds_all = name == "cells" and self.count == "running"
-            if not bounds_all and getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(
-                    f"{name}= is for weights that fall, and with_counts= counts items_per_period= items of a user alike: "
-                    f"leave {name}= or with_counts= out"
-                )
         return self
 
     @property
@@ -148,7 +146,7 @@ class HorizonBudgetFields(PeriodFields):
         return Budget(epsilon=self.epsilon, delta=self.delta)
 
 
-class StartSpec(RunFields, HorizonBudgetFields, CatalogueFields, KeptFields, FileOptions):
+class StartSpec(RunFields, HorizonBudgetFields, CatalogueFields, HeldFields, FileOptions):
     """Reserve a horizon and make its state, before any data are read: its first period commits the charge.
 
     A second call under the key reserves nothing more; `dpselect ledger void` gives a horizon back that has no closed period.
@@ -177,7 +175,7 @@ class StartSpec(RunFields, HorizonBudgetFields, CatalogueFields, KeptFields, Fil
         return listed(self, self.groups, None, "group", "groups")
 
 
-class CloseSpec(RunFields, ItemFields, KeptFields):
+class CloseSpec(RunFields, ItemFields, HeldFields):
     """Count the new events of a period and release its top k. The same call again prints the same answer."""
 
     examples: ClassVar[tuple[str, ...]] = (f"1 monday.csv {PAYS} --key march --state march.state --user who --item shop",)
@@ -187,7 +185,7 @@ class CloseSpec(RunFields, ItemFields, KeptFields):
     group: SkipValidation[Column | None] = option("Column of groups: the top k of each.", "Groups", metavar="COLUMN")
 
 
-class ShowSpec(KeptFields):
+class ShowSpec(HeldFields):
     """Print what was released so far, what is promised, and how many periods are left."""
 
     examples: ClassVar[tuple[str, ...]] = (f"{PAYS} --key march --state march.state",)
@@ -195,7 +193,7 @@ class ShowSpec(KeptFields):
     own_fields: ClassVar[Any] = (StateFields,)
 
 
-class RechargeSpec(KeptFields):
+class RechargeSpec(HeldFields):
     """Charge a horizon again on a ledger that was restored to before it, and record every period that its state has released."""
 
     own_fields: ClassVar[Any] = (StateFields,)
@@ -205,11 +203,20 @@ class ContinualSpec(RunFields, HorizonBudgetFields, HorizonTimeFields, GroupFiel
     """Close all periods of a log that is there already. A run that was stopped goes on where it stopped."""
 
     examples: ClassVar[tuple[str, ...]] = (
-        f"{LOG} --time at --every day --since 2026-03-01 --until 2026-03-31 {PAYS} --key march --state march.state --k 10 "
-        "--epsilon 1 --delta 1e-6",
+        f"{LOG} --time at --every day --since 2026-03-01 --until 2026-03-31 --k 10 --epsilon 1 --delta 1e-6 {PAYS}",
     )
 
     own_fields: ClassVar[Any] = (PeriodFields, StateFields, EveryFields)
 
+    state: SkipValidation[str | PathLike[str] | None] = option(
+        "The private state of the horizon. As private as the log; never restore a backup. Default: a file in this folder, named "
+        "after the log and the question.",
+        metavar="FILE",
+        unasked="it is of the horizon that the key names, which is compared",
+    )
+    key: str | None = option(
+        "Name of the horizon: the idempotency key of its charge. Default: made of the log's name and the question.",
+        unasked=CHARGED,
+    )
     periods: Count | None = option("Periods of the horizon. Default: those from since= to until=.")
     partial_last: Flag = option("Let the last period end at until=, before its own end; it is closed for good.", "Time", False)

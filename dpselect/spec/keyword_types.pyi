@@ -5,39 +5,25 @@ For type checkers alone: what `dpselect.topk` and its like take as `**asked`.
 
 from __future__ import annotations
 
-from typing import Required, TypedDict
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, Literal, Required, TypedDict
 
 from accounting import Ledger
 from accounting.arguments import Relation
-from accounting.frozen import Count
-from accounting.frozen import Positive
-from accounting.frozen import Probability
-from accounting.frozen import Real
-from collections.abc import Sequence
+from accounting.frozen import Count, Positive, Probability, Real
 from dpselect.continual.continual_top_k import Over
-from dpselect.events.file_options import Form
-from dpselect.events.file_options import Format
-from dpselect.events.time_window import Every
-from dpselect.events.time_window import Unit
+from dpselect.events.file_options import Form, Format
+from dpselect.events.time_window import Every, Unit
 from dpselect.mechanisms.base import Mechanism
 from dpselect.noise import NoiseName
-from dpselect.pate.ballots import Missing
-from dpselect.pate.ballots import Split
+from dpselect.pate.ballots import Missing, Split
 from dpselect.selection import Label
 from dpselect.sensitivity import Norm
-from dpselect.spec.base import Column
-from dpselect.spec.base import Flag
-from dpselect.spec.base import Seed
+from dpselect.spec.base import Column, Flag, Seed
 from dpselect.spec.label_spec import Voting
-from dpselect.spec.plan_spec import Charged
-from dpselect.spec.plan_spec import Criterion
-from dpselect.spec.plan_spec import Rounds
-from dpselect.spec.plan_spec import Schedule
+from dpselect.spec.plan_spec import Charged, Criterion, Rounds, Schedule
 from dpselect.spec.topk_spec import EngineName
-from os import PathLike
-from typing import Any
-from typing import Literal
-
 
 class SharedFileOptions(TypedDict, total=False):
     format: Format
@@ -52,10 +38,8 @@ class SharedFileOptions(TypedDict, total=False):
     table: str | None
     query: str | None
 
-
 class SharedBudget(TypedDict, total=False):
     delta: Real | None
-
 
 class SharedPayer(TypedDict, total=False):
     team: str | None
@@ -63,37 +47,30 @@ class SharedPayer(TypedDict, total=False):
     actor: str | None
     label: str | None
 
-
 class SharedLedger(SharedPayer, total=False):
     period: str | Sequence[str] | None
-
 
 class SharedFile(SharedFileOptions, total=False):
     buckets: int | None
     memory_limit: str | None
-
 
 class SharedItem(SharedFile, total=False):
     user: Required[Column]
     where: str | Sequence[str]
     item: Required[Column | Sequence[Column]]
 
-
 class SharedCatalogue(TypedDict, total=False):
     domain: Sequence[Label] | str | PathLike[str] | None
     domain_column: str | None
-
 
 class SharedGroup(TypedDict, total=False):
     group: Column | None
     groups: Sequence[Label] | str | PathLike[str] | None
     groups_column: str | None
 
-
 class SharedTime(TypedDict, total=False):
     time_zone: str
     time_unit: Unit | None
-
 
 class SharedLog(SharedItem, SharedCatalogue, SharedGroup, SharedTime, total=False):
     max_items_per_user: int | None
@@ -104,21 +81,20 @@ class SharedLog(SharedItem, SharedCatalogue, SharedGroup, SharedTime, total=Fals
     value_clip: float | tuple[float, float] | str | None
     relation: Relation
 
-
 class SharedKept(SharedPayer, total=False):
+    output: str | PathLike[str] | None
+
+class SharedHeld(SharedKept, total=False):
     state: Required[str | PathLike[str] | None]
     ledger: Required[str | Ledger | None]
     dataset: Required[str | None]
     key: Required[str | None]
-    output: str | PathLike[str] | None
-
 
 class SharedWeight(TypedDict, total=False):
     count: Over
     window: Count | None
     exponent: Real
     cells: Count
-
 
 class SharedHorizonBudget(SharedWeight, total=False):
     with_counts: Flag
@@ -128,19 +104,16 @@ class SharedHorizonBudget(SharedWeight, total=False):
     delta: Required[Real]
     relation: Relation
 
-
 class SharedHorizonTime(SharedTime, total=False):
     every: Required[Every | None]
     time: Required[Column | None]
     since: Required[Any]
     until: Required[Any]
 
-
 class SharedReplay(TypedDict, total=False):
     n_users: Count | None
     seed: Seed
     name_salt: str | None
-
 
 class TopKKeywords(SharedBudget, SharedLedger, SharedLog, total=False):
     epsilon: Real | None
@@ -153,7 +126,7 @@ class TopKKeywords(SharedBudget, SharedLedger, SharedLog, total=False):
     since: Any
     until: Any
     relation: Relation
-    k: Required[Count | Literal['all']]
+    k: Required[Count | Literal["all"]]
     with_counts: Flag
     min_users: Count | None
     mechanism: str | Mechanism | None
@@ -169,7 +142,6 @@ class TopKKeywords(SharedBudget, SharedLedger, SharedLog, total=False):
     pay_for_what_came_out: Flag
     use_everything: Flag
     output: str | PathLike[str] | None
-
 
 class PlanKeywords(SharedBudget, SharedFile, total=False):
     epsilon: Real | None
@@ -219,21 +191,23 @@ class PlanKeywords(SharedBudget, SharedFile, total=False):
     max_items_per_user: Count | None
     max_groups_per_user: Count | None
 
-
-class StartKeywords(SharedFileOptions, SharedCatalogue, SharedKept, SharedHorizonBudget, total=False):
+class StartKeywords(SharedFileOptions, SharedCatalogue, SharedHeld, SharedHorizonBudget, total=False):
     periods: Required[Count]
     grouped: Flag
     groups: Sequence[Label] | str | PathLike[str] | None
 
-
-class CloseKeywords(SharedItem, SharedKept, total=False):
+class CloseKeywords(SharedItem, SharedHeld, total=False):
     group: Column | None
 
-
-class ContinualKeywords(SharedItem, SharedCatalogue, SharedGroup, SharedKept, SharedHorizonBudget, SharedHorizonTime, total=False):
+class ContinualKeywords(
+    SharedItem, SharedCatalogue, SharedGroup, SharedKept, SharedHorizonBudget, SharedHorizonTime, total=False
+):
+    ledger: str | Ledger | None
+    dataset: str | None
+    key: str | None
+    state: str | PathLike[str] | None
     periods: Count | None
     partial_last: Flag
-
 
 class LabelKeywords(SharedLedger, total=False):
     ledger: str | Ledger | None
@@ -268,14 +242,12 @@ class LabelKeywords(SharedLedger, total=False):
     pay_for_what_came_out: Flag
     resume: Flag
 
-
 class ReplayKeywords(SharedLog, SharedReplay, total=False):
     time: Column | None
     since: Any
     until: Any
     relation: Relation
     clip_norm: Norm | None
-
 
 class HorizonReplayKeywords(SharedItem, SharedWeight, SharedHorizonTime, SharedReplay, total=False):
     relation: Relation

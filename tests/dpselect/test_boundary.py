@@ -32,10 +32,9 @@ from dpselect.cli import app
 from dpselect.cli.guard import EXPLAINED
 from dpselect.events import Reading
 from dpselect.mechanisms import members
-from dpselect.release.answer import Answer, DryRun
+from dpselect.release.answer import Answer, DryRun, Unrecorded
 from dpselect.release.explained import HARDLY_ANY
 from dpselect.release.series import HorizonAnswer, Series
-from dpselect.release.topk import Unrecorded
 from dpselect.spec import CloseSpec, ContinualSpec, TopKSpec
 
 # -- who is there ------------------------------------------------------------------------------------------------------------

@@ -105,9 +105,8 @@ def moved(mechanism: dps.ContinualTopK, items: int) -> np.ndarray:
             (
                 ONE_CELL,
                 Clip(exponent=1.0, cells=3),
-                Clip(exponent=1.0, cells=3, per_period=2),
                 Clip(exponent=0.0, cells=8),
-                Clip.counting(4, 1),
+                Clip(exponent=0.0, cells=4),
             ),
         ),
         (("grouped", None), Clip(exponent=0.0, cells=4)),
@@ -543,7 +542,8 @@ def test_equal_scores_are_released_in_the_order_of_labels() -> None:
     labels = state.labels(items)
     for scores in itertools.product([0.0, 1.0], repeat=6):
         wanted = sorted(zip(scores, labels, strict=True), key=lambda one: (-one[0], one[1]))[:3]
-        found = horizon._best(state, items, np.array(scores), np.array(scores))
+        found, numbers = horizon._best(state, items, np.array(scores), np.array(scores))
+        assert found.labels == tuple(state.labels(np.array(numbers)))
         assert found.labels == tuple(label for _, label in wanted)
         assert found.values == tuple(score for score, _ in wanted)
 
@@ -668,54 +668,131 @@ def test_cells_of_a_group_and_an_item_are_never_written_alike() -> None:
 
 
 def test_margins_hold_for_the_noise_with_the_chance_that_is_stated() -> None:
-    """T10: the noise of a score exceeds its margin with chance 1 - confidence, no less and hardly more."""
+    """T10: the noise of a score or a count exceeds its margin with chance 1 - confidence, no less and hardly more."""
     for mechanism in (of("running", None, periods=9), of("window", 3, periods=9), of("period", None, scale=50.0)):
         for confidence in (0.5, 0.95, 0.999):
             outside = 2 * norm.sf(mechanism.margins(confidence) / mechanism.deviations)
             assert (outside <= 1 - confidence).all()
             assert (outside >= (1 - confidence) * 0.99).all()
+            (beside,) = set(mechanism.model_copy(update={"counts": COUNTS_OF_3}).margins(confidence).tolist())
+            assert 2 * norm.sf((beside - 0.5) / COUNTS_OF_3.scale) == pytest.approx(1 - confidence)
 
 
-def test_scores_of_a_stationary_log_are_stationary_numbers_of_users() -> None:
-    """T10: the same 900 users come in each of 10 periods; with equal weights every score is 900 users, within its interval."""
-    periods, away = 10, 0
-    mechanism = of("period", None, k=2, periods=periods, scale=2.0, delta=1e-6, users=Clip.counting(periods, 1))
-    state, unit, source = states.State.in_memory(mechanism), mechanism.users.unit or 0, sampler(np.random.default_rng(3))
-    assert unit == pytest.approx(math.sqrt(periods), rel=1e-4)
-    for period in range(1, periods + 1):
+COUNTS_OF_3 = dps.continual.HorizonCounts(items=3, scale=40.0)
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize(
+    ("settings", "most"),
+    [
+        ({"k": 5}, 3),
+        ({"k": 2}, 2),
+        ({"k": 1, "delta": None, "candidates": 2, "grouped": True}, 2),
+        ({"k": 1, "grouped": True}, 3),
+        ({"k": 5, "count": "window", "window": 2}, 3),
+    ],
+)
+def test_counts_cost_what_one_user_moves_them_by(relation: Any, settings: dict[str, Any], most: int) -> None:
+    """T10: mu of the scores and mu of the counts add up in squares; a user moves a period's counts by the root of `most`."""
+    given = {
+        "count": "period",
+        "window": None,
+        "scale": 3.0,
+        "delta": 1e-6,
+        "relation": relation,
+        "counts": COUNTS_OF_3,
+        **settings,
+    }
+    mechanism = of(**given)
+    users = 1 if relation == "add_remove" else 2
+    norm = mechanism.strategy.norm
+    mu = math.sqrt(users * ((norm / 3.0) ** 2 + 4 * most / 40.0**2))
+    exact = acc.GaussianDP(mu=mu) if mechanism.delta is None else acc.Approximate(curve=acc.GaussianDP(mu=mu), delta0=1e-6)
+    assert mechanism.curve.epsilon(1e-5) == pytest.approx(exact.epsilon(1e-5), rel=1e-7)
+
+
+@pytest.mark.parametrize(("count", "window"), COUNTS)
+@pytest.mark.parametrize("items", [1, 2, 4])
+def test_a_user_counts_for_as_many_released_items_as_are_charged(count: str, window: int | None, items: int) -> None:
+    """T10: of all that one user can do in four periods with three items, most moves each period's counts by the root of
+    `items`, and one who has all of them does so."""
+    beside = dps.continual.HorizonCounts(items=items, scale=1.0)
+    mechanism = of(count, window, users=Clip(exponent=0.0, cells=12), counts=beside)
+    events, users = every_user(4, 3)
+    state, moved = states.State.in_memory(mechanism), list[int]()
+    for period in range(1, 5):
+        user, item = np.array([event[1:] for event in events if event[0] == period], dtype=np.int64).reshape(-1, 2).T
+        fed(state, period, user, item)
+        owner = np.array([int(label) for (label,) in state._run("SELECT i FROM items ORDER BY iid")]) // 3
+        counted = state.users_of(period, range(len(owner)))
+        assert set(counted.tolist()) <= {0, 1}  # each item has one user
+        moved.append(int(np.bincount(owner, counted, minlength=users).max()))
+    assert moved == [min(items, 3)] * 4
+
+
+def test_counts_are_numbers_of_users_of_the_period_or_so_far() -> None:
+    """T10: under a bound that nobody exceeds they are what a dictionary counts, whatever weights are left to choose with."""
+    rng = np.random.default_rng(5)
+    events = [
+        (at, int(user), int(item))
+        for at in range(1, 7)
+        for user, item in zip(rng.integers(40, size=60), rng.integers(9, size=60), strict=True)
+    ]
+    beside = dps.continual.HorizonCounts(items=9, scale=1.0)
+    for count, window, cells in (("period", None, 2), ("running", None, 9), ("window", 2, 54), ("window", 3, 54)):
+        state = states.State.in_memory(of(count, window, periods=6, users=Clip(cells=cells), counts=beside), list(range(9)))
+        last = dict[tuple[int, ...], int]()
+        for period in range(1, 7):
+            now = [event[1:] for event in events if event[0] == period]
+            fed(state, period, *np.array(now, dtype=np.int64).T)
+            shown = [7, 0, 3]
+            since = {"period": period, "running": 1, "window": period - (window or 0) + 1}[count]
+            there = {event[1:] for event in events if since <= event[0] <= period}
+            if window is not None:  # a pair counts again once what was counted of it has left the window
+                last |= {pair: period for pair in now if period - last.get(pair, -9) >= window}
+                there = {pair for pair in there if last[pair] >= since}
+            assert state.users_of(period, shown).tolist() == [sum(item == one for _, item in there) for one in shown]
+            assert state.users_of(period, []).tolist() == []
+
+
+def test_the_noise_of_counts_is_the_exact_gaussian_in_whole_users() -> None:
+    """T10: fresh in every period and of the stated scale, also beside items that nobody has; values are integers."""
+    beside = dps.continual.HorizonCounts(items=3, scale=30.0)
+    mechanism = of("period", None, k=1000, delta=None, candidates=1000, counts=beside)
+    state, source = states.State.in_memory(mechanism, list(range(1000))), sampler(np.random.default_rng(4))
+    values = np.array([fed(state, period, [], [], source=source).values for period in range(1, 5)])
+    assert (values == np.rint(values)).all()
+    assert values.std() == pytest.approx(30.0, rel=0.02)  # a standard error is .011
+    assert abs(np.corrcoef(values)[0, 1]) < 0.15
+
+
+def test_counts_of_a_stationary_log_are_stationary_numbers_of_users() -> None:
+    """T10: the same 900 users come in each of 10 periods, long after their weights are used up: every count is 900 users."""
+    mechanism = of("period", None, k=2, periods=10, scale=2.0, delta=1e-6, users=Clip(cells=20), counts=COUNTS_OF_3)
+    state, source, away = states.State.in_memory(mechanism), sampler(np.random.default_rng(3)), 0
+    for period in range(1, 11):
         chosen = fed(state, period, np.arange(900), np.zeros(900), source=source)
-        away += abs(chosen.values[0] * unit - 900) > mechanism.margins()[period - 1] * unit
+        away += abs(chosen.values[0] - 900) > mechanism.margins()[period - 1]
     assert away <= 3  # of 10 intervals of 95 %: more than three miss with chance .001
-    assert Clip().unit is None
 
 
 WHOLE: list[tuple[dict[str, Any], bool]] = [
-    ({"candidates": 3, "delta": None, "users": Clip.counting(4, 3)}, True),
-    ({"candidates": 3, "delta": None, "users": Clip.counting(4, 2)}, False),
-    ({"candidates": 3, "delta": None, "users": Clip(exponent=0.0, cells=11)}, False),
-    ({"users": Clip.counting(4, 3)}, False),
-    ({"count": "running", "candidates": 9, "delta": None, "users": Clip(exponent=0.0, cells=9)}, True),
-    ({"count": "running", "candidates": 10, "delta": None, "users": Clip(exponent=0.0, cells=9)}, False),
-    ({"count": "window", "window": 2, "candidates": 1, "delta": None, "users": Clip.counting(4, 3)}, False),
+    ({"k": 3}, True),
+    ({"k": 4}, False),
+    ({"k": 1, "grouped": True}, False),
+    ({"k": 1, "grouped": True, "delta": None, "candidates": 3}, True),
+    ({"k": 1, "grouped": True, "delta": None, "candidates": 4}, False),
+    ({"count": "running"}, False),
+    ({"count": "window", "window": 2}, False),
 ]
 
 
 @pytest.mark.parametrize(("settings", "whole"), WHOLE)
-def test_a_high_end_is_stated_where_every_cell_of_a_user_counts(settings: Any, whole: bool) -> None:
-    """T10: a user of all items of a short public list counts in full; otherwise a number is a low end, "at least"."""
-    mechanism = dps.ContinualTopK(**{"k": 1, "periods": 4, "scale": 2.0, "delta": 1e-6, **settings})
-    shown = horizon.Period(2, dps.Selection(ordered=True, labels=("a",), values=(40.0,)))
-    (row,) = HorizonAnswer(mechanism, "h", 2, (shown,), "").rows
-    assert row["users"] - row["low"] == pytest.approx(mechanism.margins()[1] * (mechanism.users.unit or 0))
+def test_a_high_end_is_stated_where_every_released_item_of_a_user_counts(settings: Any, whole: bool) -> None:
+    """T10: where a period shows no more items than a user counts for, and counts that period; otherwise "at least"."""
+    mechanism = dps.ContinualTopK(**{"k": 1, "periods": 4, "scale": 2.0, "delta": 1e-6, "counts": COUNTS_OF_3, **settings})
+    shown = horizon.Period(2, dps.Selection(ordered=True, labels=("a",), values=(400.0,)))
+    (row,) = HorizonAnswer(mechanism, "h", "h.state", 2, (shown,), None).rows
+    assert row["users"] - row["low"] == pytest.approx(mechanism.margins()[1])
     assert mechanism.in_part != whole
     assert (row["high"] == pytest.approx(2 * row["users"] - row["low"])) if whole else (row["high"] is None)
-
-
-def test_no_user_counts_for_more_cells_of_a_period_than_are_allowed() -> None:
-    """T10: with two cells in a period, a user with five counts for two, chosen by coins; the next period has its own two."""
-    mechanism = of("period", None, users=Clip.counting(4, 2))
-    events = [(period, user, item) for period in range(1, 5) for user in range(50) for item in range(5)]
-    _, increments = taken(mechanism, events)
-    weight = int(mechanism.users.weights()[0, 1])
-    assert [int(one.weights.sum()) for one in increments] == [50 * 2 * weight] * 4
-    assert all(len(one.items) == 5 for one in increments)

@@ -428,12 +428,16 @@ dpselect/continual/continual_top_k.py
     laws/test_continual.py::test_margins_hold_for_the_noise_with_the_chance_that_is_stated
         inv_cdf((1 + confidence) / 2) => inv_cdf((1 + confidence) / 2) * 0.95
         + self._rounding(self.strategy.estimator)¶¶ => ¶¶
-    laws/test_continual.py::test_no_user_counts_for_more_cells_of_a_period_than_are_allowed
-        np.minimum(left, self.per_period) => np.minimum(left, self.per_period + 1)
-    laws/test_continual.py::test_scores_of_a_stationary_log_are_stationary_numbers_of_users
-        return @@UNIT / int(self.weights()[0, 1])
-    laws/test_continual.py::test_a_high_end_is_stated_where_every_cell_of_a_user_counts
-        most * repeated <= self.users.cells => most <= self.users.cells
+        quantile + _HALF) => quantile)
+    laws/test_continual.py::test_counts_cost_what_one_user_moves_them_by
+        sqrt_up(Fraction(self.periods * each)) => sqrt_up(Fraction(self.periods * each)) * 0.95
+        self._moved(self._counts_moved), => self._counts_moved,
+        ratio_up(self._moved(self._counts_moved), self.counts.scale)
+        => ratio_up(self._moved(self._counts_moved) * 0.95, self.counts.scale)
+        return self.candidates if self.grouped else self.k => return self.k
+    laws/test_continual.py::test_a_high_end_is_stated_where_every_released_item_of_a_user_counts
+        or self.count != "period" or => or
+        self._shown > self.counts.items => self._shown > self.counts.items + 1
 dpselect/continual/history.py
     dpselect/continual/test_history.py::test_tests_make_room_for_the_rounding_of_scores
         half_step = @public_grid(histogram.scale) / 2
@@ -457,6 +461,9 @@ dpselect/continual/history.py
                 return self._mechanism.curve
         =>         return self._mechanism.model_copy(update={'scale': 1.05 * self._mechanism.scale}).curve
 dpselect/continual/horizon.py
+    laws/test_continual.py::test_the_noise_of_counts_is_the_exact_gaussian_in_whole_users
+        by_name("gaussian"), mechanism.counts.scale => by_name("gaussian"), mechanism.counts.scale * 0.95
+        mechanism.counts.scale, _ONE_USER => mechanism.counts.scale, _ONE_USER / 4
     laws/test_continual.py::test_equal_scores_are_released_in_the_order_of_labels
         (row[0][0], -row[1], label_key(row[0][1])) => (row[0][0], -row[1])
         first = order >= np.partition(order, -k)[-k] => first = np.argsort(-order, kind="stable")[:k]
@@ -481,6 +488,11 @@ dpselect/continual/horizon.py
 dpselect/continual/lifecycle.py
     dpselect/release/test_tables.py::test_a_period_that_is_closed_keeps_its_groups[score-group]
         "group": group_head(spec.group), => "group": str(spec.group),
+    dpselect/cli/test_continual.py::test_a_run_without_a_ledger_is_named_by_its_log_and_question
+        {**question, "source": logs} => {"source": logs}
+        {**question, "source": logs} => question
+    dpselect/cli/test_continual.py::test_a_log_of_another_name_has_a_state_of_its_own
+        {**question, "source": logs} => {**question, "source": ""}
 dpselect/continual/means.py
     laws/test_continual.py::test_the_order_does_not_depend_on_how_items_are_numbered
         np.lexsort((*means[:, among], -earlier[among])) => np.argsort(-earlier[among], kind="stable")
@@ -519,7 +531,12 @@ dpselect/continual/state.py
         since = period - (mechanism.window or period) => since = period + 1 - (mechanism.window or period)
     laws/test_continual.py::test_what_is_counted_is_what_a_dictionary_counts
         return cells[np.diff(cells, prepend=-1) != 0] => return cells
-        WHERE period <= ?", [since + 1] => WHERE period <= ?", [since + 2]
+        WHERE period <= ?", [since]) => WHERE period <= ?", [since + 2])
+    laws/test_continual.py::test_counts_are_numbers_of_users_of_the_period_or_so_far
+        WHERE period <= ?", [since]) => WHERE period <= ?", [since + 1])
+        places = order[ => places = np.arange(len(shown))[
+    laws/test_continual.py::test_a_user_counts_for_as_many_released_items_as_are_charged
+        np.full(len(users), mechanism.counts.items) => np.full(len(users), mechanism.counts.items + 1)
 dpselect/csv_text.py
     dpselect/release/test_written_text.py::test_a_table_is_read_back_to_the_letter
          or not text.isprintable() =>
@@ -1071,6 +1088,8 @@ dpselect/plan/voting_plan.py
         return acc.calibration.calibrate_count(mechanism.curve, budget)
         => return acc.calibration.calibrate_count(mechanism.curve, budget) + 1
 dpselect/release/answer.py
+    dpselect/release/test_tables.py::test_no_number_of_users_is_below_0
+        tuple(max(0.0, low) for low in held["low"]) => held["low"]
     dpselect/test_secrets.py::test_an_answer_shows_what_was_released_and_no_more
         object.__setattr__(self, "question", self.question.kept) => pass
     dpselect/cli/topk/test_delivery.py::test_an_edited_answer_is_found_out
@@ -1089,10 +1108,12 @@ dpselect/release/explained.py
     dpselect/release/test_explained.py::test_the_bar_is_the_quantile_of_the_largest_draw
         selection.values) <= @bar
         selection.values) <= @@bar
-        or shows.shows_what_chose else len(selection) => else len(selection)
+        else shows.shows_what_chose => else False
         max(map(abs, selection.values) if signed else selection.values) => max(selection.values)
     dpselect/release/test_explained.py::test_the_bar_of_a_horizon_is_that_of_the_period
         [period - 1]) => [0])
+    dpselect/release/test_explained.py::test_the_bar_of_counts_is_that_of_the_released_items
+        chose = shows.counts is None if => chose = True if
 dpselect/release/question.py
     dpselect/release/test_question.py::test_a_question_holds_no_log
         asked = cls(named(source), spec => asked = cls(source, spec
@@ -1109,6 +1130,9 @@ dpselect/release/question.py
     laws/test_two_rounds.py::test_a_clip_that_leaves_nothing_is_refused_before_the_log_is_opened
                 require_weights([Clip => ([Clip
 dpselect/release/run.py
+    dpselect/release/test_tables.py::test_no_number_of_users_is_below_0
+        found if question.signed else from_0(found) => found
+        found if question.signed else from_0(found) => from_0(found)
     dpselect/release/test_run.py::test_a_second_look_is_at_what_the_first_one_kept_or_clipped_anew
         log.second_round(first) if => log.second_round(log.read()) if
         max_items_per_user=None, salt=None, clip=clip => clip=clip
@@ -1134,6 +1158,10 @@ dpselect/release/series.py
         and len(answers) == 1 and answers[0] => and answers[-1]
     dpselect/release/test_tables.py::test_a_column_of_groups_hides_no_other[period]
         "group": group_head(reading.group), "question" => "group": str(reading.group), "question"
+    dpselect/release/test_tables.py::test_no_number_of_users_is_below_0
+        selection=from_0(one.selection)) => selection=one.selection)
+        "low": max(0.0, value - margin) => "low": value - margin
+        return columns if whole else => return
     dpselect/release/test_retry.py::test_a_series_of_which_all_periods_are_charged_is_gone_on_with
         (dataset.name, item, todo) if todo else ledger.in_all(dataset.name) => (dataset.name, item, todo)
     dpselect/release/test_retry.py::test_a_horizon_of_a_log_that_is_stopped_at_its_file_is_completed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ import dpselect as dps
 from dpselect.cli import app
 from dpselect.cli.guard import EXPLAINED
 from dpselect.continual.state import State
-from dpselect.errors import HorizonError, HorizonUnavailable
+from dpselect.errors import HorizonError, HorizonUnavailable, InvalidRequest
+from dpselect.release.answer import UNRECORDED, Unrecorded, warn_unrecorded
 
 HORIZON = ["--k", "2", "--epsilon", "4", "--delta", "1e-6", "--count", "running"]
 WHEN = ["--time", "at", "--every", "day", "--since", "2024-07-01", "--until", "2024-07-04"]
@@ -51,7 +53,7 @@ def test_a_horizon_from_its_start_to_another_ledger(paid: list[str], tmp_path: P
     functions of `dpselect.continual` take the same options and go on with it.
     """
     started = told("start", *paid, *HORIZON, "--periods", "3", "--json")
-    assert started["horizon"] == {"key": "july", "periods": 3, "periods_left": 3}
+    assert started["horizon"] == {"key": "july", "state": paid[-1], "periods": 3, "periods_left": 3}
     first = told("close", "1", str(tmp_path / "1.csv"), *paid, *COLUMNS, "--json")
     assert first["released"][0]["selection"]["labels"] == ["place1"]
     assert min(point["epsilon"] for point in first["guarantee"]["points"] if point["epsilon"] is not None) <= 4.0
@@ -109,6 +111,60 @@ def test_a_log_that_changed_goes_on(paid: list[str], tmp_path: Path, changed: st
         assert "place4" in again[3]["selection"]["labels"]
 
 
+def test_a_run_without_a_ledger_is_named_by_its_log_and_question(
+    paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same question goes on with its state, by any spelling of the log's name; another question, or a key, has its own; and
+    nothing is recorded, which is said. With a ledger the made name is the key of the charge."""
+    monkeypatch.chdir(tmp_path)
+    asked = [*HORIZON, *COLUMNS, *WHEN]
+    first = told("run", "all.csv", *asked, "--json")
+    assert re.fullmatch(r"all-[0-9a-f]{16}", first["horizon"]["key"])
+    assert first["horizon"]["state"] == f"{first['horizon']['key']}.state"
+    assert (first["budget"], first["notes"]) == (None, [UNRECORDED])
+    again = told("run", "./all.csv", *asked, "--memory-limit", "1GiB", "--json")
+    assert (again["horizon"], again["released"]) == (first["horizon"], first["released"])
+    text = " ".join(told("run", "all.csv", *asked).split())
+    assert first["horizon"]["state"] in text
+    assert "nothing was recorded in a ledger" in text
+    seen = {first["horizon"]["state"]}
+    for more in (["--k", "1"], ["--epsilon", "3"], ["--where", "where != zoo"], ["--periods", "5"], paid[:4], paid[:6]):
+        state = told("run", "all.csv", *asked, *more, "--json")["horizon"]["state"]
+        assert state not in seen
+        seen.add(state)
+    assert {key.split("-")[0] for action, key in _entries(paid) if action == "reserve"} == {"all", "july"}
+    assert "--key is theirs" in " ".join(told("run", "all.csv", *asked, "--key", "july", status=2).split())
+    settings: Any = {"user": "who", "item": "where", "k": 2, "epsilon": 4.0, "delta": 1e-6, "time": "at", "every": "day"}
+    settings |= {"since": "2024-07-01", "until": "2024-07-04"}
+    for log in (pd.read_csv("all.csv"), "-"):
+        with pytest.raises(InvalidRequest, match="state= and key= are missing: a log that is no file"):
+            dps.continual.run(log, **settings)
+    warn_unrecorded.cache_clear()
+    with pytest.warns(Unrecorded, match="nothing was recorded"):
+        assert dps.continual.run("all.csv", **settings, count="running").key == first["horizon"]["key"]
+
+
+def test_a_log_of_another_name_has_a_state_of_its_own(tmp_path: Path, paid: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though it begins alike and is asked the same; a name that no file can have becomes one."""
+    monkeypatch.chdir(tmp_path)
+    asked, keys = [*HORIZON, *COLUMNS, *WHEN, "--json"], list[str]()
+    for name in ("all.csv", "all.tsv", "-- a&b .csv"):
+        (tmp_path / name).write_text((tmp_path / "all.csv").read_text())
+        keys.append(told("run", *asked, "--delimiter", ",", "--", name)["horizon"]["key"])
+    assert [key.rpartition("-")[0] for key in keys] == ["all", "all", "a-b"]
+    assert keys[0] != keys[1]
+
+
+def test_a_state_is_of_one_ledger_or_of_none(paid: list[str], tmp_path: Path) -> None:
+    """What a ledger was charged for is not gone on with without it, and the other way round."""
+    log, asked = str(tmp_path / "all.csv"), [*HORIZON, *COLUMNS, *WHEN]
+    told("run", log, *asked, *paid)
+    assert "it is not that of" in told("run", log, *asked, *paid[-2:], status=4)
+    other = str(tmp_path / "other")
+    told("run", log, *asked, "--state", other)
+    assert "it is not that of --key='new' of" in told("run", log, *asked, *paid[:4], "--key", "new", "--state", other, status=4)
+
+
 @pytest.fixture
 def cities(paid: list[str], tmp_path: Path) -> list[str]:
     """A log in which everybody comes on each of three days: 300 users of x in de, 200 of y and 50 of z in fr."""
@@ -140,10 +196,10 @@ def test_an_end_inside_a_period_is_refused_or_asked_for(paid: list[str], tmp_pat
     assert [one["name"] for one in told(*asked, "--partial-last")["released"]] == ["2024-W27"]
 
 
-@pytest.mark.parametrize("suffix", spread([".json", ".csv", ".html", ".parquet"], 2))
+@pytest.mark.parametrize("suffix", spread([".json", ".csv", ".parquet"], 2))
 def test_the_same_call_gives_the_answer_that_its_output_holds(paid: list[str], tmp_path: Path, suffix: str) -> None:
     """`start`, `close` and `run` with the output that answers them: the kept answer, and no event is read. Another question, a
-    file that was edited or a stranger's is in the way, before anything is read; a page or a table that is lost is made up for."""
+    file that was edited or a stranger's is in the way, before anything is read; a table that is lost is made up for."""
     out, other, log = tmp_path / f"a{suffix}", tmp_path / "b.json", tmp_path / "1.csv"
     started = told("start", *paid, *HORIZON, "--periods", "3", "--json", "--output", str(other))
     assert told("start", *paid, *HORIZON, "--periods", "3", "--json", "--output", str(other)) == started
@@ -186,7 +242,7 @@ def test_an_answer_that_cannot_be_printed_lies_somewhere(
     told("start", *paid, *HORIZON, "--periods", "3")
     for more, words in (
         (["--output", str(tmp_path / "a.csv")], f"the answer lies in '{tmp_path / 'a.csv'}'"),
-        ([], "continual show"),
+        ([], f"is kept in --state={paid[-1]!r}: the same call prints it"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr("sys.stdout", _Closed())
@@ -381,15 +437,6 @@ def test_a_dry_run_of_a_log_is_refused_as_the_run_would_be(paid: list[str], tmp_
     with acc.Ledger.open(paid[1]) as ledger:
         ledger.void("visits", "july", actor="ada", reason="a mistake")
     assert "was voided" in told(*run, status=4)
-
-
-def test_bounds_that_counts_replace_are_refused(paid: list[str], tmp_path: Path) -> None:
-    """With numbers of users all items weigh the same: --exponent, and --cells where it bounds nothing, would do nothing."""
-    start = ["start", *paid, "--k", "2", "--epsilon", "4", "--delta", "1e-6", "--periods", "3", "--with-counts"]
-    for more in (("--exponent", "1"), ("--cells", "9"), ("--exponent", "1", "--count", "running")):
-        assert f"{more[0]} is for weights that fall" in " ".join(told(*start, *more, status=2).split())
-    assert not (tmp_path / "state").exists()
-    assert told(*start, "--cells", "9", "--count", "running", "--json")["mechanism"]["users"]["cells"] == 9
 
 
 @pytest.mark.slow

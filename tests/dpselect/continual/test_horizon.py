@@ -136,7 +136,7 @@ def test_a_reading_that_is_refused_leaves_the_period_open(start: Any) -> None:
 
 # -- who is one user ---------------------------------------------------------------------------------------------------------
 
-COUNTING = MECHANISM.model_copy(update={"users": dps.continual.HorizonClip(exponent=0.0, cells=4)})
+COUNTING = MECHANISM.model_copy(update={"counts": dps.continual.HorizonCounts(items=4, scale=20.0)})
 _NAMES = [f"Ann{number}" for number in range(600)]
 PEOPLE = pd.DataFrame({"u": _NAMES, "v": [name[3:] for name in _NAMES], "i": "zoo", "at": "2024-05-01T23:30"})
 
@@ -144,7 +144,7 @@ PEOPLE = pd.DataFrame({"u": _NAMES, "v": [name[3:] for name in _NAMES], "i": "zo
 def users_of(answer: dps.Selection) -> float:
     """The number of users of the only item, to about 50."""
     (value,) = answer.values or ()
-    return value * (COUNTING.users.unit or 0)
+    return value
 
 
 @pytest.mark.parametrize(
@@ -386,7 +386,7 @@ def test_a_restored_ledger_gets_every_mark_again(start: Any, tmp_path: Path, mom
     assert [one.selection for one in again.released()] == answers
     assert again.close(1, DAYS[0], **COLUMNS) == answers[0]
     assert (state_of(session.ledger), again.periods_left) == ("released", 1)
-    assert session.ledger.total("films").spent == made._ledger.total("films").spent
+    assert session.ledger.total("films").spent == made._account[0].total("films").spent
     with pytest.raises(dps.errors.HorizonError, match="older copy"):
         session.continual(**opens, state=tmp_path / "copy 2")
 
@@ -503,7 +503,7 @@ def test_kills(start: Any, tmp_path: Path, where: str) -> None:
     with states.State.opened(tmp_path / "state") as state:
         stored = [one.selection for one in state.closed()]
     assert len(stored) == (where in ("state.commit", "horizon._claim"))
-    charged = made._ledger.find("films", "films")
+    charged = made._account[0].find("films", "films")
     assert charged is not None
     assert charged.state == ("reserved" if where == "horizon._commit" else "committed")
     answer = made.close(1, DAYS[0], **COLUMNS)
@@ -846,11 +846,3 @@ def test_lists_are_written_as_the_events_are(start: Any, delta: float | None, li
         with pytest.raises(dps.errors.InvalidRequest, match=words):
             call(1, CITIES, **IN_GROUPS, normalize="casefold")
     assert made.periods_left == 3
-
-
-def test_too_many_cells_of_a_user_are_refused_with_what_fits() -> None:
-    """Counting 30 items of each user in each of 52 weeks is more than 1000 cells: the error says how many are not."""
-    with pytest.raises(dps.errors.InvalidMechanism, match="count 19 in each"):
-        dps.continual.HorizonClip.counting(52, 30)
-    with pytest.raises(dps.errors.InvalidMechanism, match="one user: declare fewer, longer periods"):
-        dps.continual.HorizonClip.counting(1001, 1)  # not even one in each

@@ -104,6 +104,7 @@ OF_A_HORIZON: dict[str, Callable[[Horizon], Any]] = {
     "periods_left": lambda made: made.periods_left,
     "left": lambda made: made.left,
     "key": lambda made: made.key,
+    "state": lambda made: made.state.parent,
     "mechanism": lambda made: made.mechanism,
 }
 
@@ -115,8 +116,10 @@ def test_no_method_of_a_horizon_tells_of_one_user(
     """With eve and without, whatever is asked when: the same kind of answer, the same error, and noise on every number."""
     monkeypatch.setattr(states, "_TOGETHER", 2)  # what comes late lies in another table than what was there before
     window = 2 if count == "window" else None
-    users = dps.continual.HorizonClip(exponent=0.0, cells=20, per_period=1)
-    mechanism = dps.ContinualTopK(k=5, periods=PERIODS, count=count, window=window, scale=1.0, delta=1e-6, users=users)
+    users, counts = dps.continual.HorizonClip(exponent=0.0, cells=20), dps.continual.HorizonCounts(items=1, scale=2.0**20)
+    mechanism = dps.ContinualTopK(
+        k=5, periods=PERIODS, count=count, window=window, scale=1.0, delta=1e-6, users=users, counts=counts
+    )
     runs = list[dict[Any, Any]]()
     for number, rows in enumerate((log(), log(*eve))):
         ledger = acc.Ledger.open(f"sqlite:///{tmp_path}/{number}.db")

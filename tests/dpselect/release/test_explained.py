@@ -74,6 +74,14 @@ def test_the_bar_of_a_horizon_is_that_of_the_period() -> None:
     assert horizon.deviations[3] > 1.1 * horizon.deviations[0]
 
 
+def test_the_bar_of_counts_is_that_of_the_released_items() -> None:
+    """Their noise has chosen nothing: the largest is one of as many as are shown, and not of the whole list."""
+    counted = dps.ContinualTopK(k=2, periods=4, scale=3.0, candidates=30, counts=dps.continual.HorizonCounts(scale=40.0))
+    bar = 40.0 * norm.isf(-math.expm1(math.log(0.95) / 2)) + 0.5
+    assert explained_by_noise(counted, shown(0.99 * bar, 0.0), 30)
+    assert not explained_by_noise(counted, shown(1.01 * bar, 0.0), 30)
+
+
 def test_what_passed_is_no_noise_and_what_shows_no_score_tells_nothing() -> None:
     """Nothing shown is always explained. An item of an unknown domain has passed a test; without a score nothing can be said."""
     for candidates in (None, 40):

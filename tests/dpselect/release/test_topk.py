@@ -17,7 +17,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.cli import app
 from dpselect.plan.candidates import GENEROUS
-from dpselect.release import run, topk
+from dpselect.release import answer, run
 from dpselect.release.question import Question, choose
 from dpselect.spec import TopKSpec
 
@@ -183,8 +183,8 @@ def test_a_salt_repeats_the_bound_that_the_default_brings() -> None:
 
 def test_a_release_without_a_ledger_warns_once() -> None:
     """Nobody keeps account of it: a warning says so, the first time in a process."""
-    topk._warn_once.cache_clear()
-    with pytest.warns(topk.Unrecorded, match="nothing was recorded"):
+    answer.warn_unrecorded.cache_clear()
+    with pytest.warns(answer.Unrecorded, match="nothing was recorded"):
         dps.topk(LOG, **ASK, epsilon=1.0, delta=1e-6)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
