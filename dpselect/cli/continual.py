@@ -62,23 +62,22 @@ def _run(
     spec: ContinualSpec,
     json: guard.Json = False,
 ) -> None:
-    _show(lifecycle.run, spec, events, json=json)
+    _print(lifecycle.ran(events, spec), spec.output, json=json)
 
 
 def _show(ask: Callable[..., HorizonAnswer | DryRun], spec: KeptFields, *data: Any, json: bool) -> None:
-    found = ask(*data, **spec.fields())
-    if isinstance(found, DryRun):
-        out.show_dry_run(found, json=json)
-    else:
-        show_horizon(found, spec.output, spec.state, json=json)
+    _print(ask(*data, **spec.fields()), spec.output, json=json)
 
 
-def show_horizon(answer: HorizonAnswer, output: Any, state: Any, *, json: bool) -> None:
+def _print(answer: HorizonAnswer | DryRun, output: Any, *, json: bool) -> None:
     """Print what a horizon has released, which lies in its file and its state by now; if that fails, the error says where.
 
     A status of its own says that noise alone explains all of it.
     """
-    lies = f"is kept in state={masked(state)}: 'dpselect continual show' prints it, for nothing"
+    if isinstance(answer, DryRun):
+        out.show_dry_run(answer, json=json)
+        return
+    lies = f"is kept in state={masked(answer.state)}: the same call prints it, for nothing"
     lies = f"the answer {lies if output is None else f'lies in {masked(output)}'}"
     try:
         out.show(answer.as_data(), _as_text, json=json)
@@ -124,11 +123,12 @@ def _as_text(told: dict[str, Any]) -> RenderableType:
     )
     facts = [
         ("horizon", f"{printable(horizon['key'])}: {horizon['periods']} periods, {horizon['periods_left']} left"),
+        ("state", f"{printable(horizon['state'])}, as private as the log"),
         ("count", over.get(told["count"], f"users of the last {told['window']} periods") + f", as {_counted(told)}"),
         ("epsilon", promised),
         ("in words", told["guarantee"]["in_words"]),
         ("risk", told["guarantee"]["risk"]["in_words"]),
     ]
     last = [out.note("Warning", words) for words in told["notes"]]
-    last.append(out.note("Budget", told["budget"], "bold"))
+    last += [] if told["budget"] is None else [out.note("Budget", told["budget"], "bold")]
     return out.page(*parts, out.section("What is promised, for the whole horizon", facts), Group(*last))

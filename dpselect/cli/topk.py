@@ -58,12 +58,8 @@ def _topk(events: _Events, spec: TopKSpec, spreadsheet_safe: _SpreadsheetSafe = 
         out.show_answer(found, place, as_text, json=json)
         if isinstance(found, Answer) and found.explained_by_noise:
             out.leave_explained(found.cautions, json=json)
-    elif spec.horizon is None:
-        _show(found, as_json=json)
     else:
-        from dpselect.cli.continual import show_horizon  # what most answers do without
-
-        show_horizon(found, spec.output, spec.horizon, json=json)
+        _show(found, as_json=json)
 
 
 topk = command(TopKSpec, _topk)
@@ -168,7 +164,7 @@ def _items(answer: Answer, notes: Mapping[Label, str] | None, around: Interval |
         heads[3] = "" if around is None else f"{100 * around.confidence:g} % {'at least' if around.at_least else 'interval'}"
     table.add_row(*(Text(word, style="bold") for word in ([] if selection.groups is None else ["group"]) + heads))
     for place, (label, rank) in enumerate(zip(labels, selection.columns()["rank"], strict=True)):
-        value, between = ("", "") if values is None else _value(values[place], around, whole=whole)
+        value, between = ("", "") if values is None else _value(values[place], around, whole=whole, signed=answer.question.signed)
         note = Text((notes or {}).get(label, ""), style="dim")
         row = [Text("-" if rank is None else str(rank)), Text(printable(label)), Text(value), Text(between), note]
         if selection.groups is not None:  # the name of a group stands beside its first item
@@ -178,12 +174,13 @@ def _items(answer: Answer, notes: Mapping[Label, str] | None, around: Interval |
     return Padding(table, (0, 0, 0, 2))
 
 
-def _value(value: float, around: Interval | None, *, whole: bool) -> tuple[str, str]:
+def _value(value: float, around: Interval | None, *, whole: bool, signed: bool) -> tuple[str, str]:
     """A noisy score and the interval around it; counts in whole users, the interval rounded outward."""
+    sums = [] if around is None else [value - around.half_width, value + around.half_width]
+    sums = sums if signed else [max(0.0, end) for end in sums]
     if not whole:
-        sums = [] if around is None else [value - around.half_width, value + around.half_width]
         return _short(value), " to ".join(map(_short, sums))
-    ends = [] if around is None else [math.floor(value - around.half_width), math.ceil(value + around.half_width)]
+    ends = [round_to(end) for round_to, end in zip((math.floor, math.ceil), sums, strict=False)]
     ends = ends[:1] if around is not None and around.at_least else ends
     return f"{value:,.0f}", " to ".join(f"{end:,}" for end in ends)
 

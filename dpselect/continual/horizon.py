@@ -178,7 +178,8 @@ class Horizon:
     `close` returns is on record: its period is stored, and the ledger has its mark, before anybody sees it.
 
     Args:
-        ledger, dataset, terms: where, and on whose behalf, the horizon is charged. For the others see `Session.continual`.
+        ledger, dataset, terms: where, and on whose behalf, the horizon is charged. None and None charge nothing: then nobody
+            tells an older copy of the state from the latest. For the others see `Session.continual`.
 
     Raises:
         InvalidRequest: the mechanism is not a ContinualTopK, the domain is missing or not asked for, or the dataset has a budget
@@ -190,8 +191,8 @@ class Horizon:
 
     def __init__(
         self,
-        ledger: Ledger,
-        dataset: Dataset,
+        ledger: Ledger | None,
+        dataset: Dataset | None,
         mechanism: ContinualTopK,
         path: str | os.PathLike[str],
         *,
@@ -202,14 +203,15 @@ class Horizon:
         recharge: bool = False,
         dry_run: bool = False,
     ) -> None:
-        self._ledger, self._dataset, self._key, self._path = ledger, dataset, key, Path(path)
+        self._account = None if ledger is None or dataset is None else (ledger, dataset.name)
+        self._key, self._path = key, Path(path)
         self._terms: Terms = {**terms, "key": key}
         self.mechanism: ContinualTopK = mechanism
         if not isinstance(mechanism, ContinualTopK):
             raise InvalidRequest(
                 f"continual takes a ContinualTopK, not {type(mechanism).__name__}: use Session.select for one release"
             )
-        if dataset.window != "whole":
+        if dataset is not None and dataset.window != "whole":
             raise InvalidRequest(
                 f"dataset={dataset.name!r} has a budget for each {dataset.window}, and a horizon bounds users over all of them: "
                 "declare a dataset with one budget for all rows"
@@ -219,15 +221,16 @@ class Horizon:
         self._dry_run, self._domain, self._groups = dry_run, listed, of_groups
         receipt, exists = self._receipt(), self._path.exists()
         if exists:
-            self._require_same(listed, of_groups, charged=receipt is not None or recharge)
+            self._require_same(listed, of_groups, charged=self._account is None or receipt is not None or recharge)
         elif receipt is not None and receipt.state == "released":
             raise HorizonError(
                 f"state={masked(path)} does not exist, and key={key!r} has opened a horizon: without its state it has ended"
             )
         elif mechanism.delta is None and listed is None:
             raise InvalidRequest("a mechanism without delta= releases items of a public domain: state domain=, or a delta")
-        if receipt is None:
-            ledger.check(dataset.name, mechanism, **self._terms)
+        if receipt is None and self._account is not None:
+            opened_on, name = self._account
+            opened_on.check(name, mechanism, **self._terms)
         if dry_run:
             if not exists:
                 require_new(self._path, "state=")
@@ -236,7 +239,9 @@ class Horizon:
         if not exists:
             State.create(self._path, mechanism, self._name, listed, of_groups)
         try:
-            ledger.reserve(dataset.name, mechanism, **self._terms)
+            if self._account is not None:
+                opened_on, name = self._account
+                opened_on.reserve(name, mechanism, **self._terms)
         except AccountingError:
             if not exists:
                 self._path.unlink(missing_ok=True)
@@ -250,14 +255,22 @@ class Horizon:
         return self._key
 
     @property
-    def left(self) -> str:
-        """The dataset's budget, what is spent so far and how many more horizons like this one fit, in words."""
-        found = self._ledger.affordable(self._dataset.name, self.mechanism, **self._terms)
-        return f"{self._dataset.name}, {found.account}: {found}" if found.account else f"{self._dataset.name}: {found}"
+    def state(self) -> Path:
+        """The file of the private state."""
+        return self._path
+
+    @property
+    def left(self) -> str | None:
+        """The dataset's budget, what is spent so far and how many more horizons like this one fit; None without a ledger."""
+        if self._account is None:
+            return None
+        ledger, name = self._account
+        found = ledger.affordable(name, self.mechanism, **self._terms)
+        return f"{name}, {found.account}: {found}" if found.account else f"{name}: {found}"
 
     @property
     def _name(self) -> str:
-        return f"{self._dataset.name}\n{self._key}"
+        return f"{'' if self._account is None else self._account[1]}\n{self._key}"
 
     # -- releases -------------------------------------------------------------------------------------------------------
 
@@ -293,7 +306,7 @@ class Horizon:
                 self._release(state.meta, state.closed()[-1])
             except BaseException as error:
                 try:
-                    receipt = self._ledger.find(self._dataset.name, self._key)
+                    receipt = self._found(self._key)
                     charged = receipt is not None and receipt.state not in ("reserved", "void")
                 except AccountingError:
                     charged = True  # for all that is known
@@ -360,7 +373,7 @@ class Horizon:
         with State.opened(self._path) as state:
             meta, begun = state.meta, len(state.closed())
             for differs, words in (
-                (meta.belongs_to != self._name, f"it is not that of key={self._key!r} of dataset={self._dataset.name!r}"),
+                (meta.belongs_to != self._name, f"it is not that of key={self._key!r} {self._of}"),
                 (
                     begun and not charged,
                     f"it has released {begun} periods, and this ledger knows of no key={self._key!r}. If it is another "
@@ -399,11 +412,21 @@ class Horizon:
 
     def _commit(self) -> None:
         """Commit the charge: everything is read, and something is about to be drawn. Again, it does nothing."""
-        self._ledger.commit(self._dataset.name, self._key, actor=self._terms.get("actor"))
+        if self._account is not None:
+            ledger, name = self._account
+            ledger.commit(name, self._key, actor=self._terms.get("actor"))
+
+    def _found(self, key: str) -> Receipt | None:
+        """The ledger's entry under a key; None without a ledger."""
+        return None if self._account is None else self._account[0].find(self._account[1], key)
+
+    @property
+    def _of(self) -> str:
+        return "without a ledger" if self._account is None else f"of dataset={self._account[1]!r}"
 
     def _receipt(self) -> Receipt | None:
         """Of the charge, if there is one; a voided one is refused."""
-        receipt = self._ledger.find(self._dataset.name, self._key)
+        receipt = self._found(self._key)
         if receipt is not None and receipt.state == "void":
             raise HorizonError(
                 f"the horizon key={self._key!r} was voided, and nothing is drawn from its state: start another one"
@@ -411,22 +434,27 @@ class Horizon:
         return receipt
 
     def _is_marked(self, meta: Meta, period: int) -> bool:
-        found = self._ledger.find(self._dataset.name, meta.key_of(period))
+        found = self._found(meta.key_of(period))
         return found is not None and found.state == "released"
 
     def _release(self, meta: Meta, closed: Closed) -> None:
         """Leave the mark of a stored period on the ledger; of several copies of a state the first decides."""
+        if self._account is None:
+            return
         if closed.period == 1:
             self._commit()
             self._claim(self._key, meta.claim)
         key, label = meta.key_of(closed.period), f"period {closed.period} of {self.mechanism.periods} of {self._key}"
         terms: Terms = {**self._terms, "relation": self.mechanism.relation, "key": key, "label": label}
-        self._ledger.charge(self._dataset.name, zero(), **terms)  # costs nothing: a key for the period's mark
+        ledger, name = self._account
+        ledger.charge(name, zero(), **terms)  # costs nothing: a key for the period's mark
         self._claim(key, closed.mark)
 
     def _claim(self, key: str, mark: str) -> None:
+        assert self._account is not None, "without a ledger there are no marks"
+        ledger, name = self._account
         try:
-            self._ledger.release(self._dataset.name, key, claim=mark, actor=self._terms.get("actor"))
+            ledger.release(name, key, claim=mark, actor=self._terms.get("actor"))
         except ClaimConflict:
             raise HorizonError(
                 "another copy of it has gone on: what this one drew was never released, and must not be. Delete it, and use the "
@@ -434,7 +462,19 @@ class Horizon:
             ) from None
 
     def __repr__(self) -> str:
-        return f"Horizon({self._ledger!r}, {self._dataset.name!r}, key={self._key!r})"
+        return f"Horizon(key={self._key!r}, {self._of})"
+
+
+def unrecorded(
+    mechanism: ContinualTopK,
+    *,
+    state: str | os.PathLike[str],
+    key: str,
+    label: str | None = None,  # noqa: ARG001 - what a ledger would note
+    **about: Any,
+) -> Horizon:
+    """Open a horizon as `Session.continual` does, without a ledger that is charged for it."""
+    return Horizon(None, None, mechanism, state, key=key, terms={}, **{"domain": None, **about})
 
 
 def _require_askable(state: State, period: int, events: Events) -> Closed | None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
@@ -18,21 +20,21 @@ from accounting.address import masked
 from dpselect.continual.continual_top_k import MOST_PERIODS, ContinualTopK
 from dpselect.continual.horizon import Horizon, Period
 from dpselect.continual.state import State
-from dpselect.errors import HorizonError
+from dpselect.errors import HorizonError, InvalidRequest
 from dpselect.events.time_window import periods
-from dpselect.release.answer import AnswerFile, DryRun, group_head
+from dpselect.release.answer import AnswerFile, DryRun, group_head, warn_unrecorded
 from dpselect.release.question import named
 from dpselect.release.run import session_of
-from dpselect.release.series import FORMS, HorizonAnswer, KeptHorizon, dry_close, horizon_mechanism, over_horizon
+from dpselect.release.series import HorizonAnswer, KeptHorizon, dry_close, horizon_mechanism, over_horizon
 from dpselect.release.session import Session
 from dpselect.spec.base import asked_by
-from dpselect.spec.continual_spec import CloseSpec, ContinualSpec, KeptFields, RechargeSpec, ShowSpec, StartSpec
+from dpselect.spec.continual_spec import CloseSpec, ContinualSpec, HeldFields, KeptFields, RechargeSpec, ShowSpec, StartSpec
 
 _LABEL = "dpselect continual"  # of a charge
 _SETTINGS = ("k", "periods", "count", "window", "relation", "users", "with_counts", "items_per_period")
 
 if TYPE_CHECKING:
-    from dpselect.spec.keyword_types import CloseKeywords, ContinualKeywords, SharedKept, StartKeywords
+    from dpselect.spec.keyword_types import CloseKeywords, ContinualKeywords, SharedHeld, StartKeywords
 
 
 @overload
@@ -99,13 +101,13 @@ def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
 
 
 @asked_by(ShowSpec)
-def show(**asked: Unpack[SharedKept]) -> HorizonAnswer:
+def show(**asked: Unpack[SharedHeld]) -> HorizonAnswer:
     """What a horizon has released so far; asked by a `ShowSpec`."""
     return _shown(ShowSpec(**asked), recharge=False)
 
 
 @asked_by(RechargeSpec)
-def recharge(**asked: Unpack[SharedKept]) -> HorizonAnswer:
+def recharge(**asked: Unpack[SharedHeld]) -> HorizonAnswer:
     """Charge a horizon again on a ledger that was restored to before it, with all that its state has released.
 
     Asked by a `RechargeSpec`.
@@ -113,9 +115,9 @@ def recharge(**asked: Unpack[SharedKept]) -> HorizonAnswer:
     return _shown(RechargeSpec(**asked), recharge=True)
 
 
-def _shown(spec: KeptFields, *, recharge: bool) -> HorizonAnswer:
+def _shown(spec: HeldFields, *, recharge: bool) -> HorizonAnswer:
     """All that was released so far, which grows: it goes to a new file."""
-    place = _place(spec)
+    place = AnswerFile.of(spec)
     place.require()
     with _horizon(spec, recharge=recharge) as (_, horizon):
         answer = HorizonAnswer.of(horizon)
@@ -140,23 +142,36 @@ def run(data: object, **asked: Any) -> HorizonAnswer | DryRun:
 
     Returns:
         What every period has released; with `dry_run` what would be charged for all of them.
+
+    Warns:
+        Unrecorded: no ledger is named; once in a process.
     """
     spec = ContinualSpec(**asked)
+    if spec.ledger is None and not spec.dry_run:
+        warn_unrecorded(stacklevel=3)
+    return ran(data, spec)
+
+
+def ran(data: object, spec: ContinualSpec) -> HorizonAnswer | DryRun:
+    """Close all periods of a log, as `run` does; whoever calls tells that nothing is on record without a ledger."""
     reading = spec.reading()
-    kept = _kept(spec, "run", source=named(data))
+    question = _question(spec, "run", source=named(data))
+    name = "" if spec.state is not None and spec.key is not None else _name(data, question)
+    state = Path(f"{name}.state" if spec.state is None else spec.state)
+    kept = KeptHorizon.of(AnswerFile.of(spec), question, state)
     assert reading.window is not None, "there is a column of times"
     cut = list(periods(reading.window, spec.every or "day", partial=spec.partial_last, most=MOST_PERIODS))
-    opens = {"state": Path(str(spec.state)), "key": str(spec.key), "label": spec.label or _LABEL}
+    opens = {"state": state, "key": name if spec.key is None else spec.key, "label": spec.label or _LABEL}
     opens |= {"domain": spec.catalogue(), "groups": reading.groups}
     settings = {name: getattr(spec, name) for name in _SETTINGS}
-    with session_of(spec) as session:
+    with nullcontext() if spec.ledger is None else session_of(spec) as session:
         about: Any = {"dry_run": spec.dry_run, "question": kept.question, "held": kept.held}
         found = over_horizon(session, data, reading, cut, spec.budget, settings, opens, **about)
         return found if isinstance(found, DryRun) else kept.written(found)
 
 
 @contextmanager
-def _horizon(spec: KeptFields, mechanism: ContinualTopK | None = None, **about: Any) -> Iterator[tuple[Session, Horizon]]:
+def _horizon(spec: HeldFields, mechanism: ContinualTopK | None = None, **about: Any) -> Iterator[tuple[Session, Horizon]]:
     """What pays, and the horizon that a spec names; its mechanism is the state's, where none is stated."""
     path = Path(str(spec.state))
     if mechanism is None:
@@ -168,16 +183,32 @@ def _horizon(spec: KeptFields, mechanism: ContinualTopK | None = None, **about: 
         yield session, session.continual(mechanism, state=path, key=str(spec.key), label=spec.label or _LABEL, **about)
 
 
-def _kept(spec: KeptFields, command: str, **about: Any) -> KeptHorizon:
+def _kept(spec: HeldFields, command: str, **about: Any) -> KeptHorizon:
     """What a spec asks for, and its file, before anything is read, reserved or charged."""
+    return KeptHorizon.of(AnswerFile.of(spec), _question(spec, command, **about), Path(str(spec.state)))
+
+
+def _question(spec: KeptFields, command: str, **about: Any) -> dict[str, Any]:
+    """What a spec asks for, as plain data."""
     about |= {"command": command, "dataset": spec.dataset, "key": spec.key}
     for name, listed in (("domain", "catalogue"), ("groups", "group_list")):
         if getattr(spec, name, None) is not None:
             listing = json.dumps(getattr(spec, listed)())
             about[name] = hashlib.sha256(listing.encode()).hexdigest()
-    question = about | spec.question(without=about)
-    return KeptHorizon.of(_place(spec), question, Path(str(spec.state)))
+    return about | spec.question(without=about)
 
 
-def _place(spec: KeptFields) -> AnswerFile:
-    return AnswerFile.of(spec, texts=FORMS)
+def _name(data: object, question: dict[str, Any]) -> str:
+    """A name that two questions, or logs of other names, do not share: of what is public, so that the same call finds it again.
+
+    Raises:
+        InvalidRequest: the log has no name.
+    """
+    parts = data if isinstance(data, list | tuple) else (data,)
+    if not all(isinstance(part, str | os.PathLike) and str(part) != "-" for part in parts):
+        raise InvalidRequest("state= and key= are missing: a log that is no file has no name to make them of, so state both")
+    logs = [str(named(part)) for part in parts]
+    logs = [log if "://" in log else os.path.normpath(log) for log in logs]
+    digest = hashlib.sha256(json.dumps({**question, "source": logs}, sort_keys=True).encode()).hexdigest()
+    stem = re.sub(r"[^\w-]+", "-", Path(logs[0]).stem)[:40].strip("-")
+    return f"{stem or 'log'}-{digest[:16]}"

@@ -8,10 +8,11 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from html import escape
 from importlib import import_module
 from importlib.util import find_spec
@@ -156,7 +157,17 @@ RECORDED = "this release was charged to the ledger before it was drawn, and is o
 SETTLED = f"{RECORDED} What the answer did not use of the price above is given back there, unless that was interrupted."
 HEADS: Final = ("period", "rank", "item", "users", "score", "value", "low", "high")
 """What the columns of a table are called, apart from that of groups."""
-_OPTIONAL = frozenset({"draw", "chosen", "shown", "unit", "spent", "groups", "sums", "time"})  # left out where there is none
+_OPTIONAL = frozenset({"draw", "chosen", "unit", "spent", "groups", "sums", "time"})  # left out where there is none
+
+
+class Unrecorded(UserWarning):
+    """A release that no ledger keeps account of."""
+
+
+@cache
+def warn_unrecorded(*, stacklevel: int) -> None:
+    """Warn that nobody keeps account of a release, once in a process; the level is that of the caller whom it tells."""
+    warnings.warn(UNRECORDED, Unrecorded, stacklevel=stacklevel)
 
 
 @final
@@ -188,7 +199,6 @@ class Answer(Tabled):
         salt: what chose the items kept under the bound on contributions; None without a bound.
         charge: what paid for it; None without a ledger.
         left: what the charge used, what is left of the budget and how many more releases like it fit, in words.
-        shown: all that was released, of which `selection` is the best part; None without a history of earlier releases.
         draw: a random name that tells the draw from another one under the same charge, though both came out alike; None without a
             ledger.
         kept: the JSON that an earlier call has kept of it, and that holds all of it; None of one that was drawn now.
@@ -200,7 +210,6 @@ class Answer(Tabled):
     salt: str | None
     charge: PaidCharge | None = None
     left: str | None = None
-    shown: Selection | None = None
     draw: str | None = None
     kept: str | None = None
 
@@ -212,7 +221,7 @@ class Answer(Tabled):
         """The answer that was kept as JSON, to a question that is the same."""
         held = json.loads(content)
         mechanism, how = Mechanism.from_json(json.dumps(held["mechanism"])), held["contributions"]
-        shown, norm = held.get("shown"), "l2" if mechanism.covers.l1 is None else "l1"
+        norm = "l2" if mechanism.covers.l1 is None else "l1"
         bounds: Any = {"max_items_per_user": how["max_items_per_user"], "clip": how["clip"], "norm": norm}
         return cls(
             question,
@@ -220,7 +229,6 @@ class Answer(Tabled):
             Choice(mechanism, **bounds, cells=how.get("over") == "all groups", why=held.get("chosen", "")),
             how["salt"],
             PaidCharge(**held["ledger"]),
-            shown=None if shown is None else Selection.from_json(json.dumps(shown)),
             draw=held["draw"],
             kept=content,
         )
@@ -283,8 +291,7 @@ class Answer(Tabled):
         reading, domain = self.question.reading, self.question.domain
         listed = None if domain is None or (reading.group is not None and reading.groups is None) else len(domain)
         cells = None if listed is None else listed * len(reading.groups or ("",))
-        signed = isinstance(reading.value_clip, tuple) and reading.value_clip[0] < 0
-        return explained_by_noise(self.mechanism, self.selection, cells, signed=signed)
+        return explained_by_noise(self.mechanism, self.selection, cells, signed=self.question.signed)
 
     @property
     def on_record(self) -> str:
@@ -314,7 +321,10 @@ class Answer(Tabled):
         """
         around = None if self.values is None else self.interval
         ends: Any = {} if around is None else {"margin": around.half_width, "at_least": around.at_least}
-        return {self.names.get(name, name): held for name, held in self.selection.columns(**ends).items()}
+        held = {self.names.get(name, name): cells for name, cells in self.selection.columns(**ends).items()}
+        if around is not None and not self.question.signed:
+            held["low"] = tuple(max(0.0, low) for low in held["low"])
+        return held
 
     def lines(self) -> list[str]:
         """What is promised and what it cost, in words, and what to beware of."""
@@ -336,11 +346,8 @@ class Answer(Tabled):
         number = self.names["value"]
         hidden = () if self.unit else (number, "low", "high")
         shown = {name: cells for name, cells in self.columns().items() if name not in hidden and set(cells) - {None}}
-        head = "".join(f"<th>{escape(f'{name} ({self.unit})' if name == number != self.unit else name)}</th>" for name in shown)
-        cells = ("".join(f"<td>{escape(printable(cell))}</td>" for cell in row) for row in zip(*shown.values(), strict=True))
-        rows = "".join(f"<tr>{row}</tr>" for row in cells)
-        below = "".join(f"<p>{escape(line)}</p>" for line in self.lines())
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{below}"
+        named = {f"{name} ({self.unit})" if name == number != self.unit else name: cells for name, cells in shown.items()}
+        return html_table(named, self.lines())
 
     @property
     def interval(self) -> Interval | None:
@@ -364,7 +371,6 @@ class Answer(Tabled):
             "dpselect": dps.__version__,
             "question": question.as_data(),
             "selection": released,
-            "shown": plain_data(self.shown),
             "unit": None if self.values is None else self.unit or "shares of users, cut by the clip",
             "intervals": None if around is None else asdict(around),
             "explained_by_noise": self.explained_by_noise,
@@ -389,6 +395,21 @@ class Answer(Tabled):
             "notes": [note for note in (self.left_out, self.on_record, *self.cautions, self.lost, self.left) if note],
         }
         return {name: value for name, value in data.items() if value is not None or name not in _OPTIONAL}
+
+
+def html_table(columns: Mapping[str, Sequence[Any]], below: Sequence[str]) -> str:
+    """A notebook's table of what was released, and lines below it."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    cells = ("".join(f"<td>{escape(printable(cell))}</td>" for cell in row) for row in zip(*columns.values(), strict=True))
+    rows = "".join(f"<tr>{row}</tr>" for row in cells)
+    lines = "".join(f"<p>{escape(line)}</p>" for line in below)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{lines}"
+
+
+def from_0(selection: Selection) -> Selection:
+    """A selection whose values are counts, none of them below 0: that nothing counted is negative is known without looking."""
+    values = selection.values
+    return selection if values is None else selection.model_copy(update={"values": tuple(max(0.0, value) for value in values)})
 
 
 def plain_data(held: Any) -> Any:

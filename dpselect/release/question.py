@@ -97,6 +97,11 @@ class Question:
         return self.spec.releases or 1
 
     @property
+    def signed(self) -> bool:
+        """True if scores may be negative: sums of a column that is cut to a range from below 0."""
+        return isinstance(self.reading.value_clip, tuple) and self.reading.value_clip[0] < 0
+
+    @property
     def tabled(self) -> bool:
         """Whether groups may be read as a table of cells: counts of users, in the engine that this process has."""
         reading = self.reading

@@ -23,7 +23,7 @@ from dpselect.mechanisms.base import Mechanism, Pay, Rounds
 from dpselect.mechanisms.top_of_groups import REASON
 from dpselect.mechanisms.weighs_again import WeighsAgain
 from dpselect.plan.default import Choice
-from dpselect.release.answer import Answer, AnswerFile, DryRun, PaidCharge, promise, told
+from dpselect.release.answer import Answer, AnswerFile, DryRun, PaidCharge, from_0, promise, told
 from dpselect.release.question import Question, choose
 from dpselect.scores import Scores, SecondLook
 from dpselect.selection import Label, Selection
@@ -33,7 +33,6 @@ from dpselect.spec import LedgerFields, PayerFields
 if TYPE_CHECKING:
     from accounting.ledger.item import Chargeable
     from accounting.remaining import Remaining
-    from dpselect.continual.history import History
 
 # Names of `acc` and `dps` are imported when they are asked for: a release without a ledger does without a database.
 
@@ -302,36 +301,17 @@ def once(
 # -- the top k ---------------------------------------------------------------------------------------------------------
 
 
-@final
-@dataclass(frozen=True)
-class Planned:
-    """The mechanism that answers a question, with how the log is read for it.
+def chosen(question: Question, session: dps.Session | None) -> Choice:
+    """The mechanism of the answer, and how the log is read for it: chosen by what is public, before anything is read or charged.
 
-    Attributes:
-        choice: made by what is public, before anything is read or charged.
-        memory: earlier releases of a series, which draws in place of the mechanism; None without any.
+    Raises:
+        InvalidRequest, CalibrationError, DomainMismatch, RelationMismatch: as for `choose`; or the charge would be another
+            period's.
     """
-
-    choice: Choice
-    memory: History | None = None
-
-    @classmethod
-    def of(cls, question: Question, session: dps.Session | None) -> Self:
-        """Choose by what is public; nothing is read.
-
-        Raises:
-            InvalidRequest, CalibrationError, DomainMismatch, RelationMismatch: as for `choose`; or the charge would be another
-                period's.
-        """
-        if session is None:
-            return cls(choose(question))
-        _require_periods(question, session.dataset.window)
-        return cls(choose(question, session.dataset.budget))
-
-    @property
-    def item(self) -> Mechanism | History:
-        """The mechanism that is charged, or the memory of earlier releases that draws in its place."""
-        return self.choice.mechanism if self.memory is None else self.memory
+    if session is None:
+        return choose(question)
+    _require_periods(question, session.dataset.window)
+    return choose(question, session.dataset.budget)
 
 
 def run(
@@ -340,17 +320,17 @@ def run(
     progress: ProgressCallback | None = None,
     place: AnswerFile | None = None,
     *,
-    planned: Planned | None = None,
+    choice: Choice | None = None,
 ) -> Answer:
     """Choose by what is public, read the log, charge, draw, record.
 
     Args:
         log: as for `dpselect.events.read`; or the events within the question's window, if they have been cut out of it.
         place: where the answer is kept; None keeps it nowhere.
-        planned: what answers it, if that is known.
+        choice: what answers it, if that is known.
     """
     payer = payer_of(question)
-    plan = Planned.of(question, payer.session) if planned is None else planned
+    choice = chosen(question, payer.session) if choice is None else choice
 
     def answered(drawn: Answer, charged: Charged | None) -> Answer:
         if charged is None:
@@ -363,8 +343,8 @@ def run(
 
     place = AnswerFile(None) if place is None else place
     if place.output is not None or payer.session is not None:  # what the answer says of its price, before the charge
-        promise(plan.choice.mechanism, question.budget)
-    answer = payer.release(plan.item, partial(stage, question, plan, log, progress), answered, place)
+        promise(choice.mechanism, question.budget)
+    answer = payer.release(choice.mechanism, partial(stage, question, choice, log, progress), answered, place)
     if payer.pay == "curve":
         return answer
     with suppress(acc.AccountingError):  # what was given back is counted where the ledger can be read now
@@ -377,10 +357,10 @@ def run_once(question: Question, log: object, place: AnswerFile, progress: Progr
 
     def dry_run() -> DryRun:
         payer = payer_of(question)
-        plan = Planned.of(question, payer.session)
+        mechanism = chosen(question, payer.session).mechanism
         source, reading = _source(question, log)
         look = partial(events.require_columns, source, reading.model_copy(update={"salt": None}))  # of a bound still to come
-        return payer.dry_run(plan.item, plan.choice.mechanism, question.budget, look, kept=place.output is not None)
+        return payer.dry_run(mechanism, mechanism, question.budget, look, kept=place.output is not None)
 
     return once(question, place, partial(Answer.restored, question), lambda: run(question, log, progress, place), dry_run)
 
@@ -393,22 +373,18 @@ def payer_of(question: Question) -> Payer:
     return Payer.of(spec, label, time_zone=zone, pay=pay, asked=question.as_data)
 
 
-def stage(question: Question, plan: Planned, log: object, progress: ProgressCallback | None, stack: ExitStack) -> Ready[Answer]:
+def stage(question: Question, choice: Choice, log: object, progress: ProgressCallback | None, stack: ExitStack) -> Ready[Answer]:
     """Read the log: the scores that are drawn from."""
-    choice, memory = plan.choice, plan.memory
     read = _read(question, choice, stack, log, progress)
-    plan.item.check(read.scores)  # type: ignore[arg-type]
+    choice.mechanism.check(read.scores)
     used = (lambda drawn: choice.mechanism.spent(drawn.selection)) if question.spec.pay_for_what_came_out else None
-    return Ready(lambda: _drawn(question, choice, memory, read), read.salt, read.scores, used)
+    return Ready(lambda: _drawn(question, choice, read), read.salt, read.scores, used)
 
 
-def _drawn(question: Question, choice: Choice, memory: History | None, read: _Read) -> Answer:
-    if memory is None:
-        found = choice.mechanism.select(read.scores)
-        return Answer(question, _named(question, read.integers, found) if choice.cells else found, choice, read.salt)
-    assert isinstance(read.scores, Scores)
-    shown = memory.select(read.scores)
-    return Answer(question, memory.best(shown), choice, read.salt, shown=shown)
+def _drawn(question: Question, choice: Choice, read: _Read) -> Answer:
+    found = choice.mechanism.select(read.scores)
+    found = found if question.signed else from_0(found)
+    return Answer(question, _named(question, read.integers, found) if choice.cells else found, choice, read.salt)
 
 
 def _named(question: Question, integers: frozenset[str], selection: Selection) -> Selection:
@@ -466,10 +442,9 @@ def _read(question: Question, choice: Choice, stack: ExitStack, log: object, pro
         look["max_groups_per_user"] = None  # one norm holds over all groups
     if choice.max_items_per_user is not None and question.spec.salt is not None:
         look["salt"] = question.spec.salt  # of a bound that the default brings, too
-    clip = question.reading.value_clip
-    signed = isinstance(clip, tuple) and clip[0] < 0  # sums that may be negative, and groups, come to this process
+    # Sums that may be negative, and groups, come to this process.
     in_memory = question.spec.engine == "memory" or (
-        question.spec.engine == "spark" and (signed or question.reading.group is not None)
+        question.spec.engine == "spark" and (question.signed or question.reading.group is not None)
     )
     source, reading = _source(question, log)
     twice = choice.again is not None or choice.mechanism.counted_again is not None or _weighed_again(question, choice)

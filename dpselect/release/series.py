@@ -10,38 +10,44 @@ from dataclasses import dataclass, replace
 from datetime import datetime, time
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, final
+from typing import TYPE_CHECKING, Any, Literal, Self, final
 
 import accounting as acc
 import dpselect as dps
-from accounting.address import masked
+from accounting.address import masked, without_password
 from accounting.errors import OutputError
 from accounting.remaining import in_all_in_words
 from dpselect import events
 from dpselect.continual import ContinualTopK, Horizon, HorizonClip, Period
-from dpselect.continual.continual_top_k import MOST_PERIODS
-from dpselect.continual.history import History
-from dpselect.continual.horizon import of_pairs
-from dpselect.errors import InvalidRequest, Note
+from dpselect.continual.horizon import of_pairs, unrecorded
+from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.events import ProgressCallback, Reading
 from dpselect.events.staging import PeriodEvents, split
 from dpselect.events.time_window import periods
-from dpselect.mechanisms import OneshotTopK, SparseHistogram
-from dpselect.mechanisms.base import settings_of
 from dpselect.plan.default import Choice
-from dpselect.release.answer import Answer, AnswerFile, DryRun, as_json, group_head, plain_data, promise, rescued
+from dpselect.release.answer import (
+    UNRECORDED,
+    Answer,
+    AnswerFile,
+    DryRun,
+    as_json,
+    from_0,
+    group_head,
+    html_table,
+    plain_data,
+    promise,
+    rescued,
+)
 from dpselect.release.explained import HARDLY_ANY, explained_by_noise
 from dpselect.release.question import Question
-from dpselect.release.run import Payer, Planned, payer_of, run
+from dpselect.release.run import Payer, chosen, payer_of, run
 from dpselect.selection import Label, Tabled
-from dpselect.spec import ReleaseFields
 
 if TYPE_CHECKING:
     from accounting.ledger.item import Chargeable
 
 PLACE = "{period}"  # in the name of the files that keep the answers
 ITEMS_PER_PERIOD = 3  # released items of a user that count in a period, where nobody says how many
-_MORE_NOISE = 1.1  # that averages over periods outweigh
 State = Literal["released", "recorded", "lost", "waiting"]
 """Of a period: released now; released before; released, and its answer is not in its file, so not drawn again; not charged,
 because noise alone explains the first answer."""
@@ -71,9 +77,11 @@ class _OfPeriods(Tabled):
         return tuple(row["item"] for row in self.rows)
 
     def columns(self) -> dict[str, tuple[Any, ...]]:
-        """`rows` by their columns; items as text, since they may be integers and text."""
-        rows = [{**row, "item": str(row["item"])} for row in self.rows]
-        return {name: tuple(row[name] for row in rows) for name in self.heads}
+        """`rows` by their columns; items as integers where all of them are, else as text."""
+        rows = self.rows
+        columns = {name: tuple(row[name] for row in rows) for name in self.heads}
+        whole = all(isinstance(item, int) for item in columns["item"])
+        return columns if whole else columns | {"item": tuple(map(str, columns["item"]))}
 
 
 @final
@@ -192,9 +200,10 @@ class HorizonAnswer(_OfPeriods):
 
     Attributes:
         key: of its charge.
+        state: the file of its private state.
         periods_left: how many can still be closed.
         released: what each closed period has shown.
-        left: where the dataset's budget stands, in words.
+        left: where the dataset's budget stands, in words; None without a ledger.
         names: of the periods; None for their numbers.
         group: what the column of groups is called.
         question: what was asked, as plain data.
@@ -202,18 +211,26 @@ class HorizonAnswer(_OfPeriods):
 
     mechanism: ContinualTopK
     key: str
+    state: str
     periods_left: int
     released: tuple[Period, ...]
-    left: str
+    left: str | None
     names: tuple[str, ...] | None = None
     group: str = "group"
     question: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.mechanism.counts is not None:
+            shown = tuple(replace(one, selection=from_0(one.selection)) for one in self.released)
+            object.__setattr__(self, "released", shown)
 
     @classmethod
     def of(cls, horizon: Horizon, released: Iterable[Period] | None = None, **about: Any) -> Self:
         """What a horizon has released, or some of it; `about` are `names`, `group` and `question`."""
         shown = tuple(horizon.released() if released is None else released)
-        return cls(horizon.mechanism, horizon.key, horizon.periods_left, shown, horizon.left, **about)
+        return cls(
+            horizon.mechanism, horizon.key, without_password(horizon.state), horizon.periods_left, shown, horizon.left, **about
+        )
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -235,7 +252,7 @@ class HorizonAnswer(_OfPeriods):
                     row["score"] = value
                 else:
                     high = None if mechanism.in_part else value + margin
-                    row |= {"users": value, "low": value - margin, "high": high}
+                    row |= {"users": value, "low": max(0.0, value - margin), "high": high}
                 rows.append(row)
         return rows
 
@@ -248,6 +265,11 @@ class HorizonAnswer(_OfPeriods):
     def cautions(self) -> list[str]:
         """What to beware of in the answers as a whole."""
         return [HARDLY_ANY] if self.explained_by_noise else []
+
+    @property
+    def notes(self) -> list[str]:
+        """What to beware of, that nothing is on record where no ledger was charged among it."""
+        return [*self.cautions, *([UNRECORDED] if self.left is None else [])]
 
     def _explained(self, one: Period) -> bool:
         mechanism = self.mechanism
@@ -266,7 +288,12 @@ class HorizonAnswer(_OfPeriods):
         return {
             "dpselect": dps.__version__,
             "question": self.question,
-            "horizon": {"key": self.key, "periods": mechanism.periods, "periods_left": self.periods_left},
+            "horizon": {
+                "key": self.key,
+                "state": self.state,
+                "periods": mechanism.periods,
+                "periods_left": self.periods_left,
+            },
             "count": mechanism.count,
             "window": mechanism.window,
             "guarantee": {**stated.as_data(), "covers": "all periods of the horizon together"},
@@ -286,7 +313,7 @@ class HorizonAnswer(_OfPeriods):
                 for one in self.released
             ],
             "table": self.rows,
-            "notes": self.cautions,
+            "notes": self.notes,
         }
 
     @property
@@ -305,22 +332,19 @@ class HorizonAnswer(_OfPeriods):
         shown = ("score",) if self._intervals is None else ("users", "low", "high")
         return ("period", *group, "rank", "item", *shown)
 
-    def to_html(self) -> str:
-        """A page: for each group its items over time, with their intervals, and the whole table."""
-        from dpselect.release.series_page import page  # jinja2, which other answers do without
+    def lines(self) -> list[str]:
+        """Where the horizon stands, what is promised and what it cost, in words, and what to beware of."""
+        mechanism = self.mechanism
+        stated = promise(mechanism, of_horizon(mechanism))
+        stands = f"horizon {self.key}, state {self.state}: {self.periods_left:,} of {mechanism.periods:,} periods left"
+        return [stands, stated.in_words, f"Risk: {stated.risk_in_words}.", *self.notes, *([self.left] if self.left else [])]
 
-        around = self._intervals
-        drawn = "reaches down to the low end" if self.mechanism.in_part else "is the interval"
-        bands = "" if around is None else f"The band {drawn} of each number: {around['in_words']}."
-        stated = promise(self.mechanism, of_horizon(self.mechanism))
-        facts = [("In words", stated.in_words), ("Risk", stated.risk_in_words), ("Budget", self.left)]
-        title = f"The top {self.mechanism.k}" + (f" of each {self.group}" if self.mechanism.grouped else "") + f", {self.key}"
-        number = "score" if around is None else "users"
-        return page(self.rows, self.heads, title=title, number=number, facts=facts, bands=bands)
+    def __repr__(self) -> str:
+        start = f"HorizonAnswer: {len(self.released):,} periods with {len(self.rows):,} items"
+        return "\n".join(map(printable, [start, *(f"  {line}" for line in self.lines())]))
 
-
-FORMS: Final[dict[str, Callable[[Any], str]]] = {".json": as_json, ".html": HorizonAnswer.to_html}
-"""By the end of a file's name, the forms of what a horizon has released; and tables."""
+    def _repr_html_(self) -> str:
+        return html_table(self.columns(), self.lines())
 
 
 @final
@@ -372,12 +396,12 @@ def series_of(
     progress: ProgressCallback | None = None,
     unkept: Callable[[AnswerFile, Answer], None] | None = None,
     announce: Callable[[str], None] | None = None,
-) -> Series | HorizonAnswer | DryRun:
+) -> Series | DryRun:
     """Release the periods of a question with `every`, or say what that would charge (`Payer.dry_run`).
 
     Args:
         source: as for `dpselect.events.read`.
-        place: where answers are kept, `PLACE` standing for the period; of a horizon the file of all of them.
+        place: where answers are kept, `PLACE` standing for the period.
         progress: called with the number of periods that are done, and all that are to be.
         unkept, announce: as for `ByPeriod`.
 
@@ -385,35 +409,17 @@ def series_of(
         InvalidRequest: what is stated is not for a series, or something is missing.
     """
     spec, window = question.spec, question.reading.window
-    what, why = ("every=", "each is charged once") if spec.horizon is None else ("horizon=", "all are charged in one")
-    needs = ("every", "time", "since", "until", "key", "ledger", "dataset")
+    needs = ("time", "since", "until", "key", "ledger", "dataset")
     if missing := [f"{name}=" for name in needs if getattr(spec, name) is None]:
-        raise InvalidRequest(f"{what} needs {', '.join(missing)}: which periods there are is public, and {why}")
+        raise InvalidRequest(f"every= needs {', '.join(missing)}: which periods there are is public, and each is charged once")
     if spec.engine != "memory":
-        raise InvalidRequest(f"{what} counts in memory, a period at a time: leave out engine={spec.engine}")
+        raise InvalidRequest(f"every= counts in memory, a period at a time: leave out engine={spec.engine}")
     assert spec.every is not None
     assert window is not None, "there is a column of times"
-    most = {} if spec.horizon is None else {"most": MOST_PERIODS}
-    named = list(periods(window, spec.every, partial=spec.partial_last, **most))
-    if spec.horizon is None:
-        with spec.opened() as ledger:
-            by_period = ByPeriod(question, source, named, place, ledger, unkept, announce)
-            return by_period.priced() if spec.dry_run else by_period.released(progress)
-    other = {*ReleaseFields.model_fields, "period", "use_everything", "pay_for_what_came_out"} - {"k", "with_counts"}
-    if given := spec.given(*other):
-        raise InvalidRequest(f"{min(given)}= is not for a horizon, whose mechanism is ContinualTopK: leave it out")
-    about = {"command": "topk", "dataset": spec.dataset, "key": spec.key}
-    kept = KeptHorizon.of(replace(place, texts=FORMS), about | question.as_data(), Path(spec.horizon))
-    settings: Any = {"k": question.k, "periods": None, "count": spec.count or "period"}
-    settings |= {name: getattr(spec, name) for name in ("window", "relation", "with_counts")}
-    opens: Any = {"state": str(spec.horizon), "key": str(spec.key), "label": spec.label or "dpselect continual"}
-    opens |= {"domain": question.domain, "groups": question.reading.groups}
-    session, budget = payer_of(question).session, question.budget
-    assert session is not None
-    log = (source, question.reading, named)
-    asked: Any = {"dry_run": spec.dry_run, "question": kept.question, "held": kept.held}
-    found = over_horizon(session, *log, budget, settings, opens, **asked)
-    return found if isinstance(found, DryRun) else kept.written(found)
+    named = list(periods(window, spec.every, partial=spec.partial_last))
+    with spec.opened() as ledger:
+        by_period = ByPeriod(question, source, named, place, ledger, unkept, announce)
+        return by_period.priced() if spec.dry_run else by_period.released(progress)
 
 
 # -- a charge for each period --------------------------------------------------------------------------------------------
@@ -423,10 +429,7 @@ def series_of(
 class ByPeriod:
     """Periods that are each charged to their own budget, under the key KEY:PERIOD; what is released already stays as it is.
 
-    What a histogram has shown in one period it shows
-    without a threshold in those released after it, and it finds more items by means over the periods of one run (`History`);
-    Gaussian noise on a public domain is averaged over periods. A period that is charged and has no answer, because the run was
-    stopped in between, is left alone: its draw may have been seen.
+    Each period is answered by itself, as if it were the only one: `dpselect.continual` is for periods that share their noise.
 
     Args:
         unkept: called with an answer that is drawn and cannot be kept; it raises. None writes it to a file of its own.
@@ -455,7 +458,7 @@ class ByPeriod:
             has = "one budget for all rows" if self._dataset.window == "whole" else f"a budget for each {self._dataset.window}"
             raise InvalidRequest(
                 f"every={every} charges each {every} to its own budget, and dataset={self._dataset.name} has {has}: declare one "
-                f"with `dpselect ledger init --window {every}`, or add horizon=STATE, one price for all of them"
+                f"with `dpselect ledger init --window {every}`, or use `dpselect continual run`, with one price for all of them"
             )
         self._cut = partial(split, source, question.reading, named)
         self._asked: dict[str, tuple[Question, AnswerFile]] = {}
@@ -496,7 +499,7 @@ class ByPeriod:
             for name in pending:
                 question, place = self._asked[name]
                 place.require()
-                payer_of(question).require(self._planned.item, kept=True)
+                payer_of(question).require(self._choice.mechanism, kept=True)
             with self._cut() as parts:
                 for number, name in enumerate(pending):
                     if progress is not None:
@@ -519,7 +522,7 @@ class ByPeriod:
     def _release(self, name: str, part: PeriodEvents) -> None:
         question, place = self._asked[name]
         try:
-            answer = run(question, part, place=place, planned=self._planned)
+            answer = run(question, part, place=place, choice=self._choice)
         except BaseException as error:
             if done := [one.name for one in self._done.values() if one.state == "released"]:
                 error.add_note(Note(f"released before that, charged and kept: {', '.join(done)}"))
@@ -540,12 +543,12 @@ class ByPeriod:
         for name in pending:
             self._asked[name][1].require()
         events.require_columns(self._source, self._question.reading)
-        plan, left = self._planned, list[str]()
+        mechanism, left = self._choice.mechanism, list[str]()
         for name in pending:
-            found = payer_of(self._asked[name][0]).dry_run(plan.item, plan.choice.mechanism, self._question.budget, kept=True)
+            found = payer_of(self._asked[name][0]).dry_run(mechanism, mechanism, self._question.budget, kept=True)
             left += [f"{name}: {words}" for words in found.left]
         in_all = f"once all of them are charged, {self._in_all().words}"
-        return DryRun(plan.item, plan.choice.mechanism, self._question.budget, tuple(left), in_all=in_all)
+        return DryRun(mechanism, mechanism, self._question.budget, tuple(left), in_all=in_all)
 
     def _in_all(self) -> InAll:
         """What somebody faces once all periods are charged.
@@ -553,51 +556,13 @@ class ByPeriod:
         Raises:
             BudgetExceeded: as for `InAll.of`.
         """
-        return InAll.of(self._ledger, self._dataset, self._planned.item, self._uncharged)
-
-    # -- what answers all periods, with a memory of what was shown ------------------------------------------------------
+        return InAll.of(self._ledger, self._dataset, self._choice.mechanism, self._uncharged)
 
     @cached_property
-    def _planned(self) -> Planned:
-        """The same noise on all items, whose best k are the answer, and what was shown before, where that helps."""
+    def _choice(self) -> Choice:
+        """The mechanism of all periods, chosen once by what is public."""
         question, _ = self._asked[self._left[0]]
-        plain = Planned.of(question, payer_of(question).session)
-        whole = self._on_all_items(plain.choice)
-        if whole is None:
-            return plain
-        answers = [one.answer for one in self._done.values() if one.answer is not None]
-        shown = {one.charge.entry: one.shown for one in answers if one.charge is not None and one.shown is not None}
-        in_order = [shown[entry] for entry in sorted(shown)]  # of the releases, which need not be that of the periods
-        labels = [set(one.labels or ()) for one in in_order]
-        # A run over other periods has not known what was shown before it: what it has left out is not remembered.
-        first = max((at for at in range(1, len(labels)) if not labels[at - 1] <= labels[at]), default=0)
-        memory = History(whole, k=self._question.k, releases=len(self._left), shown=in_order[first:])
-        return Planned(replace(plain.choice, mechanism=whole), memory)
-
-    def _on_all_items(self, choice: Choice) -> SparseHistogram | OneshotTopK | None:
-        """The mechanism that shows all items, at no higher price; None where that does not help, or asks for much more noise.
-
-        A bound on the fewest users of an item holds in every period, so that nothing is shown below it because it was shown
-        before.
-        """
-        mechanism, reading, domain = choice.mechanism, self._question.reading, self._question.domain
-        if reading.value is not None or reading.group is not None or choice.again is not None:
-            return None
-        if isinstance(mechanism, SparseHistogram) and mechanism.floor == 0 and mechanism.k is not None:
-            return SparseHistogram.model_validate({**settings_of(mechanism), "k": None})
-        if not isinstance(mechanism, OneshotTopK) or not domain:
-            return None
-        price, scale = mechanism.curve, mechanism.scale
-        if mechanism.noise != "gaussian" or mechanism.value_scale is not None or not isinstance(price, acc.GaussianDP):
-            return None
-        settings = {**settings_of(mechanism), "k": len(domain), "values": True}
-        while scale <= _MORE_NOISE * mechanism.scale:
-            whole = OneshotTopK.model_validate({**settings, "scale": scale})
-            assert isinstance(whole.curve, acc.GaussianDP)
-            if whole.curve.mu <= price.mu:
-                return whole
-            scale = max(scale * whole.curve.mu / price.mu, math.nextafter(scale, math.inf))
-        return None
+        return chosen(question, payer_of(question).session)
 
 
 def _written(moment: datetime) -> str:
@@ -609,7 +574,7 @@ def _written(moment: datetime) -> str:
 
 
 def over_horizon(
-    session: dps.Session,
+    session: dps.Session | None,
     source: Any,
     reading: Reading,
     named: Named,
@@ -626,7 +591,7 @@ def over_horizon(
     Periods that are closed are answered from the state, whatever the log is now. It is read for the others, if there are any.
 
     Args:
-        session: what pays.
+        session: what pays; None charges nothing.
         budget: of all of them.
         settings: fields of the mechanism, and what else `horizon_mechanism` takes; `periods` may be None, for those of the log.
         opens: how `Session.continual` opens the horizon.
@@ -647,23 +612,24 @@ def over_horizon(
     lists = {name: opens[name] for name in ("domain", "groups")}
     mechanism = horizon_mechanism(budget, **{**settings, **lists, "periods": declared, "grouped": grouped})
     reading = of_pairs(reading, grouped=grouped)
+    opened = unrecorded if session is None else session.continual
     if dry_run:
-        session.continual(mechanism, **opens, dry_run=True)
+        opened(mechanism, **opens, dry_run=True)
         return dry_close(session, opens["key"], mechanism, budget, partial(events.require_columns, source, reading))
     about: Any = {"names": tuple(name for name, *_ in named), "group": group_head(reading.group), "question": question}
     if held is not None:
-        horizon = session.continual(mechanism, **opens)
+        horizon = opened(mechanism, **opens)
         return HorizonAnswer.of(horizon, horizon.released()[: len(named)], **about)
     readings = [reading.model_copy(update={"since": _written(start), "until": _written(end)}) for _, start, end in named]
     closed = 0
     if Path(opens["state"]).exists():
-        horizon = session.continual(mechanism, **opens)
+        horizon = opened(mechanism, **opens)
         closed = min(len(horizon.released()), len(named))
         for number in range(1, closed + 1):
             horizon.close(number, source, readings[number - 1])  # what was asked otherwise is refused
     if closed < len(named):
         with split(source, reading, named[closed:]) as parts:
-            horizon = session.continual(mechanism, **opens)
+            horizon = opened(mechanism, **opens)
             for number, (name, *_) in enumerate(named[closed:], closed + 1):
                 horizon.close(number, parts[name], readings[number - 1])
     return HorizonAnswer.of(horizon, horizon.released()[: len(named)], **about)
@@ -697,7 +663,7 @@ def horizon_mechanism(
 
 
 def dry_close(
-    session: dps.Session,
+    session: dps.Session | None,
     key: str,
     mechanism: ContinualTopK,
     budget: acc.Budget | None = None,
@@ -709,7 +675,8 @@ def dry_close(
         budget: as it was stated, if it was.
         look: checks the header or schema of what would be read.
     """
-    payer, held, stated = Payer(session, key), session.ledger.find(session.dataset.name, key), budget or of_horizon(mechanism)
+    payer, stated = Payer(session, key), budget or of_horizon(mechanism)
+    held = None if session is None else session.ledger.find(session.dataset.name, key)
     if held is None:
         return payer.dry_run(mechanism, mechanism, stated, look)
     if acc.Curve.from_json(held.entries[0].curve or "") != mechanism.curve:

@@ -5,27 +5,20 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from accounting.address import masked
 from dpselect.events.reading import ProgressCallback
-from dpselect.release.answer import UNRECORDED, Answer, AnswerFile, DryRun
+from dpselect.release.answer import Answer, AnswerFile, DryRun, warn_unrecorded
 from dpselect.release.question import Question
 from dpselect.release.run import run_once
 from dpselect.spec import TopKSpec
 from dpselect.spec.base import asked_by
 
 if TYPE_CHECKING:
-    from os import PathLike
-
     from dpselect.events.time_window import Every
-    from dpselect.release.series import HorizonAnswer, Series
+    from dpselect.release.series import Series
     from dpselect.spec.keyword_types import TopKKeywords
-
-
-class Unrecorded(UserWarning):
-    """A release that no ledger keeps account of."""
 
 
 class Unkept(UserWarning):
@@ -37,7 +30,6 @@ def topk(
     data: object,
     *,
     every: None = None,
-    horizon: None = None,
     dry_run: Literal[False] = False,
     progress: ProgressCallback | None = None,
     **asked: Unpack[TopKKeywords],
@@ -49,15 +41,14 @@ def topk(
     data: object,
     *,
     every: Every | None = None,
-    horizon: str | PathLike[str] | None = None,
     dry_run: bool = False,
     progress: ProgressCallback | None = None,
     **asked: Unpack[TopKKeywords],
-) -> Answer | Series | HorizonAnswer | DryRun: ...
+) -> Answer | Series | DryRun: ...
 
 
 @asked_by(TopKSpec)
-def topk(data: object, *, progress: ProgressCallback | None = None, **asked: Any) -> Answer | Series | HorizonAnswer | DryRun:
+def topk(data: object, *, progress: ProgressCallback | None = None, **asked: Any) -> Answer | Series | DryRun:
     """The k items with the most distinct users, released with differential privacy: `dpselect topk` in Python.
 
     The mechanism, its noise and how users are bounded are chosen as the command chooses them, second looks included. With a
@@ -70,8 +61,8 @@ def topk(data: object, *, progress: ProgressCallback | None = None, **asked: Any
             lists, `ledger` an open ledger, `item` several columns; `output` is a new file, .json, .csv or .parquet.
 
     Returns:
-        The `Answer`. With `every` a `Series` of one for each period; with `horizon` as well a `HorizonAnswer`; both have `items`,
-        `values` and `to_pandas()`. With `dry_run` a `DryRun`.
+        The `Answer`. With `every` a `Series` of one for each period, which has `items`, `values` and `to_pandas()` too. With
+        `dry_run` a `DryRun`.
 
     Raises:
         InvalidRequest, InvalidBudget, DomainMismatch, CalibrationError: what is asked for cannot be done.
@@ -104,14 +95,14 @@ def answered(
     progress: ProgressCallback | None = None,
     unkept: Callable[[AnswerFile, Answer], None] | None = None,
     announce: Callable[[str], None] | None = None,
-) -> Answer | Series | HorizonAnswer | DryRun:
+) -> Answer | Series | DryRun:
     """What is asked for, whichever it is: an answer, one for each period, or what it would cost.
 
     Args:
         log: as for `dpselect.events.read`.
         unkept, announce: of a series, as for `release.series.ByPeriod`.
     """
-    if question.spec.every is None and question.spec.horizon is None:
+    if question.spec.every is None:
         return run_once(question, log, place, progress)
     from dpselect.release import series  # what most answers do without
 
@@ -122,13 +113,8 @@ def answered(
 def warned(place: AnswerFile, spec: Any) -> Iterator[AnswerFile]:
     """Warn in Python of a release that nobody keeps account of, once in a process, and of an answer that was not kept."""
     if spec.ledger is None and not spec.dry_run:
-        _warn_once()
+        warn_unrecorded(stacklevel=5)
     yield place
     if place.failure is not None:
         where = "nowhere else" if place.lies is None else f"lies in {masked(place.lies)}"
         warnings.warn(f"{place.failure}. The answer is returned, and {where}", Unkept, stacklevel=4)
-
-
-@cache
-def _warn_once() -> None:
-    warnings.warn(UNRECORDED, Unrecorded, stacklevel=5)

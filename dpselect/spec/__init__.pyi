@@ -23,7 +23,6 @@ from .shared_fields import PayerFields as PayerFields
 from .shared_fields import item_columns as item_columns
 from .shared_fields import value_clip_of as value_clip_of
 from .topk_spec import EngineName as EngineName
-from .topk_spec import HorizonFields as HorizonFields
-from .topk_spec import Over as Over
 from .topk_spec import ReleaseFields as ReleaseFields
+from .topk_spec import SeriesFields as SeriesFields
 from .topk_spec import TopKSpec as TopKSpec

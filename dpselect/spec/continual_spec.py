@@ -12,7 +12,7 @@ from accounting import Budget
 from accounting.arguments import Relation
 from accounting.errors import InvalidBudget
 from accounting.frozen import Count, Real
-from dpselect.continual.continual_top_k import HorizonClip
+from dpselect.continual.continual_top_k import HorizonClip, Over
 from dpselect.events.file_options import FileOptions
 from dpselect.events.time_window import Every
 from dpselect.selection import Label
@@ -28,7 +28,6 @@ from dpselect.spec.shared_fields import (
     TimeFields,
     listed,
 )
-from dpselect.spec.topk_spec import Over
 
 if TYPE_CHECKING:
     from accounting import Ledger
@@ -82,8 +81,25 @@ class HorizonTimeFields(EveryFields, TimeFields):
     until: SkipValidation[Any] = option("Where the last period of the log ends; public.", default=..., metavar="TIME", place=106)
 
 
-class KeptFields(StateFields, PayerFields):
-    """A horizon that is kept: who pays for it, and where its private state is."""
+class KeptFields(PayerFields):
+    """Where the answer of a horizon is kept, and who pays for it."""
+
+    output: SkipValidation[str | PathLike[str] | None] = option(
+        "Also keep it in this new file, as .json; or as .csv, .parquet or .html, with the JSON beside it.",
+        metavar="FILE",
+        unasked=KEPT,
+        place=160,
+    )
+
+    @field_validator("ledger", mode="before", check_fields=False)
+    @classmethod
+    def _by_its_url(cls, stated: Any) -> Any:
+        """The path of a file stands for its URL."""
+        return f"sqlite:///{stated}" if isinstance(stated, str | PathLike) and "://" not in str(stated) else stated
+
+
+class HeldFields(StateFields, KeptFields):
+    """A horizon that a ledger is charged for, and where its private state is."""
 
     ledger: SkipValidation[str | Ledger | None] = option(
         "The ledger: its URL, or the path of its SQLite file.",
@@ -95,18 +111,6 @@ class KeptFields(StateFields, PayerFields):
     )
     dataset: str | None = option("Dataset of the ledger whose budget pays.", default=..., unasked=CHARGED, place=142)
     key: str | None = option("Name of the horizon: the idempotency key of its charge.", default=..., unasked=CHARGED, place=144)
-    output: SkipValidation[str | PathLike[str] | None] = option(
-        "Also keep it in this new file, as .json; or as .csv, .parquet or .html, with the JSON beside it.",
-        metavar="FILE",
-        unasked=KEPT,
-        place=160,
-    )
-
-    @field_validator("ledger", mode="before")
-    @classmethod
-    def _by_its_url(cls, stated: Any) -> Any:
-        """The path of a file stands for its URL."""
-        return f"sqlite:///{stated}" if isinstance(stated, str | PathLike) and "://" not in str(stated) else stated
 
 
 class PeriodFields(WeightFields):
@@ -146,7 +150,7 @@ class HorizonBudgetFields(PeriodFields):
         return Budget(epsilon=self.epsilon, delta=self.delta)
 
 
-class StartSpec(RunFields, HorizonBudgetFields, CatalogueFields, KeptFields, FileOptions):
+class StartSpec(RunFields, HorizonBudgetFields, CatalogueFields, HeldFields, FileOptions):
     """Reserve a horizon and make its state, before any data are read: its first period commits the charge.
 
     A second call under the key reserves nothing more; `dpselect ledger void` gives a horizon back that has no closed period.
@@ -175,7 +179,7 @@ class StartSpec(RunFields, HorizonBudgetFields, CatalogueFields, KeptFields, Fil
         return listed(self, self.groups, None, "group", "groups")
 
 
-class CloseSpec(RunFields, ItemFields, KeptFields):
+class CloseSpec(RunFields, ItemFields, HeldFields):
     """Count the new events of a period and release its top k. The same call again prints the same answer."""
 
     examples: ClassVar[tuple[str, ...]] = (f"1 monday.csv {PAYS} --key march --state march.state --user who --item shop",)
@@ -185,7 +189,7 @@ class CloseSpec(RunFields, ItemFields, KeptFields):
     group: SkipValidation[Column | None] = option("Column of groups: the top k of each.", metavar="COLUMN", place=90)
 
 
-class ShowSpec(KeptFields):
+class ShowSpec(HeldFields):
     """Print what was released so far, what is promised, and how many periods are left."""
 
     examples: ClassVar[tuple[str, ...]] = (f"{PAYS} --key march --state march.state",)
@@ -193,7 +197,7 @@ class ShowSpec(KeptFields):
     own_fields: ClassVar[Any] = (StateFields,)
 
 
-class RechargeSpec(KeptFields):
+class RechargeSpec(HeldFields):
     """Charge a horizon again on a ledger that was restored to before it, and record every period that its state has released."""
 
     own_fields: ClassVar[Any] = (StateFields,)
@@ -203,11 +207,22 @@ class ContinualSpec(RunFields, HorizonBudgetFields, HorizonTimeFields, GroupFiel
     """Close all periods of a log that is there already. A run that was stopped goes on where it stopped."""
 
     examples: ClassVar[tuple[str, ...]] = (
-        f"{LOG} --time at --every day --since 2026-03-01 --until 2026-03-31 {PAYS} --key march --state march.state --k 10 "
-        "--epsilon 1 --delta 1e-6",
+        f"{LOG} --time at --every day --since 2026-03-01 --until 2026-03-31 --k 10 --epsilon 1 --delta 1e-6 {PAYS}",
     )
 
     own_fields: ClassVar[Any] = (PeriodFields, StateFields, EveryFields)
 
+    state: SkipValidation[str | PathLike[str] | None] = option(
+        "The private state of the horizon. As private as the log; never restore a backup. Default: a file in this folder, named "
+        "after the log and the question.",
+        metavar="FILE",
+        unasked="it is of the horizon that the key names, which is compared",
+        place=146,
+    )
+    key: str | None = option(
+        "Name of the horizon: the idempotency key of its charge. Default: made of the log's name and the question.",
+        unasked=CHARGED,
+        place=144,
+    )
     periods: Count | None = option("Periods of the horizon. Default: those from since= to until=.", place=108)
     partial_last: Flag = option("Let the last period end at until=, before its own end; it is closed for good.", "Time", False)

@@ -12,15 +12,17 @@ from typing import Any, Literal, Required, TypedDict
 from accounting import Ledger
 from accounting.arguments import Relation
 from accounting.frozen import Count, Positive, Probability, Real
+from dpselect.continual.continual_top_k import Over
 from dpselect.events.file_options import Form, Format
 from dpselect.events.time_window import Every, Unit
 from dpselect.mechanisms.base import Mechanism
 from dpselect.noise import NoiseName
 from dpselect.pate.ballots import Missing, Split, Voting
 from dpselect.selection import Label
+from dpselect.sensitivity import Norm
 from dpselect.spec.base import Column, Flag, Seed
 from dpselect.spec.plan_spec import Charged, Criterion, Rounds, Schedule
-from dpselect.spec.topk_spec import EngineName, Over
+from dpselect.spec.topk_spec import EngineName
 
 class SharedFileOptions(TypedDict, total=False):
     format: Format
@@ -69,18 +71,31 @@ class SharedTime(TypedDict, total=False):
     time_zone: str
     time_unit: Unit | None
 
+class SharedLog(SharedItem, SharedCatalogue, SharedGroup, SharedTime, total=False):
+    max_items_per_user: int | None
+    clip: float | None
+    salt: str | None
+    max_groups_per_user: int | None
+    value: Column | None
+    value_clip: float | tuple[float, float] | str | None
+    relation: Relation
+
 class SharedKept(SharedPayer, total=False):
+    output: str | PathLike[str] | None
+
+class SharedHeld(SharedKept, total=False):
     state: Required[str | PathLike[str] | None]
     ledger: Required[str | Ledger | None]
     dataset: Required[str | None]
     key: Required[str | None]
-    output: str | PathLike[str] | None
 
-class SharedHorizonBudget(TypedDict, total=False):
+class SharedWeight(TypedDict, total=False):
     count: Over
     window: Count | None
     exponent: Real
     cells: Count
+
+class SharedHorizonBudget(SharedWeight, total=False):
     with_counts: Flag
     items_per_period: Count | None
     k: Required[Count]
@@ -88,7 +103,18 @@ class SharedHorizonBudget(TypedDict, total=False):
     delta: Required[Real]
     relation: Relation
 
-class TopKKeywords(SharedBudget, SharedLedger, SharedItem, SharedCatalogue, SharedGroup, SharedTime, total=False):
+class SharedHorizonTime(SharedTime, total=False):
+    every: Required[Every | None]
+    time: Required[Column | None]
+    since: Required[Any]
+    until: Required[Any]
+
+class SharedReplay(TypedDict, total=False):
+    n_users: Count | None
+    seed: Seed
+    name_salt: str | None
+
+class TopKKeywords(SharedBudget, SharedLedger, SharedLog, total=False):
     epsilon: Real | None
     delta: Real | None
     rho: Real | None
@@ -98,12 +124,6 @@ class TopKKeywords(SharedBudget, SharedLedger, SharedItem, SharedCatalogue, Shar
     time: Column | None
     since: Any
     until: Any
-    max_items_per_user: int | None
-    clip: float | None
-    salt: str | None
-    max_groups_per_user: int | None
-    value: Column | None
-    value_clip: float | tuple[float, float] | str | None
     relation: Relation
     k: Required[Count | Literal["all"]]
     with_counts: Flag
@@ -111,10 +131,11 @@ class TopKKeywords(SharedBudget, SharedLedger, SharedItem, SharedCatalogue, Shar
     mechanism: str | Mechanism | None
     noise: NoiseName | None
     kbar: Count | None
+    as_set: Flag
     releases: Count | None
+    items_per_user: Positive | None
+    users: Positive | None
     go_on: Flag
-    count: Over | None
-    window: Count | None
     partial_last: Flag
     engine: EngineName
     pay_for_what_came_out: Flag
@@ -157,6 +178,7 @@ class PlanKeywords(SharedBudget, SharedFile, total=False):
     agreement: Real | None
     stray_votes: Real | None
     correlation: Real | None
+    ballot_spread: Real | None
     label_skew: Real | None
     votes: str | PathLike[str] | None
     public_votes: Flag
@@ -168,19 +190,21 @@ class PlanKeywords(SharedBudget, SharedFile, total=False):
     max_items_per_user: Count | None
     max_groups_per_user: Count | None
 
-class StartKeywords(SharedFileOptions, SharedCatalogue, SharedKept, SharedHorizonBudget, total=False):
+class StartKeywords(SharedFileOptions, SharedCatalogue, SharedHeld, SharedHorizonBudget, total=False):
     periods: Required[Count]
     grouped: Flag
     groups: Sequence[Label] | str | PathLike[str] | None
 
-class CloseKeywords(SharedItem, SharedKept, total=False):
+class CloseKeywords(SharedItem, SharedHeld, total=False):
     group: Column | None
 
-class ContinualKeywords(SharedItem, SharedCatalogue, SharedGroup, SharedTime, SharedKept, SharedHorizonBudget, total=False):
-    time: Required[Column | None]
-    since: Required[Any]
-    until: Required[Any]
-    every: Required[Every | None]
+class ContinualKeywords(
+    SharedItem, SharedCatalogue, SharedGroup, SharedKept, SharedHorizonBudget, SharedHorizonTime, total=False
+):
+    ledger: str | Ledger | None
+    dataset: str | None
+    key: str | None
+    state: str | PathLike[str] | None
     periods: Count | None
     partial_last: Flag
 
@@ -205,9 +229,24 @@ class LabelKeywords(SharedLedger, total=False):
     stacked: Flag
     missing: Missing
     split: Split
+    votes_per_item: Real | None
+    agreement: Real | None
+    label_skew: Real | None
+    like: str | PathLike[str] | None
+    public_votes: Flag
     batch_size: Count
     output: Required[str | PathLike[str]]
     epsilon: Real | None
     delta: Real | None
     pay_for_what_came_out: Flag
     resume: Flag
+
+class ReplayKeywords(SharedLog, SharedReplay, total=False):
+    time: Column | None
+    since: Any
+    until: Any
+    relation: Relation
+    clip_norm: Norm | None
+
+class HorizonReplayKeywords(SharedItem, SharedWeight, SharedHorizonTime, SharedReplay, total=False):
+    relation: Relation

@@ -322,8 +322,8 @@ class AffordableSpec(ElsewhereFields, TopKSpec):
     def _asks_about_one_release(self) -> Self:
         if self.ledger is None:
             raise InvalidRequest("no dataset is named: give ledger= and dataset=, or a file with a [ledger] (config=)")
-        if self.every is not None or self.horizon is not None:
-            raise Contradiction("every", "and horizon= are of series, and this is about one release, or releases= of them")
+        if self.every is not None:
+            raise Contradiction("every", "is of a series, and this is about one release, or releases= of them")
         if self.elsewhere > 1:
             raise ValueError(
                 "what runs elsewhere is stated once: curve=, event=, or noise_multiplier=, sampling_rate= and steps="

@@ -11,10 +11,11 @@ from pydantic import BeforeValidator, Field, SkipValidation, model_validator
 
 from accounting.arguments import Relation
 from accounting.frozen import Count, Frozen, Positive, Probability, Real
+from dpselect.continual.continual_top_k import Over
 from dpselect.errors import InvalidRequest
 from dpselect.spec.base import Column, Flag, Seed, Spec, option
 from dpselect.spec.shared_fields import BudgetFields, FileFields, item_columns
-from dpselect.spec.topk_spec import Over, size_of
+from dpselect.spec.topk_spec import size_of
 
 if TYPE_CHECKING:
     from accounting import Ledger

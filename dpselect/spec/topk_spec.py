@@ -22,8 +22,6 @@ else:  # not checked by pydantic
 
 EngineName = Literal["memory", "duckdb", "spark"]
 """Where counts stay until they are drawn from: here, in the embedded engine on disk, or on a Spark cluster."""
-Over = Literal["period", "running", "window"]
-"""What a count of a horizon is of."""
 
 
 def size_of(stated: Any) -> int | Literal["all"]:
@@ -71,8 +69,8 @@ class ReleaseFields(Spec):
     )
 
 
-class HorizonFields(Spec):
-    """A series of releases over time."""
+class SeriesFields(Spec):
+    """A release for each period, each charged to that period."""
 
     every: Every | None = option(
         "A release for each day, week or month from since= to until=, charged to that period of the dataset. With key= and "
@@ -86,17 +84,6 @@ class HorizonFields(Spec):
         False,
         unasked="it decides whether further periods are charged, each of which is a question of its own",
     )
-    horizon: SkipValidation[str | PathLike[str] | None] = option(
-        "With every=: the budget is that of all periods together, and bounds each user over all of them. STATE is a private file "
-        "of what was counted and drawn so far; 'continual' has more options. output= is one file, a table, .html or .json.",
-        "Time",
-        metavar="STATE",
-    )
-    count: Over | None = option(
-        "With horizon=: users of each period, of all periods so far (running), or of the last window= of them. Default: period.",
-        "Time",
-    )
-    window: Count | None = option("Periods of a window, with count=window.", "Time")
     partial_last: Flag = option(
         "With every=: let the last period end at until=, before its own end.",
         "Time",
@@ -105,17 +92,14 @@ class HorizonFields(Spec):
     )
 
     @model_validator(mode="after")
-    def _counts_over_a_horizon(self) -> Self:
-        if self.every is None and self.partial_last:
-            raise ValueError("partial_last= is about the periods of every=: state that too, or leave it out")
-        if self.go_on and (self.every is None or self.horizon is not None):
-            raise ValueError("go_on= is about the charges of every=, one for each period: state that too, without horizon=")
-        if self.horizon is None and (self.count is not None or self.window is not None):
-            raise ValueError("count= and window= say what the periods of a horizon= count: state that too, or leave them out")
+    def _names_the_periods(self) -> Self:
+        for name in ("partial_last", "go_on") if self.every is None else ():
+            if getattr(self, name):
+                raise ValueError(f"{name}= is about the periods of every=: state that too, or leave it out")
         return self
 
 
-class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields, BudgetFields):
+class TopKSpec(RunFields, SeriesFields, ReleaseFields, LogFields, LedgerFields, BudgetFields):
     """Release the k items with the most distinct users, and the price of it.
 
     The budget (epsilon and delta, or rho) is that of the whole release, or of as many as releases says. The set of items that
@@ -126,8 +110,6 @@ class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields,
     examples: ClassVar[tuple[str, ...]] = (
         f"{LOG} --k 10 --epsilon 1 --delta 1e-6",
         f"{LOG} --k 10 --epsilon 1 --domain shops.csv --with-counts",
-        f"{LOG} --k 9 --epsilon 1 --delta 1e-6 {PAYS} --key may --time at --since 2024-05-01 --until 2024-06-01 "
-        "--every day --horizon may.state",
         f"{LOG} --k 9 --epsilon .1 --delta 1e-7 {PAYS} --key may --output may.json",
     )
 
@@ -153,16 +135,6 @@ class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields,
         unasked=KEPT,
         place=160,
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _bounds_no_horizon(cls, stated: Any) -> Any:
-        # Before what else these need, which a horizon refuses too.
-        if isinstance(stated, Mapping) and stated.get("horizon") is not None:
-            for name in ("value", "value_clip", "salt"):
-                if stated.get(name) is not None:
-                    raise ValueError(f"{name}= is not for a horizon, whose mechanism says what counts: leave it out, or horizon=")
-        return stated
 
     @model_validator(mode="after")
     def _sums_up_what_can_be(self) -> Self:

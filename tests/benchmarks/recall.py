@@ -21,7 +21,7 @@ from dpselect.plan import Choice, TopKRequest
 from dpselect.plan.default import GENEROUS
 from dpselect.release.answer import Answer
 from dpselect.release.question import Question
-from dpselect.release.run import Planned, stage
+from dpselect.release.run import chosen, stage
 from dpselect.spec import TopKSpec
 
 LOGS = ["gowalla", "nyc", "tky"]
@@ -98,8 +98,7 @@ def releases(
     money = {"epsilon": budget.epsilon, "delta": budget.delta or None}
     question = Question.of(table, TopKSpec(user="user", item="item", k=k, **money, **asked))
     with ExitStack() as stack:
-        planned = Planned.of(question, None) if choice is None else Planned(choice)
-        ready = stage(question, planned, table, None, stack)
+        ready = stage(question, chosen(question, None) if choice is None else choice, table, None, stack)
         yield ready.draw
 
 

@@ -32,10 +32,9 @@ from dpselect.cli import app
 from dpselect.cli.guard import EXPLAINED
 from dpselect.events import Reading
 from dpselect.mechanisms import members
-from dpselect.release.answer import Answer, DryRun
+from dpselect.release.answer import Answer, DryRun, Unrecorded
 from dpselect.release.explained import HARDLY_ANY
 from dpselect.release.series import HorizonAnswer, Series
-from dpselect.release.topk import Unrecorded
 from dpselect.spec import CloseSpec, ContinualSpec, TopKSpec
 
 # -- who is there ------------------------------------------------------------------------------------------------------------
@@ -209,7 +208,6 @@ TOPK: dict[str, dict[str, Any]] = {
     "several periods": {**DAYS, "every": None, "time": "t", "period": ["2024-05-01", "2024-05-02"], "output": "a.parquet"},
     "every day": {**DAYS, "time": "t", "go_on": True, "where": "x > 100"},
     "every day in groups": {**DAYS, "time": "t", "go_on": True, "group": "g", "until": "2024-05-02T12:00", "partial_last": True},
-    "a horizon": {**PAID, **WINDOW, "every": "day", "horizon": "h.state", "count": "window", "window": 1},
 }
 OF_FILES: dict[str, tuple[str, dict[str, Any]]] = {
     "how a file is written": ("csv", {"format": "csv", "header": True, "delimiter": ",", "quote": '"', "encoding": "utf-8"}),
@@ -256,7 +254,6 @@ QUICK |= {
     "sums",
     "on disk",
     "every day in groups",
-    "a horizon",
 }
 
 
@@ -302,7 +299,7 @@ def public(found: Any) -> Any:
         data["released"] = [kinds(one["selection"]) for one in data["released"]]
         return {**data, "table": list(found.heads), "notes": notes(data["notes"])}
     assert isinstance(found, Answer)
-    data["selection"], data["shown"] = kinds(data["selection"]), kinds(data.get("shown"))
+    data["selection"] = kinds(data["selection"])
     data["contributions"]["salt"] = type(data["contributions"]["salt"]).__name__
     data["notes"] = notes(data["notes"])
     masked = ["explained_by_noise", "spent", "draw"]
@@ -396,7 +393,7 @@ def test_one_user_more_is_not_told(differing: Any, asked: str) -> None:
     """Nobody or one user: the same outcome but for what was released, and an outcome that is an answer."""
     found = differing("pandas", topk(TOPK[asked]), FAST)
     assert same(found), found
-    assert found["one"][0][0] in ("Answer", "Series", "HorizonAnswer"), found["one"]
+    assert found["one"][0][0] in ("Answer", "Series"), found["one"]
 
 
 @pytest.mark.parametrize("source", spread(SOURCES, {"pandas, types inferred", "csv", "json lines", "typed parquet"}))

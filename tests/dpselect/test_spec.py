@@ -73,7 +73,7 @@ def test_a_field_more_is_an_option_a_key_and_a_keyword() -> None:
 def test_the_types_of_keywords_are_those_of_the_fields(pytestconfig: pytest.Config) -> None:
     """What a function takes as `**asked` has the types of its spec's fields: those that its overloads narrow are its own."""
     dry = ("dry_run",)
-    narrowed = {TopKSpec: ("every", "horizon", *dry), PlanSpec: ("k", "releases", "quick", "periods", "pate")}
+    narrowed = {TopKSpec: ("every", *dry), PlanSpec: ("k", "releases", "quick", "periods", "pate")}
     asked = (StartSpec, CloseSpec, ShowSpec, RechargeSpec, ContinualSpec, LabelSpec)
     specs = narrowed | dict.fromkeys(asked, dry)
     file, made = Path(dps.__file__).parent / "spec" / "keyword_types.pyi", keyword_types.module(specs)

@@ -789,7 +789,7 @@ def test_a_high_end_is_stated_where_every_released_item_of_a_user_counts(setting
     """T10: where a period shows no more items than a user counts for, and counts that period; otherwise "at least"."""
     mechanism = dps.ContinualTopK(**{"k": 1, "periods": 4, "scale": 2.0, "delta": 1e-6, "counts": COUNTS_OF_3, **settings})
     shown = horizon.Period(2, dps.Selection(ordered=True, labels=("a",), values=(400.0,)))
-    (row,) = HorizonAnswer(mechanism, "h", 2, (shown,), "").rows
+    (row,) = HorizonAnswer(mechanism, "h", "h.state", 2, (shown,), None).rows
     assert row["users"] - row["low"] == pytest.approx(mechanism.margins()[1])
     assert mechanism.in_part != whole
     assert (row["high"] == pytest.approx(2 * row["users"] - row["low"])) if whole else (row["high"] is None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ import dpselect as dps
 from dpselect.cli import app
 from dpselect.cli.guard import EXPLAINED
 from dpselect.continual.state import State
-from dpselect.errors import HorizonError, HorizonUnavailable
+from dpselect.errors import HorizonError, HorizonUnavailable, InvalidRequest
+from dpselect.release.answer import UNRECORDED, Unrecorded, warn_unrecorded
 
 HORIZON = ["--k", "2", "--epsilon", "4", "--delta", "1e-6", "--count", "running"]
 WHEN = ["--time", "at", "--every", "day", "--since", "2024-07-01", "--until", "2024-07-04"]
@@ -51,7 +53,7 @@ def test_a_horizon_from_its_start_to_another_ledger(paid: list[str], tmp_path: P
     functions of `dpselect.continual` take the same options and go on with it.
     """
     started = told("start", *paid, *HORIZON, "--periods", "3", "--json")
-    assert started["horizon"] == {"key": "july", "periods": 3, "periods_left": 3}
+    assert started["horizon"] == {"key": "july", "state": paid[-1], "periods": 3, "periods_left": 3}
     first = told("close", "1", str(tmp_path / "1.csv"), *paid, *COLUMNS, "--json")
     assert first["released"][0]["selection"]["labels"] == ["place1"]
     assert min(point["epsilon"] for point in first["guarantee"]["points"] if point["epsilon"] is not None) <= 4.0
@@ -79,56 +81,88 @@ def test_a_horizon_from_its_start_to_another_ledger(paid: list[str], tmp_path: P
 
 @pytest.mark.slow
 def test_a_whole_log_in_one_run(paid: list[str], tmp_path: Path) -> None:
-    """`topk --horizon` closes every day of a log; `run` goes on with it and draws nothing anew, whatever the log is then; what
-    does not fit is refused.
-    """
-    log, shared = str(tmp_path / "all.csv"), [*paid[:-2], *HORIZON, *COLUMNS, *WHEN, "--json"]
-    alike = ["topk", log, *shared, "--horizon", paid[-1]]
-    for more in (("--mechanism", "sparse_histogram"), ("--max-items-per-user", "3"), ("--min-users", "5")):
-        said = CliRunner().invoke(app, [*alike, *more])
-        assert (said.exit_code, "horizon" in said.output) == (2, True), said.output
-    assert not (tmp_path / "state").exists()
-    assert _entries(paid) == []
-    done = CliRunner().invoke(app, [*alike, "--team", "maps", "--purpose", "weekly", "--actor", "ada"])
-    assert done.exit_code == 0, done.output
+    """`run` closes every day of a log; again it draws nothing anew, whatever the log is then; what does not fit is refused."""
+    shared = [*paid, *HORIZON, *COLUMNS, *WHEN]
+    first = told("run", str(tmp_path / "all.csv"), *shared, "--team", "maps", "--purpose", "weekly", "--actor", "ada", "--json")
     whole = next(entry for entry in acc.Ledger.open(paid[1]).entries("visits") if entry.curve is not None)
     assert (whole.team, whole.purpose, whole.actor) == ("maps", "weekly", "ada")
-    first = json.loads(done.stdout)
     assert [one["name"] for one in first["released"]] == ["2024-07-01", "2024-07-02", "2024-07-03"]
     assert (first["released"][0]["selection"]["labels"], first["horizon"]["periods_left"]) == (["place1"], 0)
-    again = told("run", log, *shared, *paid[-2:])
-    assert again.pop("question")["command"] == "run"
-    assert first.pop("question")["command"] == "topk"
-    assert again == first
-    for name in ("other.csv", "nothing.csv"):
-        later = told("run", str(tmp_path / name), *shared, *paid[-2:])
-        assert later["released"] == first["released"]
-    assert "was another then" in told("run", log, *shared, *paid[-2:], "--where", "where = place1", status=2)
+    for name in ("all.csv", "nothing.csv"):
+        assert told("run", str(tmp_path / name), *shared, "--json")["released"] == first["released"]
+    assert "was another then" in told("run", str(tmp_path / "all.csv"), *shared, "--where", "where = place1", status=2)
     shown = [one["selection"] for one in told("show", *paid, "--json")["released"]]
     assert shown == [one["selection"] for one in first["released"]]
-    assert "--horizon" in CliRunner().invoke(app, ["topk", log, *shared]).output, "a count without a horizon"
-    without = [word for word in alike if word not in ("--every", "day")]
-    assert "--every" in CliRunner().invoke(app, without).output
 
 
-@pytest.mark.parametrize("command", ["run", "topk"])
 @pytest.mark.parametrize("changed", ["erased", "late"])
-def test_a_log_that_changed_goes_on(paid: list[str], tmp_path: Path, command: str, changed: str) -> None:
+def test_a_log_that_changed_goes_on(paid: list[str], tmp_path: Path, changed: str) -> None:
     """A log that grows, of which somebody was erased or a row of a closed day came late: what was released stays, the next day is
     released from its own events, and the late row is in none."""
     rows = [f"{n},place{day},2024-07-0{day}\n" for day in (1, 2, 3) for n in range(300)]
     kept = {"erased": [row for row in rows if not row.startswith("7,")], "late": [*rows, "999,place1,2024-07-01\n"]}[changed]
     (tmp_path / "before.csv").write_text("who,where,at\n" + "".join(rows))
     (tmp_path / "after.csv").write_text("who,where,at\n" + "".join([*kept, *(f"{n},place4,2024-07-04\n" for n in range(400))]))
-    asked, state = [*paid[:-2], *HORIZON, *COLUMNS, *WHEN[:-1], "2024-07-05", "--json"], paid[-1]
+    asked = [*paid, *HORIZON, *COLUMNS, *WHEN[:-1], "2024-07-05", "--json"]
     first = told("run", str(tmp_path / "before.csv"), *paid, *HORIZON, *COLUMNS, *WHEN, "--periods", "4", "--json")["released"]
     for name in ("after.csv", "before.csv", "gone.csv"):
-        place = ["continual", "run", "--state"] if command == "run" else ["topk", "--horizon"]
-        said = CliRunner().invoke(app, [*place[:-1], str(tmp_path / name), *asked, place[-1], state])
-        assert said.exit_code == 0, said.output
-        again = json.loads(said.stdout)["released"]
+        again = told("run", str(tmp_path / name), *asked)["released"]
         assert ([one["name"] for one in again[3:]], again[:3]) == (["2024-07-04"], first)
         assert "place4" in again[3]["selection"]["labels"]
+
+
+def test_a_run_without_a_ledger_is_named_by_its_log_and_question(
+    paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same question goes on with its state, by any spelling of the log's name; another question, or a key, has its own; and
+    nothing is recorded, which is said. With a ledger the made name is the key of the charge."""
+    monkeypatch.chdir(tmp_path)
+    asked = [*HORIZON, *COLUMNS, *WHEN]
+    first = told("run", "all.csv", *asked, "--json")
+    assert re.fullmatch(r"all-[0-9a-f]{16}", first["horizon"]["key"])
+    assert first["horizon"]["state"] == f"{first['horizon']['key']}.state"
+    assert (first["budget"], first["notes"]) == (None, [UNRECORDED])
+    again = told("run", "./all.csv", *asked, "--memory-limit", "1GiB", "--json")
+    assert (again["horizon"], again["released"]) == (first["horizon"], first["released"])
+    text = " ".join(told("run", "all.csv", *asked).split())
+    assert first["horizon"]["state"] in text
+    assert "nothing was recorded in a ledger" in text
+    seen = {first["horizon"]["state"]}
+    for more in (["--k", "1"], ["--epsilon", "3"], ["--where", "where != zoo"], ["--periods", "5"], paid[:4], paid[:6]):
+        state = told("run", "all.csv", *asked, *more, "--json")["horizon"]["state"]
+        assert state not in seen
+        seen.add(state)
+    assert {key.split("-")[0] for action, key in _entries(paid) if action == "reserve"} == {"all", "july"}
+    assert "--key is theirs" in " ".join(told("run", "all.csv", *asked, "--key", "july", status=2).split())
+    settings: Any = {"user": "who", "item": "where", "k": 2, "epsilon": 4.0, "delta": 1e-6, "time": "at", "every": "day"}
+    settings |= {"since": "2024-07-01", "until": "2024-07-04"}
+    for log in (pd.read_csv("all.csv"), "-"):
+        with pytest.raises(InvalidRequest, match="state= and key= are missing: a log that is no file"):
+            dps.continual.run(log, **settings)
+    warn_unrecorded.cache_clear()
+    with pytest.warns(Unrecorded, match="nothing was recorded"):
+        assert dps.continual.run("all.csv", **settings, count="running").key == first["horizon"]["key"]
+
+
+def test_a_log_of_another_name_has_a_state_of_its_own(tmp_path: Path, paid: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though it begins alike and is asked the same; a name that no file can have becomes one."""
+    monkeypatch.chdir(tmp_path)
+    asked, keys = [*HORIZON, *COLUMNS, *WHEN, "--json"], list[str]()
+    for name in ("all.csv", "all.tsv", "-- a&b .csv"):
+        (tmp_path / name).write_text((tmp_path / "all.csv").read_text())
+        keys.append(told("run", *asked, "--delimiter", ",", "--", name)["horizon"]["key"])
+    assert [key.rpartition("-")[0] for key in keys] == ["all", "all", "a-b"]
+    assert keys[0] != keys[1]
+
+
+def test_a_state_is_of_one_ledger_or_of_none(paid: list[str], tmp_path: Path) -> None:
+    """What a ledger was charged for is not gone on with without it, and the other way round."""
+    log, asked = str(tmp_path / "all.csv"), [*HORIZON, *COLUMNS, *WHEN]
+    told("run", log, *asked, *paid)
+    assert "it is not that of" in told("run", log, *asked, *paid[-2:], status=4)
+    other = str(tmp_path / "other")
+    told("run", log, *asked, "--state", other)
+    assert "it is not that of --key='new' of" in told("run", log, *asked, *paid[:4], "--key", "new", "--state", other, status=4)
 
 
 @pytest.fixture
@@ -138,21 +172,6 @@ def cities(paid: list[str], tmp_path: Path) -> list[str]:
     rows = [f"{n},{city},{item},2024-07-0{day}\n" for day in (1, 2, 3) for n, (city, item) in enumerate(people)]
     (tmp_path / "cities.csv").write_text("who,city,where,at\n" + "".join(rows))
     return ["run", str(tmp_path / "cities.csv"), *paid, *HORIZON[:6], *COLUMNS, *WHEN, "--group", "city"]
-
-
-@pytest.mark.slow
-def test_topk_gives_the_same_table(cities: list[str], tmp_path: Path) -> None:
-    """`topk --every --horizon` with groups and counts is that run; what it bounds users to is items of a period."""
-    place = cities.index("--state")
-    asked = ["topk", cities[1], *cities[2:place], "--horizon", *cities[place + 1 :], "--with-counts", "--max-items-per-user", "1"]
-    first = CliRunner().invoke(app, [*asked, "--json"])
-    assert first.exit_code == 0, first.output
-    rows = json.loads(first.stdout)["table"]
-    assert set(rows[0]) == {"period", "city", "rank", "item", "users", "low", "high"}
-    assert json.loads(first.stdout)["mechanism"]["users"]["per_period"] == 1
-    assert json.loads(first.stdout)["intervals"]["at_least"]
-    assert "at least so many" in json.loads(first.stdout)["intervals"]["in_words"]
-    assert told(*cities, "--with-counts", "--items-per-period", "1", "--json")["table"] == rows
 
 
 @pytest.mark.slow
@@ -177,10 +196,10 @@ def test_an_end_inside_a_period_is_refused_or_asked_for(paid: list[str], tmp_pat
     assert [one["name"] for one in told(*asked, "--partial-last")["released"]] == ["2024-W27"]
 
 
-@pytest.mark.parametrize("suffix", spread([".json", ".csv", ".html", ".parquet"], 2))
+@pytest.mark.parametrize("suffix", spread([".json", ".csv", ".parquet"], 2))
 def test_the_same_call_gives_the_answer_that_its_output_holds(paid: list[str], tmp_path: Path, suffix: str) -> None:
     """`start`, `close` and `run` with the output that answers them: the kept answer, and no event is read. Another question, a
-    file that was edited or a stranger's is in the way, before anything is read; a page or a table that is lost is made up for."""
+    file that was edited or a stranger's is in the way, before anything is read; a table that is lost is made up for."""
     out, other, log = tmp_path / f"a{suffix}", tmp_path / "b.json", tmp_path / "1.csv"
     started = told("start", *paid, *HORIZON, "--periods", "3", "--json", "--output", str(other))
     assert told("start", *paid, *HORIZON, "--periods", "3", "--json", "--output", str(other)) == started
@@ -223,7 +242,7 @@ def test_an_answer_that_cannot_be_printed_lies_somewhere(
     told("start", *paid, *HORIZON, "--periods", "3")
     for more, words in (
         (["--output", str(tmp_path / "a.csv")], f"the answer lies in '{tmp_path / 'a.csv'}'"),
-        ([], "continual show"),
+        ([], f"is kept in --state={paid[-1]!r}: the same call prints it"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr("sys.stdout", _Closed())
@@ -296,15 +315,12 @@ FAULTS: dict[str, Callable[[Path], str] | list[str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("fault", "command"), spread([*((fault, "run") for fault in FAULTS), ("unreadable time late in the log", "topk")], 2)
-)
-def test_nothing_is_paid_for_a_log_that_fails(paid: list[str], tmp_path: Path, command: str, fault: str) -> None:
+@pytest.mark.parametrize("fault", spread(list(FAULTS), 2))
+def test_nothing_is_paid_for_a_log_that_fails(paid: list[str], tmp_path: Path, fault: str) -> None:
     """Whatever is wrong with the log or its description: an error, no charge, no reservation, no state."""
     wrong = FAULTS[fault]
     log = "all.csv" if isinstance(wrong, list) else wrong(tmp_path)
-    state = ["--horizon" if command == "topk" else "--state", paid[-1]]
-    whole = [*(["continual", "run"] if command == "run" else ["topk"]), *paid[:-2], *state, *HORIZON, *COLUMNS, *WHEN]
+    whole = ["continual", "run", *paid, *HORIZON, *COLUMNS, *WHEN]
     result = CliRunner().invoke(app, [*whole, str(tmp_path / log), *(wrong if isinstance(wrong, list) else [])])
     assert isinstance(result.exception, SystemExit), result.output
     assert result.exit_code != 70

@@ -377,7 +377,7 @@ def test_a_restored_ledger_gets_every_mark_again(start: Any, tmp_path: Path, mom
     assert [one.selection for one in again.released()] == answers
     assert again.close(1, DAYS[0], **COLUMNS) == answers[0]
     assert (state_of(session.ledger), again.periods_left) == ("released", 1)
-    assert session.ledger.total("films").spent == made._ledger.total("films").spent
+    assert session.ledger.total("films").spent == made._account[0].total("films").spent
     with pytest.raises(dps.errors.HorizonError, match="older copy"):
         session.continual(**opens, state=tmp_path / "copy 2")
 
@@ -494,7 +494,7 @@ def test_kills(start: Any, tmp_path: Path, where: str) -> None:
     with states.State.opened(tmp_path / "state") as state:
         stored = [one.selection for one in state.closed()]
     assert len(stored) == (where in ("state.commit", "horizon._claim"))
-    charged = made._ledger.find("films", "films")
+    charged = made._account[0].find("films", "films")
     assert charged is not None
     assert charged.state == ("reserved" if where == "horizon._commit" else "committed")
     answer = made.close(1, DAYS[0], **COLUMNS)

@@ -104,6 +104,7 @@ OF_A_HORIZON: dict[str, Callable[[Horizon], Any]] = {
     "periods_left": lambda made: made.periods_left,
     "left": lambda made: made.left,
     "key": lambda made: made.key,
+    "state": lambda made: made.state.parent,
     "mechanism": lambda made: made.mechanism,
 }
 

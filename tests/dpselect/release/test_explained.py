@@ -225,7 +225,7 @@ def test_python_goes_on_as_the_command_does(paid: list[str], tmp_path: Path) -> 
     assert (found.explained_by_noise, found.waiting) == (True, ("2024-05-02", "2024-05-03"))
     assert "state go_on= to release them" in repr(found)
     assert dps.topk(tmp_path / "log.csv", **every, go_on=True).waiting == ()
-    with pytest.raises(dps.errors.InvalidRequest, match="go_on= is about the charges of every="):
+    with pytest.raises(dps.errors.InvalidRequest, match="go_on= is about the periods of every="):
         dps.topk(tmp_path / "log.csv", user="who", item="where", k=2, epsilon=9.0, delta=1e-6, go_on=True)
 
 

@@ -49,8 +49,7 @@ CHANGED: dict[str, dict[str, Any]] = {
     "kbar": {"kbar": 50},
     **{"engine": {"engine": "duckdb"}, "use_everything": {**PAID, "use_everything": True}},
     "pay_for_what_came_out": {**PAID, "pay_for_what_came_out": True},
-    **{"every": {"every": "day"}, "horizon": {"every": "day", "horizon": "h.state"}},
-    **{"count": {"horizon": "h.state", "count": "running"}, "window": {"horizon": "h.state", "count": "window", "window": 3}},
+    "every": {"every": "day"},
 }
 CHANGED["period"] |= PAID
 UNASKED = {
@@ -79,16 +78,7 @@ def test_every_field_is_part_of_the_question_but_those_with_a_reason() -> None:
         without = {other: value for other, value in fields.items() if other != name} if len(fields) > 1 else {}
         if name == "value_clip":
             without = CHANGED["value"]
-        if name in (
-            "value",
-            "horizon",
-            "count",
-            "group",
-            "time",
-            "since",
-            "until",
-            "rho",
-        ):  # cannot be told apart from what needs them
+        if name in ("value", "group", "time", "since", "until", "rho"):  # cannot be told apart from what needs them
             without = {}
         assert asked(**fields) != asked(**without), name
         assert _flat(asked(**fields)) != _flat(asked(**without)), name

@@ -47,6 +47,13 @@ def asking(**changed: Any) -> Callable[[], Any]:
     return partial(dps.topk, "log.csv", **{**ASKED, "ledger": "sqlite:///p.db", **changed})
 
 
+def asking_over_time(place: Path, **changed: Any) -> Callable[[], Any]:
+    """A horizon of one day, whose answer is a table."""
+    asked = {**ASKED, **days(place, 1), "ledger": "sqlite:///p.db", "state": "h.state", "output": "top.csv", **changed}
+    del asked["mechanism"]
+    return partial(dps.continual.run, "log.csv", **asked)
+
+
 def entries(dataset: str = "log") -> list[acc.ledger.Entry]:
     with Ledger.open("sqlite:///p.db") as ledger:
         assert ledger.verify().ok
@@ -531,7 +538,7 @@ def test_a_horizon_of_a_log_that_is_stopped_at_its_file_is_completed(
     place: Path, monkeypatch: pytest.MonkeyPatch, at: int, moment: str
 ) -> None:
     """Between the answer as JSON and the table beside it too: the same call writes what is missing, then shows what is there."""
-    ask = partial(asking, **days(place, 1), mechanism=None, horizon="h.state", output="top.csv")
+    ask = partial(asking_over_time, place)
     with monkeypatch.context() as patch:
         patch.setitem(globals(), "STEPS", [(answer_module, "_write")])
         stopped_at(patch, at, moment)

@@ -119,14 +119,11 @@ def test_the_command_and_python_release_the_same(place: Path, sampled: Callable[
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("asked", [*SURFACES.values(), {**EVERY, "dataset": "log", "horizon": "h.state", "salt": None}])
+@pytest.mark.parametrize("asked", SURFACES.values(), ids=SURFACES)
 def test_a_dry_run_costs_nothing_and_says_the_price(place: Path, asked: dict[str, Any]) -> None:
     """It states the curve that the run then charges, leaves no file and no entry, and draws nothing."""
     url = made("dry")
-    asked = {name: value for name, value in asked.items() if value is not None}
-    if "horizon" in asked:
-        del asked["max_items_per_user"]
-    output = {"output": "{period}.json" if "every" in asked and "horizon" not in asked else "answer.json"}
+    output = {"output": "{period}.json" if "every" in asked else "answer.json"}
     about = {"dataset": "log", "key": "one", **asked, **output, "ledger": url}
     before = {path.name for path in place.iterdir()}
     with pytest.MonkeyPatch.context() as patch:
@@ -185,7 +182,6 @@ ROWS: dict[str, Any] = {
     "counts": {"with_counts": True},
     "on disk": {"engine": "duckdb"},
     "every": {**TIMES, "every": "day", "dataset": "days", "output": "{period}.json"},
-    "horizon": {**TIMES, "every": "day", "horizon": "h.state"},
 }
 
 
@@ -240,23 +236,6 @@ def test_a_series_goes_on_in_a_later_run() -> None:
         kinds = [json.loads(entry.mechanism)["kind"] for entry in ledger.entries("days") if entry.action == "charge"]
     assert len(kinds) == 3
     assert len(set(kinds)) == 1
-
-
-@pytest.mark.fast(1)
-@pytest.mark.usefixtures("place")
-def test_a_series_goes_on_after_runs_that_do_not_know_each_other() -> None:
-    """Of two runs of one key over different periods the later shows other items: the next one remembers that one alone."""
-    rows = [(f"u{day}-{n}", "ab"[day > 1], f"2024-05-0{day}T10:00:00") for day in (1, 2, 3) for n in range(300)]
-    asked: dict[str, Any] = {**EVERY, "item": "where", "delta": 1e-4, "mechanism": "sparse_histogram", "ledger": made("series")}
-    found: Any = None
-    for since, until in ((1, 2), (2, 3), (1, 4)):
-        when = {"since": f"2024-05-0{since}", "until": f"2024-05-0{until}", "output": "{period}.json"}
-        found = dps.topk(pd.DataFrame(rows, columns=["who", "where", "at"]), **{**asked, **when})
-    assert [(one.state, one.answer.items) for one in found.releases] == [
-        ("recorded", ("a",)),
-        ("recorded", ("b",)),
-        ("released", ("b",)),
-    ]
 
 
 def test_a_failure_before_the_charge_costs_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,12 @@ import dpselect as dps
 from dpselect.cells import ANY_GROUPS
 from dpselect.cli.continual import _as_text
 from dpselect.cli.out import plain
+from dpselect.cli.topk import as_text
+from dpselect.continual import Period
 from dpselect.plan.candidates import in_cells, in_one
 from dpselect.plan.default import Grouping
 from dpselect.plan.request import TopKRequest
+from dpselect.release.series import HorizonAnswer
 
 ASKED: dict[str, Any] = {"user": "u", "item": "i", "group": "g", "k": 3, "epsilon": 2.0, "delta": 1e-6}
 
@@ -145,18 +150,45 @@ def test_a_period_that_is_closed_keeps_its_groups(column: str, head: str, tmp_pa
 
 @pytest.mark.parametrize("column", ["period", "rank", "score"])
 def test_a_column_of_groups_hides_no_other(column: str, tmp_path: Path) -> None:
-    """A column of groups that is called as another of the table is `group` there: of a horizon, in its page and as text, too."""
+    """A column of groups that is called as another of the table is `group` there: of a horizon in a notebook and as text too."""
     events = pd.DataFrame({"user": range(900), "item": "zoo", column: ["Rome", "Oslo"] * 450, "at": "2024-07-01T10:00:00"})
     url = f"sqlite:///{tmp_path}/p.db"
     with acc.Ledger.open(url) as ledger:
         ledger.create_dataset("log", acc.Budget(epsilon=50.0, delta=1e-5), "add_remove")
     asked: Any = {"user": "user", "item": "item", "group": column, "k": 1, "epsilon": 40.0, "delta": 1e-12, "time": "at"}
-    when: Any = {"since": "2024-07-01", "until": "2024-07-02", "every": "day", "horizon": tmp_path / "state"}
-    answer: Any = dps.topk(events, **asked, **when, ledger=url, dataset="log", key="day")
+    when: Any = {"since": "2024-07-01", "until": "2024-07-02", "every": "day", "state": tmp_path / "state"}
+    answer: Any = dps.continual.run(events, **asked, **when, ledger=url, dataset="log", key="day")
     assert [(row["period"], row.get("group"), row["rank"], row["item"]) for row in answer.rows] == [
         ("2024-07-01", group, 1, "zoo") for group in ("Oslo", "Rome")
     ]
     text = plain(_as_text(answer.as_data()))
     for group in ("Oslo", "Rome"):
         assert f"{group}: zoo" in text
-        assert answer.to_html().count(group) == 2  # its chart's title, and its row
+        assert answer._repr_html_().count(f"<td>{group}</td>") == 1
+
+
+def test_no_number_of_users_is_below_0() -> None:
+    """Where noise outweighs the users, of a release and of a horizon: in tables, text and JSON; a sum may be negative."""
+    events = pd.DataFrame({"user": ["ann"], "item": ["i0"], "paid": [-1.0]})
+    asked: Any = {"user": "user", "item": "item", "k": 30, "domain": [f"i{n}" for n in range(30)], "epsilon": 0.1}
+    answer = dps.topk(events, **asked, delta=1e-6, with_counts=True)
+    held, told = answer.columns(), answer.as_data()["selection"]["values"]
+    assert min(held["users"]) == min(held["low"]) == min(told) == min(answer.values or ()) == 0
+    assert max(held["high"]) > max(held["users"]) > 0
+    for text in (plain(as_text(answer)), repr(answer), answer._repr_html_()):
+        assert not re.search(r"[\s>]-\d", text)
+    of_sums = dps.Sensitivity.of_sums(-5.0, 5.0, "add_remove", 1)
+    noisy = dps.OneshotTopK(k=30, noise="laplace", scale=9e3, values=True, sensitivity=of_sums)
+    sums = dps.topk(events, **asked, value="paid", value_clip=(-5.0, 5.0), max_items_per_user=1, mechanism=noisy)
+    assert min(sums.values or ()) < 0
+    assert min(sums.columns()["low"]) < 0
+    counts = dps.continual.HorizonCounts(items=1, scale=9.0)
+    mechanism = dps.ContinualTopK(k=2, periods=1, scale=9.0, candidates=2, counts=counts)
+    shown = Period(1, dps.Selection(ordered=True, values=(3.0, -50.0), labels=(7, 8)))
+    horizon = HorizonAnswer(mechanism, "h", "h.state", 0, (shown,), None)
+    assert [(row["users"], row["low"]) for row in horizon.rows] == [(3.0, 0.0), (0.0, 0.0)]
+    assert horizon.as_data()["released"][0]["selection"]["values"] == [3.0, 0.0]
+    assert horizon.to_pandas()["item"].tolist() == [7, 8]
+    assert horizon.to_pandas()["item"].dtype.kind == "i"
+    mixed = Period(1, shown.selection.model_copy(update={"labels": (7, "x")}))
+    assert replace(horizon, released=(mixed,)).columns()["item"] == ("7", "x")

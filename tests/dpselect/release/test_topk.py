@@ -17,7 +17,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.cli import app
 from dpselect.plan.default import GENEROUS
-from dpselect.release import run, topk
+from dpselect.release import answer, run
 from dpselect.release.question import Question, choose
 from dpselect.spec import TopKSpec
 
@@ -134,9 +134,6 @@ def test_python_and_the_command_give_the_same_answer_under_one_key(url: str, tmp
         ({"epsilon": 5e-324, "delta": None, "domain": ["a", "b"]}, acc.errors.CalibrationError, "raise the budget"),
         ({"k": 0}, dps.errors.InvalidRequest, "k"),
         ({"mechanism": "two_round_histogram"}, dps.errors.InvalidMechanism, r"clip the users \(clip=\), or bound their items"),
-        ({"horizon": "s", "value": "x"}, dps.errors.InvalidRequest, "value= is not for a horizon"),
-        ({"horizon": "s", "salt": "x"}, dps.errors.InvalidRequest, "salt= is not for a horizon"),
-        ({"horizon": "s", "value_clip": 2.0}, dps.errors.InvalidRequest, "value_clip= is not for a horizon"),
         ({"salt": "s", "mechanism": "limited_domain"}, dps.errors.InvalidRequest, "without max_items_per_user= all are"),
         ({"salt": "s", "domain": ["a", "b", "c"]}, dps.errors.InvalidRequest, "without max_items_per_user= all are"),
         ({"group": "where", "item": "what", "noise": "laplace"}, dps.errors.InvalidRequest, "kbar=, noise=, with_counts="),
@@ -172,8 +169,8 @@ def test_a_salt_repeats_the_bound_that_the_default_brings() -> None:
 
 def test_a_release_without_a_ledger_warns_once() -> None:
     """Nobody keeps account of it: a warning says so, the first time in a process."""
-    topk._warn_once.cache_clear()
-    with pytest.warns(topk.Unrecorded, match="nothing was recorded"):
+    answer.warn_unrecorded.cache_clear()
+    with pytest.warns(answer.Unrecorded, match="nothing was recorded"):
         dps.topk(LOG, **ASK, epsilon=1.0, delta=1e-6)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

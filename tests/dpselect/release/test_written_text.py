@@ -28,8 +28,7 @@ from dpselect.cli.out import plain
 from dpselect.cli.topk import as_text
 from dpselect.csv_text import csv_records
 from dpselect.errors import EventLogError, printable
-from dpselect.release.answer import TABLES, AnswerFile
-from dpselect.release.series import FORMS
+from dpselect.release.answer import TABLES
 
 HOSTILE = [
     *("a\rb", "\r", "\n", "a\nb", "a\r\nb\r\n", "a\n\nb", 'say "hi"', '"', '""', "'", "a,b", ",", "a;b", "a\tb", "\t", "a|b"),
@@ -81,13 +80,12 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     with warnings.catch_warnings(), acc.Ledger.open(f"sqlite:///{folder}/p.db") as ledger:
         warnings.simplefilter("ignore")
         ledger.create_dataset("days", acc.Budget(epsilon=9000, delta=0.1), "add_remove")
-        paid: dict[str, Any] = {**days, "ledger": ledger, "horizon": folder / "state", "delta": 1e-6}
+        paid: dict[str, Any] = {**days, "ledger": ledger, "state": folder / "state", "delta": 1e-6}
         made: Written = {
             "items.csv": dps.topk(log, k=many, with_counts=True, output=folder / "items.csv", **asked),
             "groups.csv": dps.topk(log, k=1, group=GROUP, groups=HOSTILE, delta=1e-6, output=folder / "groups.csv", **asked),
-            "horizon.csv": dps.topk(log, k=many, output=folder / "horizon.csv", **asked, **paid),
+            "horizon.csv": dps.continual.run(log, k=many, output=folder / "horizon.csv", **asked, **paid),
         }
-    AnswerFile(folder / "horizon.html", texts=FORMS).write(made["horizon.csv"])
     return made | {"folder": folder}
 
 
@@ -146,7 +144,7 @@ class _Cells(HTMLParser):
 def test_pages_hold_one_row_for_each_item(written: Written) -> None:
     """In a notebook and of a horizon: as printed, with the codes of what a terminal or a browser would obey."""
     shown = sorted(printable(label).strip() for label in HOSTILE)
-    pages = (written["items.csv"]._repr_html_(), 4), ((written["folder"] / "horizon.html").read_text(), 4)
+    pages = (written["items.csv"]._repr_html_(), 4), (written["horizon.csv"]._repr_html_(), 4)
     for page, columns in pages:
         cells = _Cells()
         cells.feed(page)
@@ -160,7 +158,8 @@ def test_text_for_people_holds_one_line_for_each_item(written: Written) -> None:
     text = plain(as_text(written["items.csv"]))
     assert [int(rank) for rank in re.findall(r"^ +(\d+)  ", text, re.MULTILINE)] == list(range(1, len(HOSTILE) + 1))
     assert all(printable(label).strip() in text for label in HOSTILE if len(label) < 50)
-    for shown in (text, repr(written["items.csv"]), plain(continual_text(written["horizon.csv"].as_data()))):
+    horizon = written["horizon.csv"]
+    for shown in (text, repr(written["items.csv"]), repr(horizon), plain(continual_text(horizon.as_data()))):
         assert set(re.findall(r"[^\S ]|[^\S\n]|\x1b", shown)) <= {"\n", " "}
 
 

@@ -7,14 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
 import accounting as acc
-import dpselect as dps
 from dpselect.cli import app
-from dpselect.continual.means import Means
 from dpselect.release import series
 
 EPSILON = "300"  # with which a wrong winner is less likely than e^-100
@@ -110,31 +107,6 @@ def test_the_last_day_may_be_cut_short(every: Every, tmp_path: Path) -> None:
     assert spent(tmp_path) == {f"2024-05-0{day}": 1 for day in (1, 2, 3)}
 
 
-def test_gaussian_noise_on_a_public_domain_is_averaged(every: Every, tmp_path: Path) -> None:
-    """Each day shows the noisy scores of all items at the price of one release, and orders them by means over the days, those
-    that an earlier run released included."""
-    items = ["zoo", "pier", *(f"place{n}" for n in range(10))]
-    (tmp_path / "items.csv").write_text("\n".join(["i", *items]))
-    given = {"dataset": "loose", "delta": "1e-4", "mechanism": "oneshot_top_k", "noise": "gaussian", "max_items_per_user": "1"}
-    given["k"] = "2"
-    for until in ("2024-05-03", "2024-05-05"):
-        run = every(**given, until=until)
-        assert run.exit_code == 0, run.stderr
-    days = [json.loads((tmp_path / f"top-2024-05-0{day}.json").read_text()) for day in (1, 2, 3, 4)]
-    means = Means(2, len(items))
-    for day in days:
-        assert day["mechanism"] == days[0]["mechanism"]
-        mechanism = dps.OneshotTopK.model_validate(day["mechanism"])
-        assert (mechanism.k, mechanism.values) == (12, True)
-        whole = dps.Selection.from_json(json.dumps(day["shown"]))
-        assert set(whole.labels or ()) == set(items)
-        values = dict(zip(whole.labels or (), whole.values or (), strict=True))
-        means.add(np.array([values[item] for item in items]))
-        best = np.argsort(-means.order(mechanism.scale**2))[:2]
-        assert [items[place] for place in best] == day["selection"]["labels"] == list(whole.labels or ())[:2]
-        assert mechanism.curve.delta(300.0) <= 1e-4
-
-
 @pytest.mark.slow
 def test_a_run_that_is_stopped_goes_on(every: Every, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped before the release of the second day is recorded, in the middle of the third: what is on disk is recorded, what was
@@ -218,20 +190,6 @@ def test_other_ways_to_count_go_with_it(every: Every, tmp_path: Path) -> None:
     assert states(done) == ["released"] * 2
 
 
-def test_a_horizon_takes_no_spreadsheet_for_a_calculator(every: Every, tmp_path: Path) -> None:
-    """The table of a horizon is as safe as any other, where that is asked for."""
-    for name in ("log.csv", "items.csv"):
-        (tmp_path / name).write_text((tmp_path / name).read_text().replace("zoo", "=zoo"))
-    with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
-        ledger.create_dataset("all", acc.Budget(epsilon=900, delta=0.1), "add_remove")
-    asked = {"dataset": "all", "delta": "1e-6", "horizon": f"{tmp_path}/state", "output": f"{tmp_path}/all.csv"}
-    assert every("--spreadsheet-safe", **asked).exit_code == 0
-    assert every(**asked | {"output": f"{tmp_path}/plain.csv"}).exit_code == 0
-    safe, plain = ((tmp_path / name).read_text() for name in ("all.csv", "plain.csv"))
-    assert ",=zoo," in plain
-    assert safe == plain.replace(",=zoo,", ",'=zoo,")
-
-
 def test_a_malformed_row_refuses_every_period(every: Every, tmp_path: Path) -> None:
     """Whatever days are asked for, and nothing is charged: were one day refused alone, whose it is would be told for free."""
     log = (tmp_path / "log.csv").read_text()
@@ -260,44 +218,6 @@ def test_events_of_a_day_are_charged_to_that_day(every: Every, tmp_path: Path) -
     done = every("--period", "2024-05-01", every="", output="", key="", since="2024-05-01T08:00", until="2024-05-02")
     assert done.exit_code == 0, done.stderr
     assert spent(tmp_path) == {"2024-05-01": 1}
-
-
-@pytest.mark.slow
-def test_a_histogram_remembers_what_it_has_shown(every: Every, tmp_path: Path) -> None:
-    """A place that was shown stays, in a run that goes on too, and what was released says so; a bound on its users is kept."""
-    (tmp_path / "log.csv").write_text(
-        "u,i,t\n"
-        + "".join(f"{u},zoo,2024-05-01\n" for u in range(300))
-        + "9,zoo,2024-05-02\n5,zoo,2024-05-03\n5,pier,2024-05-03\n"
-    )
-    asked = {"domain": "", "dataset": "loose", "mechanism": "sparse_histogram", "max_items_per_user": "3"}
-    priced = {"epsilon": "8", "delta": "1e-9", "until": "2024-05-03"}
-    every(**asked, **priced)
-    every(**asked, **(priced | {"until": "2024-05-04"}))
-    for day in (1, 2, 3):
-        answer = json.loads((tmp_path / f"top-2024-05-0{day}.json").read_text())
-        assert answer["selection"]["labels"] == answer["shown"]["labels"] == ["zoo"]
-        assert answer["selection"]["values"] == answer["shown"]["values"]
-    assert abs(answer["selection"]["values"][0]) < 30
-    every(**asked, **priced, key="many", min_users="5", output=f"{tmp_path}/few-{{period}}.json")
-    answer = json.loads((tmp_path / "few-2024-05-02.json").read_text())
-    assert answer["selection"]["labels"] == []
-    assert "shown" not in answer
-
-
-@pytest.mark.slow
-def test_periods_before_those_that_are_released_may_follow_them(every: Every, tmp_path: Path) -> None:
-    """What was shown is remembered in the order of the releases, which is not that of the periods."""
-    visits = [(1, "zoo"), (1, "park"), (2, "zoo"), (3, "zoo")]
-    rows = [f"{user},{item},2024-05-0{day}" for day, item in visits for user in range(300)]
-    (tmp_path / "log.csv").write_text("\n".join(["u,i,t", *rows, ""]))
-    asked = {"domain": "", "dataset": "loose", "mechanism": "sparse_histogram", "max_items_per_user": "3"}
-    asked |= {"epsilon": "8", "delta": "1e-9"}
-    for since, until, day, shown in ((2, 3, 2, {"zoo"}), (1, 3, 1, {"zoo", "park"}), (1, 4, 3, {"zoo", "park"})):
-        found = every(**asked, since=f"2024-05-0{since}", until=f"2024-05-0{until}")
-        assert found.exit_code == 0, found.stderr
-        answer = json.loads((tmp_path / f"top-2024-05-0{day}.json").read_text())
-        assert set(answer["shown"]["labels"]) == shown
 
 
 @pytest.mark.slow

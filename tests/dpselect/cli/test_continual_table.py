@@ -50,10 +50,10 @@ def table(log: pd.DataFrame, folder: Path, weeks: int, *more: str) -> Any:
     log.to_parquet(folder / "log.parquet")
     until = f"{FIRST + pd.Timedelta(weeks=weeks):%Y-%m-%d}"
     when = ["--time", "at", "--every", "week", "--since", f"{FIRST:%Y-%m-%d}", "--until", until]
-    paid = ["--ledger", url, "--dataset", "plays", "--key", "charts", "--horizon", str(folder / "state")]
-    named = ["--user", "user", "--item", "song", "--where", "what = play", "--with-counts", "--max-items-per-user", "1"]
+    paid = ["--ledger", url, "--dataset", "plays", "--key", "charts", "--state", str(folder / "state")]
+    named = ["--user", "user", "--item", "song", "--where", "what = play", "--with-counts", "--items-per-period", "1"]
     done = CliRunner().invoke(
-        app, ["topk", str(folder / "log.parquet"), *named, *when, *paid, "--delta", "1e-6", "--json", *more]
+        app, ["continual", "run", str(folder / "log.parquet"), *named, *when, *paid, "--delta", "1e-6", "--json", *more]
     )
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
@@ -87,7 +87,7 @@ def test_one_command_gives_groups_time_and_counts_of_some_rows(tmp_path: Path) -
     assert held >= 0.6
     assert {row["high"] for row in told["table"]} == {None}
     assert told["horizon"]["periods_left"] == 0
-    published = Path(__file__).resolve().parents[4] / "docs" / "_static"
+    published = Path(__file__).resolve().parents[3] / "docs" / "_static"
     if not published.exists():
         return
     schemas = [json.loads((published / f"{name}.schema.json").read_text()) for name in ("series", "table")]
