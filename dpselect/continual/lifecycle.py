@@ -25,7 +25,7 @@ from dpselect.events.time_window import periods
 from dpselect.release.answer import AnswerFile, DryRun, group_head, warn_unrecorded
 from dpselect.release.question import named
 from dpselect.release.run import session_of
-from dpselect.release.series import HorizonAnswer, KeptHorizon, dry_close, horizon_mechanism, over_horizon
+from dpselect.release.series import FORMS, HorizonAnswer, KeptHorizon, dry_close, horizon_mechanism, over_horizon
 from dpselect.release.session import Session
 from dpselect.spec.base import asked_by
 from dpselect.spec.continual_spec import CloseSpec, ContinualSpec, HeldFields, KeptFields, RechargeSpec, ShowSpec, StartSpec
@@ -117,7 +117,7 @@ def recharge(**asked: Unpack[SharedHeld]) -> HorizonAnswer:
 
 def _shown(spec: HeldFields, *, recharge: bool) -> HorizonAnswer:
     """All that was released so far, which grows: it goes to a new file."""
-    place = AnswerFile.of(spec)
+    place = AnswerFile.of(spec, texts=FORMS)
     place.require()
     with _horizon(spec, recharge=recharge) as (_, horizon):
         answer = HorizonAnswer.of(horizon)
@@ -158,7 +158,7 @@ def ran(data: object, spec: ContinualSpec) -> HorizonAnswer | DryRun:
     question = _question(spec, "run", source=named(data))
     name = "" if spec.state is not None and spec.key is not None else _name(data, question)
     state = Path(f"{name}.state" if spec.state is None else spec.state)
-    kept = KeptHorizon.of(AnswerFile.of(spec), question, state)
+    kept = KeptHorizon.of(AnswerFile.of(spec, texts=FORMS), question, state)
     assert reading.window is not None, "there is a column of times"
     cut = list(periods(reading.window, spec.every or "day", partial=spec.partial_last, most=MOST_PERIODS))
     opens = {"state": state, "key": name if spec.key is None else spec.key, "label": spec.label or _LABEL}
@@ -185,7 +185,7 @@ def _horizon(spec: HeldFields, mechanism: ContinualTopK | None = None, **about: 
 
 def _kept(spec: HeldFields, command: str, **about: Any) -> KeptHorizon:
     """What a spec asks for, and its file, before anything is read, reserved or charged."""
-    return KeptHorizon.of(AnswerFile.of(spec), _question(spec, command, **about), Path(str(spec.state)))
+    return KeptHorizon.of(AnswerFile.of(spec, texts=FORMS), _question(spec, command, **about), Path(str(spec.state)))
 
 
 def _question(spec: KeptFields, command: str, **about: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, time
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, final
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, final
 
 import accounting as acc
 import dpselect as dps
@@ -345,6 +345,23 @@ class HorizonAnswer(_OfPeriods):
 
     def _repr_html_(self) -> str:
         return html_table(self.columns(), self.lines())
+
+    def to_html(self) -> str:
+        """Return a page: for each group its items over time, with their intervals, and the whole table."""
+        from dpselect.release.series_page import page  # jinja2, which other answers do without
+
+        around = self._intervals
+        drawn = "reaches down to the low end" if self.mechanism.in_part else "is the interval"
+        bands = "" if around is None else f"The band {drawn} of each number: {around['in_words']}."
+        stated = promise(self.mechanism, of_horizon(self.mechanism))
+        facts = [("In words", stated.in_words), ("Risk", stated.risk_in_words), *([("Budget", self.left)] if self.left else [])]
+        title = f"The top {self.mechanism.k}" + (f" of each {self.group}" if self.mechanism.grouped else "") + f", {self.key}"
+        number = "score" if around is None else "users"
+        return page(self.rows, self.heads, title=title, number=number, facts=facts, bands=bands)
+
+
+FORMS: Final[dict[str, Callable[[Any], str]]] = {".json": as_json, ".html": HorizonAnswer.to_html}
+"""By the end of a file's name, the forms of what a horizon has released; and tables."""
 
 
 @final

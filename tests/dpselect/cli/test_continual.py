@@ -129,7 +129,8 @@ def test_a_run_without_a_ledger_is_named_by_its_log_and_question(
     assert "nothing was recorded in a ledger" in text
     seen = {first["horizon"]["state"]}
     for more in (["--k", "1"], ["--epsilon", "3"], ["--where", "where != zoo"], ["--periods", "5"], paid[:4], paid[:6]):
-        state = told("run", "all.csv", *asked, *more, "--json")["horizon"]["state"]
+        at = asked.index(more[0]) if more[0] in asked else len(asked)
+        state = told("run", "all.csv", *asked[:at], *more, *asked[at + 2 :], "--json")["horizon"]["state"]
         assert state not in seen
         seen.add(state)
     assert {key.split("-")[0] for action, key in _entries(paid) if action == "reserve"} == {"all", "july"}

@@ -170,7 +170,7 @@ def test_a_column_of_groups_hides_no_other(column: str, tmp_path: Path) -> None:
 def test_no_number_of_users_is_below_0() -> None:
     """Where noise outweighs the users, of a release and of a horizon: in tables, text and JSON; a sum may be negative."""
     events = pd.DataFrame({"user": ["ann"], "item": ["i0"], "paid": [-1.0]})
-    asked: Any = {"user": "user", "item": "item", "k": 30, "domain": [f"i{n}" for n in range(30)], "epsilon": 0.1}
+    asked: Any = {"user": "user", "item": "item", "k": 12, "domain": [f"i{n}" for n in range(12)], "epsilon": 0.1}
     answer = dps.topk(events, **asked, delta=1e-6, with_counts=True)
     held, told = answer.columns(), answer.as_data()["selection"]["values"]
     assert min(held["users"]) == min(held["low"]) == min(told) == min(answer.values or ()) == 0
@@ -178,7 +178,7 @@ def test_no_number_of_users_is_below_0() -> None:
     for text in (plain(as_text(answer)), repr(answer), answer._repr_html_()):
         assert not re.search(r"[\s>]-\d", text)
     of_sums = dps.Sensitivity.of_sums(-5.0, 5.0, "add_remove", 1)
-    noisy = dps.OneshotTopK(k=30, noise="laplace", scale=9e3, values=True, sensitivity=of_sums)
+    noisy = dps.OneshotTopK(k=12, noise="laplace", scale=9e3, values=True, sensitivity=of_sums)
     sums = dps.topk(events, **asked, value="paid", value_clip=(-5.0, 5.0), max_items_per_user=1, mechanism=noisy)
     assert min(sums.values or ()) < 0
     assert min(sums.columns()["low"]) < 0

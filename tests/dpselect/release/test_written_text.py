@@ -144,7 +144,8 @@ class _Cells(HTMLParser):
 def test_pages_hold_one_row_for_each_item(written: Written) -> None:
     """In a notebook and of a horizon: as printed, with the codes of what a terminal or a browser would obey."""
     shown = sorted(printable(label).strip() for label in HOSTILE)
-    pages = (written["items.csv"]._repr_html_(), 4), (written["horizon.csv"]._repr_html_(), 4)
+    horizon = written["horizon.csv"]
+    pages = (written["items.csv"]._repr_html_(), 4), (horizon._repr_html_(), 4), (horizon.to_html(), 4)
     for page, columns in pages:
         cells = _Cells()
         cells.feed(page)

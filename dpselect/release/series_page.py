@@ -1,0 +1,121 @@
+"""The page of a series: for each group what its most shown items counted over time, lines with bands, and the whole table."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from accounting.page.templates import asset, template
+from dpselect.errors import printable
+from dpselect.release.answer import HEADS
+
+_LINES = 4  # of a chart
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 380, 240, 52, 372, 12, 206
+_TICKS = 4  # along time, at most
+
+Row = dict[str, Any]
+
+
+class _Line(NamedTuple):
+    """One item's numbers: of each stretch of periods in which it was shown a polyline and its band, and a dot for each period."""
+
+    name: str
+    curves: list[str]
+    bands: list[str]
+    dots: list[tuple[str, str, str]]
+
+
+class _Chart(NamedTuple):
+    """One group's chart, in the units of its box."""
+
+    title: str
+    lines: list[_Line]
+    levels: list[tuple[str, str]]
+    ticks: list[tuple[str, str]]
+
+
+def page(
+    rows: Sequence[Row], columns: Sequence[str], *, title: str, number: str, facts: Sequence[tuple[str, str]], bands: str
+) -> str:
+    """HTML of a series.
+
+    Args:
+        rows, columns: as the table of the series has them.
+        number: the column of what is drawn: users, or score.
+        facts: what is promised and the like, as names and words.
+        bands: what the bands are, in words; empty without intervals.
+    """
+    group = next((name for name in columns if name not in HEADS), None)
+    periods = list(dict.fromkeys(row["period"] for row in rows))
+    of_group = defaultdict[Any, list[Row]](list)
+    for row in rows:
+        of_group[None if group is None else row[group]].append(row)
+    style = asset("accounting.page", "report.css") + asset("dpselect.release", "series.css")
+    cells = [[_cell(row[name]) for name in columns] for row in rows]
+    charts = [
+        _chart("All items" if key is None else printable(str(key)), part, periods, number) for key, part in of_group.items()
+    ]
+    box = {"width": _WIDTH, "height": _HEIGHT, "left": _LEFT, "right": _RIGHT, "bottom": _BOTTOM}
+    drawn = {"style": style, "title": title, "charts": charts, "box": box, "number": number, "most": _LINES}
+    return template(__package__, "series.html").render(**drawn, heads=list(columns), rows=cells, facts=facts, bands=bands)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.1f}" if isinstance(value, float) else printable(str(value))
+
+
+def _chart(title: str, rows: Sequence[Row], periods: Sequence[Any], number: str) -> _Chart:
+    """The items that were shown in most periods, those with the largest numbers first."""
+    of_item = defaultdict[Any, list[Row]](list)
+    for row in rows:
+        of_item[row["item"]].append(row)
+    size = {item: (len(part), sum(row[number] for row in part)) for item, part in of_item.items()}
+    first = sorted(of_item, key=lambda item: size[item], reverse=True)[:_LINES]
+    shown = [row for item in first for row in of_item[item]]
+    most = _rounded(max(max(row[number], row.get("high") or 0.0) for row in shown))
+    place = {period: at for at, period in enumerate(periods)}
+
+    def x(row: Row) -> str:
+        return f"{_across(place[row['period']], len(periods)):.1f}"
+
+    def y(value: float) -> str:
+        return f"{_BOTTOM - (_BOTTOM - _TOP) * min(max(value / most, 0.0), 1.0):.1f}"
+
+    lines = []
+    for item in first:
+        curves, bands, dots = list[str](), list[str](), list[tuple[str, str, str]]()
+        for stretch in _stretches(of_item[item], place):
+            curves.append(" ".join(f"{x(row)},{y(row[number])}" for row in stretch))
+            if "low" in stretch[0]:
+                upper = [f"{x(row)},{y(row[number] if row['high'] is None else row['high'])}" for row in stretch]
+                bands.append(" ".join([*upper, *(f"{x(row)},{y(row['low'])}" for row in reversed(stretch))]))
+            dots += [(x(row), y(row[number]), f"{row['period']}: {row[number]:,.0f}") for row in stretch]
+        lines.append(_Line(printable(str(item)), curves, bands, dots))
+    levels = [(y(level), f"{level:,.4g}" if level < 10_000 else f"{level:,.0f}") for level in (0.0, most / 2, most)]
+    step = max(1, math.ceil((len(periods) - 1) / (_TICKS - 1))) if len(periods) > 1 else 1
+    ticks = [(f"{_across(at, len(periods)):.1f}", str(periods[at])) for at in range(0, len(periods), step)]
+    return _Chart(title, lines, levels, ticks)
+
+
+def _stretches(rows: Sequence[Row], place: dict[Any, int]) -> Iterator[list[Row]]:
+    """Rows of consecutive periods."""
+    ordered = sorted(rows, key=lambda row: place[row["period"]])
+    for _, part in groupby(enumerate(ordered), key=lambda pair: place[pair[1]["period"]] - pair[0]):
+        yield [row for _, row in part]
+
+
+def _across(at: int, many: int) -> float:
+    inner = 18  # half of a label
+    return _LEFT + inner + (_RIGHT - _LEFT - 2 * inner) * (at / (many - 1) if many > 1 else 0.5)
+
+
+def _rounded(value: float) -> float:
+    """A round number that is no less, above 0."""
+    value = max(value, 1.0)
+    unit = 10.0 ** math.floor(math.log10(value))
+    return next(step * unit for step in (1, 2, 4, 5, 6, 8, 10) if step * unit >= value)
