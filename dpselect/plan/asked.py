@@ -18,8 +18,9 @@ from accounting.errors import CalibrationError
 from accounting.risk import Risk
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import RacingTopK
-from dpselect.plan.candidates import Candidates, Choice, default_choice
+from dpselect.plan.candidates import recalls
 from dpselect.plan.counts import COUNTS_AGAIN, without_counts
+from dpselect.plan.default import Choice, default_choice
 from dpselect.plan.plan import Plan, Section, share
 from dpselect.plan.profile import EXPONENTS, Profile
 from dpselect.plan.request import ALL, TopKRequest
@@ -421,7 +422,6 @@ def quick(spec: PlanSpec, budget: acc.Budget) -> QuickPlan:
     )
     profile = Profile.typical(spec.users, spec.items_per_user)
     assumed = tuple(name for name in ("users", "items_per_user") if getattr(spec, name) is None)
-    order, limit = spec.order is not False, spec.max_items_per_user
-    choice = default_choice(budget, request, max_items_per_user=limit, order=order, profile=profile)
-    recalls = Candidates(request, (choice,)).recalls(choice, profile)
-    return QuickPlan(choice, profile, recalls, assumed, Risk.of(request.releases * choice.mechanism.curve))
+    choice = default_choice(budget, request, max_items_per_user=spec.max_items_per_user)
+    found = recalls(request, choice, profile)
+    return QuickPlan(choice, profile, found, assumed, Risk.of(request.releases * choice.mechanism.curve))

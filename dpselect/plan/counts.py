@@ -29,7 +29,7 @@ CLIPS = (1.0, 1.41, 2.0, 2.83, 4.0, 5.66, 8.0)
 """Norms to which users are clipped: l2 norms; their squares are l1 norms."""
 
 _LOST = 0.1  # of the share of counts, what tells how much the clip takes away from all of them
-_WIDEST = 2.0**11  # that a log is read with
+_WIDEST: Mapping[Norm, float] = {"l2": 4.0, "l1": 8.0}  # clips of counts, beyond which noise costs more than clipped users
 _ROUNDING = 1 + 2.0**-40  # above that of the scales of one clip and another
 
 MOST_ITEMS = 1_000_000
@@ -76,7 +76,7 @@ class CountNoise:
     def beside(self, mechanism: Mechanism) -> Mechanism:
         """The mechanism with its counts; as it is if it releases noisy scores of its own, and these are the counts."""
         if self.one is not None:
-            return self._around(mechanism, self.clips[0], self.scale / _ROUNDING)  # the dearest of all clips
+            return self._around(mechanism, CLIPS[0], self.scale / _ROUNDING)  # the dearest of all clips
         if mechanism.releases_values:
             return mechanism
         return mechanisms.WithValues(mechanism=mechanism, noise=self.noise, scale=self.scale)
@@ -87,15 +87,13 @@ class CountNoise:
         return VECTOR_NORMS[self.noise]
 
     @property
-    def clips(self) -> tuple[float, ...]:
-        """Norms of one user's counts among k items that may be chosen, rising; with the last one nothing is clipped."""
-        sizes = [size if self.norm == "l2" else float(f"{size**2:.3g}") for size in CLIPS]
-        whole = sqrt_up(Fraction(self.k)) if self.norm == "l2" else float(self.k)
-        return (*(size for size in sizes if size < whole), *([whole] if whole <= _WIDEST else []))
+    def clip(self) -> float:
+        """The norm to which one user's counts are clipped among the k items that may be chosen: at most as many as they have."""
+        return min(_WIDEST[self.norm], sqrt_up(Fraction(self.k)) if self.norm == "l2" else float(self.k))
 
-    def around(self, mechanism: Mechanism, clip: float) -> Mechanism:
-        """The mechanism with counts of a second look at users clipped to this norm, at one price for all norms. Theorem W9."""
-        return self._around(mechanism, clip, self.scale * _ROUNDING)
+    def around(self, mechanism: Mechanism) -> Mechanism:
+        """The mechanism with counts of a second look at users clipped to `clip`, at one price for all norms. Theorem W9."""
+        return self._around(mechanism, self.clip, self.scale * _ROUNDING)
 
     def _around(self, mechanism: Mechanism, clip: float, scale: float) -> Mechanism:
         assert self.one is not None

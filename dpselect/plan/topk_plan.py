@@ -36,21 +36,9 @@ from dpselect.mechanisms import (
     TwoRoundHistogram,
 )
 from dpselect.mechanisms.base import settings_of
-from dpselect.plan.candidates import (
-    FEW,
-    GENEROUS,
-    SEEN_TWICE,
-    Choice,
-    Family,
-    Grouping,
-    clipped,
-    families,
-    family_of,
-    in_cells,
-    not_planned,
-    with_counts,
-)
+from dpselect.plan.candidates import SEEN_TWICE, Family, clipped, families, family_of, in_cells, in_one, not_planned
 from dpselect.plan.counts import COUNTS_AGAIN, CountNoise, interval, without_counts
+from dpselect.plan.default import FEW, GENEROUS, Choice, Grouping
 from dpselect.plan.fit import EveryGroup, fitted, knob_of, mechanism_class, noise_settings, public_settings, resized
 from dpselect.plan.plan import Plan, Section, amount, share
 from dpselect.plan.profile import Bounding, Groups, Levels, Profile, Stated
@@ -567,13 +555,13 @@ class Task:
         asked = self.asked
         if asked.groups is None or asked.max_items_per_user is not None or asked.stated or len(asked.parts) > 1:
             return None
-        return Grouping(ANY_GROUPS, asked.groups.count, tabled=True, per_user=asked.groups.per_user)
+        return Grouping(ANY_GROUPS, asked.groups.count, tabled=True)
 
     def in_a_group(self, choice: Choice, run: Mechanism, k: int) -> tuple[Mechanism, Bounding]:
         """What selects k items of one group, and what is done to its users, the groups that they are kept in included."""
         if choice.cells:
-            assert self.table is not None
-            one, kept = self.table.in_one(choice, k), 1.0
+            assert self.asked.groups is not None
+            one, kept = in_one(choice, k, self.asked.groups.per_user), 1.0
         else:
             one, kept = replace(choice, mechanism=run), 1.0 if self.asked.groups is None else self.asked.groups.kept
         return one.mechanism, Bounding(one.max_items_per_user, one.clip, one.norm, kept)
@@ -606,7 +594,7 @@ class Task:
         if not self.asked.recounted:
             return self.around(mechanism)
         counted = replace(CountNoise.of(self.request(), self.asked.budget), k=k)
-        return with_counts(without_counts(mechanism), counted, self.profile, self.request().model_copy(update={"k": k}))
+        return counted.around(without_counts(mechanism))
 
     # -- how good a mechanism is ------------------------------------------------------------------------------------------
 

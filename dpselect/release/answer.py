@@ -32,8 +32,8 @@ from accounting.risk import Risk
 from dpselect.csv_text import csv_records
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.mechanisms.base import Mechanism
-from dpselect.plan.candidates import Choice
 from dpselect.plan.counts import Interval, interval
+from dpselect.plan.default import Choice
 from dpselect.release.explained import HARDLY_ANY, explained_by_noise
 from dpselect.release.question import Question
 from dpselect.selection import Label, Selection, Tabled

@@ -17,17 +17,8 @@ from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.events.contributions import Clip, require_weights
 from dpselect.events.reading import Reading
 from dpselect.mechanisms import DiscoverThenSelect, LimitedDomain, Mechanism, PerGroup, SparseHistogram, TopOfGroups, WithValues
-from dpselect.plan.candidates import (
-    WHOLE_COUNTS,
-    Choice,
-    Grouping,
-    default_choice,
-    default_mechanism,
-    unbounded,
-    with_counts,
-)
-from dpselect.plan.counts import COUNTS, COUNTS_AGAIN, CountNoise, without_counts
-from dpselect.plan.profile import Profile
+from dpselect.plan.counts import COUNTS, COUNTS_AGAIN, without_counts
+from dpselect.plan.default import WHOLE_COUNTS, Choice, Grouping, default_choice, default_mechanism, unbounded
 from dpselect.plan.request import ALL, BudgetShare, TopKRequest
 from dpselect.selection import Label
 from dpselect.sensitivity import Norm, Sensitivity
@@ -80,13 +71,6 @@ class Question:
             raise InvalidRequest(
                 f"min_users={spec.min_users} needs a delta, even with public items: whether an item has that many users may "
                 "rest on one of them. Choose far less than 1 / users, for example 1e-6"
-            )
-        # What is said of users for the choice of a mechanism is refused where nothing is chosen by it.
-        settled = "mechanism=" if spec.kind is not None else "value=" if spec.value is not None else None
-        without_effect = ("as_set",) if asked.recounted else ("as_set", "items_per_user", "users")
-        if settled is not None and spec.planned is None and (given := spec.given(*without_effect)):
-            raise InvalidRequest(
-                f"{next(iter(given))}= is about which mechanism is chosen, and {settled} settles that: leave one of them out"
             )
         return asked
 
@@ -147,13 +131,9 @@ class Question:
         return "replace_one" if self.exchanged else self.spec.relation
 
     @property
-    def profile(self) -> Profile | None:
-        """The users (of a group) for whom the default chooses, as declared or as in other logs; None where nothing is chosen."""
-        spec, reading = self.spec, self.reading
-        chosen = reading.group is not None or (reading.value is None and not self.whole)
-        if spec.mechanism is not None or not chosen:
-            return None
-        return Profile.typical(spec.users, spec.items_per_user, in_a_group=reading.group is not None)
+    def clippable(self) -> bool:
+        """Whether the default may bound and clip users: they are counted, and no several periods are read at the price of one."""
+        return self.reading.group is not None or (self.reading.value is None and not self.whole)
 
     @property
     def grouping(self) -> Grouping | None:
@@ -251,18 +231,15 @@ def _chosen(question: Question, whole: Budget | None) -> Choice:
     request = _request_of(question, whole)
     if groups is not None and groups.most == ANY_GROUPS and (spec.kind is not None or not groups.tabled):
         unbounded()
-    if (profile := question.profile) is not None:
-        bounds: Any = {"max_items_per_user": limit, "clip": clip, "norm": None if clip is None else _norm(question)}
-        about: Any = {**bounds, "groups": groups, "profile": profile, "order": not spec.as_set, "whole": whole}
-        return default_choice(question.budget, request, **about)
+    if spec.mechanism is None and question.clippable:
+        norm = None if clip is None else _norm(question)
+        bounds: Any = {"max_items_per_user": limit, "clip": clip, "norm": norm}
+        return default_choice(question.budget, request, **bounds, groups=groups, whole=whole)
     asked, kind = request.model_copy(update={"sensitivity": _sensitivity(question)}), spec.kind
     if kind is None and (question.domain is None or spec.min_users is not None):
         shown_by_rank = reading.value is None and spec.min_users is None
         kind = LimitedDomain.__name__ if shown_by_rank else SparseHistogram.__name__
-    found = default_mechanism(question.budget, asked, kind=kind, groups=groups)
-    if question.recounted:
-        profile = Profile.typical(spec.users, spec.items_per_user)
-        found = with_counts(without_counts(found), CountNoise.of(asked, question.budget), profile, asked)
+    found = default_mechanism(question.budget, asked, kind=kind, groups=groups, whole=whole)
     return Choice(found, limit) if reading.value is not None else Choice(found, limit, clip, _norm(question))
 
 

@@ -23,8 +23,8 @@ from dpselect.events.staging import PeriodEvents
 from dpselect.mechanisms.base import Mechanism, Pay, Rounds
 from dpselect.mechanisms.top_of_groups import REASON
 from dpselect.mechanisms.weighs_again import WeighsAgain
-from dpselect.plan.candidates import Choice
 from dpselect.plan.counts import without_counts
+from dpselect.plan.default import Choice
 from dpselect.release.answer import Answer, AnswerFile, DryRun, PaidCharge, promise, told
 from dpselect.release.question import Question, choose
 from dpselect.scores import Scores, SecondLook

@@ -28,7 +28,7 @@ from dpselect.events.staging import PeriodEvents, split
 from dpselect.events.time_window import periods
 from dpselect.mechanisms import OneshotTopK, SparseHistogram
 from dpselect.mechanisms.base import settings_of
-from dpselect.plan.candidates import Choice
+from dpselect.plan.default import Choice
 from dpselect.release.answer import Answer, AnswerFile, DryRun, as_json, group_head, plain_data, promise, rescued
 from dpselect.release.explained import HARDLY_ANY, explained_by_noise
 from dpselect.release.question import Question

@@ -112,10 +112,7 @@ class TopKKeywords(SharedBudget, SharedLedger, SharedItem, SharedCatalogue, Shar
     mechanism: str | Mechanism | None
     noise: NoiseName | None
     kbar: Count | None
-    as_set: Flag
     releases: Count | None
-    items_per_user: Positive | None
-    users: Positive | None
     go_on: Flag
     count: Over | None
     window: Count | None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import SkipValidation, model_validator
 
-from accounting.frozen import Count, Positive
+from accounting.frozen import Count
 from dpselect.errors import InvalidRequest
 from dpselect.events.time_window import Every
 from dpselect.noise import NoiseName
@@ -57,17 +57,12 @@ class ReleaseFields(Spec):
     kbar: Count | None = option(
         "How many of the most popular items compete without a catalogue. Default: max(1000, 10 k).", "Question"
     )
-    as_set: Flag = option("A set will do: consider mechanisms that do not release the order.", "Question", False, flags="--set")
     releases: Count | None = option(
         "How many such releases, charged one by one, share the budget; this is one of them. With ledger= and no budget stated "
         "it is the dataset's. Default: 1.",
         "Privacy",
         rows=False,
     )
-    items_per_user: Positive | None = option(
-        "A public guess of how many items users have on average (in a group), for the default.", "Items"
-    )
-    users: Positive | None = option("A public guess of how many users there are (in a group), for the default.", "Items")
 
 
 class HorizonFields(Spec):
@@ -112,10 +107,6 @@ class HorizonFields(Spec):
         if self.horizon is None and (self.count is not None or self.window is not None):
             raise ValueError("count= and window= say what the periods of a horizon= count: state that too, or leave them out")
         return self
-
-
-FOR_THE_CHOICE = ("as_set", "items_per_user", "users")
-"""Fields by which the default chooses a mechanism."""
 
 
 class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields, BudgetFields):
@@ -207,11 +198,6 @@ class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields,
             raise ValueError("use_everything= fits the noise, and that of a planned mechanism is fitted: leave one of them out")
         for name in self.given("noise", "kbar"):
             raise ValueError(f"{name}= contradicts the planned mechanism, which has its own: {anew}")
-        for name in self.given(*FOR_THE_CHOICE):
-            raise ValueError(
-                f"{name}= is about which mechanism is chosen, and the planned one is chosen already: leave it out, or plan "
-                "again with it"
-            )
         if self.min_users is not None:
             raise ValueError(
                 "min_users= is about distinct users, and the mechanism in the file was planned without it: leave one of them out"
@@ -242,5 +228,4 @@ class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields,
                         f"{name}= contradicts the mechanism in the file, which was planned with its own: plan again, or state "
                         "this release's own budget (epsilon=, rho=) as well"
                     )
-            file = {name: value for name, value in file.items() if name not in FOR_THE_CHOICE}  # said of the plan, and used there
         return super().over(file, stated)

@@ -1,0 +1,379 @@
+"""The default's rule: which mechanism releases a top k, by what is public about the question alone.
+
+Nothing is compared and no data are assumed: each class of questions has its mechanism, for the reasons in `docs/choosing.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn, Self, final
+
+from accounting import Budget, GaussianDP
+from accounting.arguments import checked_integer
+from dpselect.cells import ANY_GROUPS
+from dpselect.errors import InvalidRequest
+from dpselect.mechanisms import (
+    LimitedDomain,
+    Mechanism,
+    OneshotTopK,
+    PeelingTopK,
+    RacingTopK,
+    SparseHistogram,
+    TopOfGroups,
+)
+from dpselect.mechanisms.base import settings_of
+from dpselect.noise import VECTOR_NORMS, NoiseName
+from dpselect.plan.counts import CountNoise, without_counts
+from dpselect.plan.fit import EveryGroup, fitted
+from dpselect.plan.profile import Bounding
+from dpselect.plan.request import TopKRequest
+from dpselect.sensitivity import Norm, Sensitivity
+
+GENEROUS = 300
+"""Items per user: a bound that hardly anybody reaches, where a proof needs one and nobody states any."""
+
+FEW = 2
+"""Items per user, which a clip does not distort: one step does."""
+
+FEW_LISTED = 15
+"""The most items to release of a public list for which Gumbel noise, which clips nobody, finds more than a race."""
+
+FEW_PURE = 30
+"""The same for pure epsilon: for more items Laplace noise on clipped users finds more than peeling."""
+
+LARGEST_TABLE = 2_000_000
+"""Cells of a public table, all of which get noise."""
+
+WHOLE_COUNTS = "a clip goes with no counts of the same scores, which are sums of shares: leave out clip= or with_counts="
+
+_WIDE = 2.83  # the l2 norm to which users are clipped for one noisy vector with a least number of users
+_ROUNDING = 1 + 2.0**-40  # above that of a split of the budget
+_FINDING = 0.2  # share of the budget that goes to the discovery of groups, which have far more users than items have
+
+
+@final
+@dataclass(frozen=True)
+class Choice:
+    """A mechanism, and how `events.read` has to read the log for it.
+
+    Attributes:
+        mechanism: with the noise that spends the budget.
+        max_items_per_user: the bound on one user's items; None for none.
+        clip, norm: what each user's contributions are scaled to; None to count every item in full.
+        again: what they are scaled to in a second look, within the items that were discovered; None without one.
+        cells: whether the log is read as cells of a group and an item, with the bound and the clip over all groups together.
+        why: one sentence that says by which public facts the default chose it; "" where nothing was chosen.
+    """
+
+    mechanism: Mechanism
+    max_items_per_user: int | None
+    clip: float | None = None
+    norm: Norm = "l2"
+    again: float | None = None
+    cells: bool = False
+    why: str = ""
+
+    @property
+    def bounding(self) -> Bounding:
+        """What is done to users' contributions."""
+        return Bounding(self.max_items_per_user, self.clip, self.norm)
+
+
+def default_choice(
+    budget: Budget,
+    request: TopKRequest,
+    *,
+    max_items_per_user: int | None = None,
+    clip: float | None = None,
+    norm: Norm | None = None,
+    groups: Grouping | None = None,
+    whole: Budget | None = None,
+) -> Choice:
+    """The mechanism that finds most of the top k of distinct-user counts on many logs, and the clip to read the log with.
+
+    Args:
+        budget: of the release, or of all `request.releases` of them; with groups of all groups, and of what discovers them.
+        request: k, candidates and the relation; its sensitivity is that of counts with at most `max_items_per_user` items a user.
+            With groups all of it is within one of them.
+        max_items_per_user: as declared; None: any number, and 300 where a proof needs one.
+        clip: as stated, for one noisy vector; None: chosen.
+        norm: of a stated clip; None: l1 for a pure budget, l2 otherwise.
+        groups: each of which gets a release.
+        whole: the budget of the dataset that pays, if one does.
+
+    Raises:
+        InvalidRequest: an unknown domain or groups to discover and a budget without delta, or a clip that nothing pays for.
+        RelationMismatch: what is asked for has no guarantee under the relation.
+        CalibrationError: no amount of noise fits the budget.
+    """
+    if clip is not None and request.candidates is None and max_items_per_user is None:
+        raise InvalidRequest(
+            "clip= without a catalogue needs max_items_per_user=, which may be generous "
+            "(300 for example): what a user with any number of items brings in alone cannot be hidden"
+        )
+    if clip is not None and request.counts is not None and not request.recounted:
+        raise InvalidRequest(WHOLE_COUNTS)
+    rule = _Rule.of(budget, request, max_items_per_user, groups, whole)
+    return rule.completed(rule.choice() if clip is None else rule.stated(clip, norm))
+
+
+def default_mechanism(
+    budget: Budget,
+    request: TopKRequest,
+    *,
+    kind: str | None = None,
+    groups: Grouping | None = None,
+    whole: Budget | None = None,
+) -> Mechanism:
+    """A mechanism that fits `request` and `budget`, chosen by public configuration alone, for scores as `request` declares them.
+
+    Of an unknown domain `SparseHistogram` where the sensitivity bounds a norm of what a user moves, else `LimitedDomain`. Of a
+    public one a noisy vector for the bounded norm where more items are asked for than a user touches, else peeling with
+    exponential noise for a pure budget, and one-shot Gumbel noise for others. All of them release the order. See `default_choice`
+    for the clip to read a log with.
+
+    Args:
+        kind: of the mechanism; None for these.
+        groups: every one of which gets a release, as a `PerGroup` with the price of all.
+        whole: the budget of the dataset that pays, if one does.
+
+    Raises:
+        InvalidRequest: an unknown domain or groups to discover and a budget without delta, or `kind` cannot do it.
+        RelationMismatch: an unknown domain under replace_one, and a sensitivity that bounds no user's contribution.
+        CalibrationError: no amount of noise fits the budget.
+    """
+    rule = _Rule.of(budget, request, request.sensitivity.l0, groups, whole)
+    return rule.completed(Choice(rule.plain() if kind is None else rule.fit(kind), rule.limit)).mechanism
+
+
+@final
+@dataclass(frozen=True)
+class _Rule:
+    """What is public about a question.
+
+    Attributes:
+        limit: the most items of a user, as declared; None for any number.
+        pure: whether the budget, or the dataset that pays, adds up pure epsilons, for which Gaussian noise has no price.
+        every: what is charged for a mechanism of each group; None where they are one table of cells alone, or there are none.
+    """
+
+    budget: Budget
+    request: TopKRequest
+    limit: int | None
+    pure: bool
+    groups: Grouping | None
+    every: EveryGroup | None
+
+    @classmethod
+    def of(
+        cls, budget: Budget, request: TopKRequest, limit: int | None, groups: Grouping | None, whole: Budget | None
+    ) -> Self:
+        """Of what is asked; `whole` is the budget of the dataset that pays."""
+        pure = budget.form == "pure" or (whole is not None and whole.measure == "epsilon")
+        return cls(budget, request, limit, pure, groups, None if groups is None else groups.every(budget, request))
+
+    @property
+    def alone(self) -> bool:
+        """Whether items are released by a threshold, which hides those that hardly anybody touched."""
+        return self.request.candidates is None or self.request.min_users is not None
+
+    @property
+    def noise(self) -> NoiseName:
+        """That of a noisy vector."""
+        return self.request.noise or ("laplace" if self.pure else "gaussian")
+
+    def choice(self) -> Choice:
+        """The choice of one group, without counts of a second look."""
+        request = self.request
+        if self._tabled:
+            return self._table()
+        if self.groups is not None and self.every is None:
+            unbounded(self.groups.cells(request) if self.groups.tabled and not self.alone else 0)
+        if request.kbar is not None or self.noise not in VECTOR_NORMS:
+            return Choice(self.plain(), self.limit, why="the stated noise or kbar= is that of one mechanism")
+        if request.counts is not None and not request.recounted:
+            return Choice(self.plain(), self.limit, why="where the scores that choose are the counts, users are counted in full")
+        if self.limit is not None and self.limit <= FEW:
+            return Choice(self.plain(), self.limit, why=f"users with at most {FEW} items need no clip")
+        if request.noise is None and request.min_users is None and request.k <= self._few:
+            why = f"for up to {self._few} items noise on each choice finds most: it clips nobody"
+            return Choice(self._selection(), self.limit, why=why)
+        if request.min_users is None and self.noise == "gaussian" and not self.pure and self.every is None:
+            return self._race()
+        whole = request.min_users is not None and self.noise == "gaussian" and self.every is None
+        found = self.stated(_WIDE if whole else 1.0, VECTOR_NORMS[self.noise])
+        return replace(found, why=f"one vector of {self.noise} noise on clipped users finds most where no race can be run")
+
+    @property
+    def _few(self) -> int:
+        """The most items for which noise on each choice finds more than a noisy vector."""
+        listed, one_sided = self.request.candidates is not None, self.request.sensitivity.relation == "add_remove"
+        if not (listed or one_sided):
+            return 0  # no selection has a guarantee
+        if self.every is not None:
+            return 1
+        most = FEW_PURE if self.pure else FEW_LISTED if listed and one_sided else 0
+        return most if self.limit is None else min(most, self.limit)
+
+    def stated(self, clip: float, norm: Norm | None) -> Choice:
+        """One noisy vector of users clipped to a norm."""
+        norm = norm or ("l1" if self.budget.form == "pure" else "l2")
+        noise: NoiseName = "laplace" if norm == "l1" else "gaussian"
+        if self.request.kbar is not None or self.request.noise not in (None, noise):
+            raise InvalidRequest(
+                f"clip= is for one vector of {noise} noise, users clipped to an {norm} norm: leave out kbar= and noise=, or name "
+                "a mechanism"
+            )
+        most = self.limit or (GENEROUS if self.alone else None)
+        covers = Sensitivity.of_clipped(clip, norm, self.request.sensitivity.relation, most)
+        vector = self.fit(self._vector.__name__, noise=noise, sensitivity=covers)
+        return Choice(vector, most, clip, norm, why="the clip is stated")
+
+    def plain(self) -> Mechanism:
+        """What releases the order of scores as they are declared."""
+        request, size = self.request, self.request.sensitivity
+        bounded = min(size.l1_of(None), size.l2_of(None)) < math.inf and request.kbar is None and self.noise in VECTOR_NORMS
+        several = request.k > (size.l0 or 0) or size.relation == "replace_one"
+        if request.min_users is not None or (bounded and several):
+            return self.fit(self._vector.__name__, noise=self.noise)
+        return self._selection()
+
+    def _selection(self) -> Mechanism:
+        """What is paid for each item that is released."""
+        if self.request.candidates is None:
+            return self.fit(LimitedDomain.__name__)
+        noise = self.request.noise or ("exponential" if self.pure else "gumbel")
+        return self.fit((PeelingTopK if noise == "exponential" else OneshotTopK).__name__, noise=noise)
+
+    @property
+    def _vector(self) -> type[SparseHistogram] | type[OneshotTopK]:
+        return SparseHistogram if self.alone else OneshotTopK
+
+    def _race(self) -> Choice:
+        """A race at the price of one Gaussian vector, users clipped to a norm of 1."""
+        vector: Any = self.stated(1.0, "l2")
+        drawn: Any = vector.mechanism
+        hiding, price = (drawn.delta, drawn.curve.curve) if self.alone else (None, drawn.curve)
+        assert isinstance(price, GaussianDP), "what Gaussian noise on clipped counts costs"
+        scale = drawn.sensitivity.l2_of(None) / price.mu * _ROUNDING
+        covers, cells = drawn.sensitivity, self.groups is not None
+        race = RacingTopK(k=self.request.k, scale=scale, delta=hiding, sensitivity=covers, cells=cells)
+        why = "where users may have many items a race finds most: it gives their weight to the items whose place is still open"
+        return replace(vector, mechanism=race, why=why)
+
+    def fit(self, kind: str, **changes: Any) -> Mechanism:
+        """The mechanism that spends the budget, without the counts of a second look."""
+        found = fitted(kind, self.budget, self.request.model_copy(update=changes), every=self.every)
+        return without_counts(found) if self.request.recounted else found
+
+    @property
+    def _tabled(self) -> bool:
+        """Whether the groups are drawn as one table of cells, where users need no bound on groups."""
+        request, groups = self.request, self.groups
+        if groups is None or not groups.tabled or self.limit is not None or self.pure:
+            return False
+        if request.counts is not None or request.kbar is not None or self.noise != "gaussian":
+            return False
+        if request.candidates is not None and groups.listed is None:
+            return False  # of a catalogue without a list of groups, which cells there may be is private
+        return self.alone or groups.cells(request) <= LARGEST_TABLE
+
+    def _table(self) -> Choice:
+        """That of cells: all groups pay the price of one."""
+        assert self.groups is not None
+        size = self.request.candidates if self.alone else self.groups.cells(self.request)
+        cells = replace(self, request=self.request.model_copy(update={"candidates": size}), every=None)
+        if self.request.min_users is None:
+            return replace(cells._race(), cells=True)
+        found = cells.stated(_WIDE, "l2")
+        least = f"of a least number of users in each group {self.noise} noise on one table of cells finds most"
+        return replace(found, mechanism=changed(found.mechanism, k=None), cells=True, why=least)
+
+    def completed(self, choice: Choice) -> Choice:
+        """The choice with counts of a second look, and for every group."""
+        mechanism = choice.mechanism
+        if self.request.recounted and self.request.counts is not None:
+            mechanism = CountNoise.of(self.request, self.budget).around(mechanism)
+        if choice.cells:
+            mechanism = TopOfGroups(k=self.request.k, mechanism=mechanism)
+        elif self.every is not None:
+            mechanism = self.every.around(mechanism)
+        return replace(choice, mechanism=mechanism)
+
+
+def changed(mechanism: Any, **settings: Any) -> Any:
+    """The mechanism with other settings, validated."""
+    return type(mechanism).model_validate({**settings_of(mechanism), **settings}) if settings else mechanism
+
+
+def unbounded(cells: int = 0) -> NoReturn:
+    """Refuse groups that no bound and no norm limits a user in; `cells` of them are public."""
+    if cells > LARGEST_TABLE:
+        raise InvalidRequest(
+            f"public lists of items and groups make up {cells:,} cells, and no table of more than {LARGEST_TABLE:,} is drawn: "
+            "leave out the list of items, of which those that occur are then found, or state max_groups_per_user=, in how many "
+            "groups one user counts"
+        )
+    raise InvalidRequest(
+        "max_groups_per_user= is missing: one norm over all groups of a user is for counts of users with a delta=, and items and "
+        "groups that are both public or items that are not, without mechanism=, clip=, max_items_per_user=, kbar=, noise=, "
+        "with_counts= and value=. State in how many groups one user counts, 1 or 2 for example, or leave these out"
+    )
+
+
+# -- for every group -------------------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True)
+class Grouping:
+    """Groups of a log, each of which gets a release.
+
+    Attributes:
+        most: in how many of them one user is at most.
+        listed: how many a public list names; None where they are discovered, which takes a fifth of the budget.
+        tabled: whether the log can be read as cells of a group and an item (`Choice.cells`), which are considered then.
+    """
+
+    most: int
+    listed: int | None = None
+    tabled: bool = False
+
+    def cells(self, request: TopKRequest) -> int:
+        """How many cells public lists of groups and items name; 0 without them."""
+        return (request.candidates or 0) * (self.listed or 0)
+
+    def every(self, budget: Budget, request: TopKRequest) -> EveryGroup | None:
+        """What is charged for a mechanism of each of them; None where users are in any number.
+
+        Raises:
+            InvalidRequest: groups are to be discovered with a budget without delta, or `most` is not an integer >= 1.
+        """
+        if self.most == ANY_GROUPS:
+            return None
+        rule = "in how many groups one user is at most"
+        checked_integer("max_groups_per_user", self.most, rule, error=InvalidRequest)
+        relation, found = request.sensitivity.relation, None
+        if self.listed is None:
+            if budget.delta == 0:
+                raise InvalidRequest(
+                    "groups that are read off the log need a budget with a delta: the chance that one of a single user is found. "
+                    "Give a delta in (0, 1), or a public list of groups (groups=)"
+                )
+            presence = Sensitivity.of_clipped(1.0, "l2", relation, self.most)
+            shared = None if request.share is None else request.share.times(_FINDING * (1 - 2**-40))
+            asked = TopKRequest(k=1, sensitivity=presence, noise="gaussian", releases=request.releases, share=shared)
+            found = changed(fitted(SparseHistogram.__name__, part(budget, _FINDING), asked), k=None)
+        return EveryGroup(self.most, relation, request.sensitivity.uniform, found)
+
+
+# -- parts of a budget -----------------------------------------------------------------------------------------------------
+
+
+def part(budget: Budget, share: float) -> Budget:
+    """This share of a budget, and a little less: all parts together do not exceed the whole in floats either."""
+    amounts = {name: getattr(budget, name) for name in ("epsilon", "rho", "delta", "failure")}
+    stated = {name: share * (1 - 2**-40) * value for name, value in amounts.items() if value}
+    order = {"order": budget.order} if isinstance(budget.order, str) else {}  # the best one for a part is another one
+    return Budget(**order, **stated)
