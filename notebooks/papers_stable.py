@@ -239,7 +239,7 @@ What to make of it, and why published tables differ (none is quoted: they were n
 
 
 def celeba_table() -> Iterator[str]:
-    """600 labelling rounds of multi-label PATE, from tests/errata/test_pate.py: needs no data."""
+    """600 labeling rounds of multi-label PATE, from tests/errata/test_pate.py: needs no data."""
     yield ""
     yield from runpy.run_path(
         str(Path(__file__).resolve().parents[1] / "tests" / "errata" / "test_pate.py")

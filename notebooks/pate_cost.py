@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -38,7 +38,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Comparison:
-    """At one F1, epsilon of the cheapest rival, and of StableVoting under each accounting (nats).
+    """At one F1, epsilon of the cheapest rival and of StableVoting (nats).
 
     Attributes:
         level: the F1.
@@ -46,8 +46,8 @@ class Comparison:
         rival: name of the cheapest rival.
         epsilon: of that rival.
         below: whether the rival reaches the level at the least epsilon already, so that ratios are at least what they say.
-        stable: accounting to epsilon.
-        spread: standard deviation over the seeds of the ratio under the first accounting; NaN if fewer than two seeds tell.
+        stable: epsilon of StableVoting.
+        spread: standard deviation over the seeds of the ratio; NaN if fewer than two seeds tell.
     """
 
     level: float
@@ -55,13 +55,13 @@ class Comparison:
     rival: str
     epsilon: float
     below: bool
-    stable: dict[str, float]
+    stable: float
     spread: float
 
     @property
-    def ratios(self) -> dict[str, float]:
+    def ratio(self) -> float:
         """Epsilon of StableVoting over that of the rival."""
-        return {route: epsilon / self.epsilon for route, epsilon in self.stable.items()}
+        return self.stable / self.epsilon
 
     @property
     def sign(self) -> str:
@@ -71,10 +71,10 @@ class Comparison:
     def line(self) -> str:
         """One line of the table."""
         spread = "" if math.isnan(self.spread) else f"±{self.spread:.1f}"
-        costs = ", ".join(f"{self.stable[route]:.2f} {route}" for route in self.stable)
-        ratios = ", ".join(f"{self.sign}{ratio:.1f}" for ratio in self.ratios.values())
-        rival = f"{self.rival} eps {self.epsilon:.2f}"
-        return f"    F1 {self.level:.3f}: {rival}; StableVoting eps {costs}; ratio {ratios} {spread}".rstrip()
+        both = (
+            f"{self.rival} eps {self.epsilon:.2f}; StableVoting eps {self.stable:.2f}"
+        )
+        return f"    F1 {self.level:.3f}: {both}; ratio {self.sign}{self.ratio:.1f} {spread}".rstrip()
 
 
 def epsilon_at(level: float, epsilons: Sequence[float], values: Floats) -> float:
@@ -100,12 +100,10 @@ class Costs:
 
     Args:
         curves: of all mechanisms.
-        priced: epsilons of StableVoting's curve by accounting, the one of the headline first.
         floor: micro-F1 of saying the same labels for all items: F1 below it is worth nothing, and is not compared.
     """
 
     curves: Sequence[Curve]
-    priced: Mapping[str, Sequence[float]]
     floor: float
 
     def comparisons(
@@ -127,14 +125,13 @@ class Costs:
             if top > self.floor
         ]
         return [
-            _compared(others, stable, self.priced, measure, share, level)
-            for share, level in levels
+            _compared(others, stable, measure, share, level) for share, level in levels
         ]
 
     def lines(self) -> Iterator[str]:
         """Level by level."""
         for measure, title in TITLES.items():
-            yield f"  equal F1 of {title}: epsilons, and StableVoting's over the other's by {', '.join(self.priced)}"
+            yield f"  equal F1 of {title}: epsilons, and StableVoting's over the other's"
             for rivals in RIVALS:
                 found = self.comparisons(measure, rivals)
                 yield from (
@@ -144,7 +141,7 @@ class Costs:
                 )
 
     def sentence(self) -> str:
-        """The headline, by the first accounting."""
+        """The headline."""
         return "; ".join(
             self._headline(measure, title) for measure, title in TITLES.items()
         )
@@ -163,13 +160,12 @@ class Costs:
 
 def _at_headline(found: Sequence[Comparison]) -> str:
     chosen = next(each for each in found if each.share == HEADLINE)
-    return f"{chosen.sign}{next(iter(chosen.ratios.values())):.1f} times"
+    return f"{chosen.sign}{chosen.ratio:.1f} times"
 
 
 def _compared(
     rivals: Sequence[Curve],
     stable: Curve,
-    priced: Mapping[str, Sequence[float]],
     measure: Measure,
     share: float,
     level: float,
@@ -178,11 +174,8 @@ def _compared(
         rivals, key=lambda curve: epsilon_at(level, curve.epsilons, curve.mean(measure))
     )
     values = best.mean(measure)
-    at = {
-        route: epsilon_at(level, axis, stable.mean(measure))
-        for route, axis in priced.items()
-    }
-    spread = _spread(best, stable, next(iter(priced.values())), measure, level)
+    at = epsilon_at(level, stable.epsilons, stable.mean(measure))
+    spread = _spread(best, stable, measure, level)
     return Comparison(
         level,
         share,
@@ -194,13 +187,12 @@ def _compared(
     )
 
 
-def _spread(
-    rival: Curve, stable: Curve, axis: Sequence[float], measure: Measure, level: float
-) -> float:
+def _spread(rival: Curve, stable: Curve, measure: Measure, level: float) -> float:
     pairs = zip(getattr(rival, measure).T, getattr(stable, measure).T, strict=True)
     ratios = np.array(
         [
-            epsilon_at(level, axis, other) / epsilon_at(level, rival.epsilons, one)
+            epsilon_at(level, stable.epsilons, other)
+            / epsilon_at(level, rival.epsilons, one)
             for one, other in pairs
         ]
     )

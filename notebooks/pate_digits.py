@@ -57,7 +57,7 @@ class Digits:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one labelling run came to.
+    """What one labeling run came to.
 
     Attributes:
         epsilon: the price of all rounds, at DELTA, nats.
@@ -110,7 +110,7 @@ def mechanisms(plan: Plan, epsilon: float) -> dict[str, Any]:
     }
 
 
-def labelled(digits: Digits, mechanism: Any, rng: np.random.Generator) -> Outcome:
+def labeled(digits: Digits, mechanism: Any, rng: np.random.Generator) -> Outcome:
     """Release labels, train the student, measure both."""
     selections = mechanism.select_many(pate.Ballots(digits.ballots), rng=rng)
     found: NDArray[np.int64] = selections.indices[:, 0]
@@ -158,7 +158,7 @@ def runs(plan: Plan) -> Iterator[tuple[str, float, list[Outcome]]]:
                 name,
                 epsilon,
                 [
-                    labelled(digits, mechanism, np.random.default_rng(seed))
+                    labeled(digits, mechanism, np.random.default_rng(seed))
                     for seed, digits in enumerate(data)
                 ],
             )

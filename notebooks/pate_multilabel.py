@@ -103,14 +103,12 @@ def mechanism(row: Row, task: Task, labels: int, epsilon: float) -> Any:
 
 @lru_cache(maxsize=64)
 def stable_noise(epsilon: float, rounds: int) -> dict[str, float]:
-    """rho and failure_delta of the StableVoting that spends (epsilon, DELTA) by the adaptive programme, the sharpest one.
+    """rho and failure_delta of the StableVoting that spends (epsilon, DELTA).
 
     Neither depends on the number of labels, so one calibration, of some seconds, serves all data sets.
     """
     budget = acc.Budget(epsilon=epsilon, delta=DELTA)
-    fitted = pate.fitted(
-        pate.StableVoting, budget, rounds=rounds, labels=2, adaptive=True
-    )
+    fitted = pate.fitted(pate.StableVoting, budget, rounds=rounds, labels=2)
     assert isinstance(fitted, pate.StableVoting)
     return {"rho": fitted.rho, "failure_delta": fitted.failure_delta}
 
@@ -246,24 +244,6 @@ def _curve(
 # -- tables ---------------------------------------------------------------------------------------------------------------
 
 
-def prices(task: Task, epsilons: Sequence[float]) -> dict[str, tuple[float, ...]]:
-    """Epsilons of the StableVoting of the table under each accounting: the same noise, hence the same F1."""
-    priced = [_prices(epsilon, task.rounds) for epsilon in epsilons]
-    return {
-        route: tuple(getattr(price, route) for price in priced)
-        for route in ("adaptive", "rdp", "pld")
-    }
-
-
-@lru_cache(maxsize=64)
-def _prices(epsilon: float, rounds: int) -> pate.Prices:
-    return pate.prices(
-        pate.StableVoting(**stable_noise(epsilon, rounds), labels=2),
-        DELTA,
-        rounds=rounds,
-    )
-
-
 def _line(name: str, cells: Iterable[str]) -> str:
     return f"  {name:<28}" + "".join(f"{cell:>12}" for cell in cells)
 
@@ -275,7 +255,6 @@ class Result:
     task: Task
     runs: list[Votes]
     curves: list[Curve]
-    prices: dict[str, tuple[float, ...]]
 
     def lines(self) -> Iterator[str]:
         """The table."""
@@ -302,9 +281,6 @@ class Result:
             yield _line(title, header)
             for curve in self.curves[-2:]:
                 yield _line(curve.name, map(spread, getattr(curve, measure)))
-        yield _line("price of that StableVoting", header)
-        for route, values in self.prices.items():
-            yield _line(f"  by {route}", [f"{value:.3f}" for value in values])
         yield "  without privacy: " + _references(task, self.runs)
         yield from self.costs.lines()
 
@@ -316,7 +292,6 @@ class Result:
         """What StableVoting costs of the others."""
         return Costs(
             self.curves,
-            self.prices,
             floor=float(np.mean([run.constant_f1() for run in self.runs])),
         )
 
@@ -330,7 +305,7 @@ class Result:
 def result(task: Task, epsilons: Sequence[float], seeds: int) -> Result:
     """Run one task."""
     runs = [votes(task, seed) for seed in range(seeds)]
-    return Result(task, runs, curves(task, epsilons, runs), prices(task, epsilons))
+    return Result(task, runs, curves(task, epsilons, runs))
 
 
 def _references(task: Task, runs: Sequence[Votes]) -> str:

@@ -21,7 +21,7 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Split:
-    """Row numbers: records of the teachers, public items to be labelled, and items that measure the result."""
+    """Row numbers: records of the teachers, public items to be labeled, and items that measure the result."""
 
     private: Places
     public: Places

@@ -41,7 +41,7 @@ class Task:
     Args:
         name: file in the shared data.
         teachers: how many.
-        rounds: public items that are labelled.
+        rounds: public items that are labeled.
         test: items that measure the student.
         threshold: a teacher's ballot names the labels that score above it.
         share: of the teachers that BinaryVoting and TauVoting ask for.

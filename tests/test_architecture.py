@@ -84,7 +84,7 @@ def test_a_mechanism_touches_three_places(kind: str) -> None:
 
 
 # Who may name kinds: the choice for those who choose none, and `dpselect pate`, whose --mechanism has short names.
-NAMES_KINDS = {"dpselect.plan.fit", "dpselect.plan.voting_plan", "dpselect.spec.label_spec"}
+NAMES_KINDS = {"dpselect.plan.fit", "dpselect.pate.ballots", "dpselect.pate.plan"}
 
 
 def test_no_other_module_keeps_a_list_of_kinds() -> None:

@@ -89,7 +89,7 @@ except SystemExit as left:
 
 @pytest.mark.slow
 def test_platforms_without_fork_release_and_charge(tmp_path: Path) -> None:
-    """Windows has neither os.fork nor fcntl: nothing but the lock of a labelling job asks for more than both have."""
+    """Windows has neither os.fork nor fcntl: nothing but the lock of a labeling job asks for more than both have."""
     script = """
 import os, sys
 for name in ("fork", "register_at_fork", "fchmod", "getuid"):

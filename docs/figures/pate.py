@@ -16,10 +16,10 @@ from matplotlib.axes import Axes
 
 import accounting as acc
 from dpselect import pate
-from dpselect.plan import plan_votes
 
 STATIC = Path(__file__).resolve().parents[1] / "_static"
 TEACHERS, EPSILONS, TAUS = (50, 200, 1000, 5000), (2.0, 4.0, 8.0, 16.0), (1, 2, 3, 4, 6)
+ROUNDS = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 # Grey words and lines on no background suit a light page and a dark one.
 GREY, COLOURS, MARKS = "#808080", ("#0072b2", "#d55e00", "#009e73", "#cc79a7"), "os^D"
 
@@ -32,13 +32,13 @@ def model(teachers: int) -> pate.VotesModel:
 
 def by_rounds(teachers: int, epsilon: float = 8.0) -> list[tuple[int, float]]:
     """(rounds, F1) of the best mechanism."""
-    plan = plan_votes(
-        model(teachers), acc.Budget(epsilon=epsilon, delta=1e-6), rounds=100
-    )
+    votes, budget = model(teachers), acc.Budget(epsilon=epsilon, delta=1e-6)
     return [
-        (ranked[0].rounds, ranked[0].prediction.f1)
-        for ranked in plan.by_rounds
-        if ranked
+        (
+            count,
+            pate.plan_votes(votes, budget, rounds=count).recommended.prediction.f1,
+        )
+        for count in ROUNDS
     ]
 
 

@@ -1,4 +1,4 @@
-"""`dpselect pate`: a labelling job; SIGTERM ends it as Ctrl-C does."""
+"""`dpselect pate`: a labeling job; SIGTERM ends it as Ctrl-C does."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from dpselect.cli.from_model import command, spelled
 from dpselect.cli.guard import SPENT, Terminated
 from dpselect.errors import printable
 from dpselect.pate.ballots import Ballots
-from dpselect.pate.job import labelled
-from dpselect.pate.labelling import ProgressCallback
-from dpselect.plan.voting_plan import Outlook
+from dpselect.pate.job import labeled
+from dpselect.pate.labeling import ProgressCallback
+from dpselect.pate.plan import Outlook
 from dpselect.release.answer import DryRun
 from dpselect.spec.label_spec import LabelSpec
 
@@ -41,8 +41,8 @@ def _label(votes: _Votes, spec: LabelSpec, json: guard.Json = False) -> None:
         else:
             out.emit(f"{lines}\n\n")
 
-    with _terminable(), labelling() as progress:
-        found = labelled(votes, spec, progress, announce)
+    with _terminable(), labeling() as progress:
+        found = labeled(votes, spec, progress, announce)
     if isinstance(found, DryRun):
         out.show_dry_run(found, json=json)
         return
@@ -77,16 +77,16 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def labelling(console: Console | None = None) -> AbstractContextManager[ProgressCallback | None]:
-    return out.bar("labelling rounds", MofNCompleteColumn(), TimeRemainingColumn(), console=console)
+def labeling(console: Console | None = None) -> AbstractContextManager[ProgressCallback | None]:
+    return out.bar("labeling rounds", MofNCompleteColumn(), TimeRemainingColumn(), console=console)
 
 
 def _shown(told: dict[str, Any]) -> Group:
     """The job and its price, for people."""
     rounds = told["rounds"]
-    start = f"Labelled {rounds['labelled']} of {rounds['asked']} rounds: {rounds['answered']} answered, "
+    start = f"Labeled {rounds['labeled']} of {rounds['asked']} rounds: {rounds['answered']} answered, "
     start += f"{rounds['abstained']} abstained."
-    start += f" The labels are in {printable(without_password(told['output']))}." if rounds["labelled"] else ""
+    start += f" The labels are in {printable(without_password(told['output']))}." if rounds["labeled"] else ""
     return out.page(out.heading(start), out.section("Price", _price(told)), out.section("Ledger", _ledger(told)))
 
 
@@ -106,8 +106,7 @@ def _ledger(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if ledger["own"]:
         yield "ledger", f"its own, in {folder}, with a budget of this job; further jobs on these teachers add to the price"
     else:
-        rounds = f"{ledger['remaining']['in_words']} (a round is a release; a plan for "
-        rounds += "the whole budget is priced as a whole and buys more: pate.rounds_for)"
+        rounds = f"{ledger['remaining']['in_words']} (a round is a release)"
         yield from (("dataset", printable(ledger["dataset"])), ("standing", rounds))
     yield "key", printable(told["job"]["key"])
     yield "folder", f"{folder} keeps the labels of every batch; it may be deleted when the job is done"

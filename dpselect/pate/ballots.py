@@ -35,6 +35,8 @@ _RULE = "a ballot has one number per label, 1 for a vote and 0 for none"
 Missing = Literal["refuse", "allow"]
 Split = Literal["position", "identifier"]
 Unit = Literal["record", "teacher"]
+Voting = Literal["gnmax", "confident", "binary", "tau", "top", "stable"]
+"""Names of the ways in which teachers' votes become labels, for `dpselect pate --mechanism`."""
 
 
 class BallotTerms(TypedDict, total=False):
@@ -84,7 +86,6 @@ class Ballots(Rounds[Mechanism]):
     _missing: Missing
     _sizes: Counts  # (2, rounds) the fewest and the most votes on a ballot; what counts say at least of that
     _votes: Votes | None
-    _uncut: tuple[Votes, int] | None  # what these were cut from, to so many votes
 
     def __init__(
         self,
@@ -123,7 +124,7 @@ class Ballots(Rounds[Mechanism]):
         counts.setflags(write=False)
         voting = source.teachers if source is not None else stated
         self._hold(counts=counts, names=_read_names(names, counts.shape[1]), split=split, teachers=voting)
-        self._hold(_missing=missing, _sizes=sizes, _votes=source, _uncut=None)
+        self._hold(_missing=missing, _sizes=sizes, _votes=source)
 
     @classmethod
     def stacked(cls, votes: Any, *, teachers: int, **declared: Unpack[BallotTerms]) -> Self:
@@ -169,40 +170,26 @@ class Ballots(Rounds[Mechanism]):
         """Number of labels."""
         return self.labels
 
-    @property
-    def cut_count(self) -> int:
-        """How many ballots `cut` took votes from. A private number: for the data holder, not for a report."""
-        if self._uncut is None:
-            return 0
-        votes, tau = self._uncut
-        return sum(int(np.count_nonzero(_sizes(block) > tau)) for _, block in votes.blocks())
+    def cut(self, tau: int, *, salt: str = "") -> Ballots:
+        """Return ballots of at most `tau` votes each: the others are dropped by a rule that looks at one ballot at a time.
 
-    def cut(self, tau: int, *, salt: str = "", priority: Sequence[int] | None = None, confidences: Any = None) -> Ballots:
-        """Ballots of at most `tau` votes each: the others are dropped by a rule that looks at one ballot at a time.
-
-        Kept are the first `tau` votes in a public order of the labels: by default a pseudorandom one that `salt` and the
-        round's number decide, so that no label loses every time and the teachers of a round agree on what they keep; or
-        `priority`, labels from the one to keep first. With `confidences` the most confident votes are kept, ties in that order.
-        `cut_count` of the result tells how many ballots lost votes. A slice keeps the numbers of its rounds, so it is cut as
-        they are in the whole; Ballots made batch by batch all begin with round 0: give each batch a salt of its own.
+        Kept are the first `tau` votes in a public pseudorandom order of the labels, which `salt` and the round's number decide,
+        so that no label loses every time and the teachers of a round agree on what they keep. A slice keeps the numbers of its
+        rounds, so it is cut as they are in the whole; Ballots made batch by batch all begin with round 0: give each batch a salt
+        of its own. A teacher that knows better what to keep cuts its own ballots before they are counted here.
 
         Args:
             tau: >= 1.
             salt: public text. Never a secret, and never chosen by looking at votes.
-            priority: (labels,) every label once; public knowledge, not read off votes.
-            confidences: (rounds, teachers, labels) finite numbers, each teacher's own; private like votes.
 
         Raises:
             InvalidBallots: these ballots were given as counts, for example.
         """
-        if (votes := self._votes) is None:
+        if self._votes is None:
             raise InvalidBallots(
                 "counts cannot be cut, because a cut looks at single ballots: make Ballots from every teacher's votes"
             )
-        kept = _cut(votes, tau, salt, priority, confidences)
-        made = Ballots(kept, missing=self._missing, names=self.names, split=self.split)
-        made._hold(_uncut=(votes, tau))
-        return made
+        return Ballots(_cut(self._votes, tau, salt), missing=self._missing, names=self.names, split=self.split)
 
     def scores(self, mechanism: Mechanism, round: int = 0) -> Scores:
         """The counts of one round as the Scores that `mechanism` takes; and as `check`."""
@@ -276,7 +263,6 @@ class Ballots(Rounds[Mechanism]):
             counts=self.counts[start:stop],
             _sizes=self._sizes[:, start:stop],
             _votes=None if self._votes is None else self._votes.between(start, stop),
-            _uncut=None if self._uncut is None else (self._uncut[0].between(start, stop), self._uncut[1]),
         )
         return part
 
@@ -550,8 +536,8 @@ def _read_names(names: Sequence[Label] | None, labels: int) -> tuple[Label, ...]
 # -- which votes of a ballot count -----------------------------------------------------------------------------------------
 
 
-def _cut(votes: Votes, tau: int, salt: str, priority: Sequence[int] | None, confidences: Any) -> Votes:
-    """Votes of which a ballot keeps the first `tau` in a public order of the labels, or the most confident ones. Theorem P8.
+def _cut(votes: Votes, tau: int, salt: str) -> Votes:
+    """Return votes of which a ballot keeps the first `tau` in a public order of the labels. Theorem P8.
 
     By a rule of the ballot, the round's number and public configuration alone. InvalidBallots where an argument is outside its
     domain.
@@ -561,23 +547,9 @@ def _cut(votes: Votes, tau: int, salt: str, priority: Sequence[int] | None, conf
         salt.encode()
     except (AttributeError, UnicodeEncodeError):
         raise InvalidBallots("salt must be text that can be encoded, without lone surrogates") from None
-    if priority is not None:
-        listed = np.asarray(priority, dtype=object).tolist()
-        integers = isinstance(listed, list) and all(isinstance(one, int | np.integer) for one in listed)
-        if not integers or any(isinstance(one, bool) for one in listed) or sorted(listed) != list(range(votes.labels)):
-            raise InvalidBallots(
-                f"priority must list every label from 0 to {votes.labels - 1} once, the one to keep first at the front"
-            )
-    shape = (votes.rounds, votes.teachers, votes.labels)
-    sure = None if confidences is None else _as_array(confidences)
-    if sure is not None and (sure.shape != shape or sure.dtype.kind not in "iuf"):
-        raise InvalidBallots(f"confidences must be numbers of shape {shape}, one for every vote")
-    fixed = None if priority is None else np.array(priority, dtype=np.int64)  # not the caller's list, which may change
 
     def order(number: int) -> NDArray[np.int64]:
-        """(labels,) those of a round, the one to keep first at the front."""
-        if fixed is not None:
-            return fixed
+        """Return the (labels,) labels of a round, the one to keep first at the front."""
         digest = hashlib.shake_256(f"dpselect.pate:{salt}:{number}".encode()).digest(8 * votes.labels)
         return np.argsort(np.frombuffer(digest, dtype="<u8"), kind="stable")
 
@@ -588,13 +560,6 @@ def _cut(votes: Votes, tau: int, salt: str, priority: Sequence[int] | None, conf
             return block
         cast = block[long]
         first = np.array([order(votes.first + number) for number in range(start, stop)])[np.nonzero(long)[0]]
-        if sure is not None:
-            each = np.where(cast, sure[start:stop][long], 0).astype(np.float64)
-            if not np.isfinite(each).all():
-                raise InvalidBallots(
-                    "confidences contain NaN or infinity: every vote needs a finite number; clean them at the source"
-                )
-            first = np.lexsort((np.argsort(first, axis=1), -each), axis=1)
         in_order = np.take_along_axis(cast, first, axis=1)
         in_order &= np.cumsum(in_order, axis=1, dtype=np.int32) <= tau
         np.put_along_axis(cast, first, in_order, axis=1)

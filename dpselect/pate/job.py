@@ -27,19 +27,10 @@ from dpselect.csv_text import csv_records
 from dpselect.errors import InvalidMechanism, InvalidRequest, Note
 from dpselect.mechanisms.base import Mechanism
 from dpselect.pate.ballots import Ballots, Vote
-from dpselect.pate.labelling import Answer, Labelling, ProgressCallback, own_session, require_unpaid
+from dpselect.pate.labeling import Answer, Labeling, ProgressCallback, own_session, require_unpaid
+from dpselect.pate.plan import CLASSES, Outlook, PoorOutlook, fitted, outlook
 from dpselect.pate.votes_file import VotesFile
 from dpselect.plan.fit import knob_of
-from dpselect.plan.voting_plan import (
-    CLASSES,
-    Outlook,
-    PoorOutlook,
-    TrialVotes,
-    VotesModel,
-    fitted,
-    outlook,
-    require_better_than_constant,
-)
 from dpselect.release.answer import DryRun
 from dpselect.release.run import Payer, session_of
 from dpselect.selection import Label
@@ -79,7 +70,7 @@ def label(votes: str | PathLike[str], *, progress: ProgressCallback | None = Non
 
     Args:
         votes: a .npz or .npy file: votes, counts, classes or a sparse matrix. Nothing in it is executed.
-        progress: called with the rounds that are labelled, and all.
+        progress: called with the rounds that are labeled, and all.
         asked: the fields of `dpselect.spec.LabelSpec`, which are the options of the command.
 
     Returns:
@@ -87,24 +78,24 @@ def label(votes: str | PathLike[str], *, progress: ProgressCallback | None = Non
 
     Raises:
         InvalidRequest, InvalidBallots, CalibrationError: what is asked for cannot be done; nothing was charged.
-        PoorOutlook: the labels would be noise, or worse than naming the most frequent ones, and `anyway` is not stated.
-        BudgetExceeded, JobConflict, JobBusy, JobDamaged: see `dpselect.pate.labelling`.
+        PoorOutlook: the labels would be noise, and `anyway` is not stated.
+        BudgetExceeded, JobConflict, JobBusy, JobDamaged: see `dpselect.pate.labeling`.
     """
     if not isinstance(votes, str | PathLike):
         raise InvalidRequest(
             f"votes must name a .npz or .npy file, not be a {type(votes).__name__}: write an array with numpy.save, and name its "
             "file"
         )
-    return labelled(Path(votes), LabelSpec(**asked), progress)
+    return labeled(Path(votes), LabelSpec(**asked), progress)
 
 
 @final
 @dataclass(frozen=True)
 class Labels:
-    """What was labelled (`job.answers`), what its noise does with the clearest votes, and where the payer stands: all public."""
+    """What was labeled (`job.answers`), what its noise does with the clearest votes, and where the payer stands: all public."""
 
     spec: LabelSpec
-    job: Labelling
+    job: Labeling
     outlook: Outlook
 
     @property
@@ -114,7 +105,7 @@ class Labels:
             return None
         done, asked = len(self.job.answers), self.job.ballots.rounds
         at = masked(Path(self.spec.output))
-        written = f"{done} of {asked} rounds are labelled, charged and in {at}" if done else "nothing was charged"
+        written = f"{done} of {asked} rounds are labeled, charged and in {at}" if done else "nothing was charged"
         return (
             f"the budget was spent meanwhile: {written}; the other {asked - done} were neither charged nor drawn. No budget is "
             f"raised: resume=True labels them only if it was a quota of dataset={self.job.session.dataset.name!r}, and that is"
@@ -131,7 +122,7 @@ class Labels:
             "dpselect": dpselect.__version__,
             "job": {"key": job.key, "batch_size": job.batch_size, "folder": without_password(job.folder)},
             "output": without_password(Path(self.spec.output)),
-            "rounds": {"asked": job.ballots.rounds, "labelled": rounds, "answered": rounds - abstained, "abstained": abstained},
+            "rounds": {"asked": job.ballots.rounds, "labeled": rounds, "answered": rounds - abstained, "abstained": abstained},
             "outlook": self.outlook.as_data(),
             "guarantee": {"relation": relation, "epsilon": bound if math.isfinite(bound) else None, "delta": at},
             "risk": Risk.of(rounds * curve).as_data(relation, "record") if rounds else None,
@@ -148,7 +139,7 @@ class Labels:
         }
 
 
-def labelled(
+def labeled(
     votes: Path, spec: LabelSpec, progress: ProgressCallback | None = None, announce: Announce | None = None
 ) -> Labels | DryRun:
     """Label the rounds, or what is left of them, and write the labels. Whatever interrupts it says where it stands.
@@ -157,14 +148,14 @@ def labelled(
         announce: called with the ballots and what to expect of them, before anything is charged.
     """
     try:
-        return _labelled(votes, spec, progress, announce)
+        return _labeled(votes, spec, progress, announce)
     except BaseException as error:
         if not isinstance(error, AccountingError):
             error.add_note(Note(_standing(spec)))
         raise
 
 
-def _labelled(votes: Path, spec: LabelSpec, progress: ProgressCallback | None, announce: Announce | None) -> Labels | DryRun:
+def _labeled(votes: Path, spec: LabelSpec, progress: ProgressCallback | None, announce: Announce | None) -> Labels | DryRun:
     output = Path(spec.output)
     if output.suffix.lower() not in _FORMATS:
         raise InvalidRequest(f"output={masked(output)} must end in {', '.join(_FORMATS)}: the name tells the format")
@@ -177,22 +168,22 @@ def _labelled(votes: Path, spec: LabelSpec, progress: ProgressCallback | None, a
     settings = {**spec.settings, "labels": file.ballots.labels, "relation": relation}
     mechanism = _mechanism(spec, settings, file.ballots.rounds)
     ballots = file.fitting(mechanism, spec.salt)
-    Labelling.check_start(spec.folder, resume=spec.resume)
+    Labeling.check_start(spec.folder, resume=spec.resume)
     if not _is_ours(output, spec.folder):
         require_new(output, "output")
-    expected = _expected(spec, settings, mechanism, ballots)
+    expected = _expected(spec, mechanism, ballots)
     if announce is not None:
         announce(ballots, expected)
     mechanism = cast(Vote, ballots.settled(mechanism))
     if spec.dry_run:
         return _dry_run(spec, dataset, mechanism, ballots.rounds)
     own = spec.folder / "ledger.db"
-    with Labelling.held(spec.folder, resume=spec.resume), ExitStack() as stack:
+    with Labeling.held(spec.folder, resume=spec.resume), ExitStack() as stack:
         if dataset is None:
             payer = own_session(own, mechanism, ballots.rounds, spec.batch_size, resume=spec.resume)
         else:
             payer = session_of(spec, dataset.time_zone)  # whose periods begin by its own clock
-        job = Labelling(
+        job = Labeling(
             stack.enter_context(payer),
             mechanism,
             ballots,
@@ -214,7 +205,7 @@ def _labelled(votes: Path, spec: LabelSpec, progress: ProgressCallback | None, a
 
 def _key_of(spec: LabelSpec) -> str:
     """The key of a job that states none: that with which it was begun, or a new one."""
-    return Labelling.key_of(spec.folder) if spec.resume else uuid.uuid4().hex
+    return Labeling.key_of(spec.folder) if spec.resume else uuid.uuid4().hex
 
 
 def _mechanism(spec: LabelSpec, settings: dict[str, Any], rounds: int) -> Vote:
@@ -242,45 +233,21 @@ def _mechanism(spec: LabelSpec, settings: dict[str, Any], rounds: int) -> Vote:
     return mechanism
 
 
-def _expected(spec: LabelSpec, settings: dict[str, Any], mechanism: Vote, ballots: Ballots) -> Outlook:
-    """What the noise does with the clearest votes.
+def _expected(spec: LabelSpec, mechanism: Vote, ballots: Ballots) -> Outlook:
+    """Return what the noise does with the clearest votes.
 
     Raises:
-        PoorOutlook: it leaves little of any votes; or naming the most frequent labels is better, by what is publicly known of
-            such votes, never of those at hand.
+        PoorOutlook: it leaves little of any votes, whatever those at hand are.
     """
     expected = outlook(mechanism, teachers=ballots.teachers)
-    trial: VotesModel | TrialVotes | None = None  # checked whether it decides anything or not
-    if spec.like is not None:
-        trial = VotesFile.trial(Path(spec.like))
-    elif stated := spec.given("votes_per_item", "agreement", "label_skew"):
-        trial = VotesModel(teachers=ballots.teachers, labels=ballots.labels, **stated)
-    if spec.anyway or spec.resume:
-        return expected
-    if not expected.works:
-        remedy = "state less noise"
-        if spec.budget is not None:
-            fitting = _rounds_that_work(spec, settings, ballots)
-            fewer = f"label at most {fitting} rounds" if fitting else "no number of rounds works at this budget"
-            remedy = f"{fewer}, raise epsilon=, or train more teachers (`dpselect plan --pate`)"
+    if not (expected.works or spec.anyway or spec.resume):
+        remedy = "State less noise" if spec.budget is None else "Label fewer rounds, raise epsilon=, or train more teachers"
         described = str(expected).replace("\n", "; ")
         raise PoorOutlook(
             f"mechanism={spec.mechanism} would release little but noise for {ballots.rounds} rounds and {ballots.teachers} "
-            f"teachers: {described}. Remedy: {remedy}; anyway=True labels them all the same"
+            f"teachers: {described}. {remedy} (`dpselect plan --pate` says what works); anyway=True labels them all the same"
         )
-    if trial is not None:
-        require_better_than_constant(mechanism.with_teachers(ballots.teachers), trial)
     return expected
-
-
-def _rounds_that_work(spec: LabelSpec, settings: dict[str, Any], ballots: Ballots) -> int:
-    """The most rounds, up to 1 in 100, whose outlook is not poor; 0 for none."""
-    low, high = 0, ballots.rounds
-    while high - low > max(1, high // 100):
-        middle = (low + high) // 2
-        fitting = fitted(CLASSES[spec.mechanism], cast(Budget, spec.budget), rounds=middle, **settings)
-        low, high = (middle, high) if outlook(fitting, teachers=ballots.teachers).works else (low, middle)
-    return low
 
 
 def _room(failure: float) -> float:
@@ -301,10 +268,10 @@ def _dry_run(spec: LabelSpec, dataset: Dataset | None, mechanism: Mechanism, rou
 
 def _standing(spec: LabelSpec) -> str:
     """What of a job is charged and kept, in words."""
-    if not Labelling.is_begun(spec.folder):
+    if not Labeling.is_begun(spec.folder):
         return "nothing was charged"
     try:
-        key = Labelling.key_of(spec.folder)
+        key = Labeling.key_of(spec.folder)
     except AccountingError:
         key = str(spec.key)
     return (

@@ -29,8 +29,8 @@ from dpselect.archives import content_of, members_of
 from dpselect.errors import InvalidBallots, InvalidRequest
 from dpselect.mechanisms import Mechanism
 from dpselect.pate.ballots import Ballots, BallotTerms
+from dpselect.pate.plan import TrialVotes
 from dpselect.pate.voting import TauVoting
-from dpselect.plan.voting_plan import TrialVotes
 
 MOST_BYTES = 2**29  # of a file, and of all arrays in it when they are unpacked
 _MOST_ARRAYS = 64
@@ -46,7 +46,7 @@ _FORMS = (
 
 
 class VotesFileError(InvalidRequest):
-    """A file that holds no votes in a form that is understood, or votes that cannot be labelled as asked."""
+    """A file that holds no votes in a form that is understood, or votes that cannot be labeled as asked."""
 
 
 @dataclass(frozen=True)

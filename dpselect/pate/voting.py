@@ -1,17 +1,12 @@
-"""Votes of teachers: one label, one where enough agree, any number of labels, or as many as the votes make stable.
-
-The draws of many rounds at a time are exact: which counts pass a level (Theorem P13), and which one wins (Theorem P14).
-"""
+"""Votes of teachers: one label, one where enough agree, any number of labels, or as many as the votes make stable."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from accounting import Curve, GaussianDP
@@ -27,161 +22,16 @@ from dpselect.mechanisms.stable_top_k import NOT_PASSED, StableTopK
 from dpselect.noise import by_name
 from dpselect.pate.ballots import Vote
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import LOWEST, Contenders, Entries, RankingProblem, contest_bounds, exceeds, numbers
+from dpselect.sampling.contest import Indices, numbers
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 
-Words = NDArray[np.uint64]
-Cells = NDArray[np.int32]
-Places = NDArray[np.int64]
-Floats = NDArray[np.float64]
-
-_LARGEST = 1 << 16  # counts up to it have tables
-_BITS = 16
-_FEWEST = 12  # labels from which on leaving most of the noise uncomputed pays
-_SAMPLE = 64
-_LEVELS = np.arange(-3.0, 3.01, 0.25)
 _GAUSSIAN = by_name("gaussian")
 
 
-@final
-@dataclass(frozen=True)
-class Coins:
-    """A public level and Gaussian noise of `sigma` for many counts, each decided from two random bytes where these suffice.
-
-    Attributes:
-        edges: edges[c] is the cell of 2^-16 in which the chance of count c ends, up to one; None where counts are too many or
-            no integers, and the sampler's own comparison serves.
-    """
-
-    level: float
-    sigma: float
-    edges: Cells | None = field(repr=False)  # its length is the largest count
-
-    @classmethod
-    def of(cls, matrix: Numbers, level: float, sigma: float) -> Self:
-        """The coins for a matrix of counts >= 0."""
-        if matrix.dtype.kind != "i" or (most := int(matrix.max())) > _LARGEST:
-            return cls(level, sigma, None)
-        with np.errstate(over="ignore"):
-            places = (level - np.arange(most + 1, dtype=np.float64)) / sigma
-        return cls(level, sigma, edges(places))
-
-    def toss(self, counts: Numbers, source: Sampler) -> NDArray[np.bool_]:
-        """(cells,) whether count + sigma * Z > level, with a draw of its own for each of (cells,) counts."""
-        if self.edges is None:
-            return source.exceeds(counts, _GAUSSIAN, self.sigma, self.level)
-        leading = leading_bits(len(counts), source)
-        edge: Cells = np.take(self.edges, counts)  # type: ignore[arg-type]  # integers, where there are edges
-        edge -= leading
-        result = edge > 1
-        unsure = np.flatnonzero(np.abs(edge) <= 1)
-        if len(unsure):
-            held = [completed(leading[unsure], source)]
-
-            def words(count: int) -> Words:
-                """What is known of these numbers first, then what the source draws."""
-                return held.pop() if held else source.words(count)
-
-            result[unsure] = exceeds(counts[unsure].astype(np.int64), _GAUSSIAN, self.sigma, self.level, words)
-        return result
-
-
-def edges(places: Floats) -> Cells:
-    """The cell of 2^-16 in which P[Z > place] lies, up to one cell, for every place."""
-    with np.errstate(over="ignore"):
-        return np.asarray(np.floor(_GAUSSIAN.sf(places) * 2.0**_BITS), dtype=np.int32)
-
-
-def leading_bits(count: int, source: Sampler) -> NDArray[np.uint16]:
-    """(count,) the leading 16 bits of independent uniform numbers."""
-    return source.words(math.ceil(count / 4)).view(np.uint16)[:count]
-
-
-def completed(leading: NDArray[np.uint16], source: Sampler) -> Words:
-    """The leading 64 bits of numbers of which 16 are known."""
-    rest = source.words(len(leading))
-    rest >>= np.uint64(_BITS)
-    rest |= leading.astype(np.uint64) << np.uint64(64 - _BITS)
-    return rest
-
-
-def winners(matrix: Numbers, sigma: float, source: Sampler) -> Places:
-    """(rounds,) the label with the largest of count + sigma * Z; ties have probability 0."""
-    plain = not source.exact or source.constant_work or matrix.shape[1] < _FEWEST
-    if plain or matrix.dtype.kind != "i" or int(matrix.max()) > _LARGEST:
-        return np.concatenate([source.top_k_rows(block, _GAUSSIAN, sigma, 1)[:, 0] for block in blocks(matrix)])
-    race = RaceLevel.of(matrix, sigma)
-    return np.concatenate([race.run(block, source) for block in blocks(matrix)])
-
-
-@final
-@dataclass(frozen=True)
-class RaceLevel:
-    """A level that some label of a typical round exceeds and most labels do not; it decides how fast a race is run, not who wins.
-
-    Only the noise of labels that can win is computed.
-
-    Attributes:
-        edges: edges[d] is the cell of 2^-16 in which the chance to exceed the level ends, for a label d votes behind.
-    """
-
-    sigma: float
-    edges: Cells = field(repr=False)  # its length is the largest count
-
-    @classmethod
-    def of(cls, matrix: Numbers, sigma: float) -> Self:
-        """A race for a matrix of counts."""
-        behind = -_heights(np.arange(int(matrix.max()) + 1), sigma)
-        sample = matrix[:: max(1, len(matrix) // _SAMPLE)]
-        places = -_heights(sample.max(axis=1, keepdims=True) - sample, sigma)
-        return cls(sigma, edges(min(_LEVELS, key=lambda level: _work(_GAUSSIAN.sf(level + places))) + behind))
-
-    def run(self, block: Numbers, source: Sampler) -> Places:
-        """(rows,) the winners of a block."""
-        behind = block.max(axis=1, keepdims=True) - block
-        leading = leading_bits(block.size, source)
-        ahead = np.take(self.edges, behind.ravel())
-        ahead -= leading
-        ahead = ahead.reshape(block.shape)
-        certain = (ahead > 1).any(axis=1)
-        # A round in which nobody certainly exceeds the level is run in full.
-        cells = np.flatnonzero((ahead >= -1) | ~certain[:, None])
-        return self._decide(block, behind.ravel()[cells], cells, completed(leading[cells], source), source)
-
-    def _decide(self, block: Numbers, behind: Places, cells: Places, words: Words, source: Sampler) -> Places:
-        """The winners among the cells that take part, at least one of every row."""
-        rows, labels = np.divmod(cells, block.shape[1])
-        starts = np.searchsorted(rows, np.arange(len(block)))
-        low, high = contest_bounds(_GAUSSIAN, _heights(behind, self.sigma), np.zeros_like(cells), words)
-        floor = np.maximum.reduceat(low, starts)
-        open_ = np.flatnonzero(high >= floor[rows])
-        result = np.empty(len(block), dtype=np.int64)
-        result[rows[open_]] = labels[open_]
-        for row in np.flatnonzero(np.bincount(rows[open_], minlength=len(block)) > 1).tolist():
-            own = open_[rows[open_] == row]
-            result[row] = self._exactly(block[row], labels[own], words[own], source)
-        return result
-
-    def _exactly(self, counts: Numbers, labels: Places, words: Words, source: Sampler) -> int:
-        """The winner of a round that 64 bits leave undecided."""
-        values = counts.astype(np.int64)
-        contest = Contenders(RankingProblem(values, _GAUSSIAN, self.sigma, 1, source.words).against(values.max()))
-        none = np.zeros_like(labels)
-        contest.offer(Entries(labels, none, none, words))
-        return int(contest.ranked().index[0])
-
-
-def _work(chances: Floats) -> float:
-    """Expected cost of a level: labels that take part, all of them where none exceeds it."""
-    with np.errstate(divide="ignore"):
-        nobody = np.exp(np.log1p(-chances).sum(axis=1))
-    return float((chances.sum(axis=1) + nobody * chances.shape[1]).mean())
-
-
-def _heights(behind: Places, sigma: float) -> Floats:
-    with np.errstate(over="ignore"):
-        return np.fmax(-behind / sigma, LOWEST)
+def _winners(matrix: Numbers, sigma: float, source: Sampler) -> Indices:
+    """Return (rounds, 1) positions of the labels with the largest count + sigma * Z; ties have probability 0."""
+    return joined(source.top_k_rows(block, _GAUSSIAN, sigma, 1) for block in blocks(matrix))
 
 
 @final
@@ -205,7 +55,7 @@ class GNMax(Vote):
         return select_winner(scores, _GAUSSIAN, self.sigma, source)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        return Selections(winners(matrix, self.sigma, source)[:, None], ordered=True, requested=1)
+        return Selections(_winners(matrix, self.sigma, source), ordered=True, requested=1)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         return winner_probabilities(scores, _GAUSSIAN, self.sigma)
@@ -214,7 +64,7 @@ class GNMax(Vote):
         return self.sigma, None
 
 
-_CELLS = 1 << 20  # counts of answered rounds copied, or held as 64-bit numbers, at a time
+_CELLS = 1 << 20  # counts held as 64-bit numbers at a time
 ABSTAINED = "the largest noisy count did not reach the threshold"
 
 
@@ -259,13 +109,10 @@ class ConfidentGNMax(Vote):
         return release(scores, (), ordered=True, requested=1, complete=False, reason=ABSTAINED)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        coins = Coins.of(matrix, self.threshold, self.sigma_threshold)
-        passed = np.concatenate([coins.toss(block.max(axis=1), source) for block in blocks(matrix)])
+        passed = source.exceeds(matrix.max(axis=1), _GAUSSIAN, self.sigma_threshold, self.threshold)
         labels = np.full((len(matrix), 1), -1, dtype=np.int64)
-        for start in range(0, len(matrix), step := max(1, _CELLS // matrix.shape[1])):
-            rows = start + np.flatnonzero(passed[start : start + step])
-            if len(rows):
-                labels[rows, 0] = winners(matrix[rows], self.sigma, source)
+        if passed.any():
+            labels[passed] = _winners(matrix[passed], self.sigma, source)
         return Selections(labels, ordered=True, requested=1, complete=passed, reason=ABSTAINED)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
@@ -329,8 +176,8 @@ class LevelVote(Vote, ABC):
         return release(scores, np.flatnonzero(passed).tolist(), ordered=False, requested=None)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        coins = Coins.of(matrix, self._level, self.sigma)
-        passed = (coins.toss(block.ravel(), source).reshape(block.shape) for block in blocks(matrix))
+        level = self._level
+        passed = (source.exceeds(block.ravel(), _GAUSSIAN, self.sigma, level).reshape(block.shape) for block in blocks(matrix))
         return Selections(joined(map(columns, passed)), ordered=False, requested=None)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:

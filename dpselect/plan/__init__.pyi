@@ -25,6 +25,3 @@ from .request import TopKRequest as TopKRequest
 from .topk_plan import PlannedMechanism as PlannedMechanism
 from .topk_plan import TopKPlan as TopKPlan
 from .topk_plan import Unsuited as Unsuited
-from .voting_plan import PlannedVote as PlannedVote
-from .voting_plan import VotingPlan as VotingPlan
-from .voting_plan import plan_votes as plan_votes

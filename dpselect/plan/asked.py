@@ -30,7 +30,7 @@ from dpselect.spec import FileFields, PlanSpec
 from dpselect.spec.base import asked_by
 
 if TYPE_CHECKING:
-    from dpselect.plan.voting_plan import TrialVotes, VotesModel
+    from dpselect.pate.plan import TrialVotes, VotesModel
     from dpselect.spec.keyword_types import PlanKeywords
 
 _KNOWN = "zipf:EXPONENT, uniform, the name of a file with public counts, or that of a public log with user= and item="
@@ -151,7 +151,7 @@ def answered(
     if spec.way == "quick":
         return quick(spec, budget or spec.budget)
     if spec.way == "pate":
-        from dpselect.plan.voting_plan import plan_votes  # ballots and jobs, which other plans do without
+        from dpselect.pate.plan import plan_votes  # ballots and jobs, which other plans do without
 
         return plan_votes(_votes(spec), budget or spec.budget, rounds=spec.releases, seed=spec.seed or 0)
     if spec.way == "periods":
@@ -177,8 +177,8 @@ def answered(
 
 def _votes(spec: PlanSpec) -> VotesModel | TrialVotes:
     """Votes that are made up from public numbers, or those in a file."""
+    from dpselect.pate.plan import VotesModel
     from dpselect.pate.votes_file import VotesFile
-    from dpselect.plan.voting_plan import VotesModel
 
     numbers = spec.given(*(name for name in VotesModel.model_fields if name in PlanSpec.model_fields))
     if spec.votes is not None:

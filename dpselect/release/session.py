@@ -291,7 +291,7 @@ class Session:
         spent: Callable[[T], Curve] | None = None,
         **notes: Unpack[Notes],
     ) -> T:
-        """Charge a release that need not be a selection, `pate.SmoothRelease` for example, then draw it and record it.
+        """Charge a release that need not be a selection, then draw it and record it.
 
         Args:
             item: has a curve, a relation and JSON: all that `draw` gives away is paid for by its curve.

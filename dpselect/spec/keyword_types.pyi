@@ -16,10 +16,9 @@ from dpselect.events.file_options import Form, Format
 from dpselect.events.time_window import Every, Unit
 from dpselect.mechanisms.base import Mechanism
 from dpselect.noise import NoiseName
-from dpselect.pate.ballots import Missing, Split
+from dpselect.pate.ballots import Missing, Split, Voting
 from dpselect.selection import Label
 from dpselect.spec.base import Column, Flag, Seed
-from dpselect.spec.label_spec import Voting
 from dpselect.spec.plan_spec import Charged, Criterion, Rounds, Schedule
 from dpselect.spec.topk_spec import EngineName, Over
 
@@ -158,7 +157,6 @@ class PlanKeywords(SharedBudget, SharedFile, total=False):
     agreement: Real | None
     stray_votes: Real | None
     correlation: Real | None
-    ballot_spread: Real | None
     label_skew: Real | None
     votes: str | PathLike[str] | None
     public_votes: Flag
@@ -207,11 +205,6 @@ class LabelKeywords(SharedLedger, total=False):
     stacked: Flag
     missing: Missing
     split: Split
-    votes_per_item: Real | None
-    agreement: Real | None
-    label_skew: Real | None
-    like: str | PathLike[str] | None
-    public_votes: Flag
     batch_size: Count
     output: Required[str | PathLike[str]]
     epsilon: Real | None

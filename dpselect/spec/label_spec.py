@@ -1,10 +1,10 @@
-"""`LabelSpec`: public items labelled by the votes of teachers."""
+"""`LabelSpec`: public items labeled by the votes of teachers."""
 
 from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import SkipValidation, model_validator
 
@@ -12,19 +12,16 @@ from accounting import Budget
 from accounting.errors import InvalidBudget
 from accounting.frozen import Count, Real
 from dpselect.mechanisms.base import Pay
-from dpselect.pate.ballots import Missing, Split
+from dpselect.pate.ballots import Missing, Split, Voting
 from dpselect.spec.base import URL, Flag, Spec, option
 from dpselect.spec.shared_fields import KEPT, LedgerFields, RunFields
 
-Voting = Literal["gnmax", "confident", "binary", "tau", "top", "stable"]
-"""How teachers' votes become labels."""
 _ROUND, _VOTES, _BATCHES = "Noise of a round", "The votes", "Batches"
 _STARTS = "it decides whether a job starts, and no label"
-_PUBLIC = "Compare with naming the most frequent labels (public knowledge of such votes)"
 
 
 class RoundFields(Spec):
-    """How a round is labelled, and its noise."""
+    """How a round is labeled, and its noise."""
 
     mechanism: Voting = option("How teachers' votes become labels.", default=...)
     threshold: Real | None = option("Votes that a noisy count must exceed: confident; binary and tau, where half is the default.")
@@ -53,31 +50,7 @@ class BallotFields(Spec):
         _VOTES,
         "position",
     )
-    votes_per_item: Real | None = option("Labels that are true of an item, on average.", _PUBLIC, unasked=_STARTS)
-    agreement: Real | None = option("The share of teachers who vote for a true label.", _PUBLIC, unasked=_STARTS)
-    label_skew: Real | None = option(
-        "Zipf exponent of how often labels are true. Default: 0.75.", _PUBLIC, ge=0.0, unasked=_STARTS
-    )
-    like: SkipValidation[str | PathLike[str] | None] = option(
-        "A file of votes on such items and their truth; needs public_votes=.", _PUBLIC, metavar="FILE", unasked=_STARTS
-    )
-    public_votes: Flag = option("Declare that like= is of public or made-up records.", _PUBLIC, False, unasked=_STARTS)
     batch_size: Count = option("Rounds that are charged and kept together.", _BATCHES, 100)
-
-    @model_validator(mode="after")
-    def _knows_such_votes_or_not(self) -> Self:
-        numbers = self.given("votes_per_item", "agreement", "label_skew")
-        if (self.like is not None) != self.public_votes:
-            raise ValueError(
-                "like= and public_votes= go together: the second declares that the teachers of that file learnt from public or "
-                "made-up records, since figures of its votes are shown and no ledger is charged for them"
-            )
-        if self.like is not None and numbers:
-            raise ValueError(f"like= says what {', '.join(f'{name}=' for name in numbers)} say: leave them out")
-        if missing := [f"{name}=" for name in ("votes_per_item", "agreement") if numbers and name not in numbers]:
-            stated = ", ".join(f"{name}=" for name in numbers)
-            raise ValueError(f"{stated} needs {', '.join(missing)}: all are about what is true of an item")
-        return self
 
 
 class LabelSpec(RunFields, BallotFields, RoundFields, LedgerFields):

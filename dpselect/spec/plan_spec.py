@@ -22,7 +22,7 @@ else:  # not checked by pydantic: a plan without a ledger does without a databas
     Ledger = Any
 
 Way = Literal["releases", "quick", "periods", "pate"]
-"""What is planned: releases with simulations; what `topk` would choose, without; a horizon; or a labelling job."""
+"""What is planned: releases with simulations; what `topk` would choose, without; a horizon; or a labeling job."""
 
 _SHAPE, _NEEDS, _SIMULATED = "The shape of the data", "What is needed of the answer", "Simulations"
 _OVER_TIME, _VOTES = "Releases over time", "Votes of teachers"
@@ -126,9 +126,6 @@ class VotesFields(Spec):
         "With pate=: votes of a ballot for other labels. Default: 2 (1 - agreement) times the votes for an item.", _VOTES
     )
     correlation: Real | None = option("With pate=: of two teachers' votes on one label, .09 to .44 on public data sets.", _VOTES)
-    ballot_spread: Real | None = option(
-        "With pate=: variance of a ballot's votes, relative to independent ones; .54 to 1.7 on public data sets.", _VOTES
-    )
     label_skew: Real | None = option(
         "With pate=: Zipf exponent of how often labels are true; 0: all alike. Default: 0.75.", _VOTES
     )

@@ -45,16 +45,6 @@ def test_noise_beyond_the_floats_is_refused_before_the_charge(mechanism: dps.Mec
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [{"member": pate.GNMax, "ratio": 3.0}, {"member": pate.ConfidentGNMax, "ratio": 3.0, "sigma_threshold": 9, "threshold": 5}],
-)
-def test_a_ratio_that_would_be_ignored_is_refused(settings: dict[str, object]) -> None:
-    """`fitted` takes a ratio only where it decides something."""
-    with pytest.raises(InvalidRequest, match="ratio"):
-        pate.fitted(budget=acc.Budget(epsilon=2.0, delta=1e-6), labels=3, **settings)
-
-
-@pytest.mark.parametrize(
     "selection",
     [
         dps.Selection(ordered=True, requested=1, complete=False, reason="another mechanism's"),
@@ -68,17 +58,6 @@ def test_spent_prices_its_own_selections_only(selection: dps.Selection) -> None:
     mechanism = pate.ConfidentGNMax(threshold=5, sigma_threshold=2, sigma=1, labels=3)
     with pytest.raises(InvalidRequest):
         mechanism.spent(selection)
-
-
-@pytest.mark.parametrize("delta", ["a", float("nan"), 1.0, -0.1])
-def test_a_delta_that_is_none_is_refused_before_noise(delta: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`sanitised` names delta and draws nothing."""
-    found = pate.data_dependent(np.array([[9, 1, 0]] * 3), pate.GNMax(sigma=4.0, labels=3), teachers=10)
-    monkeypatch.setattr(type(found), "_released", lambda *_: pytest.fail("noise was drawn"))
-    with pytest.raises(acc.AccountingError, match="delta"):
-        found.sanitised(order=8, delta=delta)
-    with pytest.raises(InvalidRequest, match="failure"):
-        found.sanitised(order=8, delta=1e-6, failure=1e-5)
 
 
 @pytest.mark.parametrize("unit", [2.0**-700, 2.0**900])

@@ -26,7 +26,7 @@ from accounting.price import FAILURE_UNIT, MAIN_UNIT
 from dpselect import pate
 from dpselect.cli.app import app
 from dpselect.continual import Horizon
-from dpselect.pate.labelling import Labelling
+from dpselect.pate.labeling import Labeling
 from dpselect.plan import (
     Grouping,
     Profile,
@@ -37,7 +37,6 @@ from dpselect.plan import (
     fitted,
     plan_horizon,
     plan_runs,
-    plan_votes,
 )
 from dpselect.release.session import Schedule
 
@@ -55,7 +54,6 @@ RUNS = dps.RepeatAndSelect(
     relation="add_remove",
 )
 HORIZON = dps.ContinualTopK(k=2, periods=2, scale=20.0, delta=1e-6)
-VOTES = pate.data_dependent([[100, 0, 0], [90, 8, 2]], pate.GNMax(sigma=12.0, labels=3), teachers=100)
 ONE_BATCH = pate.StableVoting(rho=0.01, failure_delta=1e-7, labels=3)
 LOG = pd.DataFrame({"who": range(600), "where": ["zoo"] * 500 + ["park"] * 100, "paid": [1.0] * 600})
 
@@ -76,10 +74,10 @@ def _schedule(session: dps.Session, _: Path) -> None:
         kept.select(STABLE, COUNTS)
 
 
-def _labelled(session: dps.Session, folder: Path) -> None:
+def _labeled(session: dps.Session, folder: Path) -> None:
     """Five rounds in batches of two."""
-    job = Labelling(session, ONE_BATCH, pate.Ballots(np.full((5, 3), 10), teachers=10), folder, key=folder.name, batch_size=2)
-    with Labelling.held(folder):
+    job = Labeling(session, ONE_BATCH, pate.Ballots(np.full((5, 3), 10), teachers=10), folder, key=folder.name, batch_size=2)
+    with Labeling.held(folder):
         job.run()
     assert len(job.answers) == 5
 
@@ -101,12 +99,7 @@ CHARGED: dict[str, Charged] = {
     "continual.History.release": Charged(
         lambda session, _: dps.continual.History(HISTOGRAM, k=2, releases=2).release(session, OBSERVED), [HISTOGRAM.curve]
     ),
-    "pate.UnsanitisedPrivacy.sanitised": Charged(
-        lambda session, _: VOTES.sanitised(delta=1e-3, order=8.0, session=session),
-        [pate.SmoothRelease(order=8.0, failure=1e-5).curve],  # type: ignore[call-arg]
-        "replace_one",
-    ),
-    "dpselect pate": Charged(_labelled, [2 * ONE_BATCH.curve] * 2 + [ONE_BATCH.curve], "replace_one"),
+    "dpselect pate": Charged(_labeled, [2 * ONE_BATCH.curve] * 2 + [ONE_BATCH.curve], "replace_one"),
 }
 ORDER = 8.0
 EARLIER = acc.ApproxDP(epsilon=1.0, delta=1e-9)
@@ -223,13 +216,6 @@ def _stable(budget: acc.Budget) -> Callable[[float], dps.Mechanism]:
     return lambda rho: dps.StableTopK(kbar=3, rho=rho, failure_delta=budget.delta / 2)
 
 
-def _rounds(budget: acc.Budget) -> Curves:
-    vote = pate.GNMax(sigma=20.0, labels=3)
-    most = pate.rounds_for(vote, budget)
-    assert not budget.admits((most + 1) * vote.curve)
-    return [most * vote.curve]
-
-
 FITTED: dict[str, Callable[[acc.Budget], Curves]] = {
     "plan.calibrated": lambda budget: [calibrated(_stable(budget), budget).curve],
     "plan.fitted": lambda budget: [fitted("limited_domain", budget, REQUEST).curve],
@@ -253,14 +239,13 @@ FITTED: dict[str, Callable[[acc.Budget], Curves]] = {
         20 * calibrated(lambda sigma: pate.GNMax(sigma=sigma, labels=3), budget, releases=20).curve
     ],
     "pate.fitted": lambda budget: [20 * pate.fitted("stable_voting", budget, rounds=20, labels=3).curve],
-    "plan.plan_votes": lambda budget: [10 * one.mechanism.curve for one in plan_votes(MODEL, budget, rounds=10).ranked],
-    "pate.rounds_for": _rounds,
+    "pate.plan_votes": lambda budget: [10 * one.mechanism.curve for one in pate.plan_votes(MODEL, budget, rounds=10).ranked],
     "topk": _asked,
     "topk with counts": partial(_asked, with_counts=True),
 }
 
 
-_LONG = {"plan.default_mechanism of groups", "plan of groups", "plan.plan_votes", "topk with counts"}
+_LONG = {"plan.default_mechanism of groups", "plan of groups", "pate.plan_votes", "topk with counts"}
 
 
 @pytest.mark.parametrize("path", [pytest.param(name, marks=[pytest.mark.slow] * (name in _LONG)) for name in FITTED])
@@ -270,7 +255,7 @@ def test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more(path: str) -
     curves = FITTED[path](budget)
     assert all(map(budget.admits, curves))
     assert not all(map(acc.Budget(epsilon=0.95, delta=1e-6).admits, curves))
-    less = 0.5 if path in ("plan of groups", "pate.rounds_for") else 0.95  # rho adds up, or a round is much of the budget
+    less = 0.5 if path == "plan of groups" else 0.95  # rho adds up, or a round is much of the budget
     assert not all(map(acc.Budget(epsilon=1.0, delta=less * 1e-6).admits, curves))
 
 
@@ -282,7 +267,7 @@ COMMANDS: dict[str, set[str]] = {
     "topk": {"topk"},
     "continual start": {"ContinualTopK.fitted", "Session.continual"},
     "continual run": {"ContinualTopK.fitted", "Session.continual"},
-    "plan": {"plan", "plan.plan_runs", "plan.plan_horizon", "plan.plan_votes"},
+    "plan": {"plan", "plan.plan_runs", "plan.plan_horizon", "pate.plan_votes"},
     "demo": {"topk"},
     "pate": {"pate.fitted", "dpselect pate"},
     "ledger affordable": {"Session.affordable"},
@@ -301,8 +286,8 @@ _NO_PATH = {
         "LargeMargin.error_bound",
         "Answer",
     ),
-    *("pate.Prices", "pate.prices", "pate.SanitisedEpsilon", "pate.SanitisedEpsilon.of", "plan.VotingPlan", "pate.SmoothRelease"),
-    "pate.UnsanitisedPrivacy.expose_private_epsilon",
+    "pate.VotingPlan",
+    "pate.DataDependentPrivacy.expose_private_epsilon",
     *(
         "Session",
         "Session.open",

@@ -14,9 +14,7 @@ from scipy.stats import binom
 import accounting as acc
 from accounting.convert.adaptive_composition import adaptive_composition
 from accounting.curves.base import CURVES
-from dpselect import pate
 from dpselect.mechanisms.stable_top_k import _doubled_failure
-from dpselect.plan.voting_plan import adaptive_epsilon
 
 
 def _two_points(epsilons: tuple[float, float], deltas: tuple[float, float]) -> Delta:
@@ -181,16 +179,6 @@ def test_the_profile_of_a_gaussian_maximum_is_its_union_bound(mu: float, candida
     assert composed[0] == pytest.approx(curve.profile(4 * mu + 1), rel=1e-6)
 
 
-def test_a_tested_release_pays_for_the_release_and_the_labels() -> None:
-    """At its order: the limit and the published bound's own price, to the last digit; the failure is the release's."""
-    release = pate.SmoothRelease(order=4.0, beta=0.1, sigma=1.0, failure=1e-3)
-    tested = release.tested(0.3)
-    assert float(tested.rdp(4.0)) == pytest.approx(0.3 + release.rdp, rel=1e-12)
-    assert tested.delta0 == 1e-3
-    plain = acc.GaussianDP(mu=0.2)
-    assert float(release.tested(0.3, plain).rdp(4.0)) == pytest.approx(float(plain.rdp(4.0)) + release.rdp, rel=1e-12)
-
-
 @pytest.mark.parametrize("failure", [0.0, 1e-3, 0.4])
 @pytest.mark.parametrize("count", [1, 3])
 def test_the_programme_gives_responses_their_epsilon(failure: float, count: int) -> None:
@@ -204,15 +192,6 @@ def test_the_programme_gives_responses_their_epsilon(failure: float, count: int)
         assert level * (1 - 1e-9) <= adaptive_composition(steps, exact) <= 1.001 * level
     certain = [(acc.Approximate(curve=acc.PureDP(epsilon=3.0), delta0=0.9), 2)]
     assert adaptive_composition(certain, 0.99) == math.inf
-
-
-@pytest.mark.parametrize(("rho", "failure", "delta"), [(0.05, 1e-7, 1e-5), (0.3, 0.0, 1e-3), (0.05, 2e-6, 1e-4)])
-def test_the_adaptive_programme_prices_a_round_as_its_two_steps(rho: float, failure: float, delta: float) -> None:
-    """A bounded-range choice of 2 sqrt(rho), then a Gaussian test of sqrt(rho), failures off delta."""
-    mechanism = pate.StableVoting(rho=rho, failure_delta=failure or 1e-12, labels=3)
-    steps = [acc.BoundedRange(epsilon=2 * math.sqrt(rho)), acc.GaussianDP(mu=math.sqrt(rho))] * 4
-    found = adaptive_composition(steps, delta - 4 * mechanism.failure_delta)
-    assert adaptive_epsilon(mechanism, delta, 4) == pytest.approx(found, rel=1e-6)
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "count"), [(0.1, 1e-6, 10), (0.5, 1e-5, 3), (0.01, 1e-3, 50)])

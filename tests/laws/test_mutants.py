@@ -34,7 +34,6 @@ from dpselect.mechanisms.ranks import margins
 from dpselect.mechanisms.stable_queries import FirstStable, OnlineStableQueries, StableRule, TopStable
 from dpselect.mechanisms.stable_top_k import StabilityRule, StabilityTest, StableTopK, StableTopKFixed
 from dpselect.noise import NoiseName
-from dpselect.pate import voting
 from dpselect.ranking.spectral_top_k import SpectralTopK
 from dpselect.sampling import EntropySampler, Sampler
 
@@ -481,12 +480,6 @@ def run_of(chosen: Chosen) -> Chosen:
 RANKED = [(Sampler, "top_k"), (Sampler, "top_k_rows")]
 LENIENT = dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=0.3)
 WIDE = JointTopK(k=4, epsilon=4.0)
-NOISY_VOTES = [
-    pate.BinaryVoting(sigma=2.0, labels=3, threshold=3),
-    pate.TauVoting(tau=1, sigma=2.0, labels=3, threshold=3),
-    pate.ConfidentGNMax(threshold=6, sigma_threshold=2.0, sigma=1.0, labels=3),
-]
-TWO_LABELS, MANY_LABELS = pate.BinaryVoting(sigma=2.0, labels=2, threshold=3), pate.GNMax(sigma=2.0, labels=13)
 TWELVE = (6, 6, 5, 4, 0, 0, 1, 7, 2, 7, 0, 0, 1)
 # a bug; mechanisms, the scores, and how many rounds show it: 20,000 are drawn by rows
 DRAW_BUGS: dict[str, tuple[Bug, list[tuple[Any, Any, int]]]] = {
@@ -550,26 +543,6 @@ DRAW_BUGS: dict[str, tuple[Bug, list[tuple[Any, Any, int]]]] = {
         [(JOINT, [9, 5, 3, 1, 0], 1200)],
     ),
     "picks that are not swapped out": ([(ranks, "_swaps", lambda _: lambda picks: picks)], [(JOINT, [1, 1, 1, 1], 500)]),
-    "tables of six tenths of the noise": (
-        [(voting, "edges", lambda real: lambda places: real(places / 0.6))],
-        [(vote, (5, 4, 2), 20_000) for vote in NOISY_VOTES],
-    ),
-    "the same bits for every other cell": (
-        [(voting, "leading_bits", lambda real: lambda n, source: np.repeat(real(n, source)[: (n + 1) // 2], 2)[:n])],
-        [(TWO_LABELS, (3, 3), 20_000), (MANY_LABELS, TWELVE, 20_000)],
-    ),
-    "chances rounded up to 2^-4": (
-        [(voting, "edges", lambda real: lambda places: (real(places) + 4095) // 4096 * 4096)],
-        [(TWO_LABELS, (4, 2), 20_000)],
-    ),
-    "winners by six tenths of the noise that decides who takes part": (
-        [(voting, "contest_bounds", lambda real: lambda noise, height, *rest: real(noise, height / 0.6, *rest))],
-        [(MANY_LABELS, TWELVE, 20_000)],
-    ),
-    "a test of the largest count without noise": (
-        [(voting, "Coins", lambda _: SimpleNamespace(of=lambda _, b, __: SimpleNamespace(toss=lambda counts, _: counts > b)))],
-        [(NOISY_VOTES[2], (5, 4, 2), 20_000)],
-    ),
 }
 DRAWN = [(name, *case) for name, (_, shown) in DRAW_BUGS.items() for case in shown]
 

@@ -16,10 +16,7 @@ from mechanism_laws import misfit, outcome
 import accounting as acc
 import dpselect as dps
 from dpselect import pate, verify
-from dpselect.pate import voting
 from dpselect.pate.ballots import Unit
-from dpselect.pate.voting import RaceLevel
-from dpselect.sampling import ExactSampler
 from dpselect.scores import Scores
 from dpselect.verify.divergences import hockey_stick, renyi
 
@@ -115,17 +112,6 @@ def test_stable_voting_is_stable_top_k() -> None:
 # -- exact draws ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_a_race_that_64_bits_leave_open_is_decided_by_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With equal leading words, ties are broken by further bits and each tied label wins equally often."""
-    counts = np.full((900, 14), 2, dtype=np.int32)
-    counts[:, 3:] = 0
-    monkeypatch.setattr(voting, "leading_bits", lambda size, _: np.full(size, 7, dtype=np.uint16))
-    monkeypatch.setattr(voting, "completed", lambda lead, _: np.full(len(lead), 7 << 48, dtype=np.uint64))
-    drawn = RaceLevel.of(counts, 1.0).run(counts, ExactSampler(np.random.default_rng(7)))
-    assert misfit(drawn.tolist(), dict.fromkeys(range(3), 1 / 3)) > FALSE_ALARM
-
-
 RELEASES: list[tuple[dps.Mechanism, tuple[int, ...]]] = [
     (pate.GNMax(sigma=2.0, labels=13), (5, 5, 4, 3, 0, 0, 1, 6, 2, 6, 0, 0, 1)),
     (pate.GNMax(sigma=2.0, labels=3), (5, 4, 2)),
@@ -145,27 +131,6 @@ def test_releases_follow_the_law(mechanism: dps.Mechanism, counts: tuple[int, ..
     law = mechanism.probabilities(ballots[:1])
     assert misfit([outcome(one, law) for one in mechanism.select_many(ballots)], law) > FALSE_ALARM
     assert misfit([outcome(mechanism.select(ballots[:1]), law) for _ in range(1500)], law) > FALSE_ALARM
-
-
-def test_floats_and_huge_counts_are_drawn_too() -> None:
-    """Counts without tables take the sampler's own way, and follow the same law."""
-    for values in (np.array([2.5, 1.0, 0.0]), np.array([10**9 + 2, 10**9 + 1, 10**9])):
-        for mechanism in (
-            pate.GNMax(sigma=1.0, labels=3),
-            pate.BinaryVoting(sigma=1.0, labels=3, threshold=float(values[1])),
-        ):
-            law = law_of(mechanism, values)
-            drawn = mechanism.select_many(np.tile(values, (10_000, 1)))
-            assert misfit([outcome(one, law) for one in drawn], law) > FALSE_ALARM
-
-
-def test_constant_work_draws_all_noise() -> None:
-    """A sampler that asks for constant work gets the sampler's own ranking, at the same law."""
-    counts = np.array([5, 5, 4, 3, 0, 0, 1, 6, 2, 6, 0, 0, 1], dtype=np.int32)
-    source = ExactSampler(np.random.default_rng(9), constant_work=True)
-    drawn = voting.winners(np.tile(counts, (20_000, 1)), 2.0, source)
-    mechanism = pate.GNMax(sigma=2.0, labels=len(counts))
-    assert misfit(drawn.tolist(), mechanism.probabilities(Scores(counts, sensitivity=mechanism.covers))) > FALSE_ALARM
 
 
 @pytest.mark.parametrize("labels", [2, 3, 10])

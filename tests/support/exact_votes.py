@@ -1,4 +1,4 @@
-"""Exact laws of GNMax on small votes, in 40-digit arithmetic, and all votes that some teachers can turn into others."""
+"""Exact distributions of GNMax on small votes, in 40-digit arithmetic, and the neighbors of votes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,6 @@ def neighbours(votes: Votes) -> Iterator[Votes]:
         for won in range(len(votes)):
             if lost != won and votes[lost]:
                 yield tuple(n - (i == lost) + (i == won) for i, n in enumerate(votes))
-
-
-def within(votes: Votes, distance: int) -> set[Votes]:
-    """Votes that at most `distance` teachers make of `votes`."""
-    found = {votes}
-    for _ in range(distance):
-        found |= {other for one in found for other in neighbours(one)}
-    return found
 
 
 @cache

@@ -20,7 +20,7 @@ from typer.testing import Result
 
 import accounting as acc
 import dpselect as dps
-from dpselect.pate.labelling import Labelling
+from dpselect.pate.labeling import Labeling
 
 Run = Callable[..., Result]
 ROUNDS, TEACHERS, LABELS = 7, 50, 4
@@ -80,7 +80,7 @@ def test_mechanisms(run: Run, votes: Path, tmp_path: Path, flags: tuple[object, 
     assert _labels(tmp_path / "o.jsonl") == WINNERS
     assert "a unanimous label" in result.stderr
     told = json.loads(result.stdout)
-    assert told["rounds"] == {"asked": 7, "labelled": 7, "answered": 7, "abstained": 0}
+    assert told["rounds"] == {"asked": 7, "labeled": 7, "answered": 7, "abstained": 0}
     if "--epsilon" in flags:
         assert 3000 < told["guarantee"]["epsilon"] <= 4000
     mechanism = dps.mechanisms.base.Mechanism.from_json(json.dumps(told["mechanism"]))
@@ -158,27 +158,6 @@ def test_passwords_in_place_of_files_are_not_printed(label: Run, run: Run, votes
     ):
         assert result.exit_code != 0
         assert "hunter2" not in result.stderr + result.stdout
-
-
-def test_a_job_worse_than_a_constant_is_refused_by_a_profile(run: Run, votes: Path, tmp_path: Path) -> None:
-    """From public numbers, or declared votes, never from those at hand; --anyway labels; a profile is whole and declared."""
-    asked = ("pate", votes, "--output", tmp_path / "o.csv", "--mechanism", "binary", "--sigma", 12, "--threshold", 24)
-    numbers = ("--votes-per-item", 3.5, "--agreement", 0.4)
-    refused = run(*asked, *numbers)
-    assert refused.exit_code == 2
-    assert "most frequent" in refused.stderr
-    assert not (tmp_path / "o.csv.job").exists()
-    truth = np.zeros((ROUNDS, LABELS), dtype=bool)
-    truth[:, 3] = True
-    np.savez(tmp_path / "like.npz", votes=BALLOTS, truth=truth)
-    assert "most frequent label for every item" in run(*asked, "--like", tmp_path / "like.npz", "--public-votes").stderr
-    for wrong in (("--like", tmp_path / "like.npz"), ("--public-votes",), ("--agreement", 0.5), (*numbers, "--like", "x")):
-        assert run(*asked, *wrong).exit_code == 2
-    missing = ("--like", tmp_path / "missing.npz", "--public-votes")
-    for wrong in (("--votes-per-item", 3.5, "--agreement", 5), missing):  # refused, though nothing rests on them
-        assert run(*asked, *wrong, "--anyway").exit_code == 2
-    assert run(*asked, *numbers, "--anyway").exit_code == 0
-    assert run(*asked, *missing, "--resume").exit_code == 2
 
 
 def test_a_job_whose_ledger_is_gone_is_not_resumed(label: Run, votes: Path, tmp_path: Path) -> None:
@@ -263,20 +242,6 @@ def test_a_job_that_cannot_work_is_refused_before_it_is_charged(
     assert run(*arguments, "--anyway").exit_code == 0
 
 
-def test_the_rounds_that_would_work_are_named(run: Run, votes: Path, tmp_path: Path) -> None:
-    """The remedy of a refusal is true: so many rounds are labelled at the same budget, and twice as many are not."""
-    flags = ("--mechanism", "tau", "--tau", 1, "--epsilon", 1, "--delta", 1e-6)
-    refused = run("pate", votes, "--output", tmp_path / "o.csv", *flags)
-    assert refused.exit_code == 2
-    found = re.search(r"label at most (\d+) rounds", refused.stderr)
-    assert found is not None
-    rounds = int(found[1])
-    assert 1 <= rounds < ROUNDS
-    for count, status in ((rounds, 0), (min(2 * rounds, ROUNDS), 2)):
-        np.savez(tmp_path / f"{count}.npz", votes=BALLOTS[:count])
-        assert run("pate", tmp_path / f"{count}.npz", "--output", tmp_path / f"{count}.csv", *flags).exit_code == status
-
-
 def test_a_job_that_runs_out_of_budget_says_what_it_has(
     label: Run, votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,7 +260,7 @@ def test_a_job_that_runs_out_of_budget_says_what_it_has(
     monkeypatch.setattr(dps.pate.GNMax, "select_many", spend_and_select)
     result = label(votes, "--ledger", url, "--dataset", "teachers", "--batch-size", 3)
     assert result.exit_code == 3
-    assert "3 of 7 rounds are labelled, charged and in" in result.stderr
+    assert "3 of 7 rounds are labeled, charged and in" in result.stderr
     assert "the other 4 were neither charged nor drawn" in result.stderr
     assert "othing was charged" not in result.stderr
     assert _labels(tmp_path / "labels.jsonl") == WINNERS[:3]
@@ -365,7 +330,7 @@ def test_each_surface_has_its_own_spelling(label: Run, votes: Path, tmp_path: Pa
     assert "continue it with --resume, which charges nothing twice" in command
     assert "continue it with resume=True, which charges nothing twice" in python
     assert "--" not in python
-    with Labelling.held(tmp_path / "labels.jsonl.job", resume=True):
+    with Labeling.held(tmp_path / "labels.jsonl.job", resume=True):
         command, python = told("--resume", resume=True)
     assert "then give --resume" in command
     assert "then give resume=True" in python

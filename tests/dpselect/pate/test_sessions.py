@@ -1,4 +1,4 @@
-"""Labelling through a session: charged before it is drawn, for as many rounds as the budget buys."""
+"""Labeling through a session: charged before it is drawn, for as many rounds as the budget buys."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_budget_pays_for_whole_batches_and_ends_before_a_draw(
 def test_a_plan_for_the_whole_budget(session: dps.Session) -> None:
     """Noise fitted for 40 rounds buys exactly 40 as one plan, as a reserved schedule too."""
     mechanism, ballots = MECHANISMS[0]
-    assert session.affordable(mechanism) == pate.rounds_for(mechanism, BUDGET) == 40
+    assert session.affordable(mechanism) == 40
     schedule = session.schedule([(40, mechanism)])
     assert all(len(schedule.select(mechanism, ballots[i % ROUNDS : i % ROUNDS + 1])) == 1 for i in range(40))
     with pytest.raises(InvalidRequest):

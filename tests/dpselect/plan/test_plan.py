@@ -17,12 +17,12 @@ import accounting as acc
 import dpselect as dps
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import members
+from dpselect.pate.plan import VotesModel, VotingPlan, plan_votes
 from dpselect.plan import Estimate, Profile, TopKPlan
 from dpselect.plan.asked import QuickPlan, plan
 from dpselect.plan.candidates import default_mechanism
 from dpselect.plan.fit import TopKRequest, fitted
 from dpselect.plan.horizon_plan import HorizonPlan
-from dpselect.plan.voting_plan import VotesModel, VotingPlan, plan_votes
 
 module = sys.modules["dpselect.plan.topk_plan"]
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)
@@ -268,7 +268,7 @@ MADE_UP = {"shape": "zipf:1", "items": 30, "users": 500}
 
 @pytest.mark.slow
 def test_what_a_plan_is_of_decides_what_it_is() -> None:
-    """The default's choice, a horizon and a labelling job are asked for as by the command, and are what their rooms plan."""
+    """The default's choice, a horizon and a labeling job are asked for as by the command, and are what their rooms plan."""
     few: dict[str, Any] = {"mechanisms": ["joint_top_k"], "rounds": 100}  # epsilon and a shape are a budget and a profile
     assert plan(**ASKED, **MADE_UP, **few) == plan(BUDGET, 3, profile=Profile.zipf(1.0, items=30, users=500), **few)
     assert isinstance(plan(**ASKED, quick=True, unknown_domain=True), QuickPlan)

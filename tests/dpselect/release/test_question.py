@@ -13,7 +13,7 @@ from pydantic import create_model
 import accounting as acc
 import dpselect as dps
 from dpselect.events import Reading
-from dpselect.pate.labelling import JobConflict, Labelling, own_session
+from dpselect.pate.labeling import JobConflict, Labeling, own_session
 from dpselect.release.answer import _flat
 from dpselect.release.question import Question, choose
 from dpselect.spec import CloseSpec, ContinualSpec, LabelSpec, ShowSpec, StartSpec, TopKSpec, option
@@ -156,13 +156,13 @@ def test_a_stated_salt_is_asked_for_and_chance_is_not() -> None:
 
 
 def test_a_job_goes_on_as_it_was_asked(tmp_path: Path) -> None:
-    """Whatever option of a labelling job differs, stated or left out, it is another job."""
+    """Whatever option of a labeling job differs, stated or left out, it is another job."""
     mechanism, ballots = dps.pate.GNMax(sigma=4.0, labels=3), dps.pate.Ballots([[10, 0, 0]] * 2, teachers=10)
     spec = {"mechanism": "gnmax", "sigma": 4.0, "output": "labels.csv"}
     questions = [LabelSpec(**spec, **more).question() for more in ({}, {"missing": "allow"}, {"anyway": True})]
     assert questions[0] == questions[2] != questions[1]
     with own_session(tmp_path / "ledger.db", mechanism, 2, 1, resume=False) as session:
-        jobs = [Labelling(session, mechanism, ballots, tmp_path, key="a", batch_size=1, asked=one) for one in questions]
+        jobs = [Labeling(session, mechanism, ballots, tmp_path, key="a", batch_size=1, asked=one) for one in questions]
         jobs[0]._begin()
         jobs[2]._take_up()
         with pytest.raises(JobConflict, match="missing"):

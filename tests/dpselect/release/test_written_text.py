@@ -165,7 +165,7 @@ def test_text_for_people_holds_one_line_for_each_item(written: Written) -> None:
 
 
 def test_labels_of_votes_are_read_back(tmp_path: Path) -> None:
-    """CSV, JSON lines and arrays of a labelling job; names as JSON within CSV."""
+    """CSV, JSON lines and arrays of a labeling job; names as JSON within CSV."""
     votes = np.eye(len(HOSTILE), dtype=int) * 900
     names = [label for label in HOSTILE if not label.endswith("\0")]  # numpy drops what it pads with
     votes = votes[: len(names), : len(names)]

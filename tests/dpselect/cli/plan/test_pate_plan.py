@@ -20,10 +20,9 @@ ASKED = ("plan", "--pate", "--teachers", 40, "--labels", 6, "--votes-per-item", 
 
 
 @pytest.mark.slow
-def test_numbers_text_and_page_say_the_same(run: Run, tmp_path: Path) -> None:
-    """What is recommended is the best of all families, and its noise spends the budget; text and page, which needs no script, say
-    what the noise does, F1 by rounds, the risk and the command that follows.
-    """
+def test_numbers_and_text_say_the_same(run: Run) -> None:
+    """What is recommended is the best of all families, and its noise spends the budget; the text says what the noise does, the
+    risk and the command that follows."""
     told = json.loads(run(*ASKED, "--releases", 40, "--json").stdout)
     best = told["recommended"]
     assert told["rounds"] == best["rounds"] == 40
@@ -31,21 +30,14 @@ def test_numbers_text_and_page_say_the_same(run: Run, tmp_path: Path) -> None:
     assert {row["mechanism"] for row in told["ranked"]} == {"gnmax", "confident", "binary", "tau", "top", "stable"}
     assert best == told["ranked"][0]
     assert (told["constant"]["f1"] < best["f1"], told["works"]) == (True, True)
-    assert told["f1_range"][0] <= best["f1"] <= told["f1_range"][1]
     mechanism = pate.fitted("gnmax", acc.Budget(epsilon=6.0, delta=1e-6), rounds=40, labels=6)
     gnmax = next(row for row in told["ranked"] if row["mechanism"] == "gnmax")
     assert gnmax["settings"]["sigma"] == pytest.approx(mechanism.sigma, rel=1e-9)  # type: ignore[attr-defined]
-    text = " ".join(run(*ASKED, "--html", tmp_path / "plan.html").stdout.split())
-    page = (tmp_path / "plan.html").read_text()
+    text = " ".join(run(*ASKED).stdout.split())
     risk = "an attacker who guesses which of two records is in the data is right at most"
     for words in (r"[\d,]+ rounds x 40 teachers x 6 labels: \w+", "a unanimous label is released with probability", risk):
-        found = re.search(words, text)
-        assert found is not None
-        assert found[0] in page
+        assert re.search(words, text)
     assert "dpselect pate votes.npz --output labels.csv --mechanism" in text
-    assert (page.count('<svg class="chart"'), "<script" in page) == (2, False)
-    bold = re.findall(r'class="ranking best-first"[^>]*><caption>(.*?)</caption>', page)
-    assert bold == ["Mechanisms that spend the budget, best F1 first"]
 
 
 @pytest.mark.slow
@@ -59,7 +51,7 @@ def test_a_plan_by_votes_is_what_is_released(run: Run, tmp_path: Path) -> None:
     asked = ("plan", "--pate", "--votes", tmp_path / "votes.npz", "--public-votes", "--epsilon", 30, "--delta", 1e-6)
     asked += ("--releases", 300)
     told = json.loads(run(*asked, "--json").stdout)
-    assert (told["votes"], told["model"], told["f1_range"]) == ("declared public", None, None)
+    assert (told["votes"], told["model"]) == ("declared public", None)
     best = told["recommended"]
     assert best["mechanism"] == "tau"
     mechanism = pate.TauVoting(labels=8, **best["settings"])
@@ -68,7 +60,7 @@ def test_a_plan_by_votes_is_what_is_released(run: Run, tmp_path: Path) -> None:
     right = truth[rows, drawn[rows, places]].sum()
     assert best["f1"] == pytest.approx(2 * right / (len(rows) + truth.sum()), abs=0.03)
     assert best["labels_an_item"] == pytest.approx(len(rows) / 300, abs=0.1)
-    result = run(*asked, "--html", tmp_path / "plan.html")
+    result = run(*asked)
     assert "drawn on 300 rounds of votes declared public" in " ".join(result.stdout.split())
     np.savez(tmp_path / "bare.npz", votes=votes)
     refused = run("plan", "--pate", "--votes", tmp_path / "bare.npz", "--public-votes", "--epsilon", 30, "--delta", 1e-6)

@@ -1,4 +1,4 @@
-"""Labelling jobs: what is charged, kept, resumed and refused."""
+"""Labeling jobs: what is charged, kept, resumed and refused."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from accounting import files
 from dpselect import pate
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism, Pay
-from dpselect.pate import labelling
-from dpselect.pate.labelling import JobBusy, JobConflict, JobDamaged, Labelling, ProgressCallback, own_session, price_of
+from dpselect.pate import labeling
+from dpselect.pate.labeling import JobBusy, JobConflict, JobDamaged, Labeling, ProgressCallback, own_session, price_of
 
 COUNTS = np.random.default_rng(4).multinomial(60, [0.5, 0.3, 0.2], size=23)
 MECHANISM = pate.ConfidentGNMax(threshold=28.0, sigma_threshold=6.0, sigma=5.0, labels=3)
@@ -33,16 +33,16 @@ def payer(tmp_path: Path) -> dps.Session:
     return dps.Session(ledger, "teachers")
 
 
-def _job(folder: Path, payer: dps.Session, **changes: Any) -> Labelling:
+def _job(folder: Path, payer: dps.Session, **changes: Any) -> Labeling:
     known = {"mechanism": MECHANISM, "ballots": pate.Ballots(COUNTS, teachers=60), "key": "j", "batch_size": 5, "votes": "v"}
-    return Labelling(payer, folder=folder, **{**known, **changes})
+    return Labeling(payer, folder=folder, **{**known, **changes})
 
 
 def _run(
     folder: Path, payer: dps.Session, *, resume: bool = False, progress: ProgressCallback | None = None, **changes: Any
-) -> Labelling:
+) -> Labeling:
     job = _job(folder, payer, **changes)
-    with Labelling.held(folder, resume=resume):
+    with Labeling.held(folder, resume=resume):
         job.run(progress, resume=resume)
     return job
 
@@ -55,7 +55,7 @@ def _price(payer: dps.Session) -> acc.price.Price:
     return price_of(_total(payer).budget, MECHANISM.curve, SIZES)
 
 
-def _assert_paid(payer: dps.Session, done: Labelling) -> None:
+def _assert_paid(payer: dps.Session, done: Labeling) -> None:
     """Every round cost its test, and those that were answered, or all if their curve is paid, their winner."""
     rounds = len(done.answers)
     answered = rounds - (done.answers.count(None) if done.pay == "spent" else 0)
@@ -68,7 +68,7 @@ def test_a_job_costs_each_round_once(tmp_path: Path, payer: dps.Session, monkeyp
     """All batches are charged before and released after, in order, each when its draft's name is on the disk; the total is the
     price of all rounds; the ledger verifies."""
     done: list[str] = []
-    for owner, name in ((labelling, "write_draft"), (files, "sync_folder"), (acc.Ledger, "release")):
+    for owner, name in ((labeling, "write_draft"), (files, "sync_folder"), (acc.Ledger, "release")):
         real = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *a, real=real, name=name, **k: done.append(name) or real(*a, **k))
     assert len(_run(tmp_path / "job", payer).answers) == 23
@@ -113,7 +113,7 @@ def test_a_job_is_begun_and_paid_once(tmp_path: Path, payer: dps.Session) -> Non
         _run(tmp_path / "job", payer)
     with pytest.raises(JobConflict, match=r"has paid for another job \(entry [0-9]+ of .*Continue it where it was begun"):
         _run(tmp_path / "other", payer)
-    assert not Labelling.is_begun(tmp_path / "other")
+    assert not Labeling.is_begun(tmp_path / "other")
     _job(tmp_path / "other", payer)._begin()  # by a process that looked at the ledger before the first job was charged
     with pytest.raises(JobConflict, match="has paid for another job"):
         _run(tmp_path / "other", payer, resume=True)
@@ -180,9 +180,9 @@ def test_a_folder_is_of_one_process_and_of_its_owner(tmp_path: Path, payer: dps.
     _run(tmp_path / "job", payer)
     assert (tmp_path / "job").stat().st_mode & 0o077 == 0
     assert all(path.stat().st_mode & 0o077 == 0 for path in (tmp_path / "job").iterdir())
-    with Labelling.held(tmp_path / "job", resume=True), pytest.raises(JobBusy), Labelling.held(tmp_path / "job", resume=True):
+    with Labeling.held(tmp_path / "job", resume=True), pytest.raises(JobBusy), Labeling.held(tmp_path / "job", resume=True):
         pytest.fail("held twice")
-    with Labelling.held(tmp_path / "job", resume=True):
+    with Labeling.held(tmp_path / "job", resume=True):
         pass
 
 
@@ -286,9 +286,9 @@ STEPS: list[tuple[object, str]] = [
     (acc.Ledger, "commit"),
     (acc.Ledger, "release"),
     (Mechanism, "select_many"),
-    (labelling, "write_draft"),
-    (labelling, "settle"),
-    (labelling, "new_file"),
+    (labeling, "write_draft"),
+    (labeling, "settle"),
+    (labeling, "new_file"),
 ]
 
 
@@ -330,7 +330,7 @@ def test_a_job_that_fails_at_any_step_is_completed_and_pays_once(
     assert failure.count > at or at >= (9 if pay == "curve" else 11)
     before = {path.name: path.read_bytes() for path in folder.glob("batch-*.json")}
     claims = {entry.key: entry.label for entry in payer.ledger.entries("teachers") if entry.action == "release"}
-    done = _run(folder, payer, resume=Labelling.is_begun(folder), ballots=ballots, pay=pay)
+    done = _run(folder, payer, resume=Labeling.is_begun(folder), ballots=ballots, pay=pay)
     assert len(done.answers) == 8
     after = {path.name: path.read_bytes() for path in folder.glob("batch-*.json")}
     assert before.items() <= after.items()

@@ -1,4 +1,4 @@
-"""`Labelling`: rounds of votes, batch by batch, so that an interruption costs neither a second charge nor a second answer.
+"""`Labeling`: rounds of votes, batch by batch, so that an interruption costs neither a second charge nor a second answer.
 
 A job is a session with a key per batch, and a folder that keeps what was drawn. For each batch: charge the ledger, draw, keep
 the labels in a private draft, release the charge with a claim that names this draw, give the draft its name. All steps are
@@ -121,8 +121,8 @@ def _place(ledger: Path) -> dict[str, str]:
 
 
 @final
-class Labelling:
-    """A labelling job in its folder, which is `held` while it runs.
+class Labeling:
+    """A labeling job in its folder, which is `held` while it runs.
 
     The job's charges are bound to the folder's `state`, a random identity, so that a second folder cannot draw under the charges
     of the first.
@@ -137,7 +137,7 @@ class Labelling:
         asked: what the job was asked beside that, as `Spec.question` has it: a job is resumed as it was asked.
 
     Attributes:
-        answers: of the rounds that are labelled, in order from the first.
+        answers: of the rounds that are labeled, in order from the first.
         stopped: what ended `run` early: somebody else spent the budget meanwhile.
 
     Raises:
@@ -319,7 +319,7 @@ class Labelling:
     # -- the loop ----------------------------------------------------------------------------------------------------------
 
     def run(self, progress: ProgressCallback | None = None, *, resume: bool = False) -> None:
-        """Label what is not labelled yet. If somebody else spends the budget meanwhile, what is done stays: see `stopped`.
+        """Label what is not labeled yet. If somebody else spends the budget meanwhile, what is done stays: see `stopped`.
 
         Raises:
             BudgetExceeded, Unaffordable, RelationMismatch: not all of it can be paid; nothing was drawn, nor a job begun.

@@ -23,17 +23,17 @@ from dpselect import pate
 from dpselect.cli import app
 from dpselect.mechanisms import Mechanism
 from dpselect.pate import job as pate_job
-from dpselect.pate import labelling
-from dpselect.pate.labelling import price_of
+from dpselect.pate import labeling
+from dpselect.pate.labeling import price_of
 
-pytestmark = [pytest.mark.serial, pytest.mark.slow]  # fast versions in test_labelling.py fail at each step in one process
+pytestmark = [pytest.mark.serial, pytest.mark.slow]  # fast versions in test_labeling.py fail at each step in one process
 MECHANISM = pate.GNMax(sigma=7.0, labels=3)
 _OWNERS = {
     "charge": Ledger,
     "release": Ledger,
     "select_many": Mechanism,
-    "settle": labelling,
-    "write_draft": labelling,
+    "settle": labeling,
+    "write_draft": labeling,
     "_write_output": pate_job,
 }
 
@@ -196,7 +196,7 @@ def test_a_fork_does_not_hold_what_its_parent_held(tmp_path: Path) -> None:
     (over, end), (forked, ready) = os.pipe(), os.pipe()
     holder = os.fork()
     if holder == 0:
-        with labelling.Labelling.held(tmp_path / "job"):
+        with labeling.Labeling.held(tmp_path / "job"):
             if os.fork() == 0:
                 os.write(ready, b"!")  # the fork has given up what it inherited: a child does that before it runs
                 os.close(end)
@@ -205,7 +205,7 @@ def test_a_fork_does_not_hold_what_its_parent_held(tmp_path: Path) -> None:
             os.read(forked, 1)
             os.kill(os.getpid(), signal.SIGKILL)
     assert os.waitpid(holder, 0)[1] == signal.SIGKILL
-    with labelling.Labelling.held(tmp_path / "job"):
+    with labeling.Labeling.held(tmp_path / "job"):
         pass
     for pipe in (over, end, forked, ready):
         os.close(pipe)

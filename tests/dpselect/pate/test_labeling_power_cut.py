@@ -1,4 +1,4 @@
-"""The power is cut after each request of a labelling job to the disk: labels are paid for, and a release says where they lie."""
+"""The power is cut after each request of a labeling job to the disk: labels are paid for, and a release says where they lie."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_labels_on_the_disk_are_paid_for_and_released_ones_are_kept(tmp_path: Pa
         if lines := cut.held.get("labels.jsonl", b"").splitlines():
             assert len(lines) == _ROUNDS
             assert len(whole) == _ROUNDS // _BATCH
-        done = "Labelled" in cut.said
+        done = "Labeled" in cut.said
         assert lines or not done
         moments.add((len(charged), len(whole), len(released), done))
     assert {(0, 0, 0, False), (1, 1, 1, False), (2, 2, 2, True)} <= moments
