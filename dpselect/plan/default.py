@@ -166,9 +166,7 @@ class _Rule:
     every: EveryGroup | None
 
     @classmethod
-    def of(
-        cls, budget: Budget, request: TopKRequest, limit: int | None, groups: Grouping | None, whole: Budget | None
-    ) -> Self:
+    def of(cls, budget: Budget, request: TopKRequest, limit: int | None, groups: Grouping | None, whole: Budget | None) -> Self:
         """Of what is asked; `whole` is the budget of the dataset that pays."""
         pure = budget.form == "pure" or (whole is not None and whole.measure == "epsilon")
         return cls(budget, request, limit, pure, groups, None if groups is None else groups.every(budget, request))

@@ -53,7 +53,7 @@ def page(
     of_group = defaultdict[Any, list[Row]](list)
     for row in rows:
         of_group[None if group is None else row[group]].append(row)
-    style = asset("accounting.page", "report.css") + asset("dpselect.plan", "page.css")
+    style = asset("accounting.page", "report.css") + asset("dpselect.release", "series.css")
     cells = [[_cell(row[name]) for name in columns] for row in rows]
     charts = [
         _chart("All items" if key is None else printable(str(key)), part, periods, number) for key, part in of_group.items()
