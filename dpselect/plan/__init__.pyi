@@ -1,7 +1,4 @@
 from .arrivals import Arrivals as Arrivals
-from .asked import QuickPlan as QuickPlan
-from .best_of import PlannedRuns as PlannedRuns
-from .best_of import plan_runs as plan_runs
 from .counts import Interval as Interval
 from .counts import interval as interval
 from .default import Choice as Choice
