@@ -39,7 +39,7 @@ from dpselect.mechanisms import (
 from dpselect.mechanisms.base import INSTEAD
 from dpselect.noise import NoiseName
 from dpselect.plan import quality
-from dpselect.plan.counts import CLIPS, without_counts
+from dpselect.plan.counts import without_counts
 from dpselect.plan.default import FEW, GENEROUS, LARGEST_TABLE, Choice, Grouping, changed
 from dpselect.plan.fit import EveryGroup, fitted
 from dpselect.plan.profile import Levels, Profile
@@ -47,6 +47,9 @@ from dpselect.plan.request import TopKRequest
 from dpselect.sensitivity import Norm, Sensitivity
 
 Settings = Mapping[str, Any]
+
+CLIPS = (1.0, 1.41, 2.0, 2.83, 4.0, 5.66, 8.0)
+"""Norms to which users are clipped: l2 norms; their squares are l1 norms."""
 
 SEEN_TWICE: tuple[type[Mechanism], ...] = (DiscoverThenSelect, TwoRoundHistogram)
 """What looks at users twice, and is made at the price of one noisy vector."""

@@ -25,9 +25,6 @@ COUNTS = 0.2
 COUNTS_AGAIN = 0.05
 """The same for counts of a second look, which are told almost unclipped."""
 
-CLIPS = (1.0, 1.41, 2.0, 2.83, 4.0, 5.66, 8.0)
-"""Norms to which users are clipped: l2 norms; their squares are l1 norms."""
-
 _LOST = 0.1  # of the share of counts, what tells how much the clip takes away from all of them
 _WIDEST: Mapping[Norm, float] = {"l2": 4.0, "l1": 8.0}  # clips of counts, beyond which noise costs more than clipped users
 _ROUNDING = 1 + 2.0**-40  # above that of the scales of one clip and another
@@ -76,7 +73,7 @@ class CountNoise:
     def beside(self, mechanism: Mechanism) -> Mechanism:
         """The mechanism with its counts; as it is if it releases noisy scores of its own, and these are the counts."""
         if self.one is not None:
-            return self._around(mechanism, CLIPS[0], self.scale / _ROUNDING)  # the dearest of all clips
+            return self._around(mechanism, self.scale / _ROUNDING)
         if mechanism.releases_values:
             return mechanism
         return mechanisms.WithValues(mechanism=mechanism, noise=self.noise, scale=self.scale)
@@ -92,12 +89,12 @@ class CountNoise:
         return min(_WIDEST[self.norm], sqrt_up(Fraction(self.k)) if self.norm == "l2" else float(self.k))
 
     def around(self, mechanism: Mechanism) -> Mechanism:
-        """The mechanism with counts of a second look at users clipped to `clip`, at one price for all norms. Theorem W9."""
-        return self._around(mechanism, self.clip, self.scale * _ROUNDING)
+        """The mechanism with counts of a second look at users clipped to `clip`, at one price for every k. Theorem W9."""
+        return self._around(mechanism, self.scale * _ROUNDING)
 
-    def _around(self, mechanism: Mechanism, clip: float, scale: float) -> Mechanism:
+    def _around(self, mechanism: Mechanism, scale: float) -> Mechanism:
         assert self.one is not None
-        settings: dict[str, Any] = {"mechanism": mechanism, "noise": self.noise, "clip": clip}
+        settings: dict[str, Any] = {"mechanism": mechanism, "noise": self.noise, "clip": self.clip}
         unit = scale / self._size(self.one, None)
         found = mechanisms.WithValues(**settings, scale=self.scale)
         size, told = self._size(found.counted, self.k), found.most_lost > 0

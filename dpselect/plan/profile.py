@@ -475,21 +475,19 @@ class Profile:
         return cls(none, none.astype(np.int64), "", found, users, law="curves", quantiles=quantiles)
 
     @classmethod
-    def typical(cls, users: float | None = None, items_per_user: float | None = None, *, in_a_group: bool = False) -> Self:
+    def typical(cls, users: float | None = None, items_per_user: float | None = None) -> Self:
         """Users as other logs have them, but for what is declared: medians of the logs in docs/measured.md.
 
         Args:
             users: how many there are; None for the usual number.
             items_per_user: how many items they have on average, >= 1, spread geometrically; None for the usual quantiles.
-            in_a_group: whether it is about one group of many.
 
         Raises:
             InvalidRequest: `users` or `items_per_user` is outside its domain.
         """
-        number, usual = (2000.0, (1.0, 1.0, 1.0, 2.0, 4.0)) if in_a_group else (5000.0, _USUAL)
-        number = number if users is None else users
+        number = 5000.0 if users is None else users
         if items_per_user is None:
-            return cls.of_quantiles(number, usual)
+            return cls.of_quantiles(number, _USUAL)
         mean = items_per_user
         if not isinstance(mean, int | float | np.number) or not 1 <= mean <= MOST_USERS:
             raise InvalidRequest(f"items_per_user={shown(mean)} must be from 1 to 10^15: how many items users have on average")

@@ -8,8 +8,8 @@ The named logs are in ../shared/data (see its README), which is not part of the 
 CSV with a column of users and one of items; zipf:EXPONENT,ITEMS,USERS,MOST is made up, users with 1 to MOST items.
 
 One release spends the whole budget. The executor draws, unseeded; a recall is a mean until its standard error is .01 or there are
---draws; with ties at rank k any tied item is right. `two rounds` is the better of two settings, chosen on the same draws;
-`one round` clips users to a norm of 1; `selection` is LimitedDomain with kbar 5 k, or Gumbel noise where items are public.
+--draws; with ties at rank k any tied item is right. `one round` clips users to a norm of 1;
+`selection` is LimitedDomain with kbar 5 k, or Gumbel noise where items are public.
 `numpy` is what twenty lines do: users clipped to an l2 norm of 1, Gaussian noise by the analytic formula, a threshold where items
 are unknown.
 """
@@ -26,7 +26,7 @@ from recall import LOGS, Cell, budget_of, load
 
 import dpselect as dps
 from dpselect.plan import PlannedMechanism
-from dpselect.plan.candidates import GENEROUS, Candidates, Choice
+from dpselect.plan.default import GENEROUS, Choice
 from dpselect.plan.fit import fitted
 
 WIDTH = 5
@@ -50,9 +50,6 @@ def others(cell: Cell) -> Iterator[tuple[str, Choice]]:
         return fitted(kind, cell.budget, cell.request.model_copy(update=about))
 
     public = cell.domain == "public"
-    for choice in Candidates.of(cell.budget, cell.request).choices:
-        if isinstance(choice.mechanism, dps.TwoRoundHistogram):
-            yield "two rounds", choice
     most = None if public else GENEROUS
     one = dps.Sensitivity.of_clipped(1.0, "l2", items_per_user=most)
     vector = fit("OneshotTopK" if public else "SparseHistogram", noise="gaussian", sensitivity=one)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import accounting as acc
 from dpselect.noise import by_name
 from dpselect.plan import Choice, TopKRequest
-from dpselect.plan.candidates import GENEROUS
+from dpselect.plan.default import GENEROUS
 from dpselect.release.answer import Answer
 from dpselect.release.question import Question
 from dpselect.release.run import Planned, stage

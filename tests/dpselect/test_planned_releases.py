@@ -17,7 +17,8 @@ from dpselect.cli.app import app
 from dpselect.mechanisms import members
 from dpselect.plan import Profile
 from dpselect.plan.asked import plan
-from dpselect.plan.candidates import Candidates, not_planned
+from dpselect.plan.candidates import not_planned
+from dpselect.plan.default import default_choice
 from dpselect.plan.fit import calibrated, fitted
 from dpselect.plan.request import TopKRequest
 
@@ -42,19 +43,12 @@ PAYABLE = [
 ]
 
 
-def default(kind: str, budget: acc.Budget, **asked: Any) -> dps.Mechanism:
-    """The last one of that kind that `topk` may choose."""
-    request = UNKNOWN.model_copy(update=asked)
-    found = Candidates.of(budget, request, limit=request.sensitivity.l0)
-    return [one.mechanism for one in found.choices if one.mechanism.kind == kind][-1]  # type: ignore[attr-defined]
-
-
-ONE = dps.Sensitivity.of_counts(items_per_user=1)
-DEFAULTS = {
-    "limited_domain": lambda budget: default("limited_domain", budget),
-    "sparse_histogram": lambda budget: default("sparse_histogram", budget, sensitivity=ONE),
-    "discover_then_select": lambda budget: default("discover_then_select", budget, k=60),
-    "oneshot_top_k": lambda budget: default("oneshot_top_k", budget, candidates=500),
+ONE = UNKNOWN.model_copy(update={"sensitivity": dps.Sensitivity.of_counts(items_per_user=1)})
+CHOSEN = {
+    "limited_domain": lambda budget: fitted("limited_domain", budget, UNKNOWN),
+    "sparse_histogram": lambda budget: default_choice(budget, ONE, max_items_per_user=1).mechanism,
+    "racing_top_k": lambda budget: default_choice(budget, UNKNOWN).mechanism,
+    "oneshot_top_k": lambda budget: default_choice(budget, UNKNOWN.model_copy(update={"candidates": 500})).mechanism,
     "stable_top_k": lambda budget: fitted("stable_top_k", budget, UNKNOWN),
 }
 
@@ -73,11 +67,11 @@ def charged(folder: Path, budget: acc.Budget, mechanism: dps.Mechanism) -> tuple
 
 @pytest.mark.fast(4)
 @pytest.mark.parametrize(
-    ("kind", "budget"), [*((kind, APPROXIMATE) for kind in DEFAULTS), *(("limited_domain", budget) for budget in BUDGETS[1:])]
+    ("kind", "budget"), [*((kind, APPROXIMATE) for kind in CHOSEN), *(("limited_domain", budget) for budget in BUDGETS[1:])]
 )
 def test_as_many_fit_as_were_named(tmp_path: Path, kind: str, budget: acc.Budget) -> None:
     """The defaults for n releases spend their ledger: n fit, the next does not, and no part that they use is left over."""
-    mechanism = DEFAULTS[kind](budget)
+    mechanism = CHOSEN[kind](budget)
     assert mechanism.kind == kind  # type: ignore[attr-defined]
     taken, refused, spent = charged(tmp_path, budget, mechanism)
     assert taken == N

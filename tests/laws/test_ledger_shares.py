@@ -10,7 +10,7 @@ from spread import spread
 
 import accounting as acc
 import dpselect as dps
-from dpselect.plan.candidates import Candidates, Grouping, default_choice
+from dpselect.plan.default import Grouping, default_choice
 from dpselect.plan.fit import fitted
 from dpselect.plan.request import BudgetShare, TopKRequest
 
@@ -51,18 +51,16 @@ SHARES = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("budget", "n", "lists"), SHARES, ids=str)
 def test_n_releases_of_an_nth_fit_n_times(budget: acc.Budget, n: int, lists: int) -> None:
-    """For every mechanism that the default can choose, and within the promise that is stated as well."""
-    stated, seen = part(budget, n), 0
+    """For what the default chooses, and within the promise that is stated as well."""
+    stated = part(budget, n)
     share = BudgetShare.of(stated, 1, budget)
     assert (share is None) == (n == 1)
     for public in (True, False) if budget.delta else (True,):
         for request in requests(share, public=public)[:lists]:
             limit = 3 if request.sensitivity.l0 else None
-            for choice in Candidates.of(stated, request, limit=limit).choices:
-                curve, seen = choice.mechanism.curve, seen + 1
-                assert stated.admits(curve), choice.mechanism
-                assert budget.how_many(curve) >= n, choice.mechanism
-    assert seen > 2
+            mechanism = default_choice(stated, request, max_items_per_user=limit, whole=budget).mechanism
+            assert stated.admits(mechanism.curve), mechanism
+            assert budget.how_many(mechanism.curve) >= n, mechanism
 
 
 @pytest.mark.slow
@@ -72,7 +70,7 @@ def test_so_do_releases_for_every_group(n: int) -> None:
     budget = BUDGETS[0]
     stated = part(budget, n)
     request = TopKRequest(k=3, share=BudgetShare.of(stated, 1, budget))
-    chosen = default_choice(stated, request, groups=Grouping(2))
+    chosen = default_choice(stated, request, groups=Grouping(2), whole=budget)
     assert stated.admits(chosen.mechanism.curve)
     assert budget.how_many(chosen.mechanism.curve) >= n
 
@@ -110,7 +108,7 @@ def test_counts_fit_a_share_of_a_budget_that_adds_up_pure_epsilons(candidates: i
     """The ledger asks for laplace noise where the release alone would take gaussian: users are then clipped in the l1 norm."""
     budget, stated = acc.Budget(epsilon=1.0, delta=1e-6, order="inf"), acc.Budget(epsilon=0.25, delta=2.5e-7)
     request = TopKRequest(k=3, candidates=candidates, counts=0.1, recounted=True, share=BudgetShare.of(stated, 1, budget))
-    mechanism = default_choice(stated, request).mechanism
+    mechanism = default_choice(stated, request, whole=budget).mechanism
     assert isinstance(mechanism, dps.WithValues)
     assert mechanism.noise == "laplace"
     price = budget.price(mechanism.curve)

@@ -1025,24 +1025,28 @@ dpselect/pate/voting.py
     dpselect/pate/test_ballots.py::test_a_private_number_of_teachers_sets_no_level
         (self.threshold is None or self.teachers is not None) => (self.threshold is None and self.teachers is None)
 dpselect/plan/candidates.py
-    dpselect/plan/test_fit.py::test_the_default_is_a_race_or_gumbel_noise_for_few_listed_items
-        request.k <= FEW_LISTED and => request.k < FEW_LISTED and
-        relation == "add_remove" and groups is None => groups is None
-        scale = bounds.l2_of(None) / @@price.mu * _ROUNDING¶    race
-        sensitivity=bounds, cells=cells) => sensitivity=bounds)
-        most = limit if listed else limit or GENEROUS => most = limit or GENEROUS
-    dpselect/plan/test_fit.py::test_what_no_race_is_for_is_compared
-        request.min_users is not None or request.kbar => request.kbar
-        adds_epsilons = budget.form == "pure" or => adds_epsilons =
-        (limit is not None and limit <= FEW) => (limit is not None and limit < FEW)
-    dpselect/release/test_topk.py::test_what_is_left_is_counted_in_the_part_that_runs_out_first
-        or (whole is not None and whole.measure == "epsilon") =>
     dpselect/plan/test_shares.py::test_two_steps_divide_the_price_of_one_vector
         first.l2_of(None) / math.sqrt(@@share)
-    dpselect/plan/test_shares.py::test_groups_are_found_for_a_fifth_of_the_budget
-        __name__, part(budget, @@_FINDING)
     dpselect/release/test_tables.py::test_a_forecast_of_one_group_has_the_noise_of_the_table
         clip = None if choice.clip is None else @@choice.clip / shared
+dpselect/plan/default.py
+    dpselect/plan/test_default.py::test_the_default_is_a_race_or_gumbel_noise_for_few_listed_items
+        request.k <= self._few: => request.k < self._few:
+        FEW_LISTED if listed and one_sided else 0 => FEW_LISTED if listed else 0
+        drawn.sensitivity.l2_of(None) / @@price.mu
+        sensitivity=covers, cells=cells) => sensitivity=covers)
+        (GENEROUS if self.alone else None) => GENEROUS
+    dpselect/plan/test_default.py::test_what_no_race_is_for_has_another_mechanism
+        if request.min_users is None and self.noise == "gaussian" and not => if self.noise == "gaussian" and not
+        pure = budget.form == "pure" or => pure =
+        self.limit is not None and self.limit <= FEW: => self.limit is not None and self.limit < FEW:
+        return most if self.limit is None else min(most, self.limit) => return most
+        request.k > (size.l0 or 0) or => request.k > 0 or
+        or (whole is not None and whole.measure == "epsilon") =>
+    dpselect/plan/test_default.py::test_the_rule_spends_the_budget_of_every_question
+        return 0  # no selection has => pass  # no selection has
+    dpselect/plan/test_shares.py::test_groups_are_found_for_a_fifth_of_the_budget
+        __name__, part(budget, @@_FINDING)
 dpselect/plan/counts.py
     laws/test_second_counts.py::test_the_price_of_counts_bounds_every_clip
         unit * found.most_lost / part**power => unit * found.most_lost / (2 * part) ** power
@@ -1099,9 +1103,6 @@ dpselect/release/question.py
         => sensitivity=Sensitivity.of_counts('add_remove', question.reading.max_items_per_user),
         return Sensitivity.of_counts(question.relation, reading.max_items_per_user)
         => return Sensitivity.of_counts('add_remove', reading.max_items_per_user)
-    dpselect/release/test_question.py::test_what_is_declared_of_users_chooses_the_mechanism
-        return Profile.typical(spec.users, => return Profile.typical(None,
-        return Profile.typical(spec.users, spec.items_per_user, => return Profile.typical(spec.users, None,
     laws/test_two_rounds.py::test_a_clip_that_leaves_nothing_is_refused_before_the_log_is_opened
                 require_weights([Clip => ([Clip
 dpselect/release/run.py

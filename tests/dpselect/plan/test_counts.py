@@ -22,7 +22,6 @@ from dpselect.mechanisms.release import public_grid
 from dpselect.noise import by_name
 from dpselect.plan import Profile, TopKPlan, default_choice, interval
 from dpselect.plan.asked import plan
-from dpselect.plan.candidates import with_counts
 from dpselect.plan.counts import COUNTS_AGAIN, MOST_ITEMS, CountNoise, without_counts
 from dpselect.plan.fit import fitted, noise_settings
 from dpselect.plan.request import TopKRequest
@@ -230,7 +229,7 @@ def test_a_plan_takes_the_second_look_that_topk_takes(budget: acc.Budget, relati
     sensitivity = dps.Sensitivity.of_counts(relation)
     request_ = TopKRequest(k=20, candidates=2_000, counts=COUNTS_AGAIN, recounted=True, sensitivity=sensitivity)
     select = dps.OneshotTopK(k=20, noise="gumbel", scale=1.0, sensitivity=sensitivity)
-    taken: Any = with_counts(select, CountNoise.of(request_, budget), FIVE, request_)
+    taken: Any = CountNoise.of(request_, budget).around(select)
     found = plan(budget, 20, profile=FIVE, relation=relation, mechanisms=["oneshot_top_k"], with_counts=True, rounds=100)
     for one in found.ranked:
         run: Any = one.mechanisms[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -10,10 +9,9 @@ from spread import spread
 
 import accounting as acc
 import dpselect as dps
-from dpselect.cells import ANY_GROUPS
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.mechanisms import members
-from dpselect.plan.candidates import Grouping, default_choice, default_mechanism
+from dpselect.plan.default import default_mechanism
 from dpselect.plan.fit import (
     calibrated,
     default_kbar,
@@ -98,59 +96,6 @@ def test_noise_follows_the_range() -> None:
     assert noise_settings(wide)[1] == pytest.approx(1e18 * noise_settings(narrow)[1])
 
 
-@pytest.mark.fast(4)
-@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-@pytest.mark.parametrize("candidates", [None, 5000])
-@pytest.mark.parametrize("groups", [None, Grouping(ANY_GROUPS, 4, tabled=True)])
-@pytest.mark.parametrize("k", [1, 15, 16, 100])
-def test_the_default_is_a_race_or_gumbel_noise_for_few_listed_items(
-    relation: Any, candidates: int | None, groups: Grouping | None, k: int
-) -> None:
-    """The rule reads what is public alone, spends the budget, and says why."""
-    budget = acc.Budget(epsilon=1.0, delta=1e-6)
-    asked = TopKRequest(k=k, candidates=candidates, sensitivity=dps.Sensitivity.of_counts(relation))
-    chosen = default_choice(budget, asked, groups=groups)
-    race: Any = chosen.mechanism.mechanism if groups is not None else chosen.mechanism  # type: ignore[attr-defined]
-    if candidates is not None and groups is None and relation == "add_remove" and k <= 15:
-        assert race.kind == "oneshot_top_k"
-        assert (race.noise, chosen.clip) == ("gumbel", None)
-    else:
-        assert race.kind == "racing_top_k"
-        assert (race.k, race.cells, chosen.cells) == (k, bool(groups), bool(groups))
-        assert (chosen.clip, chosen.max_items_per_user) == (1.0, None if candidates else 300)
-        assert (race.delta is None) == (candidates is not None)
-        assert race.relation == relation
-    assert chosen.why
-    assert 0.99 * budget.limit <= budget.cost(chosen.mechanism.curve, thorough=True) <= budget.limit
-    if groups is None:
-        counted: Any = default_choice(budget, asked.model_copy(update={"counts": 0.1, "recounted": True}))
-        assert (counted.mechanism.mechanism.kind, counted.why) == (race.kind, chosen.why)
-        assert 0.99 * budget.limit <= budget.cost(counted.mechanism.curve, thorough=True) <= budget.limit
-
-
-@pytest.mark.parametrize(
-    ("budget", "about", "arguments", "kind"),
-    [
-        (acc.Budget(epsilon=1.0), {"candidates": 5000}, {}, "peeling_top_k"),
-        (APPROXIMATE, {}, {"max_items_per_user": 1}, "sparse_histogram"),
-        (APPROXIMATE, {}, {"max_items_per_user": 2}, "sparse_histogram"),
-        (APPROXIMATE, {"candidates": 5000}, {"max_items_per_user": 1}, "oneshot_top_k"),
-        (APPROXIMATE, {}, {"clip": 2.0, "max_items_per_user": 50}, "sparse_histogram"),
-        (APPROXIMATE, {"min_users": 20}, {}, "sparse_histogram"),
-        (APPROXIMATE, {"kbar": 20}, {}, "limited_domain"),
-        (APPROXIMATE, {"candidates": 5000, "noise": "gaussian"}, {}, "racing_top_k"),
-        (APPROXIMATE, {}, {"max_items_per_user": 3}, "racing_top_k"),
-        (acc.Budget(rho=0.1), {"candidates": 5000, "k": 20}, {}, "racing_top_k"),
-    ],
-)
-def test_what_no_race_is_for_is_compared(budget: acc.Budget, about: Any, arguments: Any, kind: str) -> None:
-    """Pure budgets, hardly any items a user, stated clips and noise, and a least number of users keep their mechanisms."""
-    counted = dps.Sensitivity.of_counts(items_per_user=arguments.get("max_items_per_user"))
-    chosen: Any = default_choice(budget, TopKRequest(**{"k": 10, "sensitivity": counted} | about), **arguments)
-    assert chosen.mechanism.kind == kind
-    assert 0.99 * budget.limit <= budget.cost(chosen.mechanism.curve, thorough=True) <= budget.limit
-
-
 @pytest.mark.parametrize(
     ("kind", "epsilon"),
     [("histogram", 0.1), ("histogram", 4.0), *(pytest.param(k, 1.0, marks=pytest.mark.slow) for k in (1, 3, 10, 40))],
@@ -186,20 +131,6 @@ def test_the_default_for_an_unknown_domain() -> None:
     few = default_mechanism(budget, TopKRequest(k=50, sensitivity=dps.Sensitivity(l0=7)))
     assert isinstance(few, dps.SparseHistogram)
     assert [default_kbar(k) for k in (1, 100, 101, 10**6)] == [1000, 1000, 1010, 10**7]
-
-
-@pytest.mark.slow
-def test_the_default_has_the_smaller_deviation() -> None:
-    """The default's noise has the smaller standard deviation of the two; exponential keeps to epsilon without any delta."""
-    budget = acc.Budget(epsilon=1.0, delta=1e-6)
-    for k in (1, 2, 5, 8, 10, 20):
-        asked = TopKRequest(k=k, candidates=100)
-        gumbel = fitted("oneshot_top_k", budget, asked.model_copy(update={"noise": "gumbel"}))
-        least = min(float(k), noise_settings(gumbel)[1] * math.pi / math.sqrt(6))
-        chosen: Any = default_mechanism(budget, asked)
-        deviation = chosen.scale * {"gumbel": math.pi / math.sqrt(6), "exponential": 1.0}[chosen.noise]
-        assert deviation == pytest.approx(least, rel=1e-6)
-        assert chosen.noise == "gumbel" or chosen.curve.pure_epsilon <= 1.0
 
 
 def test_an_unknown_domain_is_refused_where_the_proof_needs_a_public_one() -> None:

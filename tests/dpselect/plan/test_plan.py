@@ -20,7 +20,7 @@ from dpselect.mechanisms import members
 from dpselect.pate.plan import VotesModel, VotingPlan, plan_votes
 from dpselect.plan import Estimate, Profile, TopKPlan
 from dpselect.plan.asked import plan
-from dpselect.plan.candidates import default_mechanism
+from dpselect.plan.default import default_mechanism
 from dpselect.plan.fit import TopKRequest, fitted
 from dpselect.plan.horizon_plan import HorizonPlan
 

@@ -6,8 +6,9 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.plan.candidates import Grouping, two_steps
+from dpselect.plan.candidates import two_steps
 from dpselect.plan.counts import CountNoise
+from dpselect.plan.default import Grouping
 from dpselect.plan.request import TopKRequest
 
 BUDGETS = [acc.Budget(epsilon=1.0, delta=1e-6), acc.Budget(epsilon=1.0), acc.Budget(rho=0.1, delta=1e-6)]

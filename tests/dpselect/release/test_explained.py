@@ -116,7 +116,7 @@ def asked(log: Path, domain: Any, **changed: Any) -> dps.release.answer.Answer:
 @pytest.mark.fast(1)
 def test_a_catalogue_that_does_not_match_is_said(visits: Path) -> None:
     """Where scores are released; one that matches is not spoken of, and without scores nothing is said."""
-    counted: Any = {"with_counts": True, "users": 1000, "items_per_user": 10}
+    counted: Any = {"with_counts": True}
     assert not asked(visits, LISTED, **counted).explained_by_noise
     # Noise hides it once in twenty times, not twelve times in a row.
     answer = next(found for _ in range(12) if (found := asked(visits, OTHERWISE, **counted)).explained_by_noise)

@@ -15,7 +15,7 @@ import dpselect as dps
 from dpselect.events import Reading
 from dpselect.pate.labeling import JobConflict, Labeling, own_session
 from dpselect.release.answer import _flat
-from dpselect.release.question import Question, choose
+from dpselect.release.question import Question
 from dpselect.spec import CloseSpec, ContinualSpec, LabelSpec, ShowSpec, StartSpec, TopKSpec, option
 
 ASKED: dict[str, Any] = {"user": "who", "item": "where", "k": 2, "epsilon": 1.0, "delta": 1e-6}
@@ -46,7 +46,7 @@ CHANGED: dict[str, dict[str, Any]] = {
     "value": {"value": "paid", "value_clip": 3.0, "max_items_per_user": 2},
     "value_clip": {"value": "paid", "value_clip": 4.0, "max_items_per_user": 2},
     **{"with_counts": {"with_counts": True}, "mechanism": {"mechanism": "limited_domain"}, "noise": {"noise": "laplace"}},
-    **{"kbar": {"kbar": 50}, "as_set": {"as_set": True}, "items_per_user": {"items_per_user": 3.0}, "users": {"users": 1000.0}},
+    "kbar": {"kbar": 50},
     **{"engine": {"engine": "duckdb"}, "use_everything": {**PAID, "use_everything": True}},
     "pay_for_what_came_out": {**PAID, "pay_for_what_came_out": True},
     **{"every": {"every": "day"}, "horizon": {"every": "day", "horizon": "h.state"}},
@@ -179,15 +179,3 @@ def test_a_question_holds_no_log() -> None:
     assert question.source == "postgresql://ann:***@host/db"
     assert Question.of(LOG, TopKSpec(**ASKED)).source == "a DataFrame in memory"
     assert Question.of(["a.csv", "b.csv"], TopKSpec(**ASKED)).source == ("a.csv", "b.csv")
-
-
-def test_what_is_declared_of_users_chooses_the_mechanism() -> None:
-    """By a pure budget few users, or users of one item each, are served by other mechanisms than those of other logs. Nothing
-    is read."""
-
-    def chosen(**more: Any) -> dps.Mechanism:
-        return choose(Question.of("no such log", TopKSpec(**{**ASKED, "k": 50, **more}))).mechanism
-
-    pure: Any = {"domain": [f"i{number}" for number in range(500)], "delta": None}
-    assert chosen(**pure) not in (chosen(**pure, users=50.0), chosen(**pure, items_per_user=1.0))
-    assert chosen() == chosen(users=1e6) == chosen(items_per_user=1.0)

@@ -14,10 +14,9 @@ import dpselect as dps
 from dpselect.cells import ANY_GROUPS
 from dpselect.cli.continual import _as_text
 from dpselect.cli.out import plain
-from dpselect.plan.candidates import Candidates, Grouping
-from dpselect.plan.profile import Profile
+from dpselect.plan.candidates import in_cells, in_one
+from dpselect.plan.default import Grouping
 from dpselect.plan.request import TopKRequest
-from dpselect.spec import TopKSpec
 
 ASKED: dict[str, Any] = {"user": "u", "item": "i", "group": "g", "k": 3, "epsilon": 2.0, "delta": 1e-6}
 
@@ -89,27 +88,11 @@ def test_what_one_norm_does_not_cover_needs_a_bound(other: dict[str, Any], words
         dps.topk("no such log", **{**ASKED, **other})
 
 
-@pytest.mark.slow
-def test_a_table_competes_with_a_selection_in_each_group() -> None:
-    """With a bound both are candidates at one budget; where users are in one group and items few, a selection may win."""
-    budget, request = acc.Budget(epsilon=1.0, delta=1e-6), TopKRequest(k=10)
-    found = Candidates.of(budget, request, groups=Grouping(3, tabled=True))
-    kinds = {type(choice.mechanism) for choice in found.choices if choice.cells}
-    assert kinds == {dps.SparseHistogram, dps.TwoRoundHistogram}
-    assert any(not choice.cells for choice in found.choices)
-    assert all(choice.mechanism.curve.epsilon(1e-6) <= 1 for choice in found.choices if choice.cells)
-    best = found.best(Profile.typical(None, 20.0, in_a_group=True))
-    assert best.mechanism.curve.epsilon(1e-6) <= 1
-    assert best.cells
-    assert isinstance(best.mechanism, dps.mechanisms.TopOfGroups)
-
-
 def test_a_forecast_of_one_group_has_the_noise_of_the_table() -> None:
     """A user in four groups weighs half in each; the noise is the table's own, in both rounds."""
     budget, request = acc.Budget(epsilon=1.0, delta=1e-6), TopKRequest(k=10)
-    table = Grouping(ANY_GROUPS, per_user=4.0)
-    for choice in Candidates.of(budget, request, groups=Grouping(ANY_GROUPS, tabled=True)).choices:
-        alone = table.in_one(choice, 10)
+    for choice in in_cells(budget, request, Grouping(ANY_GROUPS, tabled=True)):
+        alone = in_one(choice, 10, 4.0)
         one, other = choice.mechanism, alone.mechanism
         assert alone.clip == pytest.approx((choice.clip or 0) / 2)
         if isinstance(one, dps.TwoRoundHistogram):
@@ -143,18 +126,6 @@ def test_a_planned_table_keeps_to_what_is_stated(changed: dict[str, Any], words:
     assert dps.topk(log(), **asked).mechanism == OF_CELLS
     with pytest.raises(dps.errors.InvalidRequest, match=words):
         dps.topk(log(), **(asked | changed))
-
-
-@pytest.mark.parametrize("more", [{"as_set": True}, {"users": 9}, {"items_per_user": 2.0}])
-def test_what_chooses_a_mechanism_is_refused_beside_one_that_is_planned(more: dict[str, Any]) -> None:
-    """Nothing is accepted without effect; what the plan's own file says of users is none of this release."""
-    planned: Any = {"user": "u", "item": "i", "k": 3, "mechanism": dps.LimitedDomain(k=3, kbar=10, epsilon=0.2, delta=1e-8)}
-    with pytest.raises(dps.errors.InvalidRequest, match=f"{next(iter(more))}= is about which mechanism is chosen"):
-        TopKSpec(**planned, **more)
-    with pytest.raises(dps.errors.InvalidRequest, match=f"{next(iter(more))}= is about which mechanism is chosen"):
-        TopKSpec.over(planned, more)
-    assert TopKSpec.over(planned | more, {}) == TopKSpec(**planned)
-    assert TopKSpec.over(planned | more, {"epsilon": 1.0}).given(*more) == more
 
 
 @pytest.mark.fast(1)

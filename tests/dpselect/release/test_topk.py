@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import accounting as acc
 import dpselect as dps
 from dpselect.cli import app
-from dpselect.plan.candidates import GENEROUS
+from dpselect.plan.default import GENEROUS
 from dpselect.release import run, topk
 from dpselect.release.question import Question, choose
 from dpselect.spec import TopKSpec
@@ -133,10 +133,6 @@ def test_python_and_the_command_give_the_same_answer_under_one_key(url: str, tmp
         ({"delta": 0.0}, dps.errors.InvalidRequest, "delta= is missing"),
         ({"epsilon": 5e-324, "delta": None, "domain": ["a", "b"]}, acc.errors.CalibrationError, "raise the budget"),
         ({"k": 0}, dps.errors.InvalidRequest, "k"),
-        ({"mechanism": "limited_domain", "as_set": True}, dps.errors.InvalidRequest, "as_set= .* mechanism= settles that"),
-        ({"mechanism": "limited_domain", "users": 9}, dps.errors.InvalidRequest, "users= .* mechanism= settles that"),
-        ({"mechanism": "limited_domain", "items_per_user": 2.0}, dps.errors.InvalidRequest, "items_per_user= .* settles that"),
-        ({"mechanism": "limited_domain", "as_set": True, "with_counts": True}, dps.errors.InvalidRequest, "as_set= .* settles"),
         ({"mechanism": "two_round_histogram"}, dps.errors.InvalidMechanism, r"clip the users \(clip=\), or bound their items"),
         ({"horizon": "s", "value": "x"}, dps.errors.InvalidRequest, "value= is not for a horizon"),
         ({"horizon": "s", "salt": "x"}, dps.errors.InvalidRequest, "salt= is not for a horizon"),
@@ -158,21 +154,11 @@ def test_a_budget_that_shows_nothing_is_released_all_the_same() -> None:
     assert dps.topk(LOG, **{**ASK, "epsilon": 1e-3, "delta": 1e-12}).items == ()
 
 
-def test_users_choose_the_clip_of_counts_beside_a_stated_mechanism() -> None:
-    """A guess of users is refused where it has no effect, and taken where it has one."""
-    asked: Any = {**ASK, "epsilon": 1.0, "delta": 1e-6, "mechanism": "limited_domain", "with_counts": True}
-    clips = {
-        choose(Question.of(LOG, TopKSpec(**asked, users=users, items_per_user=items))).mechanism.clip  # type: ignore[attr-defined]
-        for users, items in ((5000, 1.2), (5000, 5.0))
-    }
-    assert len(clips) == 2
-
-
 def test_a_salt_repeats_the_bound_that_the_default_brings() -> None:
     """The default keeps a part of a heavy user's items by the stated salt, and prints it."""
     rows = [(user, f"i{item}") for user in range(30) for item in range(310 if user < 3 else 40)]
     log = pd.DataFrame(rows, columns=["who", "where"])
-    asked: Any = {"user": "who", "item": "where", "k": 40, "epsilon": 1.0, "delta": 1e-6, "items_per_user": 40, "users": 4000}
+    asked: Any = {"user": "who", "item": "where", "k": 40, "epsilon": 1.0, "delta": 1e-6}
     question = Question.of(log, TopKSpec(**asked, salt="pepper"))
     choice = choose(question)
     assert choice.max_items_per_user == GENEROUS

@@ -16,7 +16,7 @@ from dpselect.cli.guard import EXPLAINED
 CASES = Path(__file__).parents[5] / "shared" / "cases"
 NAMES = ("--user", "user_id", "--item", "item_id")
 BASKET = ("--user", "user", "--item", "items")
-BUDGET = ("--epsilon", "60", "--k", "10", "--delta", "1e-6", "--users", "400", "--items-per-user", "6")
+BUDGET = ("--epsilon", "60", "--k", "10", "--delta", "1e-6")
 
 READ: dict[str, tuple[str, ...]] = {
     "bom_semicolon_crlf.csv": NAMES,
