@@ -19,6 +19,20 @@ MOST_PERIODS = 60
 _COLOURS = ("#0072B2", "#D55E00", "#009E73")  # of Okabe and Ito, for any colour vision
 
 
+def new_axes() -> Axes:
+    """Return axes of a new figure.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+    """
+    try:
+        pyplot = importlib.import_module("matplotlib.pyplot")
+    except ImportError:
+        raise missing_extra("plots need matplotlib", "plot") from None
+    axes: Axes = pyplot.subplots(figsize=(6.4, 4.2), layout="constrained")[1]
+    return axes
+
+
 def plot_ledger(ledger: Ledger, dataset: str | None = None, *, ax: Axes | None = None) -> Axes:
     """How much of a dataset's budget is spent, in percent: entry after entry, or a bar for each of its latest periods.
 
@@ -36,13 +50,7 @@ def plot_ledger(ledger: Ledger, dataset: str | None = None, *, ax: Axes | None =
     if len(names) != 1:
         raise InvalidArgument(f"dataset must be named: the ledger declares {len(names)}, {', '.join(map(repr, names[:9]))}")
     summary = ledger.summary(names[0])
-    if ax is None:
-        try:
-            pyplot = importlib.import_module("matplotlib.pyplot")
-        except ImportError:
-            raise missing_extra("plots need matplotlib", "plot") from None
-        ax = pyplot.subplots(figsize=(6.4, 4.2), layout="constrained")[1]
-    axes: Axes = ax
+    axes = new_axes() if ax is None else ax
     if summary.dataset.window == "whole":
         places = [0, *(point.seq for point in summary.points)]
         tops = np.array([(0.0, 0.0), *(Remaining(summary.dataset.budget, point.spent).used for point in summary.points)])

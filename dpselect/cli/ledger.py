@@ -192,7 +192,7 @@ def _follow(spec: ledger_spec.CommitSpec) -> None:
 @verb(app, "keygen", ledger_spec.KeygenSpec, configured=False)
 def _keygen(spec: ledger_spec.KeygenSpec) -> None:
     output = Path(spec.output)
-    out.require_targets({"--output": output}, None)
+    out.require_target("--output", output)
     key = SigningKey.new()
     with new_file(output, "--output", mode=PRIVATE, encoding="utf-8") as file:
         file.write(key.to_pem())
@@ -273,7 +273,7 @@ def _report(spec: ledger_spec.ReportSpec) -> None:
     from dpselect.mechanisms import members
 
     output, mode = Path(spec.output), _mode(spec.mode)
-    out.require_targets({"--output": output}, spec.ledger)
+    out.require_target("--output", output, spec.ledger)
     with Ledger.open(spec.ledger, create=False) as ledger:
         if spec.registry is not None:
             with new_file(output, "--output", mode=mode, encoding="utf-8") as file:
@@ -297,7 +297,7 @@ def _kept(spec: ledger_spec.SignedFields) -> Heads | None:
 def _signed(spec: ledger_spec.HeadsSpec) -> tuple[Path | None, SigningKey | None]:
     """Where to write, and the key in a file, or else in the environment."""
     output = None if spec.output is None else Path(spec.output)
-    out.require_targets({"--output": output}, spec.ledger)
+    out.require_target("--output", output, spec.ledger)
     with located("sign"):
         held = os.environ.get(ledger_spec.HEADS_KEY) if spec.sign is None else read_text(Path(spec.sign), InvalidEntry, "the key")
         return output, None if held is None else SigningKey.from_pem(held)

@@ -200,20 +200,14 @@ def require_shown(place: AnswerFile) -> None:
         raise InvalidRequest("standard output is closed, and the answer would be lost: name a file with --output")
 
 
-def require_targets(targets: dict[str, Path | None], ledger: str | None = None) -> None:
-    """Check, before any work, that every file that was asked for can be made; options by name."""
-    seen, taken = dict[Path, str](), set[Path]()
+def require_target(option: str, path: Path | None, ledger: str | None = None) -> None:
+    """Check, before any work, that the file that an option asks for can be made."""
+    if path is None:
+        return
     if ledger is not None and ledger.startswith("sqlite"):
         from accounting.ledger.store import checked_url  # a release without a ledger does without a database
 
-        file = Path(str(checked_url(ledger).database)).resolve()
-        taken = {file.with_name(file.name + suffix) for suffix in _BESIDE}
-    for option, path in targets.items():
-        if path is None:
-            continue
-        place = path.absolute()
-        if place.parent.resolve() / place.name in taken:
+        file, place = Path(str(checked_url(ledger).database)).resolve(), path.absolute()
+        if place.parent.resolve() / place.name in {file.with_name(file.name + suffix) for suffix in _BESIDE}:
             raise OutputRefused(f"{option} {masked(path)} is a file of the ledger's: name another")
-        if (earlier := seen.setdefault(place, option)) != option:
-            raise OutputRefused(f"{option} and {earlier} name one file, {masked(path)}: name two")
-        require_new(path, option)
+    require_new(path, option)

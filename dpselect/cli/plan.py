@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
-from importlib.util import find_spec
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,14 +11,12 @@ from rich.text import Text
 
 import dpselect
 from accounting.address import masked
-from accounting.errors import OutputError, OutputRefused, missing_extra
 from dpselect.cli import guard, out
 from dpselect.cli.from_model import command, spelled
 from dpselect.errors import InvalidRequest, printable
 from dpselect.mechanisms import TopOfGroups
 from dpselect.plan.asked import answered, enough, profile_of
-from dpselect.plan.charts import explore, save
-from dpselect.plan.plan import Chart, Plan, Section, share
+from dpselect.plan.plan import Section, share
 from dpselect.plan.topk_plan import PlannedMechanism, TopKPlan, plan_releases
 from dpselect.spec import PlanSpec
 
@@ -27,11 +24,6 @@ if TYPE_CHECKING:
     from dpselect.spec.toml_file import Config
 
 _All = Annotated[bool, guard.output("--all", help="Also show the question, every mechanism, and why others are not planned.")]
-_Curves = Annotated[
-    bool, guard.output("--curves", help="Also show quality against epsilon, k and the number of releases, and the price.")
-]
-_Figures = Annotated[Path | None, guard.output(metavar="DIR", help="Draw those curves into this folder, as PNG and SVG.")]
-_Html = Annotated[Path | None, guard.output(help="Write the plan and those curves as one page that needs no network.")]
 _Write = Annotated[
     Path | None, guard.output(help="Write the settings and the best mechanism to this TOML file, for topk --config.")
 ]
@@ -46,21 +38,16 @@ def _plan(
     write: _Write = None,
     choose: _Choose = None,
     everything: _All = False,
-    curves: _Curves = False,
-    figures: _Figures = None,
-    html: _Html = None,
     json: guard.Json = False,
 ) -> None:
     if spec.way == "releases":
-        _require_targets(config, write, choose, figures, html)
-        _plan_releases(spec, config, write, choose, everything, curves, figures, html, json)
+        _require_targets(config, write, choose)
+        _plan_releases(spec, config, write, choose, everything, json)
         return
-    for option, value in {"write": write, "choose": choose, "all": everything, "curves": curves, "figures": figures}.items():
+    for option, value in {"write": write, "choose": choose, "all": everything}.items():
         if value not in (None, False):
             raise InvalidRequest(f"--{option} does not go with {spec.way}=: leave one of them out")
-    out.require_targets({"--html": html})
     found = answered(spec)
-    _write_all(found, getattr(found, "charts", ()), None, html)
     _show(found.as_data() if json else [*found.words(), *found.rows()])
 
 
@@ -73,9 +60,6 @@ def _plan_releases(
     write: Path | None,
     choose: str | None,
     everything: bool,
-    curves: bool,
-    figures: Path | None,
-    html: Path | None,
     json: bool,
 ) -> None:
     wanted = None if spec.recall is None else ("users" if spec.epsilon or spec.rho else "epsilon")
@@ -87,20 +71,13 @@ def _plan_releases(
         found = plan_releases(spec, profile, progress=callback)
     planned = found.recommended if choose is None else found.named(choose)
     kept = None if write is None else _file(spec, found, planned, config)
-    charts: tuple[Chart, ...] = ()
-    if curves or figures is not None or html is not None:
-        with out.counted("curves") as callback:
-            charts = explore(found, profile, progress=callback)
-    _write_all(found, charts, figures, html)
     if kept is not None and write is not None:
         kept.write(write, over=config)
     if json:
         needed = {} if wanted is None else {"needed": {wanted: getattr(spec, wanted)}}
-        drawn = {"charts": [chart.model_dump(mode="json") for chart in charts]}
-        _show({"dpselect": dpselect.__version__, **found.as_data(), **drawn, **needed})
+        _show({"dpselect": dpselect.__version__, **found.as_data(), **needed})
         return
     sections = [*found.words(planned), *(found.rows() if everything else ())]
-    sections += [chart.section for chart in charts] if curves else []
     first = ""
     if wanted is not None:
         first = (
@@ -109,9 +86,7 @@ def _plan_releases(
     _show([*sections, *_next_step(found, planned, spec, write)], first)
 
 
-def _require_targets(
-    source: Path | None, target: Path | None, choose: str | None, figures: Path | None, html: Path | None
-) -> None:
+def _require_targets(source: Path | None, target: Path | None, choose: str | None) -> None:
     """Said before a plan is worked out, and not after."""
     if target is None and choose is not None:
         raise InvalidRequest(f"--choose={choose!r} is what --write writes: give --write FILE too")
@@ -121,19 +96,7 @@ def _require_targets(
             f"--write={masked(target)} exists and is not the file given with --config, so it is not written over: name another, "
             "or give it with --config too"
         )
-    out.require_targets({"--write": None if own else target, "--html": html})
-    if figures is None:
-        return
-    try:
-        earlier = [path.name for path in figures.iterdir() if path.match("plan-*.png") or path.match("plan-*.svg")]
-    except FileNotFoundError:
-        earlier = []
-    except OSError as error:
-        raise OutputRefused(f"--figures {masked(figures)} cannot be used ({error.strerror}): name another folder") from None
-    if earlier:
-        raise OutputRefused(f"--figures {masked(figures)} holds {earlier[0]!r}, which is not written over: name another folder")
-    if find_spec("matplotlib") is None:
-        raise missing_extra("--figures needs matplotlib", "plot")
+    out.require_target("--write", None if own else target)
 
 
 def _file(spec: PlanSpec, found: TopKPlan, planned: PlannedMechanism, over: Path | None) -> Config:
@@ -152,19 +115,6 @@ def _file(spec: PlanSpec, found: TopKPlan, planned: PlannedMechanism, over: Path
     if isinstance(planned.mechanisms[0], TopOfGroups):  # one norm over all groups: a bound on them is for a selection in each
         bounds["max_groups_per_user"] = None
     return whole.model_copy(update={"data": whole.data.model_copy(update=bounds)})
-
-
-def _write_all(plan: Plan, charts: Iterable[Chart], figures: Path | None, html: Path | None) -> None:
-    """Write what was asked for."""
-    try:
-        if figures is not None:
-            figures.mkdir(parents=True, exist_ok=True)
-            for chart in charts:
-                save(chart, figures)
-        if html is not None:
-            plan.write_page(html, tuple(charts), _spelled)
-    except OSError as error:
-        raise OutputError(f"the plan cannot be written ({error.strerror}): name another file or folder") from None
 
 
 def _next_step(plan: TopKPlan, planned: PlannedMechanism, spec: PlanSpec, target: Path | None) -> Iterator[Section]:

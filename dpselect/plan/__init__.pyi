@@ -1,9 +1,4 @@
 from .arrivals import Arrivals as Arrivals
-from .asked import QuickPlan as QuickPlan
-from .best_of import PlannedRuns as PlannedRuns
-from .best_of import plan_runs as plan_runs
-from .charts import plot_chart as plot_chart
-from .charts import plot_plan as plot_plan
 from .counts import Interval as Interval
 from .counts import interval as interval
 from .default import Choice as Choice
@@ -14,7 +9,6 @@ from .fit import calibrated as calibrated
 from .fit import fitted as fitted
 from .horizon_plan import HorizonPlan as HorizonPlan
 from .horizon_plan import plan_horizon as plan_horizon
-from .plan import Chart as Chart
 from .plan import Plan as Plan
 from .plan import Section as Section
 from .profile import Groups as Groups

@@ -6,24 +6,17 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack, final, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import accounting as acc
 from accounting.address import masked
 from accounting.errors import CalibrationError
-from accounting.risk import Risk
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms import RacingTopK
-from dpselect.plan.candidates import recalls
-from dpselect.plan.counts import COUNTS_AGAIN, without_counts
-from dpselect.plan.default import Choice, default_choice
-from dpselect.plan.plan import Plan, Section, share
-from dpselect.plan.profile import EXPONENTS, Profile
-from dpselect.plan.request import ALL, TopKRequest
+from dpselect.plan.plan import Plan, share
+from dpselect.plan.profile import Profile
 from dpselect.plan.topk_plan import Progress, TopKPlan, most, plan_releases
 from dpselect.sensitivity import Sensitivity
 from dpselect.spec import FileFields, PlanSpec
@@ -42,7 +35,6 @@ def plan(
     k: int | Literal["all"] | None = None,
     releases: int | None = None,
     *,
-    quick: Literal[False] = False,
     periods: None = None,
     pate: Literal[False] = False,
     profile: Profile | None = None,
@@ -58,7 +50,6 @@ def plan(
     k: int | Literal["all"] | None = None,
     releases: int | None = None,
     *,
-    quick: bool = False,
     periods: int | None = None,
     pate: bool = False,
     profile: Profile | None = None,
@@ -94,7 +85,7 @@ def plan(
         asked: the fields of `dpselect.spec.PlanSpec`, which are the options of the command; `ledger` may be an open ledger.
 
     Returns:
-        A `TopKPlan`; with `quick` a `QuickPlan`, with `periods` a `HorizonPlan`, with `pate` a `VotingPlan`.
+        A `TopKPlan`; with `periods` a `HorizonPlan`, with `pate` a `VotingPlan`.
 
     Raises:
         InvalidRequest, InvalidBudget: what is asked for contradicts itself, the profile is private data, or no mechanism applies,
@@ -146,10 +137,8 @@ def answered(
     """
     if sensitivity is not None and spec.way != "releases":
         raise InvalidRequest(f"sensitivity= does not go with {spec.way}=: leave one of them out")
-    if profile is not None and spec.way in ("quick", "pate"):
+    if profile is not None and spec.way == "pate":
         raise InvalidRequest(f"profile= does not go with {spec.way}=: leave one of them out")
-    if spec.way == "quick":
-        return quick(spec, budget or spec.budget)
     if spec.way == "pate":
         from dpselect.pate.plan import plan_votes  # ballots and jobs, which other plans do without
 
@@ -331,97 +320,3 @@ def enough(
             break
         low, high = (low, middle) if found(middle) >= recall else (middle, high)
     return spec.model_copy(update={name: round(high) if budgeted else high})
-
-
-# -- what `topk` would choose by itself ----------------------------------------------------------------------------------------
-
-
-@final
-@dataclass(frozen=True)
-class QuickPlan(Plan):
-    """The default's choice for users that are declared or assumed, without simulations.
-
-    Attributes:
-        recalls: the share of the true top k that it finds on each of the standard shapes.
-        assumed: the fields that were not stated, of typical users.
-        risk: of all releases together.
-    """
-
-    choice: Choice
-    profile: Profile
-    recalls: tuple[float, ...]
-    assumed: tuple[str, ...]
-    risk: Risk
-
-    @property
-    def headline(self) -> str:
-        """That it is quick."""
-        return "Quick plan: the default's choice, without simulations"
-
-    def words(self) -> Iterator[Section]:
-        """The choice, for whom it is made, and what it finds."""
-        choice, recalls = self.choice, self.recalls
-        reading = [] if choice.clip is None else [f"users clipped to an {choice.norm} norm of {choice.clip:g}"]
-        reading += [] if choice.again is None else [f"then to {choice.again:g} among the items found"]
-        reading += [] if choice.max_items_per_user is None else [f"at most {choice.max_items_per_user} items per user"]
-        assumed = f" ({' and '.join(f'{name}=' for name in self.assumed)} assumed)" if self.assumed else ""
-        shapes = f"{min(recalls):.2f} to {max(recalls):.2f} on standard shapes"
-        yield Section(
-            self.headline,
-            facts=[
-                ("mechanism", type(choice.mechanism).__name__),
-                ("reading", ", ".join(reading) or "every item in full"),
-                ("chosen for", self.profile.in_words() + assumed),
-                ("finds", f"about {sum(recalls) / len(recalls):.2f} of the true top k; {shapes}"),
-                ("risk", self.risk.in_words(choice.mechanism.relation)),
-            ],
-        )
-        lines = ["dpselect topk chooses so for such users. A plan with a shape simulates, and is closer."]
-        if isinstance(without_counts(choice.mechanism), RacingTopK):  # made-up scores have no second look
-            lines.append("The forecast leaves out what the later rounds of a race gain: a release finds more.")
-        yield Section(lines=lines)
-
-    def rows(self) -> Iterator[Section]:
-        """Nothing more: one choice was made."""
-        yield from ()
-
-    def as_data(self) -> dict[str, Any]:
-        """The choice and what it finds."""
-        choice, profile = self.choice, self.profile
-        return {
-            "max_items_per_user": choice.max_items_per_user,
-            "clip": choice.clip,
-            "norm": None if choice.clip is None else choice.norm,
-            "again": choice.again,
-            "users": profile.users,
-            "median_items_per_user": None if profile.quantiles is None else profile.quantiles[2],
-            "recall": dict(zip(map(str, EXPONENTS), self.recalls, strict=True)),
-            "risk": self.risk.as_data(choice.mechanism.relation),
-            "mechanism": choice.mechanism.model_dump(mode="json"),
-        }
-
-
-def quick(spec: PlanSpec, budget: acc.Budget) -> QuickPlan:
-    """The default's choice. Nothing private is read, nothing is spent.
-
-    Raises:
-        InvalidRequest: the number of public items is missing.
-        CalibrationError: no amount of noise fits the budget.
-    """
-    if spec.k is None:
-        raise InvalidRequest("no size is stated: give k=, how many items each release has")
-    if bool(spec.unknown_domain) == (spec.items is not None):
-        raise InvalidRequest("quick= needs items=, how many items the public catalogue has, or unknown_domain=; not both")
-    request = TopKRequest(
-        k=(spec.items or ALL) if spec.k == "all" else spec.k,
-        sensitivity=Sensitivity.of_counts(spec.relation or "add_remove", spec.max_items_per_user),
-        candidates=spec.items,
-        releases=spec.releases or 1,
-        counts=COUNTS_AGAIN if spec.with_counts else None,
-        recounted=bool(spec.with_counts),
-    )
-    profile = Profile.typical(spec.users, spec.items_per_user)
-    assumed = tuple(name for name in ("users", "items_per_user") if getattr(spec, name) is None)
-    choice = default_choice(budget, request, max_items_per_user=spec.max_items_per_user)
-    found = recalls(request, choice, profile)
-    return QuickPlan(choice, profile, found, assumed, Risk.of(request.releases * choice.mechanism.curve))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, Self, final
+from typing import TYPE_CHECKING, Any, Literal, Self, final
 
 import numpy as np
 from pydantic import Field, ValidationError
@@ -46,6 +46,9 @@ from dpselect.plan.quality import Quality, deviation, judged
 from dpselect.plan.request import TopKRequest
 from dpselect.sensitivity import Norm, Sensitivity
 from dpselect.spec.plan_spec import Charged, Criterion, Part, PlanSpec
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Domain = Literal["public", "unknown"]
 Progress = Callable[[int, int], None]
@@ -392,6 +395,27 @@ class TopKPlan(PlanQuestion, Plan):
             "noise": _noise_in_words(planned.mechanisms[0]),
             "clip": "-" if planned.clip is None else f"{planned.clip:g}",
         }
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw the expected recall of every planned mechanism with its interval, the recommended one on top.
+
+        Args:
+            ax: axes to draw on; new ones if None.
+
+        Raises:
+            MissingExtra: matplotlib is not installed.
+        """
+        from accounting.plots import new_axes  # a plan without a plot does without
+
+        axes = new_axes() if ax is None else ax
+        found = [planned.quality.recall for planned in self.ranked]
+        middle, low, high = (np.array([getattr(one, end) for one in found]) for end in ("value", "low", "high"))
+        places, errors = np.arange(len(found)), np.maximum([middle - low, high - middle], 0)
+        axes.barh(places, middle, xerr=errors, height=0.62)
+        axes.set_yticks(places, [planned.name for planned in self.ranked])
+        axes.invert_yaxis()
+        axes.set(title=f"{self.budget_in_words}: {self.releases_in_words}", xlabel="expected recall", xlim=(0, 1.05))
+        return axes
 
     def as_data(self) -> dict[str, Any]:
         """The plan, which `from_json` reads, and the recommended mechanism by itself."""

@@ -19,7 +19,6 @@ from dpselect.mechanisms.base import Mechanism
 from dpselect.noise import NoiseName
 from dpselect.pate.ballots import Missing, Split, Voting
 from dpselect.selection import Label
-from dpselect.sensitivity import Norm
 from dpselect.spec.base import Column, Flag, Seed
 from dpselect.spec.plan_spec import Charged, Criterion, Rounds, Schedule
 from dpselect.spec.topk_spec import EngineName
@@ -71,15 +70,6 @@ class SharedTime(TypedDict, total=False):
     time_zone: str
     time_unit: Unit | None
 
-class SharedLog(SharedItem, SharedCatalogue, SharedGroup, SharedTime, total=False):
-    max_items_per_user: int | None
-    clip: float | None
-    salt: str | None
-    max_groups_per_user: int | None
-    value: Column | None
-    value_clip: float | tuple[float, float] | str | None
-    relation: Relation
-
 class SharedKept(SharedPayer, total=False):
     output: str | PathLike[str] | None
 
@@ -89,13 +79,11 @@ class SharedHeld(SharedKept, total=False):
     dataset: Required[str | None]
     key: Required[str | None]
 
-class SharedWeight(TypedDict, total=False):
+class SharedHorizonBudget(TypedDict, total=False):
     count: Over
     window: Count | None
     exponent: Real
     cells: Count
-
-class SharedHorizonBudget(SharedWeight, total=False):
     with_counts: Flag
     items_per_period: Count | None
     k: Required[Count]
@@ -103,18 +91,7 @@ class SharedHorizonBudget(SharedWeight, total=False):
     delta: Required[Real]
     relation: Relation
 
-class SharedHorizonTime(SharedTime, total=False):
-    every: Required[Every | None]
-    time: Required[Column | None]
-    since: Required[Any]
-    until: Required[Any]
-
-class SharedReplay(TypedDict, total=False):
-    n_users: Count | None
-    seed: Seed
-    name_salt: str | None
-
-class TopKKeywords(SharedBudget, SharedLedger, SharedLog, total=False):
+class TopKKeywords(SharedBudget, SharedLedger, SharedItem, SharedCatalogue, SharedGroup, SharedTime, total=False):
     epsilon: Real | None
     delta: Real | None
     rho: Real | None
@@ -124,6 +101,12 @@ class TopKKeywords(SharedBudget, SharedLedger, SharedLog, total=False):
     time: Column | None
     since: Any
     until: Any
+    max_items_per_user: int | None
+    clip: float | None
+    salt: str | None
+    max_groups_per_user: int | None
+    value: Column | None
+    value_clip: float | tuple[float, float] | str | None
     relation: Relation
     k: Required[Count | Literal["all"]]
     with_counts: Flag
@@ -131,10 +114,7 @@ class TopKKeywords(SharedBudget, SharedLedger, SharedLog, total=False):
     mechanism: str | Mechanism | None
     noise: NoiseName | None
     kbar: Count | None
-    as_set: Flag
     releases: Count | None
-    items_per_user: Positive | None
-    users: Positive | None
     go_on: Flag
     partial_last: Flag
     engine: EngineName
@@ -178,7 +158,6 @@ class PlanKeywords(SharedBudget, SharedFile, total=False):
     agreement: Real | None
     stray_votes: Real | None
     correlation: Real | None
-    ballot_spread: Real | None
     label_skew: Real | None
     votes: str | PathLike[str] | None
     public_votes: Flag
@@ -198,12 +177,14 @@ class StartKeywords(SharedFileOptions, SharedCatalogue, SharedHeld, SharedHorizo
 class CloseKeywords(SharedItem, SharedHeld, total=False):
     group: Column | None
 
-class ContinualKeywords(
-    SharedItem, SharedCatalogue, SharedGroup, SharedKept, SharedHorizonBudget, SharedHorizonTime, total=False
-):
+class ContinualKeywords(SharedItem, SharedCatalogue, SharedGroup, SharedTime, SharedKept, SharedHorizonBudget, total=False):
     ledger: str | Ledger | None
     dataset: str | None
     key: str | None
+    time: Required[Column | None]
+    since: Required[Any]
+    until: Required[Any]
+    every: Required[Every | None]
     state: str | PathLike[str] | None
     periods: Count | None
     partial_last: Flag
@@ -229,24 +210,9 @@ class LabelKeywords(SharedLedger, total=False):
     stacked: Flag
     missing: Missing
     split: Split
-    votes_per_item: Real | None
-    agreement: Real | None
-    label_skew: Real | None
-    like: str | PathLike[str] | None
-    public_votes: Flag
     batch_size: Count
     output: Required[str | PathLike[str]]
     epsilon: Real | None
     delta: Real | None
     pay_for_what_came_out: Flag
     resume: Flag
-
-class ReplayKeywords(SharedLog, SharedReplay, total=False):
-    time: Column | None
-    since: Any
-    until: Any
-    relation: Relation
-    clip_norm: Norm | None
-
-class HorizonReplayKeywords(SharedItem, SharedWeight, SharedHorizonTime, SharedReplay, total=False):
-    relation: Relation

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:  # not checked by pydantic: a plan without a ledger does without a database
     Ledger = Any
 
-Way = Literal["releases", "quick", "periods", "pate"]
+Way = Literal["releases", "periods", "pate"]
 """What is planned: releases with simulations; what `topk` would choose, without; a horizon; or a labeling job."""
 
 _SHAPE, _NEEDS, _SIMULATED = "The shape of the data", "What is needed of the answer", "Simulations"
@@ -170,12 +170,6 @@ class AnswerFields(Spec):
     recall: Real | None = option(
         "Instead of a budget: the share of true items wanted; says which epsilon it takes. With epsilon=: which users=.", _NEEDS
     )
-    quick: Flag = option(
-        "Say what topk would choose by itself, and about what it finds: for users= and items_per_user=, or for typical users. "
-        "No shape, no simulation.",
-        _SHAPE,
-        False,
-    )
     rounds: Rounds | None = option("Simulated runs for each mechanism, from 100 to 10^7. Default: 1000.", _SIMULATED)
     level: Probability | None = option("Confidence of the intervals, in (0, 1). Default: 0.95.", _SIMULATED)
     seed: Seed | None = option("Seed of the simulations, at least 0; never of a release. Default: 0.", _SIMULATED)
@@ -271,8 +265,7 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, SizeFields):
             for way, fields in _OWN.items():
                 if name in fields and name != way:
                     raise ValueError(f"{name}= belongs to plan with {way}=: state that too, or leave it out")
-            why = ", which simulates nothing" if self.quick else ""
-            raise ValueError(f"{name}= does not go with {self.way}={why}: leave one of them out")
+            raise ValueError(f"{name}= does not go with {self.way}=: leave one of them out")
         if self.way != "releases":
             return self
         if self.schedule is not None and self.k is not None:
@@ -310,8 +303,8 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, SizeFields):
 
 def _way(asked: Mapping[str, Any]) -> Way:
     """What is planned where so much is asked."""
-    if asked.get("pate") or asked.get("quick"):
-        return "pate" if asked.get("pate") else "quick"
+    if asked.get("pate"):
+        return "pate"
     return "releases" if asked.get("periods") is None else "periods"
 
 
@@ -322,10 +315,6 @@ _TAKES: Mapping[Way, Collection[str]] = {
         *OverTimeFields.model_fields,
         *("k", "epsilon", "delta", "relation", "unknown_domain", "seed"),
         *("shape", "log", "public", "user", "item", "items", "users", "items_per_user"),
-    },
-    "quick": {
-        *("quick", "k", "epsilon", "delta", "rho", "releases", "relation", "unknown_domain", "order", "with_counts"),
-        *("items", "users", "items_per_user", "max_items_per_user"),
     },
     "pate": {*VotesFields.model_fields, "epsilon", "delta", "rho", "releases", "seed"},
 }

@@ -210,7 +210,7 @@ UNMADE: dict[str, str] = {
     **dict.fromkeys(("Classes", "RowClasses", "Ranked", "Counts", "AllowedRanks"), "a part of one draw, made of numbers"),
     **dict.fromkeys(("LazyUniform", "Sweep", "Swept", "Thresholds"), "a part of one draw, made of numbers"),
     **dict.fromkeys(("TrialVotes", "VotingPlan"), "votes that are declared public, and a plan by them"),
-    **dict.fromkeys(("PlannedRuns", "LowerBound"), "of a mechanism alone, or of its inputs that are made up"),
+    "LowerBound": "of a mechanism alone, whose inputs are made up",
     **dict.fromkeys(("FileFormat", "Traits"), "what a kind of file, or a mechanism, is: constants of this package"),
     "Cluster": "a Spark session of the caller's, by the name of its application",
     "Best": "what a function of the caller's returned, which is released",

@@ -73,7 +73,7 @@ def test_a_field_more_is_an_option_a_key_and_a_keyword() -> None:
 def test_the_types_of_keywords_are_those_of_the_fields(pytestconfig: pytest.Config) -> None:
     """What a function takes as `**asked` has the types of its spec's fields: those that its overloads narrow are its own."""
     dry = ("dry_run",)
-    narrowed = {TopKSpec: ("every", *dry), PlanSpec: ("k", "releases", "quick", "periods", "pate")}
+    narrowed = {TopKSpec: ("every", *dry), PlanSpec: ("k", "releases", "periods", "pate")}
     asked = (StartSpec, CloseSpec, ShowSpec, RechargeSpec, ContinualSpec, LabelSpec)
     specs = narrowed | dict.fromkeys(asked, dry)
     file, made = Path(dps.__file__).parent / "spec" / "keyword_types.pyi", keyword_types.module(specs)
@@ -134,7 +134,6 @@ def test_ways_of_a_plan_take_what_they_use() -> None:
     for more, words in (
         ({"active": 0.5}, "active= belongs to plan with periods="),
         ({"periods": 4, "rounds": 200}, "rounds= does not go with periods="),
-        ({"quick": True, "shape": None, "periods": 4}, "periods= does not go with quick="),
         ({"pate": True}, "k= does not go with pate="),
         ({"pate": True, "k": None, "shape": None, "items": None, "users": None, "relation": "add_remove"}, "relation= does not"),
     ):

@@ -36,7 +36,6 @@ from dpselect.plan import (
     default_mechanism,
     fitted,
     plan_horizon,
-    plan_runs,
 )
 from dpselect.release.session import Schedule
 
@@ -227,10 +226,6 @@ FITTED: dict[str, Callable[[acc.Budget], Curves]] = {
     "plan.default_choice of groups": lambda budget: [default_choice(budget, REQUEST, groups=Grouping(2)).mechanism.curve],
     "plan": _planned,
     "plan of groups": partial(_planned, groups=3, max_groups_per_user=2),
-    "plan.plan_runs": lambda budget: [
-        one.mechanism.curve
-        for one in plan_runs(lambda scale: acc.GaussianDP(mu=1 / scale), budget, best=0.3, relation="add_remove")
-    ],
     "plan.plan_horizon": lambda budget: [
         plan_horizon(budget, 2, ARRIVING, clips=[dps.continual.HorizonClip(cells=10)]).mechanism.curve
     ],
@@ -267,7 +262,7 @@ COMMANDS: dict[str, set[str]] = {
     "topk": {"topk"},
     "continual start": {"ContinualTopK.fitted", "Session.continual"},
     "continual run": {"ContinualTopK.fitted", "Session.continual"},
-    "plan": {"plan", "plan.plan_runs", "plan.plan_horizon", "pate.plan_votes"},
+    "plan": {"plan", "plan.plan_horizon", "pate.plan_votes"},
     "demo": {"topk"},
     "pate": {"pate.fitted", "dpselect pate"},
     "ledger affordable": {"Session.affordable"},

@@ -46,13 +46,12 @@ def _commands(store: Path, target: Path) -> list[tuple[object, ...]]:
     made_up = ("--k", 2, "--epsilon", 1, "--shape", "uniform", "--items", 20, "--users", 50, "--mechanism", "joint_top_k")
     return [
         *(("ledger", verb, "--ledger", url, "--output", target) for verb in ("export", "heads", "report")),
-        ("plan", *made_up, "--html", target),
         ("plan", *made_up, "--write", target),
     ]
 
 
 @pytest.mark.fast(3)
-@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("number", range(4))
 def test_a_file_that_is_there_stays(run: Run, store: Path, tmp_path: Path, number: int) -> None:
     """The ledger itself, any other file and a link that leads nowhere are refused with status 2 and stay as they are."""
     precious, link = tmp_path / "precious", tmp_path / "link"
@@ -73,22 +72,6 @@ def test_what_sqlite_would_take_for_its_own_is_refused(run: Run, store: Path) ->
         done = run("ledger", "export", "--ledger", f"sqlite:///{store}", "--output", f"{store}{suffix}")
         assert done.exit_code == 2
         assert "file of the ledger's" in done.stderr
-
-
-def test_two_outputs_are_two_files(run: Run, store: Path, tmp_path: Path) -> None:
-    """One name for the page and the configuration is refused before a plan is made."""
-    command = _commands(store, tmp_path / "x")[3]
-    done = run(*command, "--write", tmp_path / "x")
-    assert done.exit_code == 2
-    assert "one file" in done.stderr
-
-
-def test_figures_are_not_written_over(run: Run, store: Path, tmp_path: Path) -> None:
-    """A folder that holds a figure of an earlier plan is refused before a plan is made."""
-    (tmp_path / "plan-k.png").write_text("precious")
-    done = run(*_commands(store, tmp_path / "x")[3], "--figures", tmp_path)
-    assert done.exit_code == 2
-    assert (tmp_path / "plan-k.png").read_text() == "precious"
 
 
 def test_a_new_file_is_whole_or_not_there(tmp_path: Path) -> None:

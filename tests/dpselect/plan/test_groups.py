@@ -12,7 +12,6 @@ import dpselect as dps
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import TopOfGroups
 from dpselect.plan import Groups, Profile, TopKPlan
-from dpselect.plan.charts import explore
 
 BUDGET = acc.Budget(epsilon=1.0, delta=1e-6)
 SHAPE = Profile.zipf(1.0, items=12, users=1_500)
@@ -134,24 +133,6 @@ def test_a_table_of_all_groups_is_planned_beside_a_selection_in_each(public: boo
     assert TopKPlan.from_json(plan.to_json()) == plan
     bounded = dps.plan(BUDGET, 20, **asked, groups_per_user=2.0, max_groups_per_user=2)
     assert {type(one.mechanisms[0]) for one in bounded.ranked} == {TopOfGroups, dps.PerGroup}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("wanted", [("top_of_groups, sparse_histogram",), ("sparse_histogram, gaussian",), None])
-def test_curves_show_the_mechanisms_that_were_asked_for(wanted: tuple[str, ...] | None) -> None:
-    """A table of groups has its own name: it has a line where it is ranked, and none where a selection alone is."""
-    plan = dps.plan(BUDGET, 5, **{**FOUR, "mechanisms": ["sparse_histogram"]}, groups_per_user=2.0, max_groups_per_user=2)
-    ranked = tuple(one for one in plan.ranked if wanted is None or one.name in wanted)
-    assert ranked
-    (chart,) = explore(plan.model_copy(update={"ranked": ranked}), MANY, charts=["epsilon"])
-    assert {line.name for line in chart.lines} == {one.name for one in ranked}
-    if wanted is None:  # keeping one of five groups of a user loses four fifths; each point spends the whole budget
-        many = planned(Groups(count=30, per_user=5.0, exponent=0.0, max_groups_per_user=3))
-        (chart,) = explore(many, SHAPE, charts=("groups",))
-        drawn = next(line for line in chart.lines if line.name == "sparse_histogram, gaussian")
-        recalls = {point.x: point.y for point in drawn.points}
-        assert (sorted(recalls), chart.planned) == ([1, 2, 3, 5, 10], 3)
-        assert recalls[1] < recalls[3] - 0.05
 
 
 def test_nobody_is_in_more_groups_than_there_are() -> None:

@@ -19,7 +19,7 @@ from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import members
 from dpselect.pate.plan import VotesModel, VotingPlan, plan_votes
 from dpselect.plan import Estimate, Profile, TopKPlan
-from dpselect.plan.asked import QuickPlan, plan
+from dpselect.plan.asked import plan
 from dpselect.plan.default import default_mechanism
 from dpselect.plan.fit import TopKRequest, fitted
 from dpselect.plan.horizon_plan import HorizonPlan
@@ -199,7 +199,6 @@ def test_all_items_cost_nothing() -> None:
         ({"k": 5, "sensitivity": dps.Sensitivity(), "max_items_per_user": 3}, "leave relation="),
         ({"k": 5, "epsilon": 1.0}, "budget= says what epsilon= says"),
         ({"k": 5, "users": 30}, "profile= says what users= says"),
-        ({"quick": True, "k": 5, "unknown_domain": True}, "profile= does not go with quick="),
         ({"k": 5, "releases": 10**13}, "releases=10000000000000 is more than"),
         ({"k": 5, "order": "yes"}, "order='yes'"),
         ({"k": 5, "max_items_per_user": True}, "max_items_per_user=True"),
@@ -268,10 +267,9 @@ MADE_UP = {"shape": "zipf:1", "items": 30, "users": 500}
 
 @pytest.mark.slow
 def test_what_a_plan_is_of_decides_what_it_is() -> None:
-    """The default's choice, a horizon and a labeling job are asked for as by the command, and are what their rooms plan."""
+    """A horizon and a labeling job are asked for as by the command, and are what their rooms plan."""
     few: dict[str, Any] = {"mechanisms": ["joint_top_k"], "rounds": 100}  # epsilon and a shape are a budget and a profile
     assert plan(**ASKED, **MADE_UP, **few) == plan(BUDGET, 3, profile=Profile.zipf(1.0, items=30, users=500), **few)
-    assert isinstance(plan(**ASKED, quick=True, unknown_domain=True), QuickPlan)
     of_periods = plan(**ASKED, **MADE_UP, periods=2)
     assert isinstance(of_periods, HorizonPlan)
     assert plan(**ASKED, profile=Profile.zipf(1.0, items=30, users=500).arriving(2), periods=2) == of_periods

@@ -12,7 +12,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.plan import Grouping, Profile, TopKRequest, default_choice, plan_runs
+from dpselect.plan import Grouping, Profile, TopKRequest, default_choice
 from dpselect.release.question import Question, choose
 from dpselect.spec import TopKSpec
 
@@ -168,5 +168,3 @@ def test_a_guess_that_is_no_number_is_refused() -> None:
     """By name, without a raw error."""
     with pytest.raises(dps.errors.InvalidRequest, match="items_per_user=<str>"):
         Profile.typical(items_per_user="x")  # type: ignore[arg-type]
-    with pytest.raises(dps.errors.InvalidRequest, match="best=<str>"):
-        plan_runs(acc.PureDP, acc.Budget(epsilon=1.0), best="x")  # type: ignore[arg-type]
