@@ -263,7 +263,8 @@ class _Rule:
         assert isinstance(price, GaussianDP), "what Gaussian noise on clipped counts costs"
         scale = drawn.sensitivity.l2_of(None) / price.mu * _ROUNDING
         covers, cells = drawn.sensitivity, self.groups is not None
-        race = RacingTopK(k=self.request.k, scale=scale, delta=hiding, sensitivity=covers, cells=cells)
+        shows = self.request.candidates is not None and self.request.counts is None
+        race = RacingTopK(k=self.request.k, scale=scale, delta=hiding, sensitivity=covers, cells=cells, values=shows)
         why = "where users may have many items a race finds most: it gives their weight to the items whose place is still open"
         return replace(vector, mechanism=race, why=why)
 

@@ -310,18 +310,19 @@ class Answer(Tabled):
     @property
     def names(self) -> dict[str, str]:
         """What columns of a selection are called in tables of the answer: the group as in the log, a value by what it is of."""
-        number = "users" if self.values is None or self.unit == "users" else "score"
         reading = self.question.reading
-        return {"group": group_head(reading.group), "value": number if reading.value is None else "value"}
+        return {"group": group_head(reading.group), "value": "users" if reading.value is None else "value"}
 
     def columns(self) -> dict[str, tuple[Any, ...]]:
         """What was released as columns: see `Selection.columns`, with intervals around noisy values.
 
-        A value is called users, or score where a clip has cut it and it counts nothing; a group as its column in the log.
+        A number of users is called users, a sum value, and a group as its column in the log. Scores that a clip has cut count
+        nothing, and stand in JSON alone.
         """
-        around = None if self.values is None else self.interval
+        shown = self.selection if self.unit else self.selection.model_copy(update={"values": None})
+        around = None if shown.values is None else self.interval
         ends: Any = {} if around is None else {"margin": around.half_width, "at_least": around.at_least}
-        held = {self.names.get(name, name): cells for name, cells in self.selection.columns(**ends).items()}
+        held = {self.names.get(name, name): cells for name, cells in shown.columns(**ends).items()}
         if around is not None and not self.question.signed:
             held["low"] = tuple(max(0.0, low) for low in held["low"])
         return held
@@ -344,8 +345,7 @@ class Answer(Tabled):
 
     def _repr_html_(self) -> str:
         number = self.names["value"]
-        hidden = () if self.unit else (number, "low", "high")
-        shown = {name: cells for name, cells in self.columns().items() if name not in hidden and set(cells) - {None}}
+        shown = {name: cells for name, cells in self.columns().items() if set(cells) - {None}}
         named = {f"{name} ({self.unit})" if name == number != self.unit else name: cells for name, cells in shown.items()}
         return html_table(named, self.lines())
 

@@ -1117,11 +1117,13 @@ dpselect/plan/candidates.py
     dpselect/release/test_tables.py::test_a_forecast_of_one_group_has_the_noise_of_the_table
         clip = None if choice.clip is None else @@choice.clip / shared
 dpselect/plan/default.py
+    dpselect/release/test_explained.py::test_the_default_of_a_public_list_says_that_nobody_was_found
+        and self.request.counts is None => and self.request.counts is not None
     dpselect/plan/test_default.py::test_the_default_is_a_race_or_gumbel_noise_for_few_listed_items
         request.k <= self._few: => request.k < self._few:
         FEW_LISTED if listed and one_sided else 0 => FEW_LISTED if listed else 0
         drawn.sensitivity.l2_of(None) / @@price.mu
-        sensitivity=covers, cells=cells) => sensitivity=covers)
+        sensitivity=covers, cells=cells, => sensitivity=covers,
         (GENEROUS if self.alone else None) => GENEROUS
     dpselect/plan/test_default.py::test_what_no_race_is_for_has_another_mechanism
         if request.min_users is None and self.noise == "gaussian" and not => if self.noise == "gaussian" and not

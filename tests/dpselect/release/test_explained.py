@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from scipy.stats import laplace, norm
 from typer.testing import CliRunner, Result
@@ -248,3 +249,15 @@ def test_a_horizon_says_so_of_every_period(paid: list[str], tmp_path: Path, list
     busy = run("continual", "close", "2", tmp_path / "many.csv", *state, "--user", "who", "--item", "where")
     assert busy.exit_code == 0
     assert run("continual", "show", *state).exit_code == 0
+
+
+def test_the_default_of_a_public_list_says_that_nobody_was_found() -> None:
+    """A race of a list releases its scores too, which cost nothing and tell noise from users; no table shows them as numbers."""
+    asked: dict[str, Any] = {"user": "u", "item": "i", "k": 20, "epsilon": 1.0, "delta": 1e-6}
+    asked["domain"] = ["zoo", *(f"i{number}" for number in range(200))]
+    nobody, many = (pd.DataFrame({"u": range(users), "i": "zoo"}) for users in (1, 900))
+    answer = dps.topk(many, **asked)
+    assert isinstance(answer.mechanism, dps.RacingTopK)
+    assert not answer.explained_by_noise
+    assert set(answer.columns()["users"]) == {None}
+    assert any(dps.topk(nobody, **asked).explained_by_noise for _ in range(9))  # each with 95 %
