@@ -274,7 +274,6 @@ _ASKED = {"Session.require", "Session.affordable"}
 _NO_PATH = {
     *(
         "plan.TopKPlan",
-        "plan.Chart",
         "plan.TopKRequest",
         "Profile.in_group",
         "LargeMargin.needed_lead",
@@ -294,7 +293,7 @@ _NO_PATH = {
         "continual.Horizon",
     ),
     "plan.Grouping.every",  # asked by default_choice
-    *(f"continual.Horizon.{name}" for name in ("key", "close", "rehearse", "released", "periods_left", "left")),
+    *(f"continual.Horizon.{name}" for name in ("key", "state", "close", "rehearse", "released", "periods_left", "left")),
     *(f"continual.{name}" for name in ("start", "close", "show", "recharge", "run")),  # what their commands do, above
     "pate.label",
     *(f"Schedule.{name}" for name in ("key", "left", "select", "void")),
