@@ -36,11 +36,11 @@ from .mechanisms import WithValues as WithValues
 from .plan.asked import plan as plan
 from .plan.profile import Profile as Profile
 from .release.answer import Answer as Answer
-from .release.session import Session as Session
 from .release.topk import topk as topk
 from .scores import Scores as Scores
 from .scores import SecondLook as SecondLook
 from .selection import Selection as Selection
 from .sensitivity import Sensitivity as Sensitivity
+from .session import Session as Session
 
 __version__: str

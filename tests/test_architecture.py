@@ -65,6 +65,29 @@ def test_no_import_cycles() -> None:
     assert sorted(graph) == []
 
 
+# Rooms of the application. All others are the framework, a new one too.
+APPLICATION = ("spec", "events", "release", "continual", "cli")
+# Modules that are the application's and still lie in a room of the framework. The list only gets shorter.
+MISPLACED = {
+    "dpselect.__main__": "the command itself",
+    "dpselect.pate.job": "a job that resumes, from a LabelSpec",
+    "dpselect.plan.arrivals": "events over time, read from a public log",
+    "dpselect.plan.asked": "a PlanSpec's answer",
+    "dpselect.plan.horizon_plan": "the plan of a horizon",
+    "dpselect.plan.profile": "a profile may be read from a public log",
+    "dpselect.plan.topk_plan": "takes a PlanSpec",
+}
+
+
+def test_the_framework_does_not_import_the_application() -> None:
+    """Mechanisms, curves and accounting work without a log: no module of the framework imports a room of the application."""
+    rooms = tuple(f"dpselect.{room}" for room in APPLICATION)
+    imports = {module: {name for name in _imports(module) if name.startswith(rooms)} for module in SOURCES}
+    upwards = {module for module, names in imports.items() if names and not module.startswith(rooms)}
+    assert {module: imports[module] for module in upwards - MISPLACED.keys()} == {}
+    assert sorted(MISPLACED.keys() - upwards) == []
+
+
 def test_temporary_folders_are_made_in_one_place() -> None:
     """What a signal has to remove is known to one module."""
     assert [module for module in SOURCES if "tempfile" in SOURCES[module].read_text()] == ["dpselect.events.engine"]

@@ -4,6 +4,7 @@ from .continual_top_k import HorizonCounts as HorizonCounts
 from .history import History as History
 from .horizon import Horizon as Horizon
 from .horizon import Period as Period
+from .horizon import open as open
 from .lifecycle import close as close
 from .lifecycle import recharge as recharge
 from .lifecycle import run as run

@@ -270,10 +270,10 @@ class ContinualTopK(Mechanism):
 
     What an item scores is the sum of its users' weights (`users`), over the events of one period ("period"), of all periods so
     far ("running") or of the last `window` ("window"). A user's weights are bounded over the whole horizon, and noise is
-    correlated over the periods. `Session.continual` draws from it, period by period; `select` does not, as it sees one table of
-    scores. Under "running" each item of a user is counted once, and under "window" again only `window` or more periods later,
-    so that a count of a window is a lower bound. An item of an unknown domain is discovered, and stays so, once its score passes
-    a threshold, or its total over all periods so far does.
+    correlated over the periods. `dpselect.continual.open` draws from it, period by period; `select` does not, as it sees one
+    table of scores. Under "running" each item of a user is counted once, and under "window" again only `window` or more periods
+    later, so that a count of a window is a lower bound. An item of an unknown domain is discovered, and stays so, once its
+    score passes a threshold, or its total over all periods so far does.
 
     With `counts` each released item has a noisy number of users in place of its score. They are counted once the items of a
     period are chosen, and among these alone, so that falling weights choose as well as they do without counts.
@@ -459,7 +459,7 @@ class ContinualTopK(Mechanism):
     def _refused(self, *_: object, **__: object) -> NoReturn:
         raise InvalidRequest(
             "ContinualTopK releases at the end of each period of a horizon, from the events of that period and a private state: "
-            "use Session.continual, which opens the horizon"
+            "use dpselect.continual.open, which opens the horizon"
         )
 
     _check_scores = _select = _select_many = _probabilities = _refused

@@ -25,7 +25,7 @@ from dpselect.scores import Scores
 from dpselect.selection import Label, Selection, label_key
 
 if TYPE_CHECKING:
-    from dpselect.release.session import Notes, Session
+    from dpselect.session import Notes, Session
 
 # The rates whose means are tested: those that look back far enough to say more than the last release.
 TESTED: Final = slice(2, None)

@@ -37,6 +37,7 @@ from dpselect.mechanisms.release import public_grid
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler, sampler
 from dpselect.selection import Label, Selection, label_key
+from dpselect.session import Session
 from dpselect.spec.shared_fields import FileFields
 
 NO_EVENTS: Final = Events("(SELECT '' AS u, '' AS i WHERE false)", {})
@@ -169,7 +170,7 @@ class Period:
 
 @final
 class Horizon:
-    """The releases of one horizon, at most one for each of its periods. `Session.continual` opens it, for one price.
+    """The releases of one horizon, at most one for each of its periods. `open` opens it, for one price.
 
     A new horizon is *reserved*: `Ledger.void` gives that back as long as no period is closed. The first `close` reads its events,
     commits the charge, and draws.
@@ -179,7 +180,7 @@ class Horizon:
 
     Args:
         ledger, dataset, terms: where, and on whose behalf, the horizon is charged. None and None charge nothing: then nobody
-            tells an older copy of the state from the latest. For the others see `Session.continual`.
+            tells an older copy of the state from the latest. For the others see `open`.
 
     Raises:
         InvalidRequest: the mechanism is not a ContinualTopK, the domain is missing or not asked for, or the dataset has a budget
@@ -378,7 +379,7 @@ class Horizon:
                     begun and not charged,
                     f"it has released {begun} periods, and this ledger knows of no key={self._key!r}. If it is another "
                     "ledger, name the one that was charged. If it was restored to before the horizon, put the charge back with "
-                    "`dpselect continual recharge`, or Session.continual(recharge=True)",
+                    "`dpselect continual recharge`, or continual.open(recharge=True)",
                 ),
                 (meta.mechanism != self.mechanism, f"it was opened with {meta.mechanism!r}: go on with that"),
                 (listed not in (None, meta.domain), "it was opened with another domain: leave domain= out"),
@@ -465,16 +466,38 @@ class Horizon:
         return f"Horizon(key={self._key!r}, {self._of})"
 
 
-def unrecorded(
+def open(
+    session: Session | None,
     mechanism: ContinualTopK,
     *,
     state: str | os.PathLike[str],
     key: str,
-    label: str | None = None,  # noqa: ARG001 - what a ledger would note
-    **about: Any,
+    domain: Labels | None = None,
+    label: str | None = None,
+    groups: Labels | None = None,
+    recharge: bool = False,
+    dry_run: bool = False,
 ) -> Horizon:
-    """Open a horizon as `Session.continual` does, without a ledger that is charged for it."""
-    return Horizon(None, None, mechanism, state, key=key, terms={}, **{"domain": None, **about})
+    """Reserve a horizon of releases, which its first period commits, and open it; or open it again.
+
+    Args:
+        session: the session that is charged; None charges nothing.
+        mechanism: what is released at the end of every period.
+        state: path of the private state: what the horizon remembers of users and items. Keep it where the log is kept.
+        key: idempotency key of the charge, and the horizon's name.
+        domain: the public items, for a mechanism without `delta`.
+        label: a note for the ledger.
+        groups: the public groups of a mechanism that is `grouped`; needed with `domain`, None for all that occur.
+        recharge: put back the charge of a horizon that has released periods on a ledger that was restored to before it.
+        dry_run: only check: nothing is reserved, and of the horizon `rehearse` alone is of use.
+
+    Raises:
+        InvalidRequest, HorizonError: see `Horizon`.
+    """
+    ledger, dataset = (None, None) if session is None else (session.ledger, session.dataset)
+    terms: Terms = {} if session is None else session.terms_of(1, {"label": label})
+    about: Any = {"domain": domain, "groups": groups, "recharge": recharge, "dry_run": dry_run}
+    return Horizon(ledger, dataset, mechanism, state, key=key, terms=terms, **about)
 
 
 def _require_askable(state: State, period: int, events: Events) -> Closed | None:

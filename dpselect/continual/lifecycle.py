@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 from accounting.address import masked
 from dpselect.continual.continual_top_k import MOST_PERIODS, ContinualTopK
 from dpselect.continual.horizon import Horizon, Period
+from dpselect.continual.horizon import open as open_horizon
 from dpselect.continual.state import State
 from dpselect.errors import HorizonError, InvalidRequest
 from dpselect.events.time_window import periods
@@ -26,7 +27,7 @@ from dpselect.release.answer import AnswerFile, DryRun, group_head, warn_unrecor
 from dpselect.release.question import named
 from dpselect.release.run import session_of
 from dpselect.release.series import FORMS, HorizonAnswer, KeptHorizon, dry_close, horizon_mechanism, over_horizon
-from dpselect.release.session import Session
+from dpselect.session import Session
 from dpselect.spec.base import asked_by
 from dpselect.spec.continual_spec import CloseSpec, ContinualSpec, HeldFields, KeptFields, RechargeSpec, ShowSpec, StartSpec
 
@@ -180,7 +181,7 @@ def _horizon(spec: HeldFields, mechanism: ContinualTopK | None = None, **about: 
         with State.opened(path) as made:
             mechanism = made.meta.mechanism
     with session_of(spec) as session:
-        yield session, session.continual(mechanism, state=path, key=str(spec.key), label=spec.label or _LABEL, **about)
+        yield session, open_horizon(session, mechanism, state=path, key=str(spec.key), label=spec.label or _LABEL, **about)
 
 
 def _kept(spec: HeldFields, command: str, **about: Any) -> KeptHorizon:

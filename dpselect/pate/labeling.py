@@ -37,8 +37,8 @@ from dpselect.mechanisms.base import Mechanism, Pay
 from dpselect.pate.ballots import Ballots
 from dpselect.pate.voting import ABSTAINED
 from dpselect.plan.fit import knob_of
-from dpselect.release.session import BoundItem, Session
 from dpselect.selection import Selection
+from dpselect.session import BoundItem, Session
 
 OWN_DATASET = "votes"
 _LOST = "without it these labels are lost, and their charge stays"

@@ -42,7 +42,7 @@ class HorizonPlan(Plan):
     """What a horizon is expected to find, and what releases charged one by one would.
 
     Attributes:
-        mechanism: to open the horizon with: `Session.continual`.
+        mechanism: to open the horizon with: `dpselect.continual.open`.
         recall: (periods,) the share of the true top k that each period finds, on average over draws of the noise.
         one_by_one: (periods,) the same for releases of the same budget that are charged one by one.
         remembered: (periods,) the same if what was shown stays (`History`).

@@ -136,7 +136,7 @@ class Payer:
         """What is charged, so that under the key nothing else than the question is drawn for it."""
         if self.asked is None:
             return item
-        from dpselect.release.session import BoundItem
+        from dpselect.session import BoundItem
 
         return BoundItem(item, hashlib.sha256(json.dumps(self.asked(), sort_keys=True).encode()).hexdigest()[:32])
 

@@ -19,7 +19,8 @@ from accounting.errors import OutputError
 from accounting.remaining import in_all_in_words
 from dpselect import events
 from dpselect.continual import ContinualTopK, Horizon, HorizonClip, Period
-from dpselect.continual.horizon import of_pairs, unrecorded
+from dpselect.continual.horizon import of_pairs
+from dpselect.continual.horizon import open as open_horizon
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.events import ProgressCallback, Reading
 from dpselect.events.staging import PeriodEvents, split
@@ -611,7 +612,7 @@ def over_horizon(
         session: what pays; None charges nothing.
         budget: of all of them.
         settings: fields of the mechanism, and what else `horizon_mechanism` takes; `periods` may be None, for those of the log.
-        opens: how `Session.continual` opens the horizon.
+        opens: how `dpselect.continual.open` opens the horizon.
         question: what is asked, as plain data.
         held: the plain data of the answer, if a file holds it: nothing is read then.
 
@@ -629,7 +630,7 @@ def over_horizon(
     lists = {name: opens[name] for name in ("domain", "groups")}
     mechanism = horizon_mechanism(budget, **{**settings, **lists, "periods": declared, "grouped": grouped})
     reading = of_pairs(reading, grouped=grouped)
-    opened = unrecorded if session is None else session.continual
+    opened = partial(open_horizon, session)
     if dry_run:
         opened(mechanism, **opens, dry_run=True)
         return dry_close(session, opens["key"], mechanism, budget, partial(events.require_columns, source, reading))

@@ -73,7 +73,7 @@ def test_histograms_and_horizons_pay_mu_squared(ledger: Ledger, tmp_path: Path) 
     session = dps.Session(ledger, "visits", actor="ada")
     scores = dps.Scores([400, 300, 5], sensitivity=HISTOGRAM.covers, labels=["a", "b", "c"])
     assert session.select(HISTOGRAM, scores).values is not None
-    session.continual(HORIZON, state=tmp_path / "state", key="films").close(
+    dps.continual.open(session, HORIZON, state=tmp_path / "state", key="films").close(
         1, pd.DataFrame({"u": range(300), "i": ["a"] * 300}), user="u", item="i"
     )
     total, least = ledger.total("visits"), mu_squared(HISTOGRAM.curve) + mu_squared(HORIZON.curve)

@@ -37,7 +37,7 @@ from dpselect.plan import (
     fitted,
     plan_horizon,
 )
-from dpselect.release.session import Schedule
+from dpselect.session import Schedule
 
 # -- paths that charge a ledger -----------------------------------------------------------------------------------------------
 
@@ -92,8 +92,8 @@ CHARGED: dict[str, Charged] = {
     ),
     "Session.best_of": Charged(lambda session, _: session.best_of(RUNS, lambda: (1.0, "run")), [RUNS.curve]),
     "Session.schedule": Charged(_schedule, [2 * STABLE.curve + FLIP.curve]),
-    "Session.continual": Charged(
-        lambda session, folder: session.continual(HORIZON, state=folder, key=folder.name), [HORIZON.curve]
+    "continual.open": Charged(
+        lambda session, folder: dps.continual.open(session, HORIZON, state=folder, key=folder.name), [HORIZON.curve]
     ),
     "continual.History.release": Charged(
         lambda session, _: dps.continual.History(HISTOGRAM, k=2, releases=2).release(session, OBSERVED), [HISTOGRAM.curve]
@@ -260,8 +260,8 @@ _OF_LEDGERS = ["init", "charge", "quota", "commit", "release", "void", "show", "
 # What commands charge and fit by: the paths above. The others spend nothing, or what the package of accounts holds to.
 COMMANDS: dict[str, set[str]] = {
     "topk": {"topk"},
-    "continual start": {"ContinualTopK.fitted", "Session.continual"},
-    "continual run": {"ContinualTopK.fitted", "Session.continual"},
+    "continual start": {"ContinualTopK.fitted", "continual.open"},
+    "continual run": {"ContinualTopK.fitted", "continual.open"},
     "plan": {"plan", "plan.plan_horizon", "pate.plan_votes"},
     "demo": {"topk"},
     "pate": {"pate.fitted", "dpselect pate"},
@@ -288,6 +288,7 @@ _NO_PATH = {
         "Session.ledger",
         "Session.dataset",
         "Session.terms",
+        "Session.terms_of",
         "Session.totals",
         "Session.require_new",
         "continual.Horizon",

@@ -1236,15 +1236,15 @@ dpselect/release/series.py
     dpselect/release/test_retry.py::test_a_horizon_of_a_log_that_is_stopped_at_its_file_is_completed
         (place, question, state, place.held(question)) => (place, question, state, place.require())
         held=self.held is not None) => held=False)
-dpselect/release/session.py
+dpselect/session.py
     dpselect/pate/test_labeling.py::test_another_relation_is_refused
         return getattr(self.item, "unit", None) => return None
-    dpselect/release/test_session_periods.py::test_a_bound_over_several_periods_is_refused_at_the_price_of_one
+    dpselect/test_session_periods.py::test_a_bound_over_several_periods_is_refused_at_the_price_of_one
         whole = given is not None and (given.l0, given.l1, => whole = given is not None or (given.l0, given.l1,
-    dpselect/release/test_session_periods.py::test_sums_cut_to_one_are_no_whole_counts
+    dpselect/test_session_periods.py::test_sums_cut_to_one_are_no_whole_counts
         whole = whole and not getattr(scores, "sums", False) => pass
     laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay
-        (name, item, **self._terms(count, notes)) => (name, item, **self._terms(max(1, count - 1), notes))
+        (name, item, **self.terms_of(count, notes)) => (name, item, **self.terms_of(max(1, count - 1), notes))
         item = Guarantee.of(parts) => item = Guarantee.of(parts[:1])
         self._release(mechanism, 1, notes, lambda _: (mechanism.run(
         => self._release(mechanism.base, 1, notes, lambda _: (mechanism.run(
@@ -1252,10 +1252,10 @@ dpselect/release/session.py
         {**self._behalf, "count": count, "key": key} => {**self._behalf, "count": count - 1, "key": key}
     dpselect/cli/topk/test_ledger.py::test_a_used_key_pays_for_no_other_question
         {**self._behalf, "count": count, "key": key} => {**self._behalf, "count": count}
-    dpselect/release/test_session_periods.py::test_what_states_no_sensitivity_does_not_count_as_whole
+    dpselect/test_session_periods.py::test_what_states_no_sensitivity_does_not_count_as_whole
                 self._require_covered(mechanism)¶        return self._release(mechanism, 1
         =>         return self._release(mechanism, 1
-    dpselect/release/test_session_periods.py::test_a_plan_over_several_periods_checks_every_draw
+    dpselect/test_session_periods.py::test_a_plan_over_several_periods_checks_every_draw
                     self._require_covered(mechanism, _LATER)¶        made =>             pass¶        made
 dpselect/sampling/base.py
     dpselect/test_sampling.py::test_peeling_draws_fresh_noise_in_every_round

@@ -31,7 +31,7 @@ _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
     [
         *("dpselect.cli.ledger", "dpselect.cli.topk", "dpselect.cli.plan", "dpselect.release.run"),
-        *("dpselect.release.session", "accounting.ledger", "pytest", "duckdb", "scipy.special", "scipy.optimize", "flint"),
+        *("dpselect.session", "accounting.ledger", "pytest", "duckdb", "scipy.special", "scipy.optimize", "flint"),
         *("sqlalchemy.dialects.sqlite", "cryptography.hazmat.primitives.ciphers"),
     ]
 )

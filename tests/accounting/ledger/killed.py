@@ -19,7 +19,7 @@ from sqlalchemy import Engine, event
 
 import dpselect as dps
 from accounting.ledger import Ledger
-from dpselect.release.session import Session
+from dpselect.session import Session
 
 KINDS = ("charge", "schedule", "settled")
 LIMITED = dps.LimitedDomain(k=3, kbar=3, epsilon=0.001, delta=1e-9)

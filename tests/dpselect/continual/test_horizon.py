@@ -1,4 +1,4 @@
-"""`Session.continual`: one charge, one answer for each period, whatever stops a run, is repeated, copied or out of order."""
+"""`continual.open`: one charge, one answer for each period, whatever stops a run, is repeated, copied or out of order."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def ledger(tmp_path: Path) -> acc.Ledger:
 @pytest.fixture
 def start(ledger: acc.Ledger, tmp_path: Path) -> Callable[..., Horizon]:
     def opened(mechanism: Any = MECHANISM, path: str = "state", **more: Any) -> Horizon:
-        return dps.Session(ledger, "films").continual(mechanism, state=tmp_path / path, **{"key": "films", **more})
+        return dps.continual.open(dps.Session(ledger, "films"), mechanism, state=tmp_path / path, **{"key": "films", **more})
 
     return opened
 
@@ -321,11 +321,11 @@ def test_what_is_not_a_horizon_is_refused(start: Any, ledger: acc.Ledger, tmp_pa
         start(dps.ExponentialMechanism(epsilon=1.0))
     ledger.create_dataset("monthly", acc.Budget(epsilon=8.0, delta=1e-6), "add_remove", window="month")
     with pytest.raises(dps.errors.InvalidRequest, match="budget for each month"):
-        dps.Session(ledger, "monthly", period="2024-01").continual(MECHANISM, state=tmp_path / "m", key="m")
+        dps.continual.open(dps.Session(ledger, "monthly", period="2024-01"), MECHANISM, state=tmp_path / "m", key="m")
     (tmp_path / "text").write_text("no state")
     with pytest.raises(dps.errors.HorizonError, match="no state"):
         start(path="text")
-    with pytest.raises(dps.errors.InvalidRequest, match=r"Session\.continual"):
+    with pytest.raises(dps.errors.InvalidRequest, match=r"continual\.open"):
         MECHANISM.select(dps.Scores([1, 2], sensitivity=dps.Sensitivity(), domain="observed", labels=["a", "b"]))
     assert ledger.total("films").spent.main == 0
     with pytest.raises(acc.BudgetExceeded):
@@ -371,15 +371,15 @@ def test_a_restored_ledger_gets_every_mark_again(start: Any, tmp_path: Path, mom
     opens: Any = {"mechanism": MECHANISM, "key": "films"}
     if moment == "before it":
         with pytest.raises(dps.errors.HorizonError, match="restored to before"):
-            session.continual(**opens, state=tmp_path / "state")
+            dps.continual.open(session, **opens, state=tmp_path / "state")
         assert session.ledger.total("films").spent.main == 0
-    again = session.continual(**opens, state=tmp_path / "state", recharge=moment == "before it")
+    again = dps.continual.open(session, **opens, state=tmp_path / "state", recharge=moment == "before it")
     assert [one.selection for one in again.released()] == answers
     assert again.close(1, DAYS[0], **COLUMNS) == answers[0]
     assert (state_of(session.ledger), again.periods_left) == ("released", 1)
     assert session.ledger.total("films").spent == made._account[0].total("films").spent
     with pytest.raises(dps.errors.HorizonError, match="older copy"):
-        session.continual(**opens, state=tmp_path / "copy 2")
+        dps.continual.open(session, **opens, state=tmp_path / "copy 2")
 
 
 def test_of_two_copies_the_first_decides(start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -471,7 +471,7 @@ else:
     setattr(owner, name, die)
 ledger = acc.Ledger.open(f"sqlite:///{folder}/ledger.db")
 mechanism = ContinualTopK.from_json(open(f"{folder}/mechanism.json").read())
-made = dps.Session(ledger, "films").continual(mechanism, state=f"{folder}/state", key="films")
+made = dps.continual.open(dps.Session(ledger, "films"), mechanism, state=f"{folder}/state", key="films")
 made.close(1, pd.DataFrame({"u": range(200), "i": [0] * 200}), user="u", item="i")
 """
 
@@ -599,7 +599,7 @@ mechanism = dps.ContinualTopK.from_json(open(f"{folder}/mechanism.json").read())
 dps.Session(ledger, "films")
 resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 try:
-    dps.Session(ledger, "films").continual(mechanism, state=f"{folder}/state", key="films")
+    dps.continual.open(dps.Session(ledger, "films"), mechanism, state=f"{folder}/state", key="films")
 except dps.errors.HorizonError as error:
     print(error, flush=True)
 """
@@ -738,8 +738,8 @@ from dpselect.continual import state as states
 folder = sys.argv[1]
 ledger = acc.Ledger.open(f"sqlite:///{folder}/ledger.db")
 mechanism = dps.ContinualTopK.from_json(open(f"{folder}/mechanism.json").read())
-opened = lambda name: dps.Session(acc.Ledger.open(f"sqlite:///{folder}/ledger.db"), "films").continual(
-    mechanism, state=f"{folder}/{name}", key=name)
+session = lambda: dps.Session(acc.Ledger.open(f"sqlite:///{folder}/ledger.db"), "films")
+opened = lambda name: dps.continual.open(session(), mechanism, state=f"{folder}/{name}", key=name)
 opened("one"), opened("two")
 inside, go = threading.Event(), threading.Event()
 def busy():

@@ -124,7 +124,7 @@ def test_no_method_of_a_horizon_tells_of_one_user(
     for number, rows in enumerate((log(), log(*eve))):
         ledger = acc.Ledger.open(f"sqlite:///{tmp_path}/{number}.db")
         ledger.create_dataset("visits", acc.Budget(epsilon=50.0, delta=1e-3), "add_remove")
-        made = dps.Session(ledger, "visits").continual(mechanism, state=tmp_path / f"{number}", key="k")
+        made = dps.continual.open(dps.Session(ledger, "visits"), mechanism, state=tmp_path / f"{number}", key="k")
         assert OF_A_HORIZON.keys() | OF_A_PERIOD.keys() == public(Horizon, made)
         found: dict[Any, Any] = {}
         for now in range(1, PERIODS + 1):

@@ -484,7 +484,7 @@ def test_a_period_of_a_horizon(session: Any, tmp_path: Path, text: bool) -> None
     ledger = acc.Ledger.open(f"sqlite:///{tmp_path}/ledger.db")
     ledger.create_dataset("log", acc.Budget(epsilon=1e6, delta=1e-5), "add_remove")
     mechanism = dps.ContinualTopK(k=3, periods=3, count="running", scale=0.01, delta=1e-6)
-    opened = dps.Session(ledger, "log").continual(mechanism, state=tmp_path / "state", key="spark")
+    opened = dps.continual.open(dps.Session(ledger, "log"), mechanism, state=tmp_path / "state", key="spark")
     named = {"user": "user", "item": "item"}
     first = opened.close(1, frame, **named)
     assert len(first.labels or ()) == 3

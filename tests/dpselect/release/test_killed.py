@@ -22,7 +22,7 @@ from dpselect.cli import app
 from dpselect.cli.guard import EXPLAINED
 from dpselect.release import answer
 
-for _name in ("dpselect.cli.topk", "dpselect.release.session", "duckdb", "flint", "sqlalchemy.dialects.sqlite"):
+for _name in ("dpselect.cli.topk", "dpselect.session", "duckdb", "flint", "sqlalchemy.dialects.sqlite"):
     import_module(_name)  # which every child would do by itself
 
 pytestmark = [pytest.mark.serial, pytest.mark.slow]  # fast versions in test_retry.py stop at each step in one process

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import json
 import numbers
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypedDict, TypeVar, Unpack, cast, final, get_args, overload
+from typing import TYPE_CHECKING, Literal, NoReturn, Self, TypedDict, TypeVar, Unpack, cast, final, get_args, overload
 
 from numpy.typing import ArrayLike
 
@@ -30,9 +29,6 @@ from dpselect.selection import Selection, Selections
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
-
-    from dpselect.continual import ContinualTopK, Horizon
-    from dpselect.events.catalogue import Labels
 
 T = TypeVar("T")
 Plan = Sequence[tuple[int, Mechanism]] | Guarantee
@@ -249,38 +245,6 @@ class Session:
         spent = _settled(mechanism, pay)
         return self._release(mechanism, len(array), notes, lambda _: (mechanism.select_many(array), None), spent)
 
-    def continual(
-        self,
-        mechanism: ContinualTopK,
-        *,
-        state: str | os.PathLike[str],
-        key: str,
-        domain: Labels | None = None,
-        label: str | None = None,
-        groups: Labels | None = None,
-        recharge: bool = False,
-        dry_run: bool = False,
-    ) -> Horizon:
-        """Reserve a horizon of releases, which its first period commits, and open it; or open it again.
-
-        Args:
-            mechanism: what is released at the end of every period.
-            state: path of the private state: what the horizon remembers of users and items. Keep it where the log is kept.
-            key: idempotency key of the charge, and the horizon's name.
-            domain: the public items, for a mechanism without `delta`.
-            label: what for, in words, for the ledger.
-            groups: the public groups of a mechanism that is `grouped`; needed with `domain`, None for all that occur.
-            recharge: put back the charge of a horizon that has released periods on a ledger that was restored to before it.
-            dry_run: only check: nothing is reserved, and of the horizon `rehearse` alone is of use.
-
-        Raises:
-            InvalidRequest, HorizonError: see `dpselect.continual.Horizon`.
-        """
-        from dpselect.continual.horizon import Horizon
-
-        about: Any = {"domain": domain, "groups": groups, "recharge": recharge, "dry_run": dry_run}
-        return Horizon(self._ledger, self._dataset, mechanism, state, key=key, terms=self._terms(1, {"label": label}), **about)
-
     def publish(
         self,
         item: Chargeable,
@@ -371,7 +335,7 @@ class Session:
         item = Guarantee.of(parts)
         for _, mechanism in item.parts:
             self._require_covered(mechanism, _LATER)
-        made = self._ledger.reserve(self._dataset.name, item, expires_in=expires_in, **self._terms(1, notes))
+        made = self._ledger.reserve(self._dataset.name, item, expires_in=expires_in, **self.terms_of(1, notes))
         receipt = self.require_new(made)
         return Schedule(self, receipt.key, item)
 
@@ -386,7 +350,7 @@ class Session:
         again: bool = False,
     ) -> T:
         name, ledger = self._dataset.name, self._ledger
-        receipt = (ledger.reserve if spent else ledger.charge)(name, item, **self._terms(count, notes))
+        receipt = (ledger.reserve if spent else ledger.charge)(name, item, **self.terms_of(count, notes))
         key = receipt.key if again else self.require_new(receipt).key
         if receipt.state == "reserved":
             ledger.commit(name, key, actor=self._actor)
@@ -418,7 +382,8 @@ class Session:
             "user in full in Scores that say so (no bound, no clip, no sums), or release each period by itself"
         )
 
-    def _terms(self, count: int, notes: Notes) -> Terms:
+    def terms_of(self, count: int, notes: Notes) -> Terms:
+        """The keywords of a charge: on whose behalf it is made, with these notes. Refused while a run of several is under way."""
         RepeatAndSelect._require_none_running()
         require_known(notes, Notes)
         return {**self._behalf, **cast(Terms, notes), "count": count}

@@ -17,7 +17,7 @@ import dpselect as dps
 from accounting.ledger import Ledger
 from dpselect import events
 from dpselect.cli import app
-from dpselect.release.session import Session
+from dpselect.session import Session
 
 BOTH = ["2024-01", "2024-02"]
 BOUNDED = dps.Sensitivity.of_counts(items_per_user=1)

@@ -26,7 +26,7 @@ from accounting.ledger import (
 )
 from accounting.ledger import ledger as ledger_module
 from dpselect.errors import InvalidRequest, InvalidScores
-from dpselect.release.session import Schedule, Session
+from dpselect.session import Schedule, Session
 
 SENSITIVITY = dps.Sensitivity()
 MECHANISM = dps.ExponentialMechanism(epsilon=0.25, sensitivity=SENSITIVITY)
