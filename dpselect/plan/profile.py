@@ -379,13 +379,6 @@ class Levels:
         """The sum of the k highest true counts."""
         return float(self.best_counts.sum())
 
-    @cached_property
-    def places(self) -> tuple[Indices, Indices]:
-        """(levels,) the first and the last place, from 0, in which an item of each level would be in place."""
-        counts, members = self._by_truth
-        own, ends = np.searchsorted(-counts, -self.truth), np.cumsum(members)
-        return (ends - members)[own], ends[own] - 1
-
     def sums(self, ranks: int | Indices) -> Floats:
         """Sum of the true counts of the items seen in the first `ranks` ranks, elementwise."""
         return self._cumulated(self.truth, ranks)

@@ -364,7 +364,7 @@ def judged(mechanism: Mechanism, levels: Levels, *, runs: int, seed: int) -> Out
     else:
         items = _drawn(drawing, levels, runs, rng)
     missing = np.full((len(items), max(0, levels.k - items.shape[1])), -1, dtype=np.int64)
-    return Outcomes.of_items(np.concatenate([items, missing], axis=1)[:, : levels.k], levels, ordered=mechanism.ordered)
+    return Outcomes.of_items(np.concatenate([items, missing], axis=1)[:, : levels.k], levels)
 
 
 def _silent(mechanism: Mechanism) -> Mechanism:
@@ -504,7 +504,6 @@ class Outcomes:
         recall: share of the k places that a right item fills.
         kept: sum of the released items' true counts over that of the k best.
         released: number of released items over k.
-        in_place: share of the k places that hold an item with the true count of that rank; None if no order is released.
         weights: probability of each outcome; None for simulated runs.
     """
 
@@ -512,7 +511,6 @@ class Outcomes:
     recall: Floats
     kept: Floats
     released: Floats
-    in_place: Floats | None = None
     weights: Floats | None = None
 
     def mean(self, name: str) -> float:
@@ -521,8 +519,8 @@ class Outcomes:
         return float(values.mean() if self.weights is None else self.weights @ values)
 
     @classmethod
-    def of_items(cls, drawn: Indices, levels: Levels, *, ordered: bool) -> Self:
-        """From the (rounds, k) levels of the released items, -1 where there is none; in order of rank if `ordered`."""
+    def of_items(cls, drawn: Indices, levels: Levels) -> Self:
+        """From the (rounds, k) levels of the released items, -1 where there is none."""
         k, there = levels.k, drawn >= 0
         hits = (there & (levels.rights > 0)[drawn]).sum(axis=1)
         counts = np.where(there, levels.truth[drawn], np.nan)
@@ -531,7 +529,6 @@ class Outcomes:
             recall=hits / k,
             kept=share(np.where(there, counts, 0.0).sum(axis=1), levels.best),
             released=there.sum(axis=1) / k,
-            in_place=(counts == levels.best_counts).sum(axis=1) / k if ordered else None,
         )
 
 
@@ -624,7 +621,6 @@ class Quality(Stated):
         score_loss: by how much the released items' counts fall short of those of the k best, in users, summed over the items.
         relative_loss: the same as a share of the sum of the k best.
         released: how many items are released.
-        in_place: the share of places that hold the right rank, where the order is released.
     """
 
     exact_set: Estimate = Field(description="an Estimate")
@@ -632,7 +628,6 @@ class Quality(Stated):
     score_loss: Estimate = Field(description="an Estimate")
     relative_loss: Estimate = Field(description="an Estimate")
     released: Estimate = Field(description="an Estimate")
-    in_place: Estimate | None = Field(default=None, description="an Estimate, or None")
 
     @classmethod
     def of(cls, outcomes: Outcomes, levels: Levels, level: float) -> Self:
@@ -650,11 +645,10 @@ class Quality(Stated):
             score_loss=loss.scaled(levels.best),
             relative_loss=loss,
             released=estimated(outcomes.released).scaled(levels.k),
-            in_place=None if outcomes.in_place is None else estimated(outcomes.in_place),
         )
 
     @classmethod
-    def roughly(cls, recall: float, levels: Levels, *, order: bool) -> Self:
+    def roughly(cls, recall: float, levels: Levels) -> Self:
         """What the quick formula says of a mechanism that is clearly behind."""
         found, worst = Estimate.roughly(recall), Estimate(value=0.0, low=0.0, high=1.0, method="mean field")
         lost = found.complement()
@@ -664,7 +658,6 @@ class Quality(Stated):
             score_loss=lost.scaled(levels.best),
             relative_loss=lost,
             released=Estimate.roughly(1.0).scaled(levels.k),
-            in_place=worst if order else None,
         )
 
     @classmethod
@@ -677,9 +670,8 @@ class Quality(Stated):
 
         if len(found) == 1:
             return found[0][1]
-        ordered = all(quality.in_place is not None for _, quality in found)
         names = ("exact_set", "recall", "score_loss", "relative_loss", "released")
-        return cls(**{name: mean(name) for name in names}, in_place=mean("in_place") if ordered else None)
+        return cls(**{name: mean(name) for name in names})
 
 
 # -- CanonicalTopK, exactly ------------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ from dpselect.plan.profile import Bounding, Groups, Levels, Profile, Stated
 from dpselect.plan.quality import Quality, deviation, judged
 from dpselect.plan.request import TopKRequest
 from dpselect.sensitivity import Norm, Sensitivity
-from dpselect.spec.plan_spec import Charged, Criterion, Part, PlanSpec
+from dpselect.spec.plan_spec import Charged, Part, PlanSpec
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,6 +59,7 @@ _GLANCED = 60  # draws by which settings that cost nothing are compared where th
 _BEHIND, _BEHIND_ROUGHLY = 0.03, 0.08  # of recall by the formula: what is further behind is settled; where the noise is rough
 _IN_FULL = 4  # at most this many are fitted and judged in full
 _SAMPLES = 4  # of users
+_LEVEL = 0.95  # confidence of the intervals
 # What logs look like of which somebody states Zipf's law and its numbers. Counts to these powers: people guess an exponent of
 # about 1, and the laws of logs have .5 to .8. Or a head that is flat for half a rank for each item of a user, and _SINGLE more:
 # nobody touches every popular item. The mean of these promises .15 too much at most, on three public logs that set these numbers
@@ -185,8 +186,7 @@ class PlanQuestion(Stated):
         groups: those that each release is for, by `PerGroup` or `TopOfGroups`; None for the log as a whole.
         profile: in words, what the data were taken to look like.
         items: how many items that profile has.
-        rank_by: what the mechanisms are ranked by.
-        rounds, seed, level: of the simulations.
+        rounds, seed: of the simulations.
     """
 
     budget: Budget = Field(description="a Budget")
@@ -201,10 +201,8 @@ class PlanQuestion(Stated):
     groups: Groups | None = Field(default=None, description="Groups, or None")
     profile: str = Field(description="words")
     items: Count = Field(description="an integer >= 1")
-    rank_by: Criterion = Field(description="a criterion")
     rounds: Count = Field(description="an integer >= 2")
     seed: int = Field(description="an integer")
-    level: Probability = Field(description="a confidence in (0, 1)")
 
     @property
     def releases(self) -> int:
@@ -374,22 +372,20 @@ class TopKPlan(PlanQuestion, Plan):
             heads=heads,
             rows=[list(row.values()) for row in ranked],
             left=["mechanism"],
-            narrow=[*heads[:2], "recall", "interval", "worst", "in place" if self.order else "all right"],
+            narrow=[*heads[:2], "recall", "interval", "worst", "all right"],
             best_first=True,
-            notes=[_NOTE.format(level=100 * self.level)],
+            notes=[_NOTE.format(level=100 * _LEVEL)],
         )
         yield Section("Not planned", facts=[(other.name, other.reason) for other in self.unsuited])
 
     def _row(self, planned: PlannedMechanism) -> dict[str, str]:
         quality, recall = planned.quality, planned.quality.recall
-        placed = "" if quality.in_place is None else share(quality.in_place.value)
         return {
             "recall": share(recall.value),
             "interval": "exact" if recall.method == "exact" else f"{100 * recall.low:.1f}-{100 * recall.high:.1f}",
             "worst": "-" if planned.worst_recall is None else f"{100 * planned.worst_recall:.1f} %",
             "fresh": "-" if planned.fresh_recall is None else f"{100 * planned.fresh_recall:.1f} %",
             "all right": share(quality.exact_set.value),
-            **({"in place": placed} if self.order else {}),
             "lost users": amount(quality.score_loss.value),
             "released": amount(quality.released.value),
             "noise": _noise_in_words(planned.mechanisms[0]),
@@ -509,10 +505,8 @@ class Task:
             groups=groups,
             profile=profile.in_words(),
             items=curve.size,
-            rank_by=spec.rank_by or "recall",
             rounds=spec.rounds or 1000,
             seed=spec.seed or 0,
-            level=spec.level or 0.95,
         )
         task = cls(asked.model_copy(update={"counts": COUNTS_AGAIN}) if asked.recounted else asked, curve)
         if asked.releases > _MOST_RELEASES:
@@ -640,18 +634,15 @@ class Task:
     def judged(self, run: Mechanism, part: Part, bounding: Bounding) -> Quality:
         """The quality that is reported: on average over the groups, all intervals together with the stated confidence."""
         rankings, asked = self.rankings(part.k, bounding), self.asked
-        level = 1 - (1 - asked.level) / len(rankings)
+        level = 1 - (1 - _LEVEL) / len(rankings)
         return Quality.average(
             (count, Quality.of(judged(run, levels, runs=asked.rounds, seed=asked.seed + place), levels, level))
             for place, (count, levels) in enumerate(rankings)
         )
 
     def worth(self, found: Quality) -> tuple[float, ...]:
-        """The better, the greater; ties are broken by the other criteria."""
-        in_place = found.in_place.value if found.in_place is not None else 0.0
-        recall, exact, loss = found.recall.value, found.exact_set.value, -found.score_loss.value
-        by = {"recall": recall, "exact_set": exact, "score_loss": loss, "released": found.released.value, "in_place": in_place}
-        return (by[self.asked.rank_by], recall, exact, loss, in_place)
+        """The better, the greater: by recall; ties are broken by the other figures."""
+        return (found.recall.value, found.exact_set.value, -found.score_loss.value)
 
     def on(self, profiles: Iterable[Profile]) -> list[Task]:
         """The task on each of these profiles, of those that have enough items."""
@@ -707,7 +698,7 @@ def compared(
     for done, look in enumerate(ranked):
         tell(len(considered) + done * len(considered) // len(ranked), steps)
         behind = ranked[0].recall - look.recall > (_BEHIND if look.exact else _BEHIND_ROUGHLY)
-        settled = names is None and task.asked.rank_by == "recall" and (behind or done >= _IN_FULL)
+        settled = names is None and (behind or done >= _IN_FULL)
         planned.append(_reported(look, task, full=not settled))
     tell(steps, steps)
     unsuited = [Unsuited(name=name, reason=why) for name, why in _merged(reasons, set(looks)).items()]
@@ -760,8 +751,7 @@ def _best(looks: Sequence[_Look], task: Task) -> _Look:
     # Of equals the one with the lowest threshold: it finds more where the profile is wrong.
     best = max(looks, key=lambda look: (round(look.recall, 6), -getattr(without_counts(look.choice.mechanism), "threshold", 0.0)))
     close = [look for look in looks if look.recall >= best.recall - _MADE_UP]
-    smooth = task.profile.law == "curve" and task.asked.rank_by == "recall"
-    if best.family.member not in SEEN_TWICE or not smooth or len(close) == 1:
+    if best.family.member not in SEEN_TWICE or task.profile.law != "curve" or len(close) == 1:
         return best
     fitting = task.on(possible(task.profile, task.asked.seed))
     return max(close, key=lambda look: sum(other.expected(look.mechanisms, look.choice) for other in fitting))
@@ -776,7 +766,7 @@ def _reported(look: _Look, task: Task, *, full: bool) -> PlannedMechanism:
     for run, part in zip(look.mechanisms, asked.parts, strict=True):
         one, bounding = task.in_a_group(choice, run, part.k)
         levels = task.rankings(part.k, bounding)[0][1]
-        by_part.append(task.judged(one, part, bounding) if full else Quality.roughly(look.recall, levels, order=asked.order))
+        by_part.append(task.judged(one, part, bounding) if full else Quality.roughly(look.recall, levels))
     return PlannedMechanism(
         name=look.name,
         ordered=all(run.ordered for run in look.mechanisms),
@@ -890,8 +880,8 @@ def by_worst_case(planned: Sequence[PlannedMechanism], task: Task) -> list[Plann
 
     A made-up profile is a smooth curve, and the recall on it is no forecast: mechanisms are judged over the profiles that fit.
     """
-    if task.asked.rank_by != "recall" or not planned:
-        return list(planned)
+    if not planned:
+        return []
     profile, seed, made_up = task.profile, task.asked.seed, task.profile.law == "curve"
     bar = max(one.quality.recall.value for one in planned) - (_MADE_UP if made_up else _CLOSE)
     around = task.on((profile.tilted(0.2), profile.tilted(-0.2), profile.thinned(0.5), profile.heavier(2.0)))

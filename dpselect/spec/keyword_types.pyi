@@ -11,7 +11,7 @@ from typing import Any, Literal, Required, TypedDict
 
 from accounting import Ledger
 from accounting.arguments import Relation
-from accounting.frozen import Count, Positive, Probability, Real
+from accounting.frozen import Count, Positive, Real
 from dpselect.continual.continual_top_k import Over
 from dpselect.events.file_options import Form, Format
 from dpselect.events.time_window import Every, Unit
@@ -20,7 +20,7 @@ from dpselect.noise import NoiseName
 from dpselect.pate.ballots import Missing, Split, Voting
 from dpselect.selection import Label
 from dpselect.spec.base import Column, Flag, Seed
-from dpselect.spec.plan_spec import Charged, Criterion, Rounds, Schedule
+from dpselect.spec.plan_spec import Charged, Rounds, Schedule
 from dpselect.spec.topk_spec import EngineName
 
 class SharedFileOptions(TypedDict, total=False):
@@ -142,10 +142,8 @@ class PlanKeywords(SharedBudget, SharedFile, total=False):
     charged: Charged | None
     with_counts: Flag | None
     mechanisms: Sequence[str] | None
-    rank_by: Criterion | None
     recall: Real | None
     rounds: Rounds | None
-    level: Probability | None
     seed: Seed | None
     count: Over | None
     window: Count | None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, final
 from pydantic import BeforeValidator, Field, SkipValidation, model_validator
 
 from accounting.arguments import Relation
-from accounting.frozen import Count, Frozen, Positive, Probability, Real
+from accounting.frozen import Count, Frozen, Positive, Real
 from dpselect.continual.continual_top_k import Over
 from dpselect.errors import InvalidRequest
 from dpselect.spec.base import Column, Flag, Seed, Spec, option
@@ -30,7 +30,6 @@ _OVER_TIME, _VOTES = "Releases over time", "Votes of teachers"
 
 
 Charged = Literal["together", "separately"]
-Criterion = Literal["recall", "exact_set", "score_loss", "released", "in_place"]
 
 
 @final
@@ -166,12 +165,10 @@ class AnswerFields(Spec):
     mechanisms: SkipValidation[Sequence[str] | None] = option(
         "Consider this kind only; may be repeated. Default: all.", _NEEDS, flags="--mechanism", metavar="KIND", many=True
     )
-    rank_by: Criterion | None = option("What the mechanisms are ranked by. Default: recall.", _NEEDS)
     recall: Real | None = option(
         "Instead of a budget: the share of true items wanted; says which epsilon it takes. With epsilon=: which users=.", _NEEDS
     )
     rounds: Rounds | None = option("Simulated runs for each mechanism, from 100 to 10^7. Default: 1000.", _SIMULATED)
-    level: Probability | None = option("Confidence of the intervals, in (0, 1). Default: 0.95.", _SIMULATED)
     seed: Seed | None = option("Seed of the simulations, at least 0; never of a release. Default: 0.", _SIMULATED)
 
     @model_validator(mode="after")
@@ -180,8 +177,6 @@ class AnswerFields(Spec):
             raise ValueError("schedule= says how many releases there are: leave releases= out")
         if self.schedule == ():
             raise ValueError("schedule= names no releases: give one or more parts with releases and k, or leave it out")
-        if self.rank_by == "in_place" and not self.order:
-            raise ValueError("rank_by='in_place' is about the order: ask for order=True too")
         return self
 
 
