@@ -42,7 +42,7 @@ from dpselect.plan import quality
 from dpselect.plan.counts import without_counts
 from dpselect.plan.default import FEW, GENEROUS, LARGEST_TABLE, Choice, Grouping, changed
 from dpselect.plan.fit import EveryGroup, fitted
-from dpselect.plan.profile import Levels, Profile
+from dpselect.plan.profile import Levels
 from dpselect.plan.request import TopKRequest
 from dpselect.sensitivity import Norm, Sensitivity
 
@@ -199,13 +199,6 @@ def not_planned() -> dict[str, str]:
 
 
 # -- what fits a budget ----------------------------------------------------------------------------------------------------
-
-
-def recalls(request: TopKRequest, choice: Choice, profile: Profile) -> tuple[float, ...]:
-    """The share of the true top k that a choice of the log as a whole should find, on each law that the profile stands for."""
-    family, mechanism, known = family_of(choice.mechanism), without_counts(choice.mechanism), request.candidates is not None
-    laws = profile.laws(request.k, request.candidates)
-    return tuple(family.forecast(mechanism, law.levels(request.k, choice.bounding, known=known)) for law in laws)
 
 
 def in_one(choice: Choice, k: int, per_user: float) -> Choice:

@@ -55,7 +55,6 @@ MOST_USERS = 10**15
 _PAIRS, _TAIL, _UNEVEN = 10.0, 0.41, 0.25
 _RANKS, _STEP = 64, 1.05  # ranks that stand by themselves, and how much wider each block of ranks beyond is
 _MEAN_EXPONENT = 0.65
-_FEW_BEST = 300  # of the k best that one user has
 _FEWEST_ITEMS = 20  # of a log
 _USUAL: Quantiles = (4.0, 7.0, 14.0, 35.0, 70.0)
 _KEPT = 1000  # items of a log that are kept one by one
@@ -525,21 +524,6 @@ class Profile:
             counts = -self.users * np.expm1(-counts / self.users)
             found.append(Profile(counts, members.astype(np.int64), f"exponent {exponent:g}", self.loads, self.users, law="curve"))
         return tuple(found)
-
-    def counted(self, k: int, clip: float, norm: Norm) -> float:
-        """The share of the counts of the k best that is left where users are clipped among these alone.
-
-        Of a user's other items each is one of them with the same chance: how many are follows a geometric law with that mean.
-        """
-        loads = Loads.of_quantiles(_USUAL) if self.loads is None else self.loads
-        touching = loads.sizes * loads.users / loads.mean
-        inside = np.diff(np.minimum(np.cumsum(self.multiplicities), k), prepend=0)
-        best = float(self.values @ inside) / max(float(self.values @ self.multiplicities), 1e-300)
-        stay = (others := (loads.sizes - 1) * best) / (1 + others)
-        more = np.arange(min(k, _FEW_BEST), dtype=np.float64)
-        law = (1 - stay[:, None]) * stay[:, None] ** more
-        law[:, -1] += 1 - law.sum(axis=1)
-        return float(touching @ law @ _weights(1 + more, clip, norm))
 
     # -- items -----------------------------------------------------------------------------------------------------------
 

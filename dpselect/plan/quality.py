@@ -619,14 +619,12 @@ class Quality(Stated):
         exact_set: the probability that all k items are there and right.
         recall: the expected share of the k places that a right item fills.
         score_loss: by how much the released items' counts fall short of those of the k best, in users, summed over the items.
-        relative_loss: the same as a share of the sum of the k best.
         released: how many items are released.
     """
 
     exact_set: Estimate = Field(description="an Estimate")
     recall: Estimate = Field(description="an Estimate")
     score_loss: Estimate = Field(description="an Estimate")
-    relative_loss: Estimate = Field(description="an Estimate")
     released: Estimate = Field(description="an Estimate")
 
     @classmethod
@@ -638,12 +636,10 @@ class Quality(Stated):
                 return Estimate.from_runs(values, level)
             return Estimate.exactly(min(1.0, float(outcomes.weights @ values)))
 
-        loss = estimated(outcomes.kept).complement()
         return cls(
             exact_set=estimated(outcomes.exact_set),
             recall=estimated(outcomes.recall),
-            score_loss=loss.scaled(levels.best),
-            relative_loss=loss,
+            score_loss=estimated(outcomes.kept).complement().scaled(levels.best),
             released=estimated(outcomes.released).scaled(levels.k),
         )
 
@@ -651,12 +647,10 @@ class Quality(Stated):
     def roughly(cls, recall: float, levels: Levels) -> Self:
         """What the quick formula says of a mechanism that is clearly behind."""
         found, worst = Estimate.roughly(recall), Estimate(value=0.0, low=0.0, high=1.0, method="mean field")
-        lost = found.complement()
         return cls(
             recall=found,
             exact_set=worst,
-            score_loss=lost.scaled(levels.best),
-            relative_loss=lost,
+            score_loss=found.complement().scaled(levels.best),
             released=Estimate.roughly(1.0).scaled(levels.k),
         )
 
@@ -670,7 +664,7 @@ class Quality(Stated):
 
         if len(found) == 1:
             return found[0][1]
-        names = ("exact_set", "recall", "score_loss", "relative_loss", "released")
+        names = ("exact_set", "recall", "score_loss", "released")
         return cls(**{name: mean(name) for name in names})
 
 

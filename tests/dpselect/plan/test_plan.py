@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -238,7 +239,7 @@ def test_two_hundred_fresh_runs_confirm_the_prediction(mechanisms: list[str] | N
     Both intervals have confidence 1 - 1e-7: false alarms below 1e-6 in all.
     """
     shape = Profile.zipf(1.1, 50_000, 100_000)
-    monkeypatch.setattr("dpselect.plan.topk_plan._LEVEL", 1 - 1e-7)
+    monkeypatch.setattr(import_module("dpselect.plan.topk_plan"), "_LEVEL", 1 - 1e-7)
     found = plan(BUDGET, 10, 30, profile=shape, mechanisms=mechanisms)
     predicted = found.recommended.quality.recall
     fresh = fresh_recalls(found.mechanism, shape, 200)
