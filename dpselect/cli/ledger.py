@@ -177,15 +177,9 @@ def _quota(
 
 
 @verb(app, "void", ledger_spec.VoidSpec, configured=False)
-@verb(app, "release", ledger_spec.ReleaseSpec, configured=False)
-@verb(app, "commit", ledger_spec.CommitSpec, configured=False)
-def _follow(spec: ledger_spec.CommitSpec) -> None:
+def _void(spec: ledger_spec.VoidSpec) -> None:
     with Ledger.open(spec.ledger, create=False) as ledger:
-        if isinstance(spec, ledger_spec.VoidSpec):
-            receipt = ledger.void(spec.dataset, spec.key, actor=spec.actor, reason=spec.reason)
-        else:
-            step = ledger.release if isinstance(spec, ledger_spec.ReleaseSpec) else ledger.commit
-            receipt = step(spec.dataset, spec.key)
+        receipt = ledger.void(spec.dataset, spec.key, actor=spec.actor, reason=spec.reason)
     _echo_receipt(receipt)
 
 

@@ -90,23 +90,12 @@ class DatasetFields(StoreFields):
     dataset: str = option("Name of a dataset that the ledger declares.", default=...)
 
 
-class CommitSpec(DatasetFields):
-    """State that data are about to be read for a reservation: it cannot be voided any more."""
-
-    examples: ClassVar[tuple[str, ...]] = (f"{PAYS} --key may",)
-
-    key: str = option("The charge's idempotency key.", default=...)
-
-
-class ReleaseSpec(CommitSpec):
-    """State that the result of a committed charge was handed out."""
-
-
-class VoidSpec(CommitSpec):
+class VoidSpec(DatasetFields):
     """Give a reservation back for which no data were read."""
 
     examples: ClassVar[tuple[str, ...]] = (f"{PAYS} --key may --actor ada --reason never-started",)
 
+    key: str = option("The charge's idempotency key.", default=...)
     actor: str = option("Who gives it back.", default=...)
     reason: str = option("Why no data were read.", default=...)
 
@@ -247,7 +236,7 @@ class ChargeSpec(ElsewhereFields, DatasetFields, LedgerFields):
     time_zone: str | None = option("By whose clock the periods begin. Default: UTC.", "Time", metavar="ZONE")
     fingerprint: str | None = option("Names the rows; not a plain hash of them.", _WHOSE)
     override: str | None = option("Why it may cost more than a single release may; recorded.", _WHOSE)
-    reserve: Flag = option("Only reserve; then commit, or void before data are read.", _RESERVED, False)
+    reserve: Flag = option("Only reserve; commit it in Python, or void it before data are read.", _RESERVED, False)
     expires_in: Positive | None = option("Of a reservation: then it is given back.", _RESERVED, metavar="SECONDS")
 
     @model_validator(mode="after")
