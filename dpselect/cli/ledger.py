@@ -19,7 +19,7 @@ import dpselect as dps
 from accounting import AccountingError, Budget, Curve
 from accounting.arguments import Relation
 from accounting.curves.base import CURVES
-from accounting.errors import InvalidBudget, located
+from accounting.errors import located
 from accounting.files import PRIVATE, new_file, read_text
 from accounting.ledger import Entry, Heads, InvalidEntry, Ledger, Quota, Receipt, SigningKey, Verification
 from accounting.ledger.item import Terms, require_known
@@ -33,7 +33,7 @@ from dpselect.cli.from_model import spelled, verb
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup
 from dpselect.errors import InvalidRequest, printable
 from dpselect.release.answer import told
-from dpselect.spec import ledger_spec
+from dpselect.spec import TopKSpec, ledger_spec
 
 app: Typer = Typer(
     name="ledger",
@@ -114,27 +114,15 @@ def _show(spec: ledger_spec.StandingSpec, json: guard.Json = False) -> None:
             console.print()
 
 
-@verb(app, "affordable", ledger_spec.AffordableSpec)
-def _affordable(spec: ledger_spec.AffordableSpec, config: Path | None, json: guard.Json = False) -> None:
-    from dpselect.release.question import Question, choose  # knows every mechanism, which other verbs do without
-    from dpselect.release.run import Payer
+@verb(app, "affordable", ledger_spec.AffordableSpec, configured=False)
+def _affordable(spec: ledger_spec.AffordableSpec, json: guard.Json = False) -> None:
+    from dpselect.release.run import Payer  # knows mechanisms, which other verbs do without
 
     session = Payer.of(spec, "", time_zone=spec.time_zone).session
     assert session is not None, "the spec names who pays"
-    if spec.elsewhere:
-        release = _charged(spec, session.dataset.relation)
-    else:
-        asked = spec if config is not None else spec.model_copy(update={"relation": session.dataset.relation})
-        try:
-            question = Question.of("", asked)
-        except InvalidBudget as error:
-            raise InvalidBudget(
-                f"{error}. It is the budget of one release, or of as many as releases= says; with releases= alone it is the "
-                "dataset's"
-            ) from None
-        release = asked.planned or choose(question, session.dataset.budget).mechanism
+    release = _charged(spec, session.dataset.relation)
     left, dataset, kind = session.affordable(release, one_by_one=True), session.dataset.name, type(release).__name__
-    as_plan, remedy = session.affordable(release), spelled(left.remedy, ledger_spec.AffordableSpec)
+    as_plan, remedy = session.affordable(release), spelled(left.remedy, TopKSpec)
     if json:
         figures = {"figures": left.as_data(), "one_by_one": left.releases, "runs_out": left.runs_out}
         about = {"dataset": dataset, "account": left.account or None, "release": kind}

@@ -150,15 +150,6 @@ def test_a_spec_reads_a_log_as_the_library_does() -> None:
     assert (reading.delimiter, reading.time, reading.cells) == (";", "t", False)
 
 
-@pytest.mark.parametrize(("name", "value"), [("k", 3), ("max_items_per_user", 3), ("group", "g")])
-def test_what_runs_elsewhere_takes_no_option_of_a_release(name: str, value: Any) -> None:
-    """Every field of `TopKSpec` that says what is released is refused beside a curve, and not ignored."""
-    elsewhere: dict[str, Any] = {"ledger": "sqlite:///x.db", "dataset": "d", "curve": "{}"}
-    assert AffordableSpec(**elsewhere).elsewhere == 1
-    with pytest.raises(dps.errors.InvalidRequest, match=f"leave out {name}="):
-        AffordableSpec(**elsewhere, **{name: value})
-
-
 @pytest.mark.parametrize(
     ("spec", "asked", "path"),
     [

@@ -81,9 +81,6 @@ def test_a_charge_from_the_shell(shell: Shell, tmp_path: Path) -> None:
     assert "is none of" in shell.run(*sgd[:3], "--event", str(file), status=1)
 
 
-ANSWERS = ("affordable", "--dataset", "clicks")
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -95,12 +92,9 @@ ANSWERS = ("affordable", "--dataset", "clicks")
         ((*ON, "--mechanism", "@no such file"), "no such file"),
         ((*ON, *BARE, "--period", "2024-01"), "period"),
         ((*ON, *BARE, "--expires-in", "9"), "--reserve"),
-        (("affordable", "--k", "3", "--epsilon", "0.1"), "--dataset go together"),
-        ((*ANSWERS, "--epsilon", "0.1"), "--k is missing"),
-        ((*ANSWERS, "--k", "3"), "the budget of one release"),
-        ((*ANSWERS, "--k", "3", "--epsilon", "0.1"), "the dataset's budget has no delta"),
-        ((*ANSWERS, "--k", "3", "--epsilon", "-1"), "must be a finite number above 0"),
-        (("affordable", "--dataset", "other", "--k", "3", "--epsilon", "0.1"), "other"),
+        (("affordable", "--dataset", "clicks"), "stated once"),
+        (("affordable", "--dataset", "clicks", *BARE[:2], "--event", "x"), "stated once"),
+        (("affordable", "--dataset", "other", *BARE[:2]), "other"),
         (("quota", "--dataset", "clicks"), "--name is missing"),
         (("quota", "--dataset", "clicks", "--name", "x", "--withdraw", "--rho", "1"), "alone"),
     ],
@@ -273,24 +267,18 @@ def test_what_is_kept_elsewhere_convicts_a_ledger(shell: Shell, tmp_path: Path, 
     shell.run("verify", "--heads", "heads", status=1)
 
 
-@pytest.mark.slow
-def test_how_many_more(shell: Shell, tmp_path: Path) -> None:
-    """The count of the release that topk would make, what runs out first and what to change; from options or topk's own file."""
+def test_how_many_more(shell: Shell) -> None:
+    """The count of a curve, what runs out first and what to change, in words and as data."""
     shell.run("init", "--dataset", "log", "--epsilon", "1", "--delta", "1e-6")
-    release = ("--dataset", "log", "--epsilon", "0.2", "--delta", "1e-7", "--k", "10", "--mechanism", "limited_domain")
-    told = shell.run("affordable", *release)
-    for words in ("for releases by LimitedDomain", "left: 6 more releases like this", "failure probability", "lower its delta"):
+    curve = acc.Approximate(curve=acc.BoundedRange(epsilon=0.1), delta0=8e-8)
+    release = ("affordable", "--dataset", "log", "--curve", curve.to_json())
+    told = shell.run(*release)
+    for words in ("for releases by Approximate", "left: 6 more releases like this", "failure probability", "lower its delta"):
         assert words in told
     assert "as --releases does" in told  # of commands and options alone
     assert "Session" not in told
-    found = json.loads(shell.run("affordable", *release, "--json"))
-    assert (found["one_by_one"], found["runs_out"], found["as_one_plan"]) == (6, "failure", 13)
-    shell.run(*ON, "--mechanism", dps.ExponentialMechanism(epsilon=0.25, sensitivity=dps.Sensitivity()).to_json())
-    file = tmp_path / "plan.toml"
-    mechanism = '{kind = "permute_and_flip", epsilon = 0.25, sensitivity = {}}'
-    tables = f'ledger = {{url = "{shell.url}", dataset = "clicks"}}\nbudget = {{epsilon = 1}}\n'
-    file.write_text(f"{tables}release = {{k = 1, mechanism = {mechanism}}}\n")
-    assert json.loads(shell.run("affordable", "--config", str(file), "--json"))["one_by_one"] == 3
+    found = json.loads(shell.run(*release, "--json"))
+    assert (found["one_by_one"], found["runs_out"], found["as_one_plan"]) == (6, "failure", 12)
 
 
 def test_limits_from_the_shell(shell: Shell) -> None:
