@@ -105,13 +105,12 @@ class StandingSpec(StoreFields):
 
     examples: ClassVar[tuple[str, ...]] = (
         URL,
-        f"{PAYS} --details --limit 50",
+        f"{PAYS} --limit 50",
         f"{URL} --json",
     )
 
     dataset: str | None = option("Only this one.")
     limit: Most = option("How many of the latest entries to list. Default: 10.", default=10)
-    details: Flag = option("In the units that the accountant adds up, not in shares.", default=False)
 
 
 class KeygenSpec(Spec):
