@@ -1,4 +1,4 @@
-"""Specs: what is asked is written once, and stands in the help, in the file, in its schema and in Python."""
+"""Specs: what is asked is written once, and stands in the help, in the file and in Python."""
 
 from __future__ import annotations
 
@@ -58,13 +58,12 @@ def _run(*words: str) -> Any:
 
 
 def test_a_field_more_is_an_option_a_key_and_a_keyword() -> None:
-    """A field of a subclass is in the help of its command with its words, in a table of a file and its schema, and in Python."""
+    """A field of a subclass is in the help of its command with its words, in a table of a file, and in Python."""
     assert "--favourite WORD" in _run("--help")[0].stdout
     result, (spec,) = _run("--user", "u", "--item", "i", "--k", "3", "--favourite", "tea")
     assert (result.exit_code, spec.favourite) == (0, "tea")
     made = table(Longer)
     assert made(favourite="tea").favourite == "tea"  # type: ignore[attr-defined]
-    assert made.model_json_schema()["properties"]["favourite"]["description"] == "A field that somebody has added."
     (one,) = [keyword for keyword in keywords(Longer) if keyword.name == "favourite"]
     assert (one.default, one.annotation) == (None, str | None)
     assert Longer(**ASKED, favourite="tea").favourite == "tea"
