@@ -35,7 +35,7 @@ from accounting.curves.profile_table import ProfileTable, as_table, sampled_prof
 from accounting.curves.repeat_and_select import PoissonRuns, RepeatAndSelectDP, TruncatedNegativeBinomial
 from accounting.errors import InvalidArgument, InvalidCurve, NoEquivalent
 from accounting.guarantee import Guarantee, Priced, read_item
-from accounting.ledger.stored_text import read_json
+from accounting.strict_json import read_json
 
 
 @overload

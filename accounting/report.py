@@ -29,7 +29,6 @@ from accounting.files import PRIVATE, write_text
 from accounting.ledger.ledger import Ledger
 from accounting.ledger.model import ACTIONS, Dataset, Entry, package_version
 from accounting.ledger.quota import Quota
-from accounting.ledger.stored_text import read_json
 from accounting.ledger.summary import Summary
 from accounting.ledger.verification import Verification
 from accounting.page.spent import HEADS, account_cells, budget_in_words, failure_up, main_up, percent_up, unit_of, units_in_words
@@ -37,6 +36,7 @@ from accounting.page.templates import asset, card, template
 from accounting.page.wording import at_most, in_words, plain, rounded_up
 from accounting.remaining import Remaining, in_all_in_words, over_periods, stated
 from accounting.risk import Risk
+from accounting.strict_json import read_json
 
 # ruff: noqa: RUF001 - written for readers: Greek letters, a true minus, a multiplication sign
 

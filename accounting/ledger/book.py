@@ -36,8 +36,9 @@ from accounting.ledger.store import (
     stored,
     totals,
 )
-from accounting.ledger.stored_text import canonical_json, checked_name, digest, read_json
+from accounting.ledger.stored_text import canonical_json, checked_name, digest
 from accounting.remaining import BudgetExceeded, Remaining, in_all_in_words, over_periods, refusal, stated
+from accounting.strict_json import read_json
 
 Step = Literal["commit", "release", "void"]
 

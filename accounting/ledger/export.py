@@ -31,8 +31,9 @@ from accounting.ledger.store import (
     meta,
     stream,
 )
-from accounting.ledger.stored_text import LONGEST_JSON, LONGEST_TEXT, canonical_json, checked_name, checked_text, read_json
+from accounting.ledger.stored_text import LONGEST_JSON, LONGEST_TEXT, canonical_json, checked_name, checked_text
 from accounting.ledger.verification import Chain, cross_checks
+from accounting.strict_json import read_json
 
 FORMAT = "dpselect-ledger-1"
 _LONGEST_IDENTITY = 64

@@ -11,7 +11,8 @@ from pydantic import Field, model_validator
 from accounting.errors import AccountingError
 from accounting.frozen import Frozen
 from accounting.ledger.errors import InvalidEntry
-from accounting.ledger.stored_text import canonical_json, read_json
+from accounting.ledger.stored_text import canonical_json
+from accounting.strict_json import read_json
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -23,9 +23,9 @@ from accounting.ledger.stored_text import (
     checked_periods,
     checked_text,
     checked_zone,
-    read_json,
 )
 from accounting.remaining import MOST_RUNS
+from accounting.strict_json import read_json
 
 TWICE = "two_changes"  # how an entry states that its curve is that of two changes
 _LONGEST_WAIT = 366 * 86_400.0

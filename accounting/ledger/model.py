@@ -35,8 +35,8 @@ from accounting.ledger.stored_text import (
     checked_zone,
     digest,
     optional_text,
-    read_json,
 )
+from accounting.strict_json import read_json
 
 Action = Literal["charge", "reserve", "commit", "release", "void", "quota"]
 State = Literal["reserved", "committed", "released", "void"]

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from datetime import date, timedelta
-from typing import Any, Literal, NoReturn
+from typing import Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from accounting.ledger.errors import InvalidEntry
@@ -56,28 +56,6 @@ def canonical_json(value: object) -> str:
 def digest(text: str) -> str:
     """SHA-256 of `text`, 64 hexadecimal digits."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def read_json(text: str | bytes) -> dict[str, Any]:
-    """The object that `text` holds. Nothing it names is imported or called."""
-    try:
-        value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        raise InvalidEntry("not a JSON object with distinct keys and finite numbers") from None
-    if not isinstance(value, dict):
-        raise InvalidEntry(f"a JSON object is expected, not {type(value).__name__}")
-    return value
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key is given twice")
-    return found
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(name)
 
 
 Window = Literal["whole", "year", "quarter", "month", "week", "day"]

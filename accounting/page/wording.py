@@ -9,7 +9,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
 
 from accounting.errors import AccountingError
-from accounting.ledger.stored_text import read_json
+from accounting.strict_json import read_json
 
 _GREEK = {"epsilon": "ε", "epsilon0": "ε", "delta": "δ", "delta0": "δ₀", "rho": "ρ", "mu": "μ", "sigma": "σ", "gamma": "γ"}
 _LEFT_OUT = ("kind", "relation", "binding")  # the relation stands with the dataset, and a digest says nothing to readers

@@ -28,7 +28,6 @@ _VERBS: Final = {
     "continual": _Verb("dpselect.cli.continual", "app", "Release the top k every period, for one price in all."),
     "plan": _Verb("dpselect.cli.plan", "plan", "Say which mechanism to use for a budget, before any data are read."),
     "check": _Verb("dpselect.cli.check", "check", "Say how a log is read and what is doubtful, for whoever may see it."),
-    "schema": _Verb("dpselect.cli.schema", "schema", "Print the schema of the configuration file."),
     "demo": _Verb("dpselect.cli.demo", "demo", "The same on a log that is made up first."),
     "mechanisms": _Verb("dpselect.cli.mechanisms", "mechanisms", "What the mechanisms are and guarantee."),
     "pate": _Verb("dpselect.cli.pate", "label", "Label items by teachers' votes, resumably."),

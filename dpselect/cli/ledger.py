@@ -19,21 +19,20 @@ import dpselect as dps
 from accounting import AccountingError, Budget, Curve
 from accounting.arguments import Relation
 from accounting.curves.base import CURVES
-from accounting.errors import InvalidBudget, located
+from accounting.errors import located
 from accounting.files import PRIVATE, new_file, read_text
 from accounting.ledger import Entry, Heads, InvalidEntry, Ledger, Quota, Receipt, SigningKey, Verification
 from accounting.ledger.item import Terms, require_known
-from accounting.ledger.stored_text import read_json
-from accounting.page.spent import HEADS, account_cells, budget_in_words, main_up, percent_up, unit_of, units_in_words
-from accounting.page.wording import in_words, rounded_down
-from accounting.price import unit_in_words
+from accounting.page.spent import budget_in_words, percent_up
+from accounting.page.wording import in_words
 from accounting.remaining import Remaining, stated
+from accounting.strict_json import read_json
 from dpselect.cli import guard, out
 from dpselect.cli.from_model import spelled, verb
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup
 from dpselect.errors import InvalidRequest, printable
 from dpselect.release.answer import told
-from dpselect.spec import ledger_spec
+from dpselect.spec import TopKSpec, ledger_spec
 
 app: Typer = Typer(
     name="ledger",
@@ -96,45 +95,24 @@ def _show(spec: ledger_spec.StandingSpec, json: guard.Json = False) -> None:
             data = {"heads": heads, "datasets": [_as_data(ledger, name, spec.limit) for name in names]}
             out.emit(out.json_text(data) + "\n")
             return
-        console, details = out.screen(highlight=True), spec.details
+        console = out.screen(highlight=True)
         for name in names:
-            dataset = ledger.dataset(name)
-            if details:
-                table = out.rows(HEADS, map(account_cells, _totals(ledger, name)), left=HEADS[:1])
-                table.title, table.title_justify, table.caption_justify = Text(printable(name), style="bold"), "left", "left"
-                table.caption = Text(f"{dataset.budget!r}, {dataset.relation}, unit: {printable(dataset.unit)}")
-                console.print(table)
-                console.print(units_in_words(dataset.budget), highlight=False)
-            else:
-                console.print(*_in_figures(ledger, name), sep="\n", highlight=False)
-            console.print(*_quotas(ledger, name, details=details), sep="\n", highlight=False)
+            console.print(*_in_figures(ledger, name), *_quotas(ledger, name), sep="\n", highlight=False)
             if spec.limit:
-                lines = _latest(ledger.latest(name, spec.limit), dataset.budget, details=details)
+                lines = _latest(ledger.latest(name, spec.limit), ledger.dataset(name).budget)
                 console.print(Text("Latest entries"), *lines, sep="\n", soft_wrap=False)
             console.print()
 
 
-@verb(app, "affordable", ledger_spec.AffordableSpec)
-def _affordable(spec: ledger_spec.AffordableSpec, config: Path | None, json: guard.Json = False) -> None:
-    from dpselect.release.question import Question, choose  # knows every mechanism, which other verbs do without
-    from dpselect.release.run import Payer
+@verb(app, "affordable", ledger_spec.AffordableSpec, configured=False)
+def _affordable(spec: ledger_spec.AffordableSpec, json: guard.Json = False) -> None:
+    from dpselect.release.run import Payer  # knows mechanisms, which other verbs do without
 
     session = Payer.of(spec, "", time_zone=spec.time_zone).session
     assert session is not None, "the spec names who pays"
-    if spec.elsewhere:
-        release = _charged(spec, session.dataset.relation)
-    else:
-        asked = spec if config is not None else spec.model_copy(update={"relation": session.dataset.relation})
-        try:
-            question = Question.of("", asked)
-        except InvalidBudget as error:
-            raise InvalidBudget(
-                f"{error}. It is the budget of one release, or of as many as releases= says; with releases= alone it is the "
-                "dataset's"
-            ) from None
-        release = asked.planned or choose(question, session.dataset.budget).mechanism
+    release = _charged(spec, session.dataset.relation)
     left, dataset, kind = session.affordable(release, one_by_one=True), session.dataset.name, type(release).__name__
-    as_plan, remedy = session.affordable(release), spelled(left.remedy, ledger_spec.AffordableSpec)
+    as_plan, remedy = session.affordable(release), spelled(left.remedy, TopKSpec)
     if json:
         figures = {"figures": left.as_data(), "one_by_one": left.releases, "runs_out": left.runs_out}
         about = {"dataset": dataset, "account": left.account or None, "release": kind}
@@ -177,15 +155,9 @@ def _quota(
 
 
 @verb(app, "void", ledger_spec.VoidSpec, configured=False)
-@verb(app, "release", ledger_spec.ReleaseSpec, configured=False)
-@verb(app, "commit", ledger_spec.CommitSpec, configured=False)
-def _follow(spec: ledger_spec.CommitSpec) -> None:
+def _void(spec: ledger_spec.VoidSpec) -> None:
     with Ledger.open(spec.ledger, create=False) as ledger:
-        if isinstance(spec, ledger_spec.VoidSpec):
-            receipt = ledger.void(spec.dataset, spec.key, actor=spec.actor, reason=spec.reason)
-        else:
-            step = ledger.release if isinstance(spec, ledger_spec.ReleaseSpec) else ledger.commit
-            receipt = step(spec.dataset, spec.key)
+        receipt = ledger.void(spec.dataset, spec.key, actor=spec.actor, reason=spec.reason)
     _echo_receipt(receipt)
 
 
@@ -416,7 +388,7 @@ def _in_figures(ledger: Ledger, name: str) -> Iterator[Text]:
     yield Text(printable(f"{dataset.relation}, unit: {dataset.unit}{kind and f', for {kind}'}"))
     yield Text(f"budget: {stated(dataset.budget)}" + ("" if dataset.window == "whole" else f" for each {dataset.window}"))
     if len(totals) > _PERIODS:
-        yield Text(f"{len(totals) - _PERIODS} earlier periods: see --details")
+        yield Text(f"{len(totals) - _PERIODS} earlier periods: see --json")
     # A charge that costs nothing, a mark of a horizon's period for example, says nothing of how many more fit.
     opening = next((entry for entry in ledger.latest(name, _RECENT) if entry.opens and max(entry.price) > 0), None)
     curve = None if opening is None else opening.count * Curve.from_json(opening.curve or "")
@@ -436,24 +408,21 @@ def _by_quota(ledger: Ledger, name: str, most: int | None = None) -> Iterator[tu
         yield quota, [left for of, left in standing if of == quota]
 
 
-def _quotas(ledger: Ledger, name: str, *, details: bool = False) -> Iterator[Text]:
+def _quotas(ledger: Ledger, name: str) -> Iterator[Text]:
     """A line for each quota and one for each of its fullest accounts."""
     for quota, accounts in _by_quota(ledger, name, _FULLEST):
         assert quota.limit is not None
-        limit = repr(quota.limit) if details else stated(quota.limit)
-        yield Text(printable(f"Quota {quota.name} {quota.in_words}: {limit}"))
+        yield Text(printable(f"Quota {quota.name} {quota.in_words}: {stated(quota.limit)}"))
         for left in accounts:
             used = f"spent so far: {left.figures['spent so far']}; left: {left.left_in_words()}"
-            if details:
-                used = f"{main_up(left.spent.main)} spent, {rounded_down(left.main)} {unit_in_words(left.measure)} left"
             yield Text(printable(f"       {left.account}: {used}"))
 
 
-def _latest(entries: Iterable[Entry], budget: Budget, *, details: bool) -> Iterator[Text]:
+def _latest(entries: Iterable[Entry], budget: Budget) -> Iterator[Text]:
     """Two or three lines for each entry, which are not broken into columns on a narrow terminal."""
     for entry in entries:
         runs = f", {entry.count:,} run{'s' if entry.count > 1 else ''}" if entry.count else ""
-        cost = _cost(entry, budget, details=details)
+        cost = _cost(entry, budget)
         place = entry.period and f", {printable(entry.period)}"
         at = printable(entry.at[:19].replace("T", " "))
         yield Text(f"{entry.seq:>5}  {at} UTC  {entry.action}{runs}{cost}{place}")
@@ -463,10 +432,7 @@ def _latest(entries: Iterable[Entry], budget: Budget, *, details: bool) -> Itera
                 yield Text(f"       {printable(line)}")
 
 
-def _cost(entry: Entry, budget: Budget, *, details: bool) -> str:
-    if details:
-        unit = unit_of(budget.measure) if budget.measure in ("mu^2", "release") else "nats"
-        return f", {main_up(entry.main)} {unit}" if entry.main else ""
+def _cost(entry: Entry, budget: Budget) -> str:
     if min(entry.price) < 0:
         return f", {percent_up(max(Remaining(budget, entry.price.times(-1)).used))} given back"
     return f", {percent_up(max(Remaining(budget, entry.price).used))} of the budget" if max(entry.price) else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, SkipValidation, model_validator
 
@@ -12,13 +12,13 @@ from accounting.arguments import Relation
 from accounting.frozen import Count, Positive, Real
 from accounting.ledger import Scope, Window
 from dpselect.errors import InvalidRequest
-from dpselect.spec.base import PAYS, URL, Column, Contradiction, Flag, Spec, option
-from dpselect.spec.shared_fields import BudgetFields, ItemFields, LedgerFields
-from dpselect.spec.topk_spec import TopKSpec, size_of
+from dpselect.spec.base import PAYS, URL, Contradiction, Flag, Spec, option
+from dpselect.spec.shared_fields import BudgetFields, LedgerFields
 
 _SUMS, _LIMITS, _HOLDS = "What charges add up in", "Further limits", "What the dataset holds"
 _WHOSE, _SGD, _RESERVED = "Who, and what for", "DP-SGD", "Reservations"
 _ELSEWHERE = "What runs elsewhere"
+_OR_EVENT = "event=, or noise_multiplier=, sampling_rate= and steps="
 _URL = "The ledger: sqlite:///FILE or postgresql://USER@HOST/NAME."
 _MODE = "Permissions of the new file. Default: 600, its owner alone."
 HEADS_KEY = "DPSELECT_HEADS_KEY"
@@ -90,23 +90,12 @@ class DatasetFields(StoreFields):
     dataset: str = option("Name of a dataset that the ledger declares.", default=...)
 
 
-class CommitSpec(DatasetFields):
-    """State that data are about to be read for a reservation: it cannot be voided any more."""
-
-    examples: ClassVar[tuple[str, ...]] = (f"{PAYS} --key may",)
-
-    key: str = option("The charge's idempotency key.", default=...)
-
-
-class ReleaseSpec(CommitSpec):
-    """State that the result of a committed charge was handed out."""
-
-
-class VoidSpec(CommitSpec):
+class VoidSpec(DatasetFields):
     """Give a reservation back for which no data were read."""
 
     examples: ClassVar[tuple[str, ...]] = (f"{PAYS} --key may --actor ada --reason never-started",)
 
+    key: str = option("The charge's idempotency key.", default=...)
     actor: str = option("Who gives it back.", default=...)
     reason: str = option("Why no data were read.", default=...)
 
@@ -116,13 +105,12 @@ class StandingSpec(StoreFields):
 
     examples: ClassVar[tuple[str, ...]] = (
         URL,
-        f"{PAYS} --details --limit 50",
+        f"{PAYS} --limit 50",
         f"{URL} --json",
     )
 
     dataset: str | None = option("Only this one.")
     limit: Most = option("How many of the latest entries to list. Default: 10.", default=10)
-    details: Flag = option("In the units that the accountant adds up, not in shares.", default=False)
 
 
 class KeygenSpec(Spec):
@@ -214,6 +202,7 @@ class ElsewhereFields(Spec):
     noise_multiplier: Real | None = option("Of DP-SGD: noise, in norms a gradient is clipped to.", _SGD)
     sampling_rate: Real | None = option("The chance with which a record is in a batch.", _SGD)
     steps: Count | None = option("How many batches there are.", _SGD)
+    time_zone: str | None = option("By whose clock the periods begin. Default: UTC.", "Time", metavar="ZONE")
 
     @property
     def elsewhere(self) -> int:
@@ -244,10 +233,9 @@ class ChargeSpec(ElsewhereFields, DatasetFields, LedgerFields):
     relation: Relation | None = option("What a bare curve was proved for; a mechanism states its own.")
     count: Count = option("How many times it runs, at least once.", default=1)
     key: str | None = option("Idempotency key: a retry with it charges nothing.")
-    time_zone: str | None = option("By whose clock the periods begin. Default: UTC.", "Time", metavar="ZONE")
     fingerprint: str | None = option("Names the rows; not a plain hash of them.", _WHOSE)
     override: str | None = option("Why it may cost more than a single release may; recorded.", _WHOSE)
-    reserve: Flag = option("Only reserve; then commit, or void before data are read.", _RESERVED, False)
+    reserve: Flag = option("Only reserve; commit it in Python, or void it before data are read.", _RESERVED, False)
     expires_in: Positive | None = option("Of a reservation: then it is given back.", _RESERVED, metavar="SECONDS")
 
     @model_validator(mode="after")
@@ -263,9 +251,7 @@ class ChargeSpec(ElsewhereFields, DatasetFields, LedgerFields):
                     "reserve=",
                 )
         elif stated != 1:
-            raise ValueError(
-                "what is charged is stated once: curve=, mechanism=, event=, or noise_multiplier=, sampling_rate= and steps="
-            )
+            raise ValueError(f"what is charged is stated once: curve=, mechanism=, {_OR_EVENT}")
         return self
 
 
@@ -299,42 +285,16 @@ class QuotaSpec(LimitFields, DatasetFields):
         return self
 
 
-class AffordableSpec(ElsewhereFields, TopKSpec):
-    """How many more releases fit, made as `topk` would with these options; what runs out first, and what to change.
+class AffordableSpec(ElsewhereFields, DatasetFields, LedgerFields):
+    """How many more releases fit of a curve, an event or DP-SGD; what runs out first, and what to change.
 
-    The options are those of topk, or what runs elsewhere is stated by itself: a curve, an event of dp-accounting, or DP-SGD. No
-    log is read and nothing is charged: columns need no names.
+    Nothing is charged. Of what `topk` makes, every dry run says it.
     """
 
-    examples: ClassVar[tuple[str, ...]] = (
-        f"{PAYS} --k 10 --epsilon .1 --delta 1e-7",
-        f"{PAYS} --k 10 --releases 30 --domain shops.csv",
-        "--config release.toml",
-    )
-
-    k: Count | Literal["all"] | None = option(  # type: ignore[assignment]  # of what runs elsewhere there is none
-        "How many items to release, at least 1; or all that are safe to show.", metavar="N|all", parse=size_of
-    )
-    user: SkipValidation[Column] = option("Column of users. Nothing is read of it.", default="user", metavar="COLUMN")
-    item: SkipValidation[Any] = option("Column of items. Nothing is read of it.", default="item", metavar="COLUMN", many=True)
+    examples: ClassVar[tuple[str, ...]] = (f"{PAYS} --curve @curve.json",)
 
     @model_validator(mode="after")
     def _asks_about_one_release(self) -> Self:
-        if self.ledger is None:
-            raise InvalidRequest("no dataset is named: give ledger= and dataset=, or a file with a [ledger] (config=)")
-        if self.every is not None:
-            raise Contradiction("every", "is of a series, and this is about one release, or releases= of them")
-        if self.elsewhere > 1:
-            raise ValueError(
-                "what runs elsewhere is stated once: curve=, event=, or noise_multiplier=, sampling_rate= and steps="
-            )
-        if not self.elsewhere and self.k is None:
-            raise Contradiction("k", "is missing: how many items to release, at least 1; or all that are safe to show")
-        used = {*ItemFields.model_fields, *LedgerFields.model_fields, "relation", "time_zone"}
-        made = {name: field for name, field in TopKSpec.model_fields.items() if name not in used}
-        other = [name for name, field in made.items() if getattr(self, name) not in (None, field.get_default())]
-        if self.elsewhere and other:
-            raise ValueError(
-                f"leave out {', '.join(f'{name}=' for name in other)}, of a release that topk makes: it runs elsewhere"
-            )
+        if self.elsewhere != 1:
+            raise ValueError(f"what runs elsewhere is stated once: curve=, {_OR_EVENT}")
         return self

@@ -1,8 +1,7 @@
-"""The configuration file, one for all commands, whose tables have the fields of specs as their keys; and its JSON Schema."""
+"""The configuration file, one for all commands, whose tables have the fields of specs as their keys."""
 
 from __future__ import annotations
 
-import inspect
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from accounting.address import masked, revealed
 from accounting.files import new_file, read_text
 from accounting.frozen import Real, kind_of
 from dpselect.errors import InvalidRequest, printable
-from dpselect.mechanisms import AnyMechanism, members
+from dpselect.mechanisms import AnyMechanism
 from dpselect.mechanisms.base import INSTEAD
 from dpselect.spec import BUDGETED, Flag, LedgerFields, LogFields, PlanFields, PlanSpec, ReleaseFields, Spec, typed
 from dpselect.spec.continual_spec import EveryFields, PeriodFields, StateFields
@@ -240,46 +239,3 @@ def _frozen(data: Any) -> Any:
     if isinstance(data, dict):
         return {name: _frozen(value) for name, value in data.items()}
     return tuple(map(_frozen, data)) if isinstance(data, list) else data
-
-
-# What pydantic leaves as it is where the type is an alternative.
-_KEYWORDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
-
-
-def json_schema() -> dict[str, Any]:
-    """The schema of the file's tables; [release.mechanism] is one of the mechanisms that release a top k."""
-    found = _in_toml(Config.model_json_schema())
-    release = found["properties"]["release"]["properties"]
-    words = ReleaseTable.model_fields["mechanism"].description
-    release["mechanism"] = {
-        "description": words,
-        "oneOf": [
-            _mechanism(kind)
-            for kind, member in sorted(members().items())
-            if member.traits.ranks_counts or member.traits.answers == "groups"
-        ],
-    }
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found, "title": "dpselect configuration"}
-
-
-def _mechanism(kind: str) -> dict[str, Any]:
-    member = members()[kind]
-    described: dict[str, Any] = _in_toml(member.model_json_schema())
-    required = sorted({*described.get("required", []), "kind"})
-    summary = inspect.cleandoc(member.__doc__ or "").partition("\n\n")[0]
-    return described | {"required": required, "description": " ".join(summary.split())}
-
-
-def _in_toml(node: Any) -> Any:
-    """Without null, which TOML does not have: a key is left out instead."""
-    if isinstance(node, list):
-        return [_in_toml(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    clean = {_KEYWORDS.get(name, name): _in_toml(value) for name, value in node.items()}
-    if clean.get("default") is None or isinstance(clean["default"], dict):
-        clean.pop("default", None)
-    choices = [choice for choice in clean.get("anyOf", []) if choice != {"type": "null"}]
-    if "anyOf" in clean and len(choices) == 1:
-        return {**choices[0], **{name: value for name, value in clean.items() if name != "anyOf"}}
-    return clean | ({"anyOf": choices} if choices else {})

@@ -307,7 +307,7 @@ VALUES: dict[str, Any] = {
 
 MORE: dict[str, dict[str, Any]] = {
     "PlanSpec": {"k": 2, "epsilon": 1.0},
-    "AffordableSpec": {"k": 2, "epsilon": 1.0},
+    "AffordableSpec": {"curve": "{}"},
 }
 
 

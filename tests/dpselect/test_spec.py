@@ -1,4 +1,4 @@
-"""Specs: what is asked is written once, and stands in the help, in the file, in its schema and in Python."""
+"""Specs: what is asked is written once, and stands in the help, in the file and in Python."""
 
 from __future__ import annotations
 
@@ -58,13 +58,12 @@ def _run(*words: str) -> Any:
 
 
 def test_a_field_more_is_an_option_a_key_and_a_keyword() -> None:
-    """A field of a subclass is in the help of its command with its words, in a table of a file and its schema, and in Python."""
+    """A field of a subclass is in the help of its command with its words, in a table of a file, and in Python."""
     assert "--favourite WORD" in _run("--help")[0].stdout
     result, (spec,) = _run("--user", "u", "--item", "i", "--k", "3", "--favourite", "tea")
     assert (result.exit_code, spec.favourite) == (0, "tea")
     made = table(Longer)
     assert made(favourite="tea").favourite == "tea"  # type: ignore[attr-defined]
-    assert made.model_json_schema()["properties"]["favourite"]["description"] == "A field that somebody has added."
     (one,) = [keyword for keyword in keywords(Longer) if keyword.name == "favourite"]
     assert (one.default, one.annotation) == (None, str | None)
     assert Longer(**ASKED, favourite="tea").favourite == "tea"
@@ -147,15 +146,6 @@ def test_a_spec_reads_a_log_as_the_library_does() -> None:
     when: Any = {"delta": 1e-6, "time": "t", "every": "day", "since": "2024-01-01", "until": "2024-02-01"}
     reading = ContinualSpec(**kept, **when, delimiter=";", cells=7).reading()
     assert (reading.delimiter, reading.time, reading.cells) == (";", "t", False)
-
-
-@pytest.mark.parametrize(("name", "value"), [("k", 3), ("max_items_per_user", 3), ("group", "g")])
-def test_what_runs_elsewhere_takes_no_option_of_a_release(name: str, value: Any) -> None:
-    """Every field of `TopKSpec` that says what is released is refused beside a curve, and not ignored."""
-    elsewhere: dict[str, Any] = {"ledger": "sqlite:///x.db", "dataset": "d", "curve": "{}"}
-    assert AffordableSpec(**elsewhere).elsewhere == 1
-    with pytest.raises(dps.errors.InvalidRequest, match=f"leave out {name}="):
-        AffordableSpec(**elsewhere, **{name: value})
 
 
 @pytest.mark.parametrize(

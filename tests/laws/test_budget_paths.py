@@ -256,7 +256,7 @@ def test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more(path: str) -
 
 # -- all paths ----------------------------------------------------------------------------------------------------------------
 
-_OF_LEDGERS = ["init", "charge", "quota", "commit", "release", "void", "show", "report", "verify", "heads", "export", "import"]
+_OF_LEDGERS = ["init", "charge", "quota", "void", "show", "report", "verify", "heads", "export", "import"]
 # What commands charge and fit by: the paths above. The others spend nothing, or what the package of accounts holds to.
 COMMANDS: dict[str, set[str]] = {
     "topk": {"topk"},

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import Result
@@ -14,7 +12,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.errors import InvalidRequest
 from dpselect.spec import Part
-from dpselect.spec.toml_file import Config, DataTable, LedgerTable, PlanTable, ReleaseTable, json_schema, read
+from dpselect.spec.toml_file import Config, DataTable, LedgerTable, PlanTable, ReleaseTable, read
 
 FULL = Config(
     data=DataTable(user="1", item="2", domain="shops.csv", domain_column="shop", max_items_per_user=3, salt="s", header=False),
@@ -93,24 +91,6 @@ def test_files_that_are_none(tmp_path: Path) -> None:
             read(tmp_path / name)
     with pytest.raises(acc.errors.OutputRefused, match="cannot be written"):
         Config().write(tmp_path / "absent" / "x.toml")
-
-
-def test_the_schema_describes_every_key_and_mechanism(run: Callable[..., Result]) -> None:
-    """`dpselect schema` prints it, without null, which TOML does not have: each table and key of a full file, closed as the file
-    is, and every mechanism that can be planned with its own fields, kind required.
-    """
-    printed, schema = run("schema"), json_schema()
-    assert (json.loads(printed.stdout), '"type": "null"' in printed.stdout) == (schema, False)
-    for table, keys in json.loads(FULL.model_dump_json(exclude_none=True)).items():
-        described = schema["properties"][table]
-        assert described["additionalProperties"] is False
-        assert keys.keys() <= described["properties"].keys()
-    choices: list[dict[str, Any]] = schema["properties"]["release"]["properties"]["mechanism"]["oneOf"]
-    kinds = {choice["properties"]["kind"]["const"]: choice for choice in choices}
-    assert {"canonical_top_k", "limited_domain", "oneshot_top_k"} <= kinds.keys()
-    assert "large_gap" not in kinds
-    assert {"kind", "k", "kbar", "epsilon", "delta"} <= set(kinds["limited_domain"]["required"])
-    assert all("kind" in choice["required"] for choice in choices)
 
 
 def test_names_that_are_no_files(run: Callable[..., Result], tmp_path: Path) -> None:

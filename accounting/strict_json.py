@@ -1,0 +1,30 @@
+"""JSON that says one thing only: an object with distinct keys and finite numbers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+from accounting.ledger.errors import InvalidEntry
+
+
+def read_json(text: str | bytes) -> dict[str, Any]:
+    """The object that `text` holds. Nothing it names is imported or called."""
+    try:
+        value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise InvalidEntry("not a JSON object with distinct keys and finite numbers") from None
+    if not isinstance(value, dict):
+        raise InvalidEntry(f"a JSON object is expected, not {type(value).__name__}")
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is given twice")
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(name)
