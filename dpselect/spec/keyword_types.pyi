@@ -5,36 +5,23 @@ For type checkers alone: what `dpselect.topk` and its like take as `**asked`.
 
 from __future__ import annotations
 
-from typing import Required, TypedDict
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, Literal, Required, TypedDict
 
 from accounting import Ledger
 from accounting.arguments import Relation
-from accounting.frozen import Count
-from accounting.frozen import Positive
-from accounting.frozen import Real
-from collections.abc import Sequence
+from accounting.frozen import Count, Positive, Real
 from dpselect.continual.continual_top_k import Over
-from dpselect.events.file_options import Form
-from dpselect.events.file_options import Format
-from dpselect.events.time_window import Every
-from dpselect.events.time_window import Unit
+from dpselect.events.file_options import Form, Format
+from dpselect.events.time_window import Every, Unit
 from dpselect.mechanisms.base import Mechanism
 from dpselect.noise import NoiseName
-from dpselect.pate.ballots import Missing
-from dpselect.pate.ballots import Split
-from dpselect.pate.ballots import Voting
+from dpselect.pate.ballots import Missing, Split, Voting
 from dpselect.selection import Label
-from dpselect.spec.base import Column
-from dpselect.spec.base import Flag
-from dpselect.spec.base import Seed
-from dpselect.spec.plan_spec import Charged
-from dpselect.spec.plan_spec import Rounds
-from dpselect.spec.plan_spec import Schedule
+from dpselect.spec.base import Column, Flag, Seed
+from dpselect.spec.plan_spec import Charged, Rounds, Schedule
 from dpselect.spec.topk_spec import EngineName
-from os import PathLike
-from typing import Any
-from typing import Literal
-
 
 class SharedFileOptions(TypedDict, total=False):
     format: Format
@@ -49,10 +36,8 @@ class SharedFileOptions(TypedDict, total=False):
     table: str | None
     query: str | None
 
-
 class SharedBudget(TypedDict, total=False):
     delta: Real | None
-
 
 class SharedPayer(TypedDict, total=False):
     team: str | None
@@ -60,48 +45,39 @@ class SharedPayer(TypedDict, total=False):
     actor: str | None
     label: str | None
 
-
 class SharedLedger(SharedPayer, total=False):
     period: str | Sequence[str] | None
-
 
 class SharedFile(SharedFileOptions, total=False):
     buckets: int | None
     memory_limit: str | None
-
 
 class SharedItem(SharedFile, total=False):
     user: Required[Column]
     where: str | Sequence[str]
     item: Required[Column | Sequence[Column]]
 
-
 class SharedCatalogue(TypedDict, total=False):
     domain: Sequence[Label] | str | PathLike[str] | None
     domain_column: str | None
-
 
 class SharedGroup(TypedDict, total=False):
     group: Column | None
     groups: Sequence[Label] | str | PathLike[str] | None
     groups_column: str | None
 
-
 class SharedTime(TypedDict, total=False):
     time_zone: str
     time_unit: Unit | None
 
-
 class SharedKept(SharedPayer, total=False):
     output: str | PathLike[str] | None
-
 
 class SharedHeld(SharedKept, total=False):
     state: Required[str | PathLike[str] | None]
     ledger: Required[str | Ledger | None]
     dataset: Required[str | None]
     key: Required[str | None]
-
 
 class SharedHorizonBudget(TypedDict, total=False):
     count: Over
@@ -114,7 +90,6 @@ class SharedHorizonBudget(TypedDict, total=False):
     epsilon: Required[Real]
     delta: Required[Real]
     relation: Relation
-
 
 class TopKKeywords(SharedBudget, SharedLedger, SharedItem, SharedCatalogue, SharedGroup, SharedTime, total=False):
     epsilon: Real | None
@@ -133,7 +108,7 @@ class TopKKeywords(SharedBudget, SharedLedger, SharedItem, SharedCatalogue, Shar
     value: Column | None
     value_clip: float | tuple[float, float] | str | None
     relation: Relation
-    k: Required[Count | Literal['all']]
+    k: Required[Count | Literal["all"]]
     with_counts: Flag
     min_users: Count | None
     mechanism: str | Mechanism | None
@@ -146,7 +121,6 @@ class TopKKeywords(SharedBudget, SharedLedger, SharedItem, SharedCatalogue, Shar
     pay_for_what_came_out: Flag
     use_everything: Flag
     output: str | PathLike[str] | None
-
 
 class PlanKeywords(SharedBudget, SharedFile, total=False):
     epsilon: Real | None
@@ -193,16 +167,13 @@ class PlanKeywords(SharedBudget, SharedFile, total=False):
     max_items_per_user: Count | None
     max_groups_per_user: Count | None
 
-
 class StartKeywords(SharedFileOptions, SharedCatalogue, SharedHeld, SharedHorizonBudget, total=False):
     periods: Required[Count]
     grouped: Flag
     groups: Sequence[Label] | str | PathLike[str] | None
 
-
 class CloseKeywords(SharedItem, SharedHeld, total=False):
     group: Column | None
-
 
 class ContinualKeywords(SharedItem, SharedCatalogue, SharedGroup, SharedTime, SharedKept, SharedHorizonBudget, total=False):
     ledger: str | Ledger | None
@@ -215,7 +186,6 @@ class ContinualKeywords(SharedItem, SharedCatalogue, SharedGroup, SharedTime, Sh
     state: str | PathLike[str] | None
     periods: Count | None
     partial_last: Flag
-
 
 class LabelKeywords(SharedLedger, total=False):
     ledger: str | Ledger | None
