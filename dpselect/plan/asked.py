@@ -151,7 +151,7 @@ def answered(
         profile = profile or _arriving(spec)
         return plan_horizon(
             budget or spec.budget,
-            most(profile.on_curve(), spec) if spec.k == "all" else spec.k,
+            most(profile, spec) if spec.k == "all" else spec.k,
             profile,
             count=spec.count or "period",
             window=spec.window,

@@ -197,7 +197,7 @@ def plan_horizon(
         remembered=tuple(alone[1].tolist()),
         clips=tuple((users, mean) for mean, users in found),
         longer=tuple(longer),
-        log=profile.in_words(),
+        log=profile.description,
     )
 
 

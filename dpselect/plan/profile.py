@@ -1,7 +1,7 @@
 """What is publicly known or assumed of the data: how many users there are, how many items they have, how popular items are.
 
-A `Profile` is typical, declared, or that of a public log. Where the popularity of items is not known, it stands for a few
-curves that fit what is. `Levels` are what a mechanism sees of it once users' contributions are bounded.
+A `Profile` is declared, or that of a public log. `Levels` are what a mechanism sees of it once users' contributions are
+bounded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, final
 
@@ -24,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
 
 from accounting.address import masked
-from accounting.arguments import Relation, shown
+from accounting.arguments import Relation
 from accounting.files import read_text
 from accounting.frozen import Count, Frozen, Real
 from dpselect.errors import EventLogError, InvalidRequest
@@ -36,27 +35,12 @@ from dpselect.sensitivity import Norm, Sensitivity
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
-Quantiles = tuple[float, float, float, float, float]
 SecondLook = Callable[[int, int, float, Norm], tuple[Floats, Floats]]
-Law = Literal["curves", "curve", "counts"]
-
-SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)
-"""Of the users: the quantiles of items per user that stand for a log."""
-
-EXPONENTS = (0.5, 0.6, 0.7, 0.8)
-"""Of the curves that stand for unknown popularity: item i has a count in proportion to i^-exponent. One alone loses up to two
-thirds of a top 10 on a log of another one; among a few sets these lose least on six logs, and no more on five held out."""
+Law = Literal["curve", "counts"]
 
 MOST_USERS = 10**15
 """Users, and items of one: beyond it a float does not tell one."""
 
-# Means over logs: items that users touch for each that exists, and Pareto's law of items per user beyond the last quantile. A
-# count's share that a clip leaves scatters from item to item by _UNEVEN of how much it scatters from user to user.
-_PAIRS, _TAIL, _UNEVEN = 10.0, 0.41, 0.25
-_RANKS, _STEP = 64, 1.05  # ranks that stand by themselves, and how much wider each block of ranks beyond is
-_MEAN_EXPONENT = 0.65
-_FEWEST_ITEMS = 20  # of a log
-_USUAL: Quantiles = (4.0, 7.0, 14.0, 35.0, 70.0)
 _KEPT = 1000  # items of a log that are kept one by one
 _PAIRS_OF = "CREATE TEMP TABLE pairs AS SELECT DISTINCT u, i FROM ({log}) WHERE u IS NOT NULL AND i IS NOT NULL"
 _BEST = "CREATE TEMP TABLE best AS SELECT i, row_number() OVER (ORDER BY count(*) DESC, i) - 1 AS rank FROM pairs GROUP BY i"
@@ -76,7 +60,6 @@ _WIDTH = 2**0.25  # of a bin of loads above _SINGLE
 _SINGLE = 16  # numbers of items of a user that have a bin of their own
 _CLASSES = 5  # of groups by their size
 _MOST_WITHIN = 500  # of a user's items among some candidates
-_EVEN = -np.log1p(-(np.arange(12) + 0.5) / 12)  # of an exponential law, quantiles that stand for it
 
 
 class Stated(Frozen):
@@ -172,26 +155,12 @@ class Loads:
         touching: (levels, bins) of the users of an item of each level, the share in each bin; None: the same for all items, by
             chance, so that a user with twice the items is twice as likely to be among them.
         head: the users of the most popular items one by one, where a log says so.
-        uneven: how much the share that a clip leaves of a count scatters from item to item, relative to how much it scatters from
-            user to user; 0 where all items have the same kind of users, or a log says who touches what.
     """
 
     sizes: Floats
     users: Floats
     touching: Floats | None = None
     head: _PopularItems | None = None
-    uneven: float = 0.0
-
-    @classmethod
-    def of_quantiles(cls, quantiles: Quantiles) -> Self:
-        """Between the quantiles at `SHARES` along their logarithms; Pareto's law beyond the last of them."""
-        upper = 0.1 * np.geomspace(1.0, 1e-4, 25)
-        edges = np.concatenate([np.linspace(0, 0.9, 37), 1 - upper[1:], [1.0]])
-        middle, weight = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
-        inside = np.exp(np.interp(middle, SHARES, np.log(quantiles)))
-        beyond = quantiles[-1] * ((1 - SHARES[-1]) / np.maximum(1 - middle, 1e-9)) ** _TAIL
-        heavy = quantiles[-1] > 1  # one item for nearly all: nothing shows a tail
-        return cls(np.where((middle > SHARES[-1]) & heavy, beyond, inside), weight, uneven=_UNEVEN)
 
     @classmethod
     def of_mean(cls, mean: float) -> Self:
@@ -240,9 +209,6 @@ class Loads:
         kept, weight, shares = bounding.kept(self.sizes), bounding.weight(self.sizes), self._shares()
         mean = shares @ (kept * weight)
         drawn = shares @ (kept * weight**2) - mean**2
-        if self.uneven:
-            spread = float(np.sqrt(np.maximum(shares @ np.log(weight) ** 2 - (shares @ np.log(weight)) ** 2, 0.0))[0])
-            return counts * mean, np.hypot(np.sqrt(counts * np.maximum(drawn, 0.0)), self.uneven * spread * counts * mean)
         if self.touching is not None:
             chosen = shares @ (kept * (1 - kept) * weight**2)
             drawn = np.where(multiplicities == 1, chosen, drawn)
@@ -263,22 +229,10 @@ class Loads:
             return counts[:reach] * kept, np.zeros(reach)
         inner = np.diff(np.minimum(ends, candidates), prepend=0)
         chance = min(1.0, float(counts @ inner) / max(float(counts @ multiplicities), 1e-300))
-        if self.uneven:  # roughly: the curves are rough themselves
-            return self._within_roughly(counts[:reach], chance, clip, norm)
         mean, square = self._within(round(chance, 12), clip, norm)
         shares = np.broadcast_to(self._shares(), (len(counts), len(self.sizes)))[:reach]
         kept = shares @ mean
         return counts[:reach] * kept, np.sqrt(counts[:reach] * np.maximum(shares @ square - kept**2, 0.0))
-
-    def _within_roughly(self, counts: Floats, chance: float, clip: float, norm: Norm) -> tuple[Floats, Floats]:
-        """How many of a user's others are among them follows a geometric law with its mean, as in `Profile.counted`."""
-        others = (self.sizes[:, None] - 1) * chance
-        inside = 1 + np.floor(_EVEN / np.log1p(1 / np.maximum(others, 1e-9)))
-        weight, shares = _weights(inside, clip, norm), self._shares()[0] / len(_EVEN)
-        mean, logs = float(shares @ weight.sum(axis=1)), np.log(weight)
-        spread = math.sqrt(max(0.0, float(shares @ (logs**2).sum(axis=1) - (shares @ logs.sum(axis=1)) ** 2)))
-        drawn = np.sqrt(counts * max(0.0, float(shares @ (weight**2).sum(axis=1)) - mean**2))
-        return counts * mean, np.hypot(drawn, self.uneven * spread * counts * mean)
 
     def _within(self, chance: float, clip: float, norm: Norm) -> tuple[Floats, Floats]:
         """(bins,) the mean and the mean square of what an item counts whose user's others lie among some with this chance."""
@@ -419,14 +373,12 @@ class Profile:
     popular items one by one.
 
     Attributes:
-        values: (levels,) counts, highest first, in users; empty where the popularity of items is not known (`law` "curves").
+        values: (levels,) counts, highest first, in users.
         multiplicities: (levels,) how many items have each.
         description: where the profile comes from, in words.
         loads: how many items users have; None if that is not known.
         users: how many users there are; None if that is not known.
-        law: "counts" of a log or published; "curve", a smooth made-up one, around which counts of a real log scatter; "curves",
-            where popularity is not known and a few curves stand for it.
-        quantiles: items per user that shares `SHARES` of the users do not exceed, where the profile was made of these.
+        law: "counts" of a log or published; "curve", a smooth made-up one, around which counts of a real log scatter.
         arrivals: events over time; None where the profile does not say when users come.
     """
 
@@ -436,94 +388,11 @@ class Profile:
     loads: Loads | None = None
     users: float | None = None
     law: Law = field(default="counts", kw_only=True)
-    quantiles: Quantiles | None = field(default=None, kw_only=True)
     arrivals: Arrivals | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         for array in (self.values, self.multiplicities):
             array.setflags(write=False)
-
-    # -- users alone ----------------------------------------------------------------------------------------------------
-
-    @classmethod
-    def of_quantiles(cls, users: float, quantiles: Quantiles) -> Self:
-        """Users of whom five quantiles of their items are known; the popularity of items is not.
-
-        Args:
-            users: how many, > 0; they need not be an integer.
-            quantiles: items per user that shares `SHARES` of the users do not exceed, rising, each >= 1.
-
-        Raises:
-            InvalidRequest: they are no such numbers.
-        """
-        if not isinstance(users, int | float | np.number) or isinstance(users, bool) or not 0 < users <= MOST_USERS:
-            raise InvalidRequest(f"users={shown(users)} must be a number > 0, at most 10^15")
-        if len(quantiles) != len(SHARES) or not all(1 <= each <= MOST_USERS for each in quantiles):
-            raise InvalidRequest(f"quantiles={shown(quantiles)} must be five numbers of items per user, from 1 to 10^15")
-        if any(low > high for low, high in pairwise(quantiles)):
-            raise InvalidRequest(f"quantiles={shown(quantiles)} must rise: sort them")
-        none = np.empty(0)
-        found = Loads.of_quantiles(quantiles)
-        return cls(none, none.astype(np.int64), "", found, users, law="curves", quantiles=quantiles)
-
-    @classmethod
-    def typical(cls, users: float | None = None, items_per_user: float | None = None) -> Self:
-        """Users as other logs have them, but for what is declared: medians of the logs in docs/measured.md.
-
-        Args:
-            users: how many there are; None for the usual number.
-            items_per_user: how many items they have on average, >= 1, spread geometrically; None for the usual quantiles.
-
-        Raises:
-            InvalidRequest: `users` or `items_per_user` is outside its domain.
-        """
-        number = 5000.0 if users is None else users
-        if items_per_user is None:
-            return cls.of_quantiles(number, _USUAL)
-        mean = items_per_user
-        if not isinstance(mean, int | float | np.number) or not 1 <= mean <= MOST_USERS:
-            raise InvalidRequest(f"items_per_user={shown(mean)} must be from 1 to 10^15: how many items users have on average")
-        stay = math.log1p(-1 / mean) if mean > 1 else -math.inf
-        found = [max(1.0, math.ceil(math.log1p(-share) / stay)) for share in SHARES]
-        return cls.of_quantiles(number, (found[0], found[1], found[2], found[3], found[4]))
-
-    def in_words(self) -> str:
-        """The users as a phrase, to two digits; another profile's description."""
-        if self.quantiles is None or self.users is None:
-            return self.description
-        return f"about {_rounded(self.users)} users with a median of {_rounded(self.quantiles[2])} items"
-
-    def __eq__(self, other: object) -> bool:
-        same = isinstance(other, Profile) and (self.law, self.users, self.quantiles) == (other.law, other.users, other.quantiles)
-        return self is other or (same and self.law == "curves")
-
-    def __hash__(self) -> int:
-        return hash((self.law, self.users, self.quantiles))
-
-    def laws(self, k: int, items: int | None = None) -> tuple[Profile, ...]:
-        """The popularity of items: this profile itself, or curves that stand for what is not known.
-
-        Args:
-            k: a rank that no block of ranks of such a curve goes across.
-            items: how many public items there are; None for an unknown domain.
-        """
-        if self.law != "curves" or self.users is None or self.loads is None:
-            return (self,)
-        pairs = self.users * self.loads.mean
-        size = min(float(items or max(_FEWEST_ITEMS, math.ceil(pairs / _PAIRS))), MOST_USERS)
-        edges = [float(rank) for rank in range(math.ceil(min(_RANKS, size)) + 1)]
-        while edges[-1] < size:
-            edges.append(min(size, float(math.ceil(edges[-1] * _STEP))))
-        ends = np.unique([*edges, float(min(k, size))])
-        members, middle = np.diff(ends), (ends[1:] + ends[:-1] + 1) / 2
-        found = []
-        for exponent in EXPONENTS:
-            shares = middle**-exponent
-            counts = pairs * shares / float(shares @ members)
-            # A user touches an item once: chances, not expected numbers.
-            counts = -self.users * np.expm1(-counts / self.users)
-            found.append(Profile(counts, members.astype(np.int64), f"exponent {exponent:g}", self.loads, self.users, law="curve"))
-        return tuple(found)
 
     # -- items -----------------------------------------------------------------------------------------------------------
 
@@ -593,21 +462,6 @@ class Profile:
             words += f", {mean:g} items per user"
         found = cls.of_counts(np.rint(expected), public=True, description=words)
         return cls(found.values, found.multiplicities, words, loads, float(users), law="curve")
-
-    def on_curve(self) -> Profile:
-        """The profile on one curve, by Zipf's law: for a plan, which has to know how many users an item has.
-
-        Its exponent is the mean of those by which the default chooses; there is an item for every ten that users touch.
-        """
-        if self.law != "curves" or self.users is None or self.loads is None:
-            return self
-        loads: dict[int, float] = {}
-        for size, share in zip(np.maximum(1, np.rint(self.loads.sizes)).tolist(), self.loads.users.tolist(), strict=True):
-            loads[int(size)] = loads.get(int(size), 0.0) + share
-        users = max(1, round(self.users))
-        size = max(10, round(users * self.loads.mean / _PAIRS))
-        found = Profile.zipf(_MEAN_EXPONENT, size, users, items_per_user=loads)
-        return replace(found, description=self.in_words())
 
     @classmethod
     def of_csv(
@@ -695,17 +549,16 @@ class Profile:
         """
         _require_count("periods", periods)
         _require_number("active", active, low=math.ulp(0.0), high=1.0, rule="a share of periods in (0, 1]")
-        law = self.on_curve()
-        _require_number("new_items", new_items, low=0, high=law.size - 1, rule=f"an integer from 0 to {law.size - 1:,}")
-        loads = Loads.of_mean(1.0) if law.loads is None else law.loads
-        users = round(float(law.values @ law.multiplicities) / loads.mean if law.users is None else law.users)
+        _require_number("new_items", new_items, low=0, high=self.size - 1, rule=f"an integer from 0 to {self.size - 1:,}")
+        loads = Loads.of_mean(1.0) if self.loads is None else self.loads
+        users = round(float(self.values @ self.multiplicities) / loads.mean if self.users is None else self.users)
         if users * loads.mean > _MOST_EVENTS:
             raise InvalidRequest(f"users={users:,} with {loads.mean:g} items each are too many events to make up: try fewer")
         rng = np.random.default_rng(seed)
         sizes = np.maximum(1, np.rint(rng.choice(loads.sizes, size=users, p=loads.users / loads.users.sum()))).astype(np.int64)
         made: dict[str, Any] = {"active": active, "later": int(new_items), "rng": rng}
-        found = Arrivals.drawn(np.repeat(np.arange(users), sizes), law.dense(), periods, **made)
-        words = f"{self.in_words()}, each in {max(1, round(active * periods))} of {periods} periods"
+        found = Arrivals.drawn(np.repeat(np.arange(users), sizes), self.dense(), periods, **made)
+        words = f"{self.description}, each in {max(1, round(active * periods))} of {periods} periods"
         return replace(self, description=words, arrivals=found)
 
     @property
@@ -839,7 +692,7 @@ class Profile:
         return Scores(values[values > 0], sensitivity=declared, domain="observed")
 
     def __repr__(self) -> str:
-        return f"Profile({self.in_words()!r}, items={self.size})"
+        return f"Profile({self.description!r}, items={self.size})"
 
 
 @final
@@ -1013,10 +866,6 @@ def _binomial(counts: Indices, trials: Floats, chance: float) -> Floats:
     ways = special.gammaln(trials + 1) - special.gammaln(counts + 1) - special.gammaln(missed + 1)
     logs = ways + special.xlogy(counts, chance) + special.xlog1py(missed, -chance)
     return np.where(counts <= trials, np.exp(logs), 0.0)
-
-
-def _rounded(value: float) -> str:
-    return f"{float(f'{value:.2g}'):,.0f}"
 
 
 def _is_count(value: object) -> bool:

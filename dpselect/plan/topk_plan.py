@@ -483,7 +483,7 @@ class Task:
             raise InvalidRequest(
                 "sensitivity= states the relation and the items per user: leave relation= and max_items_per_user= out"
             )
-        curve, limit, groups = profile.on_curve(), spec.max_items_per_user, None
+        limit, groups = spec.max_items_per_user, None
         if spec.groups is not None:
             more = {"per_user": spec.groups_per_user, "exponent": spec.group_exponent}
             stated = {name: value for name, value in more.items() if value is not None}
@@ -492,7 +492,7 @@ class Task:
             groups = Groups(count=spec.groups, max_groups_per_user=bound, **stated)
         asked = PlanQuestion(
             budget=budget,
-            parts=spec.schedule or (Part(releases=spec.releases or 1, k=most(curve, spec) if spec.k == "all" else spec.k),),
+            parts=spec.schedule or (Part(releases=spec.releases or 1, k=most(profile, spec) if spec.k == "all" else spec.k),),
             domain="unknown" if spec.unknown_domain else "public",
             order=bool(spec.order),
             # Under replace_one a user takes up to so many items away and adds as many.
@@ -503,19 +503,19 @@ class Task:
             stated=sensitivity is not None,
             counts=_COUNTS[0] if spec.with_counts else None,
             groups=groups,
-            profile=profile.in_words(),
-            items=curve.size,
+            profile=profile.description,
+            items=profile.size,
             rounds=spec.rounds or 1000,
             seed=spec.seed or 0,
         )
-        task = cls(asked.model_copy(update={"counts": COUNTS_AGAIN}) if asked.recounted else asked, curve)
+        task = cls(asked.model_copy(update={"counts": COUNTS_AGAIN}) if asked.recounted else asked, profile)
         if asked.releases > _MOST_RELEASES:
             raise InvalidRequest(f"releases={asked.releases} is more than {_MOST_RELEASES:,} in all: plan for fewer")
         for part in asked.parts:
             if not task.has(part.k):
                 what = ("items" if asked.known else "items with any users") + (" for all groups" if groups else "")
                 raise InvalidRequest(
-                    f"k={part.k} items cannot come out of a profile with {most(curve, spec)} {what}: ask for fewer"
+                    f"k={part.k} items cannot come out of a profile with {most(profile, spec)} {what}: ask for fewer"
                 )
         return task
 
@@ -650,9 +650,9 @@ class Task:
         return [one for one in tasks if all(one.has(part.k) for part in one.asked.parts)]
 
 
-def most(curve: Profile, spec: PlanSpec) -> int:
+def most(profile: Profile, spec: PlanSpec) -> int:
     """How many items can come out, where the data look like this."""
-    return curve.touched if spec.unknown_domain else curve.size
+    return profile.touched if spec.unknown_domain else profile.size
 
 
 # -- all ways to use a mechanism -------------------------------------------------------------------------------------------

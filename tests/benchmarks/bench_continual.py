@@ -86,7 +86,7 @@ def table(asked: argparse.Namespace) -> Iterator[dict[str, Any] | str]:
     for name in asked.logs:
         log = periods(name, asked)
         arrivals = Arrivals(*(log[column].to_numpy(dtype=np.int64) for column in ("user", "item", "period")), asked.releases)
-        profile = replace(Profile.typical(), description="the log", arrivals=arrivals)
+        profile = replace(Profile.zipf(1.0, 10, 10), description="the log", arrivals=arrivals)
         for domain, count, k in product(asked, "domain", "count", "k"):
             how: Any = {"window": asked.window if count == "window" else None, "clips": [dps.continual.HorizonClip()]}
             planned = plan_horizon(budget, k, profile, count=count, unknown=domain == "unknown", **how).mean

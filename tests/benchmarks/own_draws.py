@@ -188,16 +188,10 @@ class Forecast:
         return cls(recall, min(one.low for one in all_of), max(one.high for one in all_of), right, released)
 
 
-def fitting(profile: Profile, k: int, rng: np.random.Generator) -> Iterator[Profile]:
-    """Profiles that fit what is stated: counts as they are; of a smooth curve laws that logs have, around which counts scatter.
-
-    Args:
-        k: a rank that no block of ranks goes across.
-    """
+def fitting(profile: Profile, rng: np.random.Generator) -> Iterator[Profile]:
+    """Profiles that fit what is stated: counts as they are; of a smooth curve, the laws of logs around which counts scatter."""
     if profile.law == "counts":
         yield profile
-    elif profile.law == "curves":
-        yield from (one.uneven(rng) for one in profile.laws(k))
     else:
         width = _SINGLE + (1.0 if profile.loads is None else profile.loads.mean)
         yield from (profile.tempered(power).uneven(rng) for power in _POWERS)
@@ -217,7 +211,7 @@ def forecast(choice: Choice, profile: Profile, k: int, *, known: bool, draws: in
         InvalidRequest: the profile says too little to make up users, or has fewer than k items.
     """
     rng = np.random.default_rng([seed, 3])
-    laws = list(fitting(profile, k, rng))
+    laws = list(fitting(profile, rng))
     if (most := min(one.size if known else one.touched for one in laws)) < k:
         raise InvalidRequest(f"k={k} items cannot come out of a profile with {most:,} items: ask for fewer")
     run = replace(choice, mechanism=without_counts(choice.mechanism))

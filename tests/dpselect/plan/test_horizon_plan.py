@@ -133,10 +133,7 @@ def test_what_cannot_be_planned() -> None:
 
 
 def test_any_profile_may_have_events_over_time() -> None:
-    """Published counts and typical users are tried as Zipf's law is: each item as popular as the profile says."""
+    """Published counts are tried as Zipf's law is: each item as popular as the profile says."""
     counts = [900.0, 400.0, 200.0, 100.0]
     published = events_of(Profile.of_counts(counts, public=True, items_per_user=1.0).arriving(4))
     assert np.bincount(published.items) == pytest.approx(np.array(counts), rel=0.25)
-    typical = Profile.typical(users=500).arriving(3)
-    assert len(np.unique(events_of(typical).users)) == 500
-    assert typical.users == 500

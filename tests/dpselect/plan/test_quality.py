@@ -124,7 +124,7 @@ def test_two_rounds_are_forecast_as_they_are_drawn(settings: dict[str, Any], del
     """The quick formula follows what users spend on items that passed, be it less on those far ahead, for items of any domain."""
     covers = dps.Sensitivity.of_clipped(1.0, items_per_user=None if delta is None else 300)
     mechanism = dps.TwoRoundHistogram(k=10, scale=2.5, delta=delta, sensitivity=covers, **settings)
-    levels = Profile.typical(1000).laws(10)[1].levels(10, Bounding(300, 1.0), known=delta is None)
+    levels = Profile.zipf(0.6, 2700, 1000, items_per_user=27.0).levels(10, Bounding(300, 1.0), known=delta is None)
     screen = SCREENS[type(mechanism)]
     found = judged(mechanism, levels, runs=150, seed=3).mean("recall")
     assert 0.2 < found < 0.98

@@ -12,7 +12,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.plan import Grouping, Profile, TopKRequest, default_choice
+from dpselect.plan import Grouping, TopKRequest, default_choice
 from dpselect.release.question import Question, choose
 from dpselect.spec import TopKSpec
 
@@ -162,9 +162,3 @@ def test_discovered_groups_fit_a_budget_all_of_whose_delta_is_for_failures(budge
     request = TopKRequest(k=5, sensitivity=dps.Sensitivity())
     chosen = default_choice(budget, request, groups=Grouping(most)).mechanism
     assert budget.admits(chosen.curve)
-
-
-def test_a_guess_that_is_no_number_is_refused() -> None:
-    """By name, without a raw error."""
-    with pytest.raises(dps.errors.InvalidRequest, match="items_per_user=<str>"):
-        Profile.typical(items_per_user="x")  # type: ignore[arg-type]
