@@ -73,10 +73,7 @@ def _charge(spec: ledger_spec.ChargeSpec) -> None:
     key = uuid.uuid4().hex if spec.key is None else spec.key  # known before the charge: whatever interrupts it can name it
     terms: Any = common | {"count": spec.count, "key": key}
     with Ledger.open(spec.ledger, create=False) as ledger, told(ledger, spec.dataset, key):
-        if spec.reserve:
-            receipt = ledger.reserve(spec.dataset, item, expires_in=spec.expires_in, **terms)
-        else:
-            receipt = ledger.charge(spec.dataset, item, **terms)
+        receipt = ledger.charge(spec.dataset, item, **terms)
         usage = ledger.affordable(spec.dataset, spec.count * item, **common)
     _echo_receipt(receipt)
     first = " (failure probability runs out first)" if usage.runs_out == "failure" else ""

@@ -16,7 +16,7 @@ from dpselect.spec.base import PAYS, URL, Contradiction, Flag, Spec, option
 from dpselect.spec.shared_fields import BudgetFields, LedgerFields
 
 _SUMS, _LIMITS, _HOLDS = "What charges add up in", "Further limits", "What the dataset holds"
-_WHOSE, _SGD, _RESERVED = "Who, and what for", "DP-SGD", "Reservations"
+_WHOSE, _SGD = "Who, and what for", "DP-SGD"
 _ELSEWHERE = "What runs elsewhere"
 _OR_EVENT = "event=, or noise_multiplier=, sampling_rate= and steps="
 _URL = "The ledger: sqlite:///FILE or postgresql://USER@HOST/NAME."
@@ -235,20 +235,15 @@ class ChargeSpec(ElsewhereFields, DatasetFields, LedgerFields):
     key: str | None = option("Idempotency key: a retry with it charges nothing.")
     fingerprint: str | None = option("Names the rows; not a plain hash of them.", _WHOSE)
     override: str | None = option("Why it may cost more than a single release may; recorded.", _WHOSE)
-    reserve: Flag = option("Only reserve; commit it in Python, or void it before data are read.", _RESERVED, False)
-    expires_in: Positive | None = option("Of a reservation: then it is given back.", _RESERVED, metavar="SECONDS")
 
     @model_validator(mode="after")
     def _states_once_what_is_charged(self) -> Self:
-        if self.expires_in is not None and not self.reserve:
-            raise Contradiction("expires_in", "is a reservation's: add reserve=True, for a charge cannot be given back")
         stated = self.elsewhere + (self.mechanism is not None)
         if self.batch is not None:
-            if stated or self.key is not None or self.count != 1 or self.reserve:
+            if stated or self.key is not None or self.count != 1:
                 raise Contradiction(
                     "batch",
-                    "states what is charged in its lines: leave out curve=, mechanism=, event=, steps=, key=, count= and "
-                    "reserve=",
+                    "states what is charged in its lines: leave out curve=, mechanism=, event=, steps=, key= and count=",
                 )
         elif stated != 1:
             raise ValueError(f"what is charged is stated once: curve=, mechanism=, {_OR_EVENT}")
