@@ -71,11 +71,9 @@ APPLICATION = ("spec", "events", "release", "continual", "cli")
 MISPLACED = {
     "dpselect.__main__": "the command itself",
     "dpselect.pate.job": "a job that resumes, from a LabelSpec",
-    "dpselect.plan.arrivals": "events over time, read from a public log",
     "dpselect.plan.asked": "a PlanSpec's answer",
-    "dpselect.plan.horizon_plan": "the plan of a horizon",
+    "dpselect.plan.horizon_plan": "a series is in the room of the application",
     "dpselect.plan.profile": "a profile may be read from a public log",
-    "dpselect.plan.topk_plan": "takes a PlanSpec",
 }
 
 

@@ -163,26 +163,3 @@ def test_every_package_has_a_reference_page() -> None:
     documented = {page.stem for page in (DOCS / "reference").glob("*.md")}
     assert {"accounting", "dpselect", "dpselect.events", "dpselect.pate", "dpselect.plan", "dpselect.ranking"} <= documented
     assert documented - {"accounting", "dpselect", "dpselect.verify"} <= packages
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "domain", "name", "cell"),
-    [
-        ("light", "public", "oneshot_top_k, gumbel", 2),
-        ("light", "unknown", "limited_domain", 1),
-        ("heavy", "public", "oneshot_top_k, gumbel", 3),
-    ],
-)
-def test_the_measured_tables_are_what_is_measured(kind: str, domain: str, name: str, cell: int) -> None:
-    """Cells of the tables of measured.md are what their script plans today, within 0.02."""
-    script = runpy.run_path(str(DOCS / "figures" / "choosing.py"))
-    (k, releases), (_, words, budget) = script["CELLS"][cell], next(row for row in script["ROWS"][domain] if row[0] == name)
-    kinds, shape = [name.partition(",")[0]], script["shape"](kind)
-    unknown = domain == "unknown"
-    asked = {"unknown_domain": unknown, "mechanisms": kinds, "charged": "separately"}
-    found = script["dps"].plan(budget, k, releases, profile=shape, **asked)
-    recall = next(one.quality.recall.value for one in found.ranked if one.name == name)
-    table = (DOCS / "measured.md").read_text().partition(f"**{kind.capitalize()} users** (")[2]
-    line = next(line for line in table.splitlines() if line.startswith(f"| {domain} | {words} |"))
-    assert recall == pytest.approx(float(line.split("|")[3 + cell].strip(" *")), abs=0.02)

@@ -34,8 +34,7 @@ def epsilon(k: int = 100) -> None:
                 k,
                 profile=shape,
                 unknown_domain=True,
-                rounds=300,
-            ).recommended.quality.recall.value
+            ).recommended.expected.recall
             for each in EPSILONS
         ]
         ax.plot(EPSILONS, found, "o-", ms=3.5, color=colour)

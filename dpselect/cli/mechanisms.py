@@ -16,7 +16,6 @@ from dpselect.cli import guard, out
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism, members
 from dpselect.plan import TopKRequest
-from dpselect.plan.candidates import not_planned
 from dpselect.plan.fit import mechanism_class, supports
 
 
@@ -62,7 +61,6 @@ def describe(member: type[Mechanism]) -> dict[str, Any]:
         "domain": "public" if member.traits.domain == "public" else "unknown or public",
         "relations": member.traits.relations,
         "topk": _for_topk(member),
-        "planned": kind_of(member) not in not_planned(),
         "parameters": [one for one in parameters if one["name"] != "kind"],
     }
 

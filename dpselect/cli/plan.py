@@ -14,82 +14,57 @@ from accounting.address import masked
 from dpselect.cli import guard, out
 from dpselect.cli.from_model import command, spelled
 from dpselect.errors import InvalidRequest, printable
-from dpselect.mechanisms import TopOfGroups
-from dpselect.plan.asked import answered, enough, profile_of
+from dpselect.plan.asked import answered, enough
 from dpselect.plan.plan import Section, share
-from dpselect.plan.topk_plan import PlannedMechanism, TopKPlan, plan_releases
+from dpselect.plan.topk_plan import TopKPlan
 from dpselect.spec import PlanSpec
 
 if TYPE_CHECKING:
     from dpselect.spec.toml_file import Config
 
-_All = Annotated[bool, guard.output("--all", help="Also show the question, every mechanism, and why others are not planned.")]
-_Write = Annotated[
-    Path | None, guard.output(help="Write the settings and the best mechanism to this TOML file, for topk --config.")
-]
-_Choose = Annotated[str | None, guard.output(metavar="NAME", help="Write this mechanism instead of the best.")]
+_Write = Annotated[Path | None, guard.output(help="Write the settings and the mechanism to this TOML file, for topk --config.")]
 
 _WIDE = 118  # columns
 
 
-def _plan(
-    spec: PlanSpec,
-    config: Path | None,
-    write: _Write = None,
-    choose: _Choose = None,
-    everything: _All = False,
-    json: guard.Json = False,
-) -> None:
-    if spec.way == "releases":
-        _require_targets(config, write, choose)
-        _plan_releases(spec, config, write, choose, everything, json)
+def _plan(spec: PlanSpec, config: Path | None, write: _Write = None, json: guard.Json = False) -> None:
+    if spec.way != "releases":
+        if write is not None:
+            raise InvalidRequest(f"--write does not go with {spec.way}=: leave one of them out")
+        found = answered(spec)
+        _show(found.as_data() if json else [*found.words(), *found.rows()])
         return
-    for option, value in {"write": write, "choose": choose, "all": everything}.items():
-        if value not in (None, False):
-            raise InvalidRequest(f"--{option} does not go with {spec.way}=: leave one of them out")
-    found = answered(spec)
-    _show(found.as_data() if json else [*found.words(), *found.rows()])
+    _require_target(spec, config, write)
+    wanted = None if spec.recall is None else ("users" if spec.epsilon or spec.rho else "epsilon")
+    if wanted is not None:
+        with out.counted("searching"):
+            spec = enough(spec).model_copy(update={"recall": None})
+    with out.counted("planning"):
+        planned = answered(spec)
+    assert isinstance(planned, TopKPlan)
+    if write is not None:
+        _file(spec, planned, config).write(write, over=config)
+    if json:
+        needed = {} if wanted is None else {"needed": {wanted: getattr(spec, wanted)}}
+        _show({"dpselect": dpselect.__version__, **planned.as_data(), **needed})
+        return
+    first = ""
+    if wanted is not None:
+        recall = share(planned.recommended.expected.recall)
+        first = f"{wanted} {getattr(spec, wanted):,.6g} finds about {recall} of the true items; less does not find enough."
+    _show([*planned.words(), *planned.rows(), *_next_step(planned, spec, write)], first)
 
 
 plan = command(PlanSpec, _plan)
 
 
-def _plan_releases(
-    spec: PlanSpec,
-    config: Path | None,
-    write: Path | None,
-    choose: str | None,
-    everything: bool,
-    json: bool,
-) -> None:
-    wanted = None if spec.recall is None else ("users" if spec.epsilon or spec.rho else "epsilon")
-    if wanted is not None:
-        with out.counted("searching"):
-            spec = enough(spec)
-    profile = profile_of(spec)
-    with out.counted("planning") as callback:
-        found = plan_releases(spec, profile, progress=callback)
-    planned = found.recommended if choose is None else found.named(choose)
-    kept = None if write is None else _file(spec, found, planned, config)
-    if kept is not None and write is not None:
-        kept.write(write, over=config)
-    if json:
-        needed = {} if wanted is None else {"needed": {wanted: getattr(spec, wanted)}}
-        _show({"dpselect": dpselect.__version__, **found.as_data(), **needed})
-        return
-    sections = [*found.words(planned), *(found.rows() if everything else ())]
-    first = ""
-    if wanted is not None:
-        first = (
-            f"{wanted} {getattr(spec, wanted):,.6g} finds {share(spec.recall or 0.0)} of the true items, about; less does not."
-        )
-    _show([*sections, *_next_step(found, planned, spec, write)], first)
-
-
-def _require_targets(source: Path | None, target: Path | None, choose: str | None) -> None:
+def _require_target(spec: PlanSpec, source: Path | None, target: Path | None) -> None:
     """Said before a plan is worked out, and not after."""
-    if target is None and choose is not None:
-        raise InvalidRequest(f"--choose={choose!r} is what --write writes: give --write FILE too")
+    if target is not None and spec.min_users is not None:
+        raise InvalidRequest(
+            "--write keeps a mechanism with its noise, and --min-users is for one that topk configures: leave out --write, and "
+            "give --min-users to topk"
+        )
     own = target is not None and target.exists() and source is not None and target.samefile(source)
     if target is not None and target.exists() and not own:
         raise InvalidRequest(
@@ -99,43 +74,32 @@ def _require_targets(source: Path | None, target: Path | None, choose: str | Non
     out.require_target("--write", None if own else target)
 
 
-def _file(spec: PlanSpec, found: TopKPlan, planned: PlannedMechanism, over: Path | None) -> Config:
+def _file(spec: PlanSpec, found: TopKPlan, over: Path | None) -> Config:
     """The file with the mechanism to release with."""
     from dpselect.spec.toml_file import Config, read  # every spec, which a plan that is not kept does without
 
-    if len(planned.mechanisms) > 1:
-        raise InvalidRequest("a file holds one mechanism, and this schedule has one for every part: plan the parts one by one")
-    quality = planned.quality
-    low, high = planned.forecast or (quality.recall.low, quality.recall.high)
-    expected = {"recall": planned.expected, "recall_low": low, "recall_high": high}
-    expected |= {"exact_set": quality.exact_set.value, "released": quality.released.value}
-    release = {"k": found.parts[0].k, "mechanism": planned.mechanisms[0], "expected": expected}
+    planned, expected = found.recommended, found.recommended.expected
+    recall = {"recall": expected.recall, "recall_low": expected.low, "recall_high": expected.high}
+    about = recall | {"exact_set": expected.all_right, "released": expected.released}
+    release = {"k": spec.k, "with_counts": spec.with_counts, "mechanism": planned.mechanism, "expected": about}
     whole = (Config() if over is None else read(over)).planned(spec, release)
     bounds: dict[str, Any] = {"clip": planned.clip, "max_items_per_user": planned.max_items_per_user}
-    if isinstance(planned.mechanisms[0], TopOfGroups):  # one norm over all groups: a bound on them is for a selection in each
+    if planned.mechanism.traits.cells:  # one norm over all groups: a bound on them is for a selection in each
         bounds["max_groups_per_user"] = None
     return whole.model_copy(update={"data": whole.data.model_copy(update=bounds)})
 
 
-def _next_step(plan: TopKPlan, planned: PlannedMechanism, spec: PlanSpec, target: Path | None) -> Iterator[Section]:
+def _next_step(plan: TopKPlan, spec: PlanSpec, target: Path | None) -> Iterator[Section]:
     """What to run, and how; lines that begin with a space are to be typed."""
-    note = "{} was looked at because you declared it public. If it is not, the plan has told of it, unpaid for."
-    looked = ["Note: " + note.format(plan.profile[0].upper() + plan.profile[1:])] if spec.public else []
+    looked = f"Note: {plan.profile} was read because you declared it public. If it is not, the plan has told of it, unpaid for."
+    notes = [looked] if spec.public else []
     if target is None:
-        keep = "--write FILE keeps it for dpselect topk --config FILE; " if len(plan.parts) == 1 else ""
-        yield Section(lines=[*looked, keep + "--all shows every mechanism; --json its parameters."])
+        yield Section(lines=[*notes, "--write FILE keeps it for dpselect topk --config FILE; --compare KIND tries another kind."])
         return
     name = shlex.quote(str(target))
-    lines = [*looked, f"Written to {target}. Next, for each release:"]
+    lines = [*notes, f"Written to {target}. Next, for each release:"]
     lines += [] if spec.ledger is None else [f"  dpselect ledger init --config {name}      (once)"]
-    lines.append(f"  dpselect topk --config {name} EVENTS")
-    # A plan that is charged as a whole is dearer one by one, which is how topk charges a ledger.
-    releases = plan.parts[0].releases
-    paid = releases if plan.charged == "separately" else min(plan.budget.how_many(planned.mechanisms[0].curve), releases)
-    if spec.ledger is not None and paid < releases:
-        words = f"Planned together, {releases:,} releases fit; charged one by one, the ledger pays for {paid:,}: "
-        lines.append(words + "plan with --charged separately, or reserve them all with Session.schedule.")
-    yield Section(lines=lines)
+    yield Section(lines=[*lines, f"  dpselect topk --config {name} EVENTS"])
 
 
 def _spelled(words: str) -> str:

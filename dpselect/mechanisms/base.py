@@ -110,7 +110,6 @@ class Traits:
         reads: of an observed domain how many of the highest scores alone it looks at, ties by label; None for all.
         cells: whether it answers for groups off one table of cells of a group and an item (`dpselect.cells`).
         usual: settings, free of any price, for a release of k items where nobody says otherwise.
-        tried: settings that have a price, and the values that a plan tries.
         clips: noises whose price is a norm of one user's whole contribution, and which: "l2" or "l1".
 
     Raises:
@@ -131,7 +130,6 @@ class Traits:
     reads: Trait[int | None] = None
     cells: bool = False
     usual: Callable[[int], Mapping[str, Any]] = field(default=lambda _: {})
-    tried: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     clips: Mapping[str, Norm] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -551,7 +549,7 @@ def _require_whole(member: type[BaseModel]) -> None:
             "ordered=..., most=..., domain=...), from dpselect.mechanisms.base"
         )
     named: list[tuple[str, str | None]] = [("failure", traits.failure)]
-    named += [("tried", name) for name in traits.tried] + [("usual", name) for name in traits.usual(1)]
+    named += [("usual", name) for name in traits.usual(1)]
     named += [("noise", traits.noise.field)] if traits.noise is not None else []
     named += [("most", traits.most)] if isinstance(traits.most, str) else []
     fields = fields_of(member)

@@ -82,7 +82,6 @@ class CanonicalTopK(Mechanism):
         ordered=False,
         most="k",
         domain="public",
-        tried={"noise": ("gumbel", "exponential")},
     )
     k: Count = Field(description="an integer >= 1")
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")

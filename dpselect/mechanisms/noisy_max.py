@@ -7,7 +7,7 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import Any, ClassVar, Literal, Self, final, get_args
+from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -133,7 +133,7 @@ class ReportNoisyMax(NoisyWinner):
     """
 
     kind: Literal["report_noisy_max"] = "report_noisy_max"
-    traits: ClassVar[Traits] = winner_traits(noise=SCALE, tried={"noise": get_args(NoiseName)})
+    traits: ClassVar[Traits] = winner_traits(noise=SCALE)
     noise: NoiseName = Field(description=in_words(NoiseName))
     scale: Positive = Field(description="a finite scale > 0, in score units")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
@@ -216,7 +216,7 @@ class PeelingTopK(NoisyTopK):
     """
 
     kind: Literal["peeling_top_k"] = "peeling_top_k"
-    traits: ClassVar[Traits] = noisy_traits(ordered=True, tried={"noise": tuple(n for n in get_args(NoiseName) if n != "gumbel")})
+    traits: ClassVar[Traits] = noisy_traits(ordered=True)
 
     @property
     def curve(self) -> Curve:
@@ -316,7 +316,6 @@ class OneshotTopK(NoisyTopK, ShowsValues):
             mechanism.values or _shows_order(mechanism.noise, mechanism.sensitivity, mechanism.candidates, mechanism.k)
         ),
         values=lambda mechanism: mechanism.values or mechanism.value_scale is not None,
-        tried={"noise": get_args(NoiseName)},
         clips=VECTOR_NORMS,
     )
     value_scale: Positive | None = Field(default=None, description="a finite scale > 0 in score units, or None for no values")

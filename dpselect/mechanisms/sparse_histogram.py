@@ -67,7 +67,6 @@ class SparseHistogram(Mechanism, ShowsValues):
         domain="unknown",
         values=True,
         groups=True,
-        tried={"noise": tuple(VECTOR_NORMS)},
         clips=VECTOR_NORMS,
     )
     k: Count | None = Field(default=None, description="an integer >= 1, or None for all")

@@ -417,7 +417,6 @@ class TopStable(Mechanism):
         reads=lambda mechanism: mechanism.kbar + 1,
         relations=("add_remove",),
         usual=lambda _: {"search": "from_k"},
-        tried={"split": (0.25, 0.37, 0.5)},
     )
     k: Rank = Field(description="an integer from 1 to 10,000,000")
     kbar: Rank = Field(description="an integer from k to 10,000,000")

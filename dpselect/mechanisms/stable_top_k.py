@@ -173,7 +173,6 @@ class StabilityTest(TestedSet):
         most="k",
         domain="unknown",
         reads=lambda mechanism: mechanism.k + 1,
-        tried={"noise": tuple(VECTOR_NORMS)},
     )
     k: Rank = Field(description="an integer from 1 to 10,000,000")
     noise: VectorNoise = Field(default="gaussian", description=in_words(VectorNoise))

@@ -1,4 +1,3 @@
-from .arrivals import Arrivals as Arrivals
 from .counts import Interval as Interval
 from .counts import interval as interval
 from .default import Choice as Choice
@@ -7,15 +6,14 @@ from .default import default_choice as default_choice
 from .default import default_mechanism as default_mechanism
 from .fit import calibrated as calibrated
 from .fit import fitted as fitted
+from .forecast import Forecast as Forecast
 from .horizon_plan import HorizonPlan as HorizonPlan
 from .horizon_plan import plan_horizon as plan_horizon
 from .plan import Plan as Plan
 from .plan import Section as Section
 from .profile import Groups as Groups
 from .profile import Profile as Profile
-from .quality import Estimate as Estimate
-from .quality import Quality as Quality
 from .request import TopKRequest as TopKRequest
 from .topk_plan import PlannedMechanism as PlannedMechanism
 from .topk_plan import TopKPlan as TopKPlan
-from .topk_plan import Unsuited as Unsuited
+from .topk_plan import plan_releases as plan_releases

@@ -1,12 +1,13 @@
-"""`plan`, and what a `PlanSpec` asks, answered: the profile that its words stand for, the plan, the budget it takes, the
-default's choice. The keywords of `plan` are the fields of `PlanSpec`.
+"""`plan`: the answer to a `PlanSpec`, whose fields are the keywords of the function.
+
+The mechanism is chosen as `topk` and `continual run` choose theirs: a plan forecasts what they will run.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
@@ -14,13 +15,20 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 import accounting as acc
 from accounting.address import masked
 from accounting.errors import CalibrationError
+from accounting.frozen import kind_of
 from dpselect.errors import InvalidRequest
+from dpselect.plan.counts import without_counts
+from dpselect.plan.default import Choice, default_mechanism
+from dpselect.plan.forecast import DRAWS
 from dpselect.plan.plan import Plan, share
-from dpselect.plan.profile import Profile
-from dpselect.plan.topk_plan import Progress, TopKPlan, most, plan_releases
+from dpselect.plan.profile import Groups, Profile
+from dpselect.plan.request import TopKRequest
+from dpselect.plan.topk_plan import TopKPlan, plan_releases
+from dpselect.release.question import Question, choose, request_of
 from dpselect.sensitivity import Sensitivity
-from dpselect.spec import FileFields, PlanSpec
+from dpselect.spec import FileFields, PlanSpec, TopKSpec
 from dpselect.spec.base import asked_by
+from dpselect.spec.shared_fields import opened_ledger
 
 if TYPE_CHECKING:
     from dpselect.pate.plan import TrialVotes, VotesModel
@@ -39,7 +47,6 @@ def plan(
     pate: Literal[False] = False,
     profile: Profile | None = None,
     sensitivity: Sensitivity | None = None,
-    progress: Progress | None = None,
     **asked: Unpack[PlanKeywords],
 ) -> TopKPlan: ...
 
@@ -54,7 +61,6 @@ def plan(
     pate: bool = False,
     profile: Profile | None = None,
     sensitivity: Sensitivity | None = None,
-    progress: Progress | None = None,
     **asked: Unpack[PlanKeywords],
 ) -> Plan: ...
 
@@ -67,36 +73,34 @@ def plan(
     *,
     profile: Profile | None = None,
     sensitivity: Sensitivity | None = None,
-    progress: Progress | None = None,
     **asked: Any,
 ) -> Plan:
-    """Which mechanism to use, at what noise, and what it should find: `dpselect plan` in Python.
+    """Say what a release will run, find and cost, before any data are read: `dpselect plan` in Python.
 
-    Nothing private is looked at: the profile is public or made up, and the answer holds for data that look like it. A quick
-    formula screens the mechanisms; what may come first is judged by its own draws, from one seed for all.
+    Nothing private is read: the profile is public or made up, and the forecast holds for data that look like it. It is the
+    mechanism's own draws on made-up users, from a fixed seed.
 
     Args:
-        budget: what all releases together may cost, in place of `epsilon`, `delta` and `rho`.
-        k, releases: how many items each release has; how many releases.
+        budget: what all releases may cost together, in place of `epsilon`, `delta` and `rho`.
+        k, releases: number of items of each release; number of releases.
         profile: what the data look like, in place of `shape` and what goes with it: `Profile.zipf`,
             `Profile.of_counts(..., public=True)` or `Profile.of_log`.
-        sensitivity: what one user may change, in place of `relation` and `max_items_per_user`.
-        progress: called with (done, of how many) as mechanisms are finished.
+        sensitivity: what one user may change in scores of your own, in place of `relation` and `max_items_per_user`.
         asked: the fields of `dpselect.spec.PlanSpec`, which are the options of the command; `ledger` may be an open ledger.
 
     Returns:
         A `TopKPlan`; with `periods` a `HorizonPlan`, with `pate` a `VotingPlan`.
 
     Raises:
-        InvalidRequest, InvalidBudget: what is asked for contradicts itself, the profile is private data, or no mechanism applies,
-            and why.
+        InvalidRequest, InvalidBudget: what is asked for contradicts itself, the profile is private data, or no mechanism can do
+            it.
         CalibrationError: no amount of noise fits the budget.
 
     Example:
         >>> import dpselect as dps
-        >>> found = dps.plan(epsilon=1.0, k=5, shape="zipf:1", items=100, users=10_000, mechanisms=["joint_top_k"], rounds=100)
-        >>> found.recommended.name, found.recommended.quality.recall.value > 0.9
-        ('joint_top_k', True)
+        >>> found = dps.plan(epsilon=1.0, k=5, shape="zipf:1", items=100, users=10_000)
+        >>> found.recommended.name, found.recommended.expected.recall > 0.9
+        ('peeling_top_k', True)
     """
     if budget is not None:
         if not isinstance(budget, acc.Budget):
@@ -118,7 +122,7 @@ def plan(
             raise InvalidRequest(f"profile= says what {next(iter(said))}= says: leave one of them out")
     if not isinstance(sensitivity, Sensitivity | None):
         raise InvalidRequest(f"sensitivity must be a dpselect.Sensitivity, not {type(sensitivity).__name__}")
-    return answered(spec, profile, budget=budget, sensitivity=sensitivity, progress=progress)
+    return answered(spec, profile, budget=budget, sensitivity=sensitivity)
 
 
 def answered(
@@ -127,13 +131,12 @@ def answered(
     *,
     budget: acc.Budget | None = None,
     sensitivity: Sensitivity | None = None,
-    progress: Progress | None = None,
 ) -> Plan:
-    """What is asked for, whichever it is.
+    """The plan that a spec asks for.
 
     Args:
         profile: in place of what `shape=` and the numbers beside it stand for.
-        budget, sensitivity, progress: as for `plan_releases`.
+        budget, sensitivity: as for `plan`.
     """
     if sensitivity is not None and spec.way != "releases":
         raise InvalidRequest(f"sensitivity= does not go with {spec.way}=: leave one of them out")
@@ -143,25 +146,126 @@ def answered(
         from dpselect.pate.plan import plan_votes  # ballots and jobs, which other plans do without
 
         return plan_votes(_votes(spec), budget or spec.budget, rounds=spec.releases, seed=spec.seed or 0)
-    if spec.way == "periods":
-        from dpselect.plan.horizon_plan import plan_horizon  # horizons and their noise, which other plans do without
-
-        if spec.k is None:
-            raise InvalidRequest("no size is stated: give k=, how many items each period releases")
-        profile = profile or _arriving(spec)
-        return plan_horizon(
-            budget or spec.budget,
-            most(profile, spec) if spec.k == "all" else spec.k,
-            profile,
-            count=spec.count or "period",
-            window=spec.window,
-            unknown=bool(spec.unknown_domain),
-            relation=spec.relation or "add_remove",
-            seed=spec.seed or 0,
-        )
-    if spec.recall is not None:
+    if spec.way == "releases" and spec.recall is not None:
         spec = enough(spec, profile, budget=budget, sensitivity=sensitivity)
-    return plan_releases(spec, profile or profile_of(spec), budget=budget, sensitivity=sensitivity, progress=progress)
+    profile, budget = profile or profile_of(spec), budget or spec.budget
+    if spec.way == "periods":
+        return _series(spec, profile, budget)
+    return _releases(spec, profile, budget, sensitivity)
+
+
+def _releases(
+    spec: PlanSpec, profile: Profile, budget: acc.Budget, sensitivity: Sensitivity | None, draws: int = DRAWS
+) -> TopKPlan:
+    """The plan of releases of `topk`, or of scores of another kind."""
+    request, choices = _chosen(spec, profile, budget, sensitivity)
+    about: dict[str, Any] = {"groups": groups_of(spec), "payer": _payer(spec, budget)[1], "seed": spec.seed or 0}
+    return plan_releases(budget, request, choices, profile, **about, draws=draws)
+
+
+def _chosen(
+    spec: PlanSpec, profile: Profile, budget: acc.Budget, sensitivity: Sensitivity | None
+) -> tuple[TopKRequest, list[Choice]]:
+    """What is public about one release; what `topk` runs for it, and what it runs where another kind is named."""
+    if sensitivity is None:
+        request, chosen = _of_counts(spec, profile, budget)
+    else:
+        request, chosen = _of_scores(spec, profile, budget, sensitivity)
+    first = chosen(spec.mechanism)
+    own = kind_of(type(without_counts(first.mechanism)))
+    return request, [first, *(chosen(kind) for kind in dict.fromkeys(spec.compare or ()) if kind != own)]
+
+
+def _of_scores(
+    spec: PlanSpec, profile: Profile, budget: acc.Budget, sensitivity: Sensitivity
+) -> tuple[TopKRequest, Callable[[Any], Choice]]:
+    """A release of scores of another kind, and what a named mechanism, or the default, is for it."""
+    if stated := spec.given("relation", "max_items_per_user", "groups", "with_counts"):
+        raise InvalidRequest(f"sensitivity= is of scores of your own: leave {next(iter(stated))}= out")
+    k = most(profile, spec) if spec.k == "all" else spec.k
+    listed = None if spec.unknown_domain else profile.size
+    about: dict[str, Any] = {"candidates": listed, "noise": spec.noise, "kbar": spec.kbar, "min_users": spec.min_users}
+    request = TopKRequest(k=k, sensitivity=sensitivity, releases=spec.releases or 1, **about)
+
+    def chosen(kind: Any) -> Choice:
+        if kind is not None and not isinstance(kind, str):
+            raise InvalidRequest("mechanism= has its noise already, which a plan chooses: name its kind").at("mechanism")
+        return Choice(default_mechanism(budget, request, kind=kind), sensitivity.l0)
+
+    return request, chosen
+
+
+def _of_counts(spec: PlanSpec, profile: Profile, budget: acc.Budget) -> tuple[TopKRequest, Callable[[Any], Choice]]:
+    """A release of `topk`, and what a named mechanism, or the default, is for it."""
+    asked = {name: getattr(spec, name) for name in _SHARED if getattr(spec, name) is not None}
+    if (groups := groups_of(spec)) is not None:
+        asked |= {"group": "group", "max_groups_per_user": groups.max_groups_per_user}
+    whole, _ = _payer(spec, budget)
+    listed = None if spec.unknown_domain else profile.size
+
+    def question(kind: Any) -> Question:
+        money = {"epsilon": budget.epsilon, "delta": budget.delta or None, "rho": budget.rho}
+        one = TopKSpec(user="user", item="item", mechanism=kind, **asked, **money)
+        # Public lists of which only the sizes are known yet.
+        lists = {} if spec.groups is None else {"groups": tuple(map(str, range(spec.groups)))}
+        return Question("the log", one, one.reading(**lists), budget, None if listed is None else range(listed))
+
+    return request_of(question(spec.mechanism), whole), lambda kind: choose(question(kind), whole)
+
+
+def _payer(spec: PlanSpec, budget: acc.Budget) -> tuple[acc.Budget | None, str]:
+    """The budget of the dataset that will pay, None without a ledger; and in words where it is from."""
+    if spec.ledger is None:
+        return None, ""
+    try:
+        with opened_ledger(spec.ledger) as ledger:
+            return ledger.dataset(str(spec.dataset)).budget, f"dataset {spec.dataset!r} pays"
+    except (acc.ledger.LedgerUnavailable, acc.ledger.UnknownDataset):
+        return budget, f"dataset {spec.dataset!r} cannot be read, so this is planned as if it were declared with this budget"
+
+
+_SHARED = ("k", "with_counts", "min_users", "noise", "kbar", "releases", "relation", "max_items_per_user")
+
+
+def groups_of(spec: PlanSpec) -> Groups | None:
+    """The groups of which each gets a release; None for the log as a whole."""
+    if spec.groups is None:
+        return None
+    more = {"per_user": spec.groups_per_user, "exponent": spec.group_exponent}
+    stated = {name: value for name, value in more.items() if value is not None}
+    # Nobody is in more groups than there are: a looser bound would be paid for, and fitted, for nothing.
+    bound = spec.max_groups_per_user and min(spec.max_groups_per_user, spec.groups)
+    return Groups(count=spec.groups, max_groups_per_user=bound, **stated)
+
+
+def most(profile: Profile, spec: PlanSpec) -> int:
+    """Number of items that can come out of data that look like this."""
+    return profile.touched if spec.unknown_domain else profile.size
+
+
+def _series(spec: PlanSpec, profile: Profile, budget: acc.Budget) -> Plan:
+    """The plan of a series with one budget."""
+    from dpselect.continual.continual_top_k import HorizonClip
+    from dpselect.plan.horizon_plan import plan_horizon  # horizons and their noise, which other plans do without
+    from dpselect.release.series import horizon_mechanism
+
+    assert spec.periods is not None
+    groups = groups_of(spec)
+    mechanism = horizon_mechanism(
+        budget,
+        domain=None if spec.unknown_domain else range(profile.size),
+        groups=None if groups is None else range(groups.count),
+        with_counts=spec.with_counts,
+        users=HorizonClip(exponent=spec.exponent, cells=spec.cells),
+        items_per_period=spec.items_per_period,
+        k=most(profile, spec) if spec.k == "all" else spec.k,
+        periods=spec.periods,
+        count=spec.count,
+        window=spec.window,
+        relation=spec.relation or "add_remove",
+        grouped=groups is not None,
+    )
+    return plan_horizon(budget, mechanism, profile, groups=groups, seed=spec.seed or 0)
 
 
 def _votes(spec: PlanSpec) -> VotesModel | TrialVotes:
@@ -193,9 +297,9 @@ def _votes(spec: PlanSpec) -> VotesModel | TrialVotes:
 
 # What a shape says by itself, and its fields therefore may not.
 _SAID_BY = {
-    "a made-up law": ("user", "item", "time", "column"),
+    "a made-up law": ("user", "item", "column"),
     "a file of counts": ("items", "users"),
-    "a log": ("items", "users", "items_per_user", "column", "active", "new_items"),
+    "a log": ("items", "users", "items_per_user", "column"),
 }
 
 
@@ -228,26 +332,7 @@ def profile_of(spec: PlanSpec) -> Profile:
         return Profile.of_csv(shape, spec.column, public=spec.public, items_per_user=spec.items_per_user)
     if spec.user is None or spec.item is None:
         raise InvalidRequest(f"shape={masked(shape)} is a log: name its columns, user= and item=")
-    when = spec.given("time", "periods")
-    return Profile.of_log(shape, user=spec.user, item=spec.item, public=spec.public, **when, **file_options(spec))
-
-
-def _arriving(spec: PlanSpec) -> Profile:
-    """The profile with events over time, for a plan of a horizon.
-
-    Raises:
-        InvalidRequest: as for `profile_of`, or a made-up profile is given a column of times.
-    """
-    if spec.kind_of_shape not in ("zipf", "uniform"):
-        if not spec.shape or None in (spec.user, spec.item, spec.time) or not spec.is_log:
-            raise InvalidRequest(
-                "a horizon is planned on shape=zipf:EXPONENT, or on a public log: name it, user=, item= and time="
-            )
-        return profile_of(spec)
-    periods, made_up = spec.periods or 1, spec.given("active", "new_items")
-    later = round(made_up.pop("new_items", 0.0) * (periods - 1))
-    whole = spec if spec.items is None else spec.model_copy(update={"items": spec.items + later})
-    return profile_of(whole).arriving(periods, new_items=later, seed=spec.seed or 0, **made_up)
+    return Profile.of_log(shape, user=spec.user, item=spec.item, public=spec.public, **file_options(spec))
 
 
 def exponent_of(spec: PlanSpec) -> float:
@@ -272,9 +357,8 @@ def file_options(spec: PlanSpec) -> dict[str, Any]:
 # -- the budget that a recall takes ------------------------------------------------------------------------------------------
 
 
-_SEARCHED = 100  # simulated runs of each plan of a search
+_SEARCHED = 20  # simulated releases of each plan of a search
 _STEPS = 12  # bisections, to about a fiftieth
-_KINDS = 3  # mechanisms that are looked at in it
 
 
 def enough(
@@ -296,19 +380,15 @@ def enough(
     recall = spec.recall or 0.0
     if not 0 < recall < 1:
         raise InvalidRequest(f"recall={recall!r} must be a share between 0 and 1: 0.9 for nine of ten true items")
-    name, start, low, high = ("users", 1e5, 10.0, 1e9) if budgeted else ("epsilon", 1.0, 1e-3, 1e2)
+    name, low, high = ("users", 10.0, 1e9) if budgeted else ("epsilon", 1e-3, 1e2)
     known = profile if profile is not None or budgeted else profile_of(spec)
 
-    def tried(amount: float, kinds: Sequence[str] | None) -> TopKPlan:
-        of_it = round(amount) if budgeted else amount
-        tried_on = spec.model_copy(update={name: of_it, "rounds": _SEARCHED, "mechanisms": kinds})
-        return plan_releases(tried_on, known or profile_of(tried_on), budget=budget, sensitivity=sensitivity)
-
-    kinds = tuple(dict.fromkeys(one.name.partition(",")[0] for one in tried(start, spec.mechanisms).ranked))[:_KINDS]
-
     def found(amount: float) -> float:
+        tried_on = spec.model_copy(update={name: round(amount) if budgeted else amount, "compare": None})
         with suppress(InvalidRequest, CalibrationError):  # nothing is found for so little
-            return tried(amount, kinds).recommended.expected
+            paid = tried_on.budget if budget is None else budget
+            plan = _releases(tried_on, known or profile_of(tried_on), paid, sensitivity, _SEARCHED)
+            return plan.recommended.expected.recall
         return 0.0
 
     if (reached := found(high)) < recall:

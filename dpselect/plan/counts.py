@@ -10,7 +10,6 @@ from fractions import Fraction
 from typing import Any, Self, final
 
 from accounting import Budget, Curve, calibrate
-from accounting.curves import Composed
 from dpselect import mechanisms
 from dpselect.mechanisms import Mechanism
 from dpselect.mechanisms.base import SCALE, fields_of
@@ -63,10 +62,9 @@ class CountNoise:
         sensitivity, one = request.sensitivity, None
         if request.recounted:  # an l1 norm where either of the budgets asks for it
             sensitivity = one = Sensitivity.of_clipped(1.0, min(map(_norm_of, budgets)), sensitivity.relation)
-        parts: list[tuple[int | Fraction, int]] = [(times * releases, k) for releases, k in request.parts]
-        found = [_scale(budget, request.counts, parts, sensitivity, separately=request.charges is not None)]
+        found = [_scale(budget, request.counts, times * request.releases, request.k, sensitivity, request.charges is not None)]
         if (share := request.share) is not None:
-            found.append(_scale(share.budget, request.counts, [(share.charges, request.k)], sensitivity, separately=True))
+            found.append(_scale(share.budget, request.counts, share.charges, request.k, sensitivity, separately=True))
         _, scale, noise = max(found)
         return cls(noise, scale, one, request.k)
 
@@ -115,22 +113,21 @@ def _norm_of(budget: Budget) -> Norm:
 
 
 def _scale(
-    budget: Budget, share: float, parts: list[tuple[int | Fraction, int]], sensitivity: Sensitivity, *, separately: bool
+    budget: Budget, share: float, releases: int | Fraction, k: int, sensitivity: Sensitivity, separately: bool
 ) -> tuple[bool, float, NoiseName]:
-    """Whether it is noise for an l1 norm, its scale, which spends `share` of the budget of all `parts`, (releases, k) each, and
-    its name. `separately`: whether releases are charged one by one.
+    """True for noise for an l1 norm, its scale, which spends `share` of the budget of all releases of k counts, and its name.
+
+    `separately`: True if releases are charged one by one.
     """
     norm = _norm_of(budget)
     noise = next(name for name, its in VECTOR_NORMS.items() if its == norm)
-    most, charges = max(k for _, k in parts), sum(count for count, _ in parts)
 
     def price(scale: float) -> Curve:
-        if separately:
-            return vector(noise, scale, sensitivity, most)
-        return Composed.of([(int(count), vector(noise, scale, sensitivity, k)) for count, k in parts])
+        one = vector(noise, scale, sensitivity, k)
+        return one if separately else int(releases) * one
 
     bracket = (SCALE.low * sensitivity.linf, SCALE.high * sensitivity.linf)
-    whole = calibrate(price, budget, bracket, charges=charges if separately else None)
+    whole = calibrate(price, budget, bracket, charges=releases if separately else None)
     scale = whole / (share if norm == "l1" else math.sqrt(share))
     return norm == "l1", float(_UP.create_decimal(Decimal(repr(scale)))), noise
 

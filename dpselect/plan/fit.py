@@ -12,12 +12,11 @@ from flint import arb
 
 from accounting import AccountingError, Budget, Curve, RelationMismatch, calibrate
 from accounting.arguments import Relation, checked_integer
-from accounting.curves import Composed
 from accounting.errors import CalibrationError
 from dpselect import mechanisms
 from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest
-from dpselect.mechanisms import DiscoverThenSelect, Mechanism, PerGroup, WithValues, members
-from dpselect.mechanisms.base import INSTEAD, MECHANISMS, Knob, fields_of, settings_of
+from dpselect.mechanisms import Mechanism, PerGroup, members
+from dpselect.mechanisms.base import INSTEAD, MECHANISMS, Knob, fields_of
 from dpselect.noise import NoiseName, by_name
 from dpselect.plan.counts import CountNoise, takes_its_own, without_counts
 from dpselect.plan.request import TopKRequest
@@ -77,7 +76,6 @@ def fitted(
     *,
     every: EveryGroup | None = None,
     settings: Mapping[str, Any] | None = None,
-    roughly: bool = False,
 ) -> Mechanism:
     """The mechanism called `kind`, for `request`, with the noise that spends `budget`.
 
@@ -89,8 +87,6 @@ def fitted(
         kind: a mechanism's `kind` or the name of its class.
         every: the groups, each of which gets such a release: all that a user is in are paid for.
         settings: further fields of the mechanism.
-        roughly: price a plan as if its releases were charged one by one, at one Renyi order or by pure epsilons, which is quick
-            and asks for a little more noise.
 
     Raises:
         InvalidRequest: the mechanism is unknown, or it cannot do what is asked.
@@ -108,7 +104,7 @@ def fitted(
     _require_domain(member, request, takes_observed=member.traits.domain != "public")
     counted = None if request.counts is None else CountNoise.of(request, budget, 1 if every is None else every.times)
     for split in _splits(member, budget, request, every):
-        spending = _Spending(budget, request, every, member, {**fields, **split}, counted, roughly)
+        spending = _Spending(budget, request, every, member, {**fields, **split}, counted)
         if best is None or spending.may_beat(best, next(iter(split.values()))):
             found = spending.found(knob_of(member).bracket(request.sensitivity.range))
             best = min((one for one in (best, found) if one is not None), key=_height, default=None)
@@ -172,7 +168,6 @@ class _Spending:
     member: type[Mechanism]
     settings: Mapping[str, Any]
     counted: CountNoise | None
-    roughly: bool
 
     def mechanism(self, parameter: float) -> Mechanism:
         """With this noise, if it has a guarantee for what is asked."""
@@ -188,34 +183,17 @@ class _Spending:
         return found if self.counted is None else self.counted.beside(found)
 
     def price(self, parameter: float) -> Curve:
-        """What is charged at once: one release, or all of a plan."""
-        one, request = self.mechanism(parameter), self.request
-        if not request.schedule and (not request.together or self.roughly or request.releases == 1):
-            return self._charged(one).curve
-        return Composed.of([(count, self._charged(resized(one, k)).curve) for count, k in request.parts])
-
-    @property
-    def charges(self) -> int | None:
-        """How many charges share the budget; of a schedule that is charged one by one its sum is one."""
-        if self.request.schedule:
-            return None if self.request.together else 1
-        return self.request.releases if self.roughly and self.request.releases > 1 else self.request.charges
+        """The cost of one release."""
+        return self._charged(self.mechanism(parameter)).curve
 
     def found(self, bracket: tuple[float, float]) -> Mechanism | None:
         """The mechanism with the least noise that the ledger's share pays for too; None if the budget pays for none."""
-        made, budgets, share = list[Mechanism](), [self.budget], self.request.share
-        if self.roughly and self.charges is not None and self.budget.form == "approximate" and not self.request.schedule:
-            # A budget that adds up pure epsilons is the better one for few releases.
-            budgets.append(Budget(epsilon=self.budget.limit, delta=self.budget.delta, order="inf"))
-        for budget in budgets:
-            with suppress(CalibrationError):
-                knob = calibrate(self.price, budget, bracket, charges=self.charges)
-                if share is not None and share.budget.cost_of_each(self.price(knob), share.charges) > share.budget.limit:
-                    knob = calibrate(self.price, share.budget, bracket, charges=share.charges)
-                made.append(self.mechanism(knob))
-        if made:  # the costlier one, by quick bounds
-            times = self.charges or 1
-            return max(made, key=lambda one: self.budget.cost(times * self._charged(one).curve)) if len(made) > 1 else made[0]
+        charges, share = self.request.charges, self.request.share
+        with suppress(CalibrationError):
+            knob = calibrate(self.price, self.budget, bracket, charges=charges)
+            if share is not None and share.budget.cost_of_each(self.price(knob), share.charges) > share.budget.limit:
+                knob = calibrate(self.price, share.budget, bracket, charges=share.charges)
+            return self.mechanism(knob)
         # What tells nothing is free whatever its noise: the set of all candidates, for example.
         with suppress(AccountingError, ValueError, ArithmeticError):
             if all(self.price(end).pure_epsilon == 0 for end in bracket):
@@ -230,26 +208,11 @@ class _Spending:
             level = self.price(surprise / height if rising else height / surprise)
         except (AccountingError, ValueError, ArithmeticError):
             return True  # outside the family's domain, which says nothing
-        cost = self.budget.cost(level) if self.charges is None else self.budget.cost_of_each(level, self.charges)
+        cost = self.budget.cost(level) if self.request.charges is None else self.budget.cost_of_each(level, self.request.charges)
         return self.budget.covers(cost)
 
     def _charged(self, one: Mechanism) -> Mechanism:
         return one if self.every is None else self.every.around(one)
-
-
-def resized(mechanism: Mechanism, k: int) -> Mechanism:
-    """The same mechanism, with the same noise, for k items."""
-    settings = settings_of(mechanism)
-    if settings.get("k") == k:
-        return mechanism
-    if isinstance(mechanism, WithValues):
-        return WithValues.model_validate({**settings, "mechanism": resized(mechanism.mechanism, k)})
-    if isinstance(mechanism, DiscoverThenSelect):
-        candidates = math.ceil(mechanism.candidates / (mechanism.selection.most_released or 1) * k)
-        settings |= {"selection": resized(mechanism.selection, k), "discovery": resized(mechanism.discovery, candidates)}
-        return DiscoverThenSelect.model_validate({**settings, "candidates": candidates})
-    usual = {name: value for name, value in mechanism.traits.usual(k).items() if name in ("kbar",)}
-    return type(mechanism).model_validate({**settings, **usual, **({"k": k} if "k" in settings else {})})
 
 
 def default_kbar(k: int) -> int:

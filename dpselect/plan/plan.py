@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -80,9 +79,10 @@ def amount(value: float) -> str:
 
 
 def share(value: float) -> str:
-    """A share of 1 in percent. 100 % only where nothing is missing."""
+    """A share of 1 in percent, to two digits; 0% and 100% only where it is exact."""
     percent = 100 * value
-    if percent >= 99.95:
-        hidden = 100 - percent
-        return "100 %" if hidden < 1e-10 else f"{math.floor(1e4 * percent) / 1e4:.7g} %"
-    return f"{percent:.1f} %"
+    if 0 < percent < 1:
+        return "under 1%"
+    if 99 < percent < 100:
+        return "over 99%"
+    return f"{percent:.0f}%"

@@ -79,9 +79,6 @@ class TopKRequest(Frozen):
             `WithValues` with a clip. Else they are the scores that chose.
         min_users: the fewest distinct users that an item must have to be released, whatever the noise; None for no such rule.
             Only `SparseHistogram` can keep it, and what discovers by one.
-        together: whether the releases are one plan that is fixed in advance and charged as a whole.
-        schedule: (releases, k) parts that share the budget, all with the same amount of noise; `releases` and `k` are then their
-            sum and their largest.
 
     Raises:
         InvalidRequest: a value is outside its domain, or k exceeds candidates.
@@ -99,18 +96,11 @@ class TopKRequest(Frozen):
 
     recounted: bool = Field(default=False, strict=True, description="true or false")
     min_users: Count | None = Field(default=None, description="an integer >= 1, or None")
-    together: bool = Field(default=False, strict=True, description="true or false")
-    schedule: tuple[tuple[Count, Count], ...] = Field(default=(), description="pairs (releases, k)")
 
     @property
     def charges(self) -> int | None:
-        """For `calibrated`: how many charges share the budget; None where one release, or a plan of them, may have all of it."""
-        return self.releases if self.releases > 1 and not self.together else None
-
-    @property
-    def parts(self) -> tuple[tuple[int, int], ...]:
-        """Releases of the same size, (releases, k) each."""
-        return self.schedule or ((self.releases, self.k),)
+        """Number of charges that share the budget, for `calibrated`; None where one release may have all of it."""
+        return self.releases if self.releases > 1 else None
 
     @model_validator(mode="after")
     def _can_fill_k(self) -> Self:

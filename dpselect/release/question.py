@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any, Self, final
@@ -48,7 +49,7 @@ class Question:
     spec: TopKSpec
     reading: Reading
     budget: Budget
-    domain: tuple[Label, ...] | None = None
+    domain: Sequence[Label] | None = None
 
     @classmethod
     def of(cls, source: Any, spec: TopKSpec) -> Self:
@@ -187,7 +188,7 @@ def named(source: object) -> str | tuple[str, ...]:
     return without_password(source) if isinstance(source, str | os.PathLike) else f"a {type(source).__name__} in memory"
 
 
-def _digest(labels: tuple[Label, ...]) -> str:
+def _digest(labels: Sequence[Label]) -> str:
     return hashlib.sha256(json.dumps(labels).encode()).hexdigest()
 
 
@@ -233,7 +234,7 @@ def _chosen(question: Question, whole: Budget | None) -> Choice:
     if spec.planned is not None:
         return _planned(question, spec.planned)
     _require_delta(question, whole)
-    request = _request_of(question, whole)
+    request = request_of(question, whole)
     if groups is not None and groups.most == ANY_GROUPS and (spec.kind is not None or not groups.tabled):
         unbounded()
     if spec.mechanism is None and question.clippable:
@@ -264,8 +265,8 @@ def _require_delta(question: Question, whole: Budget | None) -> None:
         ).at("delta")
 
 
-def _request_of(question: Question, whole: Budget | None) -> TopKRequest:
-    """What a plan is asked; `whole` is the budget of the dataset that pays."""
+def request_of(question: Question, whole: Budget | None) -> TopKRequest:
+    """What is public about the release; `whole` is the budget of the dataset that pays."""
     spec = question.spec
     return TopKRequest(
         k=question.k,

@@ -11,7 +11,6 @@ from .continual_spec import RechargeSpec as RechargeSpec
 from .continual_spec import ShowSpec as ShowSpec
 from .continual_spec import StartSpec as StartSpec
 from .label_spec import LabelSpec as LabelSpec
-from .plan_spec import Part as Part
 from .plan_spec import PlanFields as PlanFields
 from .plan_spec import PlanSpec as PlanSpec
 from .shared_fields import BUDGETED as BUDGETED

@@ -47,11 +47,6 @@ class WeightFields(Spec):
     exponent: Real = option("How much more a user's first items count: 0 to 4.", "Bounds on users", 1.5)
     cells: Count = option("How many items of a user count at most (per period: items in periods).", "Bounds on users", 20)
 
-    @property
-    def users(self) -> HorizonClip:
-        """What a user may contribute."""
-        return HorizonClip(exponent=self.exponent, cells=self.cells)
-
 
 class EveryFields(Spec):
     """How long periods are."""
@@ -120,6 +115,11 @@ class PeriodFields(WeightFields):
     items_per_period: Count | None = option(
         "With with_counts=: for how many of a period's items one user counts. Default: 3.", _COUNTS
     )
+
+    @property
+    def users(self) -> HorizonClip:
+        """What a user may contribute."""
+        return HorizonClip(exponent=self.exponent, cells=self.cells)
 
 
 class HorizonBudgetFields(PeriodFields):

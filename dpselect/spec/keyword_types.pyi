@@ -20,7 +20,6 @@ from dpselect.noise import NoiseName
 from dpselect.pate.ballots import Missing, Split, Voting
 from dpselect.selection import Label
 from dpselect.spec.base import Column, Flag, Seed
-from dpselect.spec.plan_spec import Charged, Rounds, Schedule
 from dpselect.spec.topk_spec import EngineName
 
 class SharedFileOptions(TypedDict, total=False):
@@ -70,6 +69,19 @@ class SharedTime(TypedDict, total=False):
     time_zone: str
     time_unit: Unit | None
 
+class SharedChoice(TypedDict, total=False):
+    with_counts: Flag
+    min_users: Count | None
+    mechanism: str | Mechanism | None
+    noise: NoiseName | None
+    kbar: Count | None
+
+class SharedWeight(TypedDict, total=False):
+    count: Over
+    window: Count | None
+    exponent: Real
+    cells: Count
+
 class SharedKept(SharedPayer, total=False):
     output: str | PathLike[str] | None
 
@@ -79,11 +91,7 @@ class SharedHeld(SharedKept, total=False):
     dataset: Required[str | None]
     key: Required[str | None]
 
-class SharedHorizonBudget(TypedDict, total=False):
-    count: Over
-    window: Count | None
-    exponent: Real
-    cells: Count
+class SharedHorizonBudget(SharedWeight, total=False):
     with_counts: Flag
     items_per_period: Count | None
     k: Required[Count]
@@ -91,7 +99,7 @@ class SharedHorizonBudget(TypedDict, total=False):
     delta: Required[Real]
     relation: Relation
 
-class TopKKeywords(SharedBudget, SharedLedger, SharedItem, SharedCatalogue, SharedGroup, SharedTime, total=False):
+class TopKKeywords(SharedBudget, SharedLedger, SharedItem, SharedCatalogue, SharedGroup, SharedTime, SharedChoice, total=False):
     epsilon: Real | None
     delta: Real | None
     rho: Real | None
@@ -108,13 +116,9 @@ class TopKKeywords(SharedBudget, SharedLedger, SharedItem, SharedCatalogue, Shar
     value: Column | None
     value_clip: float | tuple[float, float] | str | None
     relation: Relation
-    k: Required[Count | Literal["all"]]
     with_counts: Flag
-    min_users: Count | None
-    mechanism: str | Mechanism | None
-    noise: NoiseName | None
-    kbar: Count | None
     releases: Count | None
+    k: Required[Count | Literal["all"]]
     go_on: Flag
     partial_last: Flag
     engine: EngineName
@@ -122,7 +126,8 @@ class TopKKeywords(SharedBudget, SharedLedger, SharedItem, SharedCatalogue, Shar
     use_everything: Flag
     output: str | PathLike[str] | None
 
-class PlanKeywords(SharedBudget, SharedFile, total=False):
+class PlanKeywords(SharedBudget, SharedFile, SharedChoice, SharedWeight, total=False):
+    with_counts: Flag
     epsilon: Real | None
     delta: Real | None
     rho: Real | None
@@ -137,19 +142,10 @@ class PlanKeywords(SharedBudget, SharedFile, total=False):
     groups: Count | None
     groups_per_user: Real | None
     group_exponent: Real | None
-    schedule: Schedule | None
-    order: Flag | None
-    charged: Charged | None
-    with_counts: Flag | None
-    mechanisms: Sequence[str] | None
+    compare: Sequence[str] | None
     recall: Real | None
-    rounds: Rounds | None
     seed: Seed | None
-    count: Over | None
-    window: Count | None
-    time: Column | None
-    active: Real | None
-    new_items: Real | None
+    items_per_period: Count | None
     teachers: Count | None
     labels: Count | None
     votes_per_item: Real | None

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, final
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, SkipValidation, model_validator
+from pydantic import SkipValidation, model_validator
 
 from accounting.arguments import Relation
-from accounting.frozen import Count, Frozen, Positive, Real
-from dpselect.continual.continual_top_k import Over
-from dpselect.errors import InvalidRequest
+from accounting.frozen import Count, Positive, Real
+from dpselect.events.file_options import FileOptions
 from dpselect.spec.base import Column, Flag, Seed, Spec, option
+from dpselect.spec.continual_spec import WeightFields
 from dpselect.spec.shared_fields import BudgetFields, FileFields, item_columns
-from dpselect.spec.topk_spec import size_of
+from dpselect.spec.topk_spec import ChoiceFields, size_of
 
 if TYPE_CHECKING:
     from accounting import Ledger
@@ -23,47 +23,9 @@ else:  # not checked by pydantic: a plan without a ledger does without a databas
     Ledger = Any
 
 Way = Literal["releases", "periods", "pate"]
-"""What is planned: releases with simulations; what `topk` would choose, without; a horizon; or a labeling job."""
+"""What is planned: releases of `topk`, a series with one budget, or a labeling job."""
 
-_SHAPE, _NEEDS, _SIMULATED = "The shape of the data", "What is needed of the answer", "Simulations"
-_OVER_TIME, _VOTES = "Releases over time", "Votes of teachers"
-
-
-Charged = Literal["together", "separately"]
-
-
-@final
-class Part(Frozen):
-    """Releases of the same size.
-
-    Args:
-        releases: how many, >= 1.
-        k: how many items each of them releases, >= 1.
-    """
-
-    error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
-    releases: Count = Field(description="an integer >= 1")
-    k: Count = Field(description="an integer >= 1")
-
-
-def parts_of(stated: Any) -> Any:
-    """Parts of a schedule, from text or from pairs (releases, k)."""
-    parts = stated
-    try:
-        if isinstance(parts, str):
-            parts = [tuple(map(int, part.split("x"))) for part in parts.split(",")]
-        if isinstance(parts, Iterable):
-            return tuple(part if isinstance(part, Part | Mapping) else Part(releases=part[0], k=part[1]) for part in parts)
-    except (TypeError, ValueError, IndexError):
-        raise InvalidRequest(
-            f"schedule={str(stated)[:60]!r} is refused: write RELEASESxK,RELEASESxK, 30x10,1x100 for example"
-        ) from None
-    return stated
-
-
-Schedule = Annotated[tuple[Part, ...], BeforeValidator(parts_of)]
-"""Parts of releases, or pairs (releases, k), that share a budget."""
-Rounds = Annotated[Count, Field(ge=100, le=10_000_000)]
+_SHAPE, _NEEDS, _VOTES = "The shape of the data", "What is needed of the answer", "Votes of teachers"
 
 
 class ProfileFields(Spec):
@@ -98,19 +60,15 @@ class ProfileFields(Spec):
     group_exponent: Real | None = option("Of Zipf's law of users per group; 0: all alike. Default: 1.", "Groups", ge=0.0)
 
 
-class OverTimeFields(Spec):
-    """A horizon of periods."""
+class OverTimeFields(WeightFields):
+    """A series with one budget over all of its periods."""
 
     periods: Count | None = option(
-        "Plan a horizon of this many periods (dpselect continual), and what k= and the budget find in each.", place=108
+        "Number of periods of a weekly or daily series with one budget (dpselect continual run).", place=108
     )
-    count: Over | None = option("With periods=: what a count is of. Default: period.", _OVER_TIME)
-    window: Count | None = option("With count=window: how many periods it has.", _OVER_TIME)
-    time: SkipValidation[Column | None] = option(
-        "With periods=: column of times, where shape= is a log.", _OVER_TIME, metavar="COLUMN"
+    items_per_period: Count | None = option(
+        "With periods= and with_counts=: number of a period's items that one user counts for. Default: 3.", _NEEDS
     )
-    active: Real | None = option("With periods= and zipf: the share of periods in which a user is there. Default: 1.", _OVER_TIME)
-    new_items: Real | None = option("With periods= and zipf: items that come with each period. Default: 0.", _OVER_TIME)
 
 
 class VotesFields(Spec):
@@ -142,61 +100,27 @@ class VotesFields(Spec):
 
 
 class AnswerFields(Spec):
-    """What is needed of the answer, and how it is worked out."""
+    """What is needed of the answer."""
 
-    releases: Count | None = option("How many releases share the budget. Default: 1.", place=135)
-    schedule: Schedule | None = option(
-        "Releases of several sizes, 30x10,1x100 for example, in place of releases= and k=.",
-        _NEEDS,
-        metavar="NxK,...",
-        parse=parts_of,
-    )
-    order: Flag | None = option(
-        "Whether the order of the items is needed or their set suffices. Default: set.", flags="--order/--set", place=82
-    )
-    charged: Charged | None = option(
-        "All releases as one plan, or one by one as topk does. Default: separately with ledger=.", _NEEDS
-    )
-    with_counts: Flag | None = option(
-        "Whether each release also counts the users of every item, as topk does; says how exactly.",
-        flags="--with-counts/--no-counts",
-        place=80,
-    )
-    mechanisms: SkipValidation[Sequence[str] | None] = option(
-        "Consider this kind only; may be repeated. Default: all.", _NEEDS, flags="--mechanism", metavar="KIND", many=True
+    releases: Count | None = option("Number of releases that share the budget, charged one by one. Default: 1.", place=135)
+    compare: SkipValidation[Sequence[str] | None] = option(
+        "Also say what this kind of mechanism would find; may be repeated.", metavar="KIND", many=True, place=138
     )
     recall: Real | None = option(
         "Instead of a budget: the share of true items wanted; says which epsilon it takes. With epsilon=: which users=.", _NEEDS
     )
-    rounds: Rounds | None = option("Simulated runs for each mechanism, from 100 to 10^7. Default: 1000.", _SIMULATED)
-    seed: Seed | None = option("Seed of the simulations, at least 0; never of a release. Default: 0.", _SIMULATED)
-
-    @model_validator(mode="after")
-    def _states_sizes_once(self) -> Self:
-        if self.schedule is not None and self.releases is not None:
-            raise ValueError("schedule= says how many releases there are: leave releases= out")
-        if self.schedule == ():
-            raise ValueError("schedule= names no releases: give one or more parts with releases and k, or leave it out")
-        return self
+    seed: Seed | None = option("Seed of the simulations, at least 0; never of a release. Default: 0.", _NEEDS)
 
 
 class PlanFields(VotesFields, OverTimeFields, AnswerFields, ProfileFields):
     """What is asked of a plan beside the budget and how a log is read: the table [plan] of a file."""
 
 
-class SizeFields(Spec):
-    """How much a release holds."""
+class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
+    """Say what a release will find and cost, before any data are read.
 
-    k: Count | Literal["all"] | None = option(
-        "How many items to release, at least 1; or all that are safe to show.", metavar="N|all", parse=size_of, place=40
-    )
-
-
-class PlanSpec(PlanFields, FileFields, BudgetFields, SizeFields):
-    """Say which mechanism to use, before any data are read.
-
-    Every mechanism that applies is given the noise that spends the whole budget on all releases, and tried on the shape that the
-    data are expected to have. No data are read, and nothing is spent.
+    Ask the question as you will ask topk or continual run, without the log, and describe the data by what is public. The plan
+    says which mechanism will run, with its noise, and draws from it on made-up users. Nothing is spent.
     """
 
     examples: ClassVar[tuple[str, ...]] = (
@@ -207,6 +131,9 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, SizeFields):
 
     own_fields: ClassVar[Any] = (PlanFields,)
 
+    k: Count | Literal["all"] | None = option(
+        "How many items to release, at least 1; or all that are safe to show.", metavar="N|all", parse=size_of, place=40
+    )
     epsilon: Real | None = option("What all releases together may cost, in nats.", place=50)
     rho: Real | None = option("What they may cost under zero-concentrated privacy, in place of epsilon=.")
     ledger: SkipValidation[str | Ledger | None] = option(
@@ -261,12 +188,10 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, SizeFields):
                 if name in fields and name != way:
                     raise ValueError(f"{name}= belongs to plan with {way}=: state that too, or leave it out")
             raise ValueError(f"{name}= does not go with {self.way}=: leave one of them out")
-        if self.way != "releases":
+        if self.way == "pate":
             return self
-        if self.schedule is not None and self.k is not None:
-            raise ValueError("schedule= says how many items each release has: leave k= out")
-        if self.schedule is None and self.k is None:
-            raise ValueError("no size is stated: give k=, how many items each release has, or schedule=")
+        if self.k is None:
+            raise ValueError("no size is stated: give k=, how many items each release has")
         if self.groups is None and (self.groups_per_user, self.group_exponent, self.max_groups_per_user) != (None, None, None):
             raise ValueError("a plan for groups needs groups=, how many there are (roughly)")
         return self
@@ -279,11 +204,7 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, SizeFields):
     @classmethod
     def over(cls, file: Mapping[str, Any], stated: Mapping[str, Any]) -> Self:
         """As of any budget; what is stated takes the place of what contradicts it in the file."""
-        gone = set[str]()
-        if stated.get("schedule") is not None and stated.get("releases") is None:
-            gone |= {"releases"}
-        elif stated.get("releases") is not None:
-            gone |= {"schedule"}
+        gone = {"mechanism"}  # the one that an earlier plan wrote
         if stated.get("shape") is not None:  # nothing of another shape may stay
             gone |= {"shape", "items", "users", "items_per_user", "column", "log", "public"}
         elif stated.get("column") is not None:  # what was declared is another column
@@ -304,12 +225,13 @@ def _way(asked: Mapping[str, Any]) -> Way:
 
 
 _OWN: Mapping[Way, Any] = {"periods": OverTimeFields.model_fields, "pate": VotesFields.model_fields}
-# What is asked where it is said, beside releases that are simulated, of which all is but what others own.
+# What is asked where it is said, beside releases, of which all is but what others own.
 _TAKES: Mapping[Way, Collection[str]] = {
     "periods": {
         *OverTimeFields.model_fields,
-        *("k", "epsilon", "delta", "relation", "unknown_domain", "seed"),
-        *("shape", "log", "public", "user", "item", "items", "users", "items_per_user"),
+        *ProfileFields.model_fields,
+        *FileOptions.model_fields,
+        *("k", "epsilon", "delta", "relation", "with_counts", "user", "item", "seed"),
     },
     "pate": {*VotesFields.model_fields, "epsilon", "delta", "rho", "releases", "seed"},
 }

@@ -131,15 +131,22 @@ class PayerFields(Spec):
 
     @contextmanager
     def opened(self) -> Iterator[Ledger]:
-        """The ledger that pays, where one is named; one that is named by its URL is closed at the end."""
-        if not isinstance(self.ledger, str):
-            assert self.ledger is not None, "who asks for the ledger has looked"
-            yield self.ledger
-            return
-        from accounting import Ledger  # a release without a ledger does without a database
-
-        with Ledger.open(self.ledger, create=False) as ledger:
+        """The ledger that pays, where one is named."""
+        assert self.ledger is not None, "who asks for the ledger has looked"
+        with opened_ledger(self.ledger) as ledger:
             yield ledger
+
+
+@contextmanager
+def opened_ledger(stated: str | Ledger) -> Iterator[Ledger]:
+    """The ledger; one that is named by its URL is closed at the end."""
+    if not isinstance(stated, str):
+        yield stated
+        return
+    from accounting import Ledger  # a release without a ledger does without a database
+
+    with Ledger.open(stated, create=False) as ledger:
+        yield ledger
 
 
 class LedgerFields(PayerFields):

@@ -144,8 +144,6 @@ class Config(ConfigTable):
     @property
     def releases(self) -> int:
         """How many releases share the budget."""
-        if self.plan.schedule is not None:
-            return sum(part.releases for part in self.plan.schedule)
         return self.plan.releases or 1
 
     def values(self, spec: type[Spec], stated: Collection[str]) -> dict[str, Any]:

@@ -34,16 +34,9 @@ def size_of(stated: Any) -> int | Literal["all"]:
         raise InvalidRequest(f"k={str(stated)[:40]!r} must be an integer >= 1, or all") from None
 
 
-class ReleaseFields(Spec):
-    """What a release of the top k is."""
+class ChoiceFields(Spec):
+    """What decides which mechanism releases a top k, beside k."""
 
-    k: Count | Literal["all"] = option(
-        "How many items to release, at least 1; or all that are safe to show.",
-        default=...,
-        metavar="N|all",
-        parse=size_of,
-        place=40,
-    )
     with_counts: Flag = option(
         "Also release a noisy number of users of every item, with an interval; it takes a part of the budget.",
         default=False,
@@ -66,6 +59,18 @@ class ReleaseFields(Spec):
         "it is the dataset's. Default: 1.",
         "Privacy",
         rows=False,
+    )
+
+
+class ReleaseFields(ChoiceFields):
+    """What a release of the top k is."""
+
+    k: Count | Literal["all"] = option(
+        "How many items to release, at least 1; or all that are safe to show.",
+        default=...,
+        metavar="N|all",
+        parse=size_of,
+        place=40,
     )
 
 

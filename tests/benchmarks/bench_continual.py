@@ -3,19 +3,17 @@
     python tests/benchmarks/bench_continual.py [--logs films mine.parquet] [--user user] [--item item] [--time time] [--times 1]
         [--releases 30] [--window 7] [--k 10 100] [--epsilon 1] [--delta 1e-6] [--draws 2] [--domain unknown public]
         [--count period window running]
-    python tests/benchmarks/bench_continual.py --year 100000
 
 films is in ../shared/data (see its README), which is not part of the project. Periods are of equal length, from the first event
 to the last; a recall is a mean over them, and any item that is tied at rank k is right. `today` charges each release as if every
 user were in every one, on counts clipped to 1; `free` is the same with a `History`; `horizon` is `ContinualTopK` with its
-defaults, and `planned` what `plan_horizon` says of it. --times makes so many users of each.
+defaults, and `planned` what `dpselect.plan` says of it, told the log's counts and items per user. --times makes so many users of each.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +23,9 @@ from harness import DATA, options, product, show
 
 import accounting as acc
 import dpselect as dps
-from accounting.convert.bounds import best_epsilon
 from dpselect.continual import state as states
 from dpselect.continual.horizon import close
-from dpselect.plan import Arrivals, Profile, TopKRequest, fitted, plan_horizon
+from dpselect.plan import Profile, TopKRequest, fitted
 from dpselect.sampling import sampler
 
 FILMS = DATA / "times" / "movietweetings100k.parquet"
@@ -85,11 +82,14 @@ def table(asked: argparse.Namespace) -> Iterator[dict[str, Any] | str]:
     errors, budget = [], acc.Budget(epsilon=asked.epsilon, delta=asked.delta)
     for name in asked.logs:
         log = periods(name, asked)
-        arrivals = Arrivals(*(log[column].to_numpy(dtype=np.int64) for column in ("user", "item", "period")), asked.releases)
-        profile = replace(Profile.zipf(1.0, 10, 10), description="the log", arrivals=arrivals)
+        pairs = log[["user", "item"]].drop_duplicates()
+        loads = pairs["user"].value_counts().value_counts()
+        per_user = {int(size): float(many) for size, many in loads.items()}
+        profile = Profile.of_counts(pairs["item"].value_counts(), public=True, items_per_user=per_user)
         for domain, count, k in product(asked, "domain", "count", "k"):
-            how: Any = {"window": asked.window if count == "window" else None, "clips": [dps.continual.HorizonClip()]}
-            planned = plan_horizon(budget, k, profile, count=count, unknown=domain == "unknown", **how).mean
+            how: Any = {"window": asked.window if count == "window" else None, "unknown_domain": domain == "unknown"}
+            plan: Any = dps.plan(budget, k, profile=profile, periods=asked.releases, count=count, **how)
+            planned = plan.expected.recall
             recalls = dict(zip(("today", "free", "horizon"), found(log, asked, count, k, domain).tolist(), strict=True))
             errors.append(abs(planned - recalls["horizon"]))
             yield (
@@ -98,41 +98,11 @@ def table(asked: argparse.Namespace) -> Iterator[dict[str, Any] | str]:
     yield f"planned and found differ by {np.mean(errors):.3f} on average, {np.max(errors):.3f} at most"
 
 
-def year(asked: argparse.Namespace) -> Iterator[dict[str, Any] | str]:
-    """What a bound for a whole year costs at the utility of releases that bound a user per day, in Wikimedia's shape: rho .015 a
-    day for at most 10 pages of a user, pages public, shown from a noisy 90 users on. The page views are made up.
-    """
-    days, pages, least, daily = 365, 10, 90, 0.015
-    log = Profile.zipf(1.0, 20_000, asked.year, items_per_user=40.0).arriving(days, active=0.05).arrivals
-    assert log is not None
-    views = pd.DataFrame({"u": log.users, "i": log.items, "p": log.periods}).drop_duplicates().sample(frac=1, random_state=0)
-    views = views[views.groupby(["u", "p"]).cumcount() < pages].sort_values("p", kind="stable")
-    noise, rng = float(np.sqrt(pages / (2 * daily))), np.random.default_rng(1)
-    true = views.groupby(["p", "i"]).size()
-    place, shown = views.groupby("u").cumcount(), true[true >= least]
-
-    def shown_again(counts: pd.Series) -> float:
-        kept = counts.reindex(shown.index, fill_value=0) + noise * rng.standard_normal(len(shown))
-        return float((kept >= least).mean())
-
-    yield f"{len(views):,} page views of {asked.year:,} users in a year; {len(shown):,} pages of a day have {least} users"
-    for visits in (1, 18, days):
-        price = best_epsilon(acc.GaussianDP(mu=float(np.sqrt(2 * daily * visits))), asked.delta).value
-        yield {"bound": f"{pages} pages a day, a user of {visits} days", "found": shown_again(true), "epsilon": price}
-    for cells in (20, 50, 100, 300, 1000):
-        mechanism = dps.ContinualTopK(
-            k=1, periods=days, scale=noise / np.sqrt(cells), users=dps.continual.HorizonClip(exponent=0, cells=cells)
-        )
-        counts = views[place < cells].groupby(["p", "i"]).size()
-        price = best_epsilon(mechanism.curve, asked.delta).value
-        yield {"bound": f"{cells} page views a year", "found": shown_again(counts), "epsilon": price}
-
-
 if __name__ == "__main__":
     asked = options(
         __doc__,
         **{"logs": ["films"], "user": "user", "item": "item", "time": "time", "releases": 30, "window": 7, "k": [10, 100]},
-        **{"epsilon": 1.0, "delta": 1e-6, "draws": 2, "times": 1, "year": 0, "domain": ("unknown", "public")},
+        **{"epsilon": 1.0, "delta": 1e-6, "draws": 2, "times": 1, "domain": ("unknown", "public")},
         count=("period", "window", "running"),
     )
-    show((year if asked.year else table)(asked))
+    show(table(asked))

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from bench_recall import cells
 from harness import options, show
-from own_draws import forecast
 from recall import LOGS
 
 from dpselect.plan import Profile, default_choice
+from dpselect.plan.forecast import Forecaster
 
 
 def forecasts(asked: argparse.Namespace) -> Iterator[dict[str, Any] | str]:
@@ -30,7 +30,7 @@ def forecasts(asked: argparse.Namespace) -> Iterator[dict[str, Any] | str]:
         log, choice = cell.log, default_choice(cell.budget, cell.request)
         guess = Profile.zipf(1.0, log.size, log.people, items_per_user=round(len(log.users) / log.people, 1))
         start = perf_counter()
-        said = forecast(choice, guess, cell.k, known=cell.domain == "public", draws=asked.draws)
+        said = Forecaster(guess, cell.domain == "public").of(choice, cell.k, draws=4 * asked.draws)
         seconds = perf_counter() - start
         found, _ = cell.recall(choice, asked.draws)
         above.append(said.recall - found)

@@ -25,7 +25,6 @@ from harness import options, product, show
 from recall import LOGS, Cell, budget_of, load
 
 import dpselect as dps
-from dpselect.plan import PlannedMechanism
 from dpselect.plan.default import GENEROUS, Choice
 from dpselect.plan.fit import fitted
 
@@ -36,11 +35,6 @@ def cells(asked: argparse.Namespace) -> Iterator[Cell]:
     """One for each line."""
     for name, domain, k, epsilon in product(asked, "logs", "domain", "k", "epsilon"):
         yield Cell(load(name, asked.user, asked.item), domain, k, budget_of(epsilon, asked.delta))
-
-
-def as_choice(one: PlannedMechanism) -> Choice:
-    """What a plan says, to be drawn from."""
-    return Choice(one.mechanisms[0], one.max_items_per_user, one.clip, one.norm, one.again)
 
 
 def others(cell: Cell) -> Iterator[tuple[str, Choice]]:

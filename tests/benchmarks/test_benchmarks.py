@@ -18,7 +18,6 @@ ROOT = HERE.parents[1]
 TINY = "--logs zipf:1.1,300,2000,10 --k 5 --epsilon 1 --draws 2"
 SMALL = {
     "accounting": "--most 100 --runs 1",
-    "continual": "--year 2000",
     "counts": TINY,
     "events": "--events 20000 --items 1000 --tasks clipped --group-events 10000 --groups 20 --group-items 50",
     "forecast": TINY,
@@ -31,7 +30,7 @@ SMALL = {
     "start": "--runs 0",
 }
 # These have one size, or need data that lie beside the repository.
-ONE_SIZE = {"cells", "tightness"}
+ONE_SIZE = {"cells", "continual", "tightness"}
 
 
 def test_every_quoted_benchmark_is_there() -> None:

@@ -371,11 +371,9 @@ def planned(folder: Path) -> list[Any]:
     """Plans, and profiles of a public log, which show numbers and no label."""
     file = written_to(folder)
     profile = dps.Profile.of_log(file, user="who", item="where", public=True)
-    timed = dps.Profile.of_log(file, user="who", item="where", public=True, time="at", periods=2)
-    plan = dps.plan(
-        epsilon=1.0, delta=1e-6, k=1, items=20, users=500, shape="zipf:1", mechanisms=["permute_and_flip"], order=True
-    )
-    return [profile, timed, plan, plan.recommended]
+    plan = dps.plan(epsilon=1.0, delta=1e-6, k=1, profile=profile, unknown_domain=True)
+    series = dps.plan(epsilon=1.0, delta=1e-6, k=1, profile=profile, periods=2, unknown_domain=True)
+    return [profile, plan, plan.recommended, series]
 
 
 def labeled(folder: Path) -> list[Any]:

@@ -129,11 +129,11 @@ def test_ways_of_a_plan_take_what_they_use() -> None:
     """A field that says nothing of what is planned is refused, and what a plan of its own needs is named with it."""
     asked: dict[str, Any] = {"k": 3, "epsilon": 1.0, "shape": "zipf:1", "items": 9, "users": 30}
     assert PlanSpec(**asked).way == "releases"
-    assert PlanSpec(**asked, periods=4, active=0.5).way == "periods"
+    assert PlanSpec(**asked, periods=4, cells=5).way == "periods"
     for more, words in (
-        ({"active": 0.5}, "active= belongs to plan with periods="),
-        ({"periods": 4, "rounds": 200}, "rounds= does not go with periods="),
-        ({"pate": True}, "k= does not go with pate="),
+        ({"cells": 5}, "cells= belongs to plan with periods="),
+        ({"periods": 4, "kbar": 200}, "kbar= does not go with periods="),
+        ({"pate": True}, "shape= does not go with pate="),
         ({"pate": True, "k": None, "shape": None, "items": None, "users": None, "relation": "add_remove"}, "relation= does not"),
     ):
         with pytest.raises(dps.errors.InvalidRequest, match=words):
@@ -158,7 +158,7 @@ def test_a_spec_reads_a_log_as_the_library_does() -> None:
         (TopKSpec, {**ASKED, "use_everything": True}, ("use_everything",)),
         (TopKSpec, {**ASKED, "engine": "duckdb", "group": "g"}, ("group",)),
         (TopKSpec, {"user": "u", "item": "i"}, ("k",)),
-        (PlanSpec, {"schedule": [{"releases": 0, "k": 1}]}, ("schedule", "releases")),
+        (PlanSpec, {"k": 1, "releases": 0}, ("releases",)),
         (TopKSpec, {**ASKED, "value": "v"}, ("value",)),
         (TopKSpec, {**ASKED, "value": "v", "value_clip": (-1.0, 1.0)}, ()),
     ],

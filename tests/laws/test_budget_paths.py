@@ -35,7 +35,6 @@ from dpselect.plan import (
     default_choice,
     default_mechanism,
     fitted,
-    plan_horizon,
 )
 from dpselect.session import Schedule
 
@@ -198,13 +197,11 @@ def test_topk_takes_the_share_that_it_states_of_both_parts(form: str, tmp_path: 
 REQUEST = TopKRequest(k=3)
 LOOK = Profile.zipf(1.0, items=200, users=5000)
 MODEL = pate.VotesModel(teachers=30, labels=4, votes_per_item=1, agreement=0.8)
-ARRIVING = Profile.zipf(1.0, 20, 100).arriving(2)
 Curves = list[acc.Curve]
 
 
 def _planned(budget: acc.Budget, **more: Any) -> Curves:
-    found = dps.plan(budget, 3, 4, profile=LOOK, mechanisms=["canonical_top_k"], rounds=100, **more)
-    return [4 * found.ranked[0].mechanisms[0].curve]
+    return [dps.plan(budget, 3, profile=LOOK, mechanism="canonical_top_k", **more).curve]
 
 
 def _asked(budget: acc.Budget, **more: Any) -> Curves:
@@ -226,9 +223,7 @@ FITTED: dict[str, Callable[[acc.Budget], Curves]] = {
     "plan.default_choice of groups": lambda budget: [default_choice(budget, REQUEST, groups=Grouping(2)).mechanism.curve],
     "plan": _planned,
     "plan of groups": partial(_planned, groups=3, max_groups_per_user=2),
-    "plan.plan_horizon": lambda budget: [
-        plan_horizon(budget, 2, ARRIVING, clips=[dps.continual.HorizonClip(cells=10)]).mechanism.curve
-    ],
+    "plan of a series": lambda budget: [dps.plan(budget, 2, profile=LOOK, periods=2, cells=10).mechanism.curve],
     "ContinualTopK.fitted": lambda budget: [dps.ContinualTopK.fitted(budget, k=2, periods=3).curve],
     "plan.calibrated of releases": lambda budget: [
         20 * calibrated(lambda sigma: pate.GNMax(sigma=sigma, labels=3), budget, releases=20).curve
@@ -262,7 +257,7 @@ COMMANDS: dict[str, set[str]] = {
     "topk": {"topk"},
     "continual start": {"ContinualTopK.fitted", "continual.open"},
     "continual run": {"ContinualTopK.fitted", "continual.open"},
-    "plan": {"plan", "plan.plan_horizon", "pate.plan_votes"},
+    "plan": {"plan", "plan of a series", "pate.plan_votes"},
     "demo": {"topk"},
     "pate": {"pate.fitted", "dpselect pate"},
     "ledger affordable": {"Session.affordable"},
@@ -274,6 +269,8 @@ _ASKED = {"Session.require", "Session.affordable"}
 _NO_PATH = {
     *(
         "plan.TopKPlan",
+        "plan.HorizonPlan",
+        *("plan.plan_releases", "plan.plan_horizon"),  # of what is fitted already
         "plan.TopKRequest",
         "Profile.in_group",
         "LargeMargin.needed_lead",

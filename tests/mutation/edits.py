@@ -1111,11 +1111,14 @@ dpselect/pate/voting.py
                 return self.peeling.curve¶ =>         return self.model_copy(update={"scale": 1.05 * self.scale}).peeling.curve¶
     dpselect/pate/test_ballots.py::test_a_private_number_of_teachers_sets_no_level
         (self.threshold is None or self.teachers is not None) => (self.threshold is None and self.teachers is None)
-dpselect/plan/candidates.py
-    dpselect/plan/test_shares.py::test_two_steps_divide_the_price_of_one_vector
-        first.l2_of(None) / math.sqrt(@@share)
-    dpselect/release/test_tables.py::test_a_forecast_of_one_group_has_the_noise_of_the_table
-        clip = None if choice.clip is None else @@choice.clip / shared
+dpselect/plan/asked.py
+    dpselect/plan/test_plan.py::test_a_plan_recommends_what_topk_runs
+        range(listed)) => range(listed - 1))
+        and min(spec.max_groups_per_user, spec.groups) => and spec.max_groups_per_user + 1
+    dpselect/plan/test_plan.py::test_a_ledger_that_pays_decides_as_for_a_release
+        lambda kind: choose(question(kind), whole) => lambda kind: choose(question(kind), None)
+    dpselect/plan/test_horizon_plan.py::test_a_plan_recommends_what_continual_run_runs
+        users=HorizonClip(exponent=spec.exponent, cells=spec.cells), => users=HorizonClip(),
 dpselect/plan/default.py
     dpselect/release/test_explained.py::test_the_default_of_a_public_list_says_that_nobody_was_found
         and self.request.counts is None => and self.request.counts is not None
@@ -1144,12 +1147,23 @@ dpselect/plan/counts.py
     laws/test_ledger_shares.py::test_counts_fit_a_share_of_a_budget_that_adds_up_pure_epsilons
         min(map(_norm_of, budgets)) => _norm_of(budget)
 dpselect/plan/fit.py
-    dpselect/plan/test_groups.py::test_counts_in_groups_take_the_share_that_the_plan_states
+    dpselect/plan/test_groups.py::test_counts_in_groups_take_a_fifth
         self.most * (2 if self.relation => self.most * (1 if self.relation
     laws/test_budget_paths.py::test_topk_takes_the_share_that_it_states_of_both_parts
         bracket, charges=share.charges) => bracket)
         share.charges) > @@share.budget.limit
         @@request.share.budget.failure_of_each(
+dpselect/plan/forecast.py
+    dpselect/plan/test_forecast.py::test_scores_and_second_looks_are_those_of_a_reading_of_the_same_users
+        values = np.bincount(cells, @choice.bounding.weight(loads[users]), number)
+        norm * own / np.sqrt(squares) => @@norm * own / np.sqrt(squares)
+    dpselect/plan/test_forecast.py::test_a_bound_leaves_each_user_so_many_items
+        np.searchsorted(own, own) >= limit] => np.searchsorted(own, own) > limit]
+    dpselect/plan/test_forecast.py::test_a_table_of_cells_is_forecast_with_all_groups_and_a_selection_with_each_by_itself
+        there = wanted > 0 => there = wanted >= 0
+dpselect/plan/horizon_plan.py
+    dpselect/plan/test_horizon_plan.py::test_a_plan_recommends_what_continual_run_runs
+        by_period = tuple(recall.mean(axis=0).tolist()) => by_period = tuple(released.mean(axis=0).tolist())
 dpselect/plan/request.py
     laws/test_ledger_shares.py::test_a_part_of_epsilon_takes_at_most_that_part_of_the_failure
         part = min(part, 1 / times) => part = part * 105 / 100

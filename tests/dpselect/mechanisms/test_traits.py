@@ -56,7 +56,6 @@ REFUSED: list[tuple[type[Mechanism], str | None, Traits | None, str]] = [
             ({"noise": SCALE}, "noise names 'scale'"),
             ({"failure": "delta"}, "failure names 'delta'"),
             ({"most": "k"}, "most names 'k'"),
-            ({"tried": {"noise": ("gumbel",)}}, "tried names 'noise'"),
             ({"usual": lambda k: {"kbar": k}}, "usual names 'kbar'"),
         )
     ),

@@ -6,23 +6,11 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.plan.candidates import two_steps
 from dpselect.plan.counts import CountNoise
 from dpselect.plan.default import Grouping
 from dpselect.plan.request import TopKRequest
 
 BUDGETS = [acc.Budget(epsilon=1.0, delta=1e-6), acc.Budget(epsilon=1.0), acc.Budget(rho=0.1, delta=1e-6)]
-
-
-@pytest.mark.parametrize("share", [0.7, 0.85])
-@pytest.mark.parametrize("again", [1.0, 2.0])
-def test_two_steps_divide_the_price_of_one_vector(share: float, again: float) -> None:
-    """The discovery takes its share of rho, the second look the rest, whatever its clip."""
-    first = dps.Sensitivity.of_clipped(1.0, items_per_user=300)
-    made = two_steps(10, 5.0, 1e-6, first, share=share, candidates=15, again=again)
-    whole = acc.GaussianDP(mu=first.l2_of(None) / 5.0 / first.l2_of(None)).rho
-    assert made.discovery.curve.rho == pytest.approx(share * whole, rel=1e-9)
-    assert made.curve.rho == pytest.approx(whole, rel=1e-9)
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])

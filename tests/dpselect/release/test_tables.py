@@ -13,14 +13,10 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.cells import ANY_GROUPS
 from dpselect.cli.continual import _as_text
 from dpselect.cli.out import plain
 from dpselect.cli.topk import as_text
 from dpselect.continual import Period
-from dpselect.plan.candidates import in_cells, in_one
-from dpselect.plan.default import Grouping
-from dpselect.plan.request import TopKRequest
 from dpselect.release.series import HorizonAnswer
 
 ASKED: dict[str, Any] = {"user": "u", "item": "i", "group": "g", "k": 3, "epsilon": 2.0, "delta": 1e-6}
@@ -91,20 +87,6 @@ def test_what_one_norm_does_not_cover_needs_a_bound(other: dict[str, Any], words
     """It says so before anything is read; with a bound it is released, group by group."""
     with pytest.raises(dps.errors.InvalidRequest, match=words):
         dps.topk("no such log", **{**ASKED, **other})
-
-
-def test_a_forecast_of_one_group_has_the_noise_of_the_table() -> None:
-    """A user in four groups weighs half in each; the noise is the table's own, in both rounds."""
-    budget, request = acc.Budget(epsilon=1.0, delta=1e-6), TopKRequest(k=10)
-    for choice in in_cells(budget, request, Grouping(ANY_GROUPS, tabled=True)):
-        alone = in_one(choice, 10, 4.0)
-        one, other = choice.mechanism, alone.mechanism
-        assert alone.clip == pytest.approx((choice.clip or 0) / 2)
-        if isinstance(one, dps.TwoRoundHistogram):
-            assert isinstance(other, dps.TwoRoundHistogram)
-            assert other.scales == pytest.approx(one.scales)
-        else:
-            assert dict(other)["scale"] == dict(one)["scale"]
 
 
 FEW = dps.Sensitivity.of_clipped(1.0, items_per_user=300)

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from own_draws import MadeUpUsers, forecast
 
 import dpselect as dps
 from accounting import Budget
+from dpselect.cells import ANY_GROUPS
 from dpselect.errors import InvalidRequest
-from dpselect.plan import Profile, TopKRequest, default_choice
-from dpselect.plan.default import Choice
+from dpselect.plan import Forecast, Groups, Profile, TopKRequest, default_choice
+from dpselect.plan.default import Choice, Grouping
+from dpselect.plan.forecast import Forecaster, MadeUpUsers, top_of
 
 LOADS = {1: 3.0, 4: 2.0, 15: 1.0}
 PROFILE = Profile.zipf(0.8, 60, 6000, items_per_user=LOADS)
@@ -27,6 +28,10 @@ def users(seed: int = 0) -> MadeUpUsers:
     return MadeUpUsers.of(PROFILE, np.random.default_rng(seed))
 
 
+def forecast(choice: Choice, profile: Profile, k: int, *, known: bool, draws: int = 80) -> Forecast:
+    return Forecaster(profile, known).of(choice, k, draws=draws)
+
+
 def vector(scale: float, k: int = 5, **bounds: Any) -> Choice:
     mechanism = dps.OneshotTopK(k=k, noise="gaussian", scale=scale, sensitivity=ONCE)
     return replace(Choice(mechanism, None, 1.0, "l2"), **bounds)
@@ -37,7 +42,7 @@ def test_made_up_users_have_the_profiles_numbers_of_items_and_its_counts() -> No
     made = users()
     loads, numbers = np.unique(np.bincount(made.users), return_counts=True)
     assert loads.tolist() == list(LOADS)
-    assert len(np.unique(made.items * 10_000 + made.users)) == len(made.items)
+    assert len(np.unique(made.cells * 10_000 + made.users)) == len(made.cells)
     assert np.abs(numbers / 6000 - np.array([3, 2, 1]) / 6).max() < 0.03
     wanted = PROFILE.dense()
     assert (np.abs(made.counts - wanted) < 6 * np.sqrt(wanted) + 0.01 * wanted).all()
@@ -49,7 +54,7 @@ def test_scores_and_second_looks_are_those_of_a_reading_of_the_same_users() -> N
     choice = vector(1.0, again=1.41)
     scores = made.scores(choice, known=True, rng=np.random.default_rng(1))
     labels = [0, 3, 7, 40]
-    with dps.events.pairs(pa.table({"u": made.users, "i": made.items}), user="u", item="i") as log:
+    with dps.events.pairs(pa.table({"u": made.users, "i": made.cells}), user="u", item="i") as log:
         read, again = log.read(clip=clip, within=range(60)), log.read(clip=1.41, within=labels)
         assert isinstance(read, dps.events.EventCounts)
         assert isinstance(again, dps.events.EventCounts)
@@ -72,7 +77,8 @@ def test_a_bound_leaves_each_user_so_many_items() -> None:
 
 def test_without_noise_all_are_found_and_with_very_much_as_many_as_by_chance() -> None:
     """The two ends between which every forecast lies."""
-    still = forecast(vector(1e-6), Profile.of_counts(range(1000, 400, -10), public=True), 5, known=True)
+    counts = Profile.of_counts(range(1000, 400, -10), public=True, items_per_user=1)
+    still = forecast(vector(1e-6), counts, 5, known=True)
     assert (still.recall, still.low, still.high, still.all_right, still.released) == (1.0, 1.0, 1.0, 1.0, 5.0)
     loud = forecast(vector(1e9), COUNTS, 5, known=True, draws=400)
     assert abs(loud.recall - 5 / 60) < 0.03
@@ -92,7 +98,7 @@ def test_later_rounds_look_at_made_up_users() -> None:
     choice = default_choice(Budget(epsilon=0.5, delta=1e-6), TopKRequest(k=20, candidates=400))
     assert isinstance(choice.mechanism, dps.RacingTopK)
     made, rng = MadeUpUsers.of(profile, np.random.default_rng(1)), np.random.default_rng(2)
-    scores, right = made.scores(choice, known=True, rng=rng), made.right(20)
+    scores, right = made.scores(choice, known=True, rng=rng), top_of(made.counts, made.size, 20)
     once = dps.Scores(scores.values, sensitivity=scores.sensitivity, labels=scores.labels)
     found = [
         np.mean([right[np.array(choice.mechanism.select(each, rng=rng).labels, np.int64)].sum() / 20 for _ in range(20)])
@@ -112,3 +118,45 @@ def test_more_items_than_a_profile_has_are_refused() -> None:
     """A forecast of them would be of something else."""
     with pytest.raises(InvalidRequest, match="k=61 items cannot come out of a profile with 60 items: ask for fewer"):
         forecast(vector(1.0, 61), COUNTS, 61, known=True)
+
+
+def test_users_of_several_groups_have_as_many_items_in_each() -> None:
+    """Larger groups have more users, a user is in as many groups as stated, and cells of a group look like the whole log."""
+    groups = Groups(count=4, per_user=2.0, exponent=1.0)
+    made = MadeUpUsers.of(PROFILE, np.random.default_rng(3), groups)
+    members = np.unique(np.stack([made.users, made.cells // made.size]), axis=1)
+    sizes = np.bincount(members[1], minlength=4)
+    assert (np.diff(sizes) < 0).all()
+    assert 1.6 < members.shape[1] / len(np.unique(made.users)) < 2.0  # nobody is in a group twice
+    assert len(made.users) / members.shape[1] == pytest.approx(PROFILE.loads.mean, rel=0.05)  # type: ignore[union-attr]
+    first = made.counts[: made.size]
+    assert np.corrcoef(first, PROFILE.dense())[0, 1] > 0.98
+
+
+def test_the_top_of_groups_is_each_groups_own() -> None:
+    """The k highest above the least, with those tied with the last, group by group."""
+    values = np.array([3.0, 1, 1, 0, 0, 0, 5, 0])
+    assert top_of(values, 4, 2).tolist() == [True, True, True, False, False, False, True, False]
+    assert top_of(values, 4, 9, least=-np.inf).all()
+
+
+def test_a_table_of_cells_is_forecast_with_all_groups_and_a_selection_with_each_by_itself() -> None:
+    """Without noise both find everything; groups that nobody is in do not count."""
+    asked = TopKRequest(k=3, candidates=60)
+    groups = Groups(count=5, max_groups_per_user=1, exponent=1.0)
+    each = replace(vector(1e-6, 3), clip=None)
+    assert Forecaster(COUNTS, True, groups).of(each, 3).recall > 0.999
+    cells = default_choice(Budget(epsilon=50.0, delta=1e-6), asked, groups=Grouping(ANY_GROUPS, 5, tabled=True))
+    assert cells.cells
+    found = Forecaster(COUNTS, True, groups).of(cells, 3, draws=8)
+    assert found.recall > 0.97
+    assert found.released == pytest.approx(3, abs=0.2)
+
+
+def test_a_bound_on_items_needs_to_know_how_many_users_have() -> None:
+    """What it takes away is not guessed: the remedy names the field."""
+    unknown = Profile.of_counts(range(100, 10, -1), public=True)
+    with pytest.raises(InvalidRequest, match="items_per_user=, 1 if each user has one item") as caught:
+        forecast(vector(1.0), unknown, 5, known=True)
+    assert caught.value.field == "items_per_user"
+    assert forecast(vector(1.0, clip=None), unknown, 5, known=True).recall > 0.9
