@@ -19,7 +19,7 @@ from accounting.frozen import kind_of
 from dpselect.errors import InvalidRequest
 from dpselect.plan.counts import without_counts
 from dpselect.plan.default import Choice, default_mechanism
-from dpselect.plan.forecast import DRAWS
+from dpselect.plan.forecast import DRAWS, Forecaster
 from dpselect.plan.plan import Plan, share
 from dpselect.plan.profile import Groups, Profile
 from dpselect.plan.request import TopKRequest
@@ -149,6 +149,8 @@ def answered(
     if spec.way == "releases" and spec.recall is not None:
         spec = enough(spec, profile, budget=budget, sensitivity=sensitivity)
     profile, budget = profile or profile_of(spec), budget or spec.budget
+    if isinstance(spec.k, int):
+        Forecaster(profile, not spec.unknown_domain).require(spec.k)
     if spec.way == "periods":
         return _series(spec, profile, budget)
     return _releases(spec, profile, budget, sensitivity)
@@ -342,10 +344,11 @@ def exponent_of(spec: PlanSpec) -> float:
         if exponent:
             raise InvalidRequest("shape=uniform takes nothing after a colon")
         return 0.0
-    try:
-        return float(exponent)
-    except ValueError:
-        raise InvalidRequest(f"shape={spec.shape!r} is refused: after zipf: comes the exponent, zipf:1.1 for example") from None
+    with suppress(ValueError):
+        if 0 <= (found := float(exponent)) < math.inf:
+            return found
+    rule = "after zipf: comes the exponent, a number >= 0, zipf:1.1 for example"
+    raise InvalidRequest(f"shape={spec.shape!r} is refused: {rule}").at("shape")
 
 
 def file_options(spec: PlanSpec) -> dict[str, Any]:

@@ -7,7 +7,7 @@
 films is in ../shared/data (see its README), which is not part of the project. Periods are of equal length, from the first event
 to the last; a recall is a mean over them, and any item that is tied at rank k is right. `today` charges each release as if every
 user were in every one, on counts clipped to 1; `free` is the same with a `History`; `horizon` is `ContinualTopK` with its
-defaults, and `planned` what `dpselect.plan` says of it, told the log's counts and items per user. --times makes so many users of each.
+defaults, and `planned` what `dpselect.plan` says of it, told the log's counts and loads. --times makes so many users of each.
 """
 
 from __future__ import annotations
