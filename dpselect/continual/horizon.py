@@ -69,7 +69,7 @@ def close(
         selection, shown = _best(state, items, scores, means.order_by(mechanism, period, scores, sums, groups))
         if mechanism.counts is not None:
             noise = source.rounded(np.zeros(len(shown)), by_name("gaussian"), mechanism.counts.scale, _ONE_USER)
-            selection = selection.model_copy(update={"values": tuple((state.users_of(period, shown) + noise).tolist())})
+            selection = selection.model_copy(update={"values": tuple((state.count_users(period, shown) + noise).tolist())})
         state.add_closed(period, events.asked, selection)
     return selection
 

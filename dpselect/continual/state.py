@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from accounting import AccountingError
 from accounting.address import masked
 from accounting.files import settle
-from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Integers, some_of
+from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Integers, choose_cells
 from dpselect.errors import NO_MEMORY, HorizonError, HorizonUnavailable, InvalidRequest, is_memory_fault
 from dpselect.events.engine import lack_of_room, temporary_folder, was_interrupted, without_progress_bar
 from dpselect.events.not_pickled import NotPickled
@@ -120,6 +120,7 @@ WHEN u LIKE '%.0%' THEN regexp_replace(u, '^(-?[0-9]+)[.]0+$', '\1') ELSE u END 
 FROM (SELECT CAST(u AS VARCHAR) AS u, CAST(i AS VARCHAR) AS i FROM {relation})
 """
 _LOW = 2**32 - 1
+_THESE: Final = "(SELECT unnest(CAST(? AS INTEGER[])) AS iid)"
 _IN_USE = "Could not set lock on file"  # how the engine's message begins where another process has the file
 _MADE_MEANWHILE = "another call made it meanwhile: repeat this one with the same state= and key=, which charges nothing twice"
 _DAMAGED = "it is damaged, or no state of a horizon"
@@ -431,21 +432,24 @@ class State(NotPickled):
         cells = np.sort(self._columns(f"SELECT CAST(uid AS BIGINT) << 32 | iid AS cell FROM {joined} {unseen}", [since])["cell"])
         return cells[np.diff(cells, prepend=-1) != 0]
 
-    def users_of(self, period: int, shown: Sequence[int]) -> Integers:
+    def count_users(self, period: int, shown: Sequence[int]) -> Integers:
         """(shown,) users of each released item, each user in at most `counts.items` of them that fresh coins choose: Theorem T10.
 
         Of the events of the period, or of the cells that earlier ones and this one have counted. Private.
         """
         mechanism = self.meta.mechanism
         assert mechanism.counts is not None
-        of_period = "SELECT DISTINCT uid, iid FROM fresh JOIN users USING (u) JOIN items USING (i) WHERE list_contains(?, iid)"
-        so_far = "SELECT DISTINCT uid, iid FROM pairs WHERE list_contains(?, iid) AND period > ?"
         each = mechanism.count == "period"
+        cells = "fresh JOIN users USING (u) JOIN items USING (i)" if each else "pairs"
         since = [] if each else [period - mechanism.window if mechanism.window else 0]
-        found = self._columns(of_period if each else so_far, [list(shown), *since])
+        within = "" if each else "WHERE period > ?"
+        found = self._columns(
+            f"SELECT DISTINCT uid, iid FROM {cells} SEMI JOIN {_THESE} USING (iid) {within}", [list(shown), *since]
+        )
         users, order = found["uid"].astype(np.int64), np.argsort(np.array(shown, dtype=np.int64))
-        cells = np.bincount(users, minlength=1)[users]
-        kept = some_of(users, cells, np.full(len(users), mechanism.counts.items), _fresh_coins)
+        kept = choose_cells(
+            users, np.bincount(users, minlength=1)[users], np.full(len(users), mechanism.counts.items), _fresh_coins
+        )
         places = order[np.searchsorted(np.array(shown, dtype=np.int64)[order], found["iid"][kept])]
         return np.bincount(places, minlength=len(shown))
 
@@ -470,7 +474,7 @@ class State(NotPickled):
         if self.meta.domain is not None:
             return [self.meta.domain[item] for item in items]
         written = int if all(integers for (integers,) in self._run("SELECT integers FROM reading")) else str
-        names = dict(self._run("SELECT iid, i FROM items WHERE list_contains(?, iid)", [items.tolist()]))
+        names = dict(self._run(f"SELECT iid, i FROM items SEMI JOIN {_THESE} USING (iid)", [items.tolist()]))
         return [written(names[item]) for item in items.tolist()]
 
     def increments(self, since: int, until: int) -> Iterator[Increment]:

@@ -19,6 +19,7 @@ from accounting.errors import OutputError
 from accounting.remaining import in_all_in_words
 from dpselect import events
 from dpselect.continual import ContinualTopK, Horizon, HorizonClip, Period
+from dpselect.continual.continual_top_k import ITEMS_PER_PERIOD
 from dpselect.continual.horizon import of_pairs
 from dpselect.continual.horizon import open as open_horizon
 from dpselect.errors import InvalidRequest, Note, printable
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from accounting.ledger.item import Chargeable
 
 PLACE = "{period}"  # in the name of the files that keep the answers
-ITEMS_PER_PERIOD = 3  # released items of a user that count in a period, where nobody says how many
 State = Literal["released", "recorded", "lost", "waiting"]
 """Of a period: released now; released before; released, and its answer is not in its file, so not drawn again; not charged,
 because noise alone explains the first answer."""

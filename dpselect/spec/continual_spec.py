@@ -12,7 +12,7 @@ from accounting import Budget
 from accounting.arguments import Relation
 from accounting.errors import InvalidBudget
 from accounting.frozen import Count, Real
-from dpselect.continual.continual_top_k import HorizonClip, Over
+from dpselect.continual.continual_top_k import ITEMS_PER_PERIOD, HorizonClip, Over
 from dpselect.events.file_options import FileOptions
 from dpselect.events.time_window import Every
 from dpselect.selection import Label
@@ -118,7 +118,7 @@ class PeriodFields(WeightFields):
 
     with_counts: Flag = option("Release numbers of users beside the items, with intervals.", default=False, place=80)
     items_per_period: Count | None = option(
-        "With with_counts=: for how many of a period's items one user counts. Default: 3.", _COUNTS
+        f"With with_counts=: for how many of a period's items one user counts. Default: {ITEMS_PER_PERIOD}.", _COUNTS
     )
 
 

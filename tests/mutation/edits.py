@@ -441,13 +441,13 @@ dpselect/continual/continual_top_k.py
         quantile + _HALF) => quantile)
     laws/test_continual.py::test_counts_cost_what_one_user_moves_them_by
         sqrt_up(Fraction(self.periods * each)) => sqrt_up(Fraction(self.periods * each)) * 0.95
-        self._moved(self._counts_moved), => self._counts_moved,
-        ratio_up(self._moved(self._counts_moved), self.counts.scale)
-        => ratio_up(self._moved(self._counts_moved) * 0.95, self.counts.scale)
+        self._moved(self._counts_moved(self.counts.items)), => self._counts_moved(self.counts.items),
+        ratio_up(self._moved(self._counts_moved(self.counts.items)), self.counts.scale)
+        => ratio_up(self._moved(self._counts_moved(self.counts.items)) * 0.95, self.counts.scale)
         return self.candidates if self.grouped else self.k => return self.k
     laws/test_continual.py::test_a_high_end_is_stated_where_every_released_item_of_a_user_counts
         or self.count != "period" or => or
-        self._shown > self.counts.items => self._shown > self.counts.items + 1
+        self._most_shown > self.counts.items => self._most_shown > self.counts.items + 1
 dpselect/continual/history.py
     dpselect/continual/test_history.py::test_tests_make_room_for_the_rounding_of_scores
         half_step = @public_grid(histogram.scale) / 2
