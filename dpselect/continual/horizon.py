@@ -381,12 +381,13 @@ class Horizon:
                     "ledger, name the one that was charged. If it was restored to before the horizon, put the charge back with "
                     "`dpselect continual recharge`, or continual.open(recharge=True)",
                 ),
-                (meta.mechanism != self.mechanism, f"it was opened with {meta.mechanism!r}: go on with that"),
                 (listed not in (None, meta.domain), "it was opened with another domain: leave domain= out"),
                 (groups not in (None, meta.groups), "it was opened with other groups: leave groups= out"),
             ):
                 if differs:
                     raise HorizonError(words)
+            if meta.mechanism != self.mechanism:
+                raise _other_mechanism(meta.mechanism, self.mechanism)
             self._domain, self._groups = meta.domain, meta.groups
 
     @contextmanager
@@ -498,6 +499,39 @@ def open(
     terms: Terms = {} if session is None else session.terms_of(1, {"label": label})
     about: Any = {"domain": domain, "groups": groups, "recharge": recharge, "dry_run": dry_run}
     return Horizon(ledger, dataset, mechanism, state, key=key, terms=terms, **about)
+
+
+def _stated(mechanism: ContinualTopK) -> dict[str, Any]:
+    """What a mechanism was asked for, by the names of options; its noise follows from that and the budget."""
+    users, counts = mechanism.users, mechanism.counts
+    return {
+        "group": mechanism.grouped,
+        "domain": mechanism.delta is None,
+        "with_counts": counts is not None,
+        "periods": mechanism.periods,
+        "k": mechanism.k,
+        "count": mechanism.count,
+        "window": mechanism.window,
+        "items_per_period": None if counts is None else counts.items,
+        "exponent": users.exponent,
+        "cells": users.cells,
+        "relation": mechanism.stated,
+    }
+
+
+def _other_mechanism(then: ContinualTopK, now: ContinualTopK) -> HorizonError:
+    """What of a horizon is asked otherwise than when it was opened, by the option's name."""
+    was, asked = _stated(then), _stated(now)
+    name = next((name for name in was if was[name] != asked[name]), "epsilon")
+    if name == "epsilon":
+        words = "with another epsilon= or delta="
+    elif isinstance(was[name], bool):
+        words = f"{'with' if was[name] else 'without'} {name}="
+    else:
+        words = f"with {name}={was[name]}, and {name}={asked[name]} is asked for now"
+    return HorizonError(f"it was opened {words}: ask as then, or start another horizon with a key= and a state= of its own").at(
+        name
+    )
 
 
 def _require_askable(state: State, period: int, events: Events) -> Closed | None:

@@ -461,6 +461,7 @@ class DryRun:
         paid: that an earlier call has paid for it already, in words.
         in_all: what one user faces over all periods once these are charged, in words; None without periods.
         is_kept: True if a file or a state keeps the answer of a release that is killed after its charge.
+        horizon: key and state of a series that shares one budget.
     """
 
     item: Chargeable
@@ -470,6 +471,7 @@ class DryRun:
     paid: str | None = None
     in_all: str | None = None
     is_kept: bool = True
+    horizon: Mapping[str, str] | None = None
 
     @property
     def guarantee(self) -> Promise:
@@ -488,6 +490,7 @@ class DryRun:
             f"a dry run: {_NO_ROW}",
             f"the release would cost {' and '.join(priced)}; {pays}",
             f"it would be drawn by {type(self.mechanism).__name__}",
+            *([] if self.horizon is None else ["the series has key {key} and state {state}".format(**self.horizon)]),
             *filter(None, [self.in_all]),
             *(f"afterwards, {words}" for words in self.left),
             *self._warnings,
@@ -506,6 +509,7 @@ class DryRun:
             "curve": plain_data(self.item.curve),
             "mechanism": plain_data(self.mechanism),
             "left": list(self.left),
+            **({} if self.horizon is None else {"horizon": dict(self.horizon)}),
             "notes": [*filter(None, [self.paid, self.in_all]), _NO_ROW, *self._warnings],
         }
 

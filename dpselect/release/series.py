@@ -22,7 +22,7 @@ from dpselect.continual import ContinualTopK, Horizon, HorizonClip, Period
 from dpselect.continual.continual_top_k import ITEMS_PER_PERIOD
 from dpselect.continual.horizon import of_pairs
 from dpselect.continual.horizon import open as open_horizon
-from dpselect.errors import InvalidRequest, Note, printable
+from dpselect.errors import HorizonError, InvalidRequest, Note, printable
 from dpselect.events import ProgressCallback, Reading
 from dpselect.events.staging import PeriodEvents, split
 from dpselect.events.time_window import periods
@@ -389,7 +389,10 @@ class KeptHorizon:
         Raises:
             InvalidRequest, OutputRefused: as for `AnswerFile.held`.
         """
-        return cls(place, question, state, place.held(question))
+        held = place.held(question)
+        if held is not None and not state.exists():
+            place.require()  # a file without its state is in the way: nothing could go on with it
+        return cls(place, question, state, held)
 
     def written(self, answer: HorizonAnswer) -> HorizonAnswer:
         """The answer, once it is in its file; what the file holds must be what the state has."""
@@ -600,23 +603,26 @@ def over_horizon(
     settings: dict[str, Any],
     opens: dict[str, Any],
     *,
+    ended: int,
     dry_run: bool,
     question: dict[str, Any] | None = None,
-    held: dict[str, Any] | None = None,
 ) -> HorizonAnswer | DryRun:
     """Release periods at one price, which is reserved once the log is read, and committed by the first of them.
 
-    Periods that are closed are answered from the state, whatever the log is now. It is read for the others, if there are any.
+    Periods that are closed are answered from the state, whatever the log is now. It is read for those that have ended and are
+    open, if there are any: rows that came late for a closed period are in none.
 
     Args:
         session: what pays; None charges nothing.
+        named: all periods that the question names.
         budget: of all of them.
-        settings: fields of the mechanism, and what else `horizon_mechanism` takes; `periods` may be None, for those of the log.
+        settings: fields of the mechanism, and what else `horizon_mechanism` takes; `periods` may be None, for the named ones.
         opens: how `dpselect.continual.open` opens the horizon.
+        ended: how many of the named periods are closed afterwards, at least.
         question: what is asked, as plain data.
-        held: the plain data of the answer, if a file holds it: nothing is read then.
 
     Raises:
+        InvalidRequest: no period has ended.
         HorizonError, KeyConflict: the horizon cannot be opened, or gone on with, as this asks for.
     """
     if settings["with_counts"] and settings.get("items_per_period") is None:
@@ -630,27 +636,42 @@ def over_horizon(
     lists = {name: opens[name] for name in ("domain", "groups")}
     mechanism = horizon_mechanism(budget, **{**settings, **lists, "periods": declared, "grouped": grouped})
     reading = of_pairs(reading, grouped=grouped)
-    opened = partial(open_horizon, session)
+
+    def opened(**more: Any) -> Horizon:
+        try:
+            return open_horizon(session, mechanism, **opens, **more)
+        except HorizonError as error:
+            if error.field == "periods" and settings["periods"] is None:
+                error.add_note(Note(_END_OF_SERIES))
+            raise
+
     if dry_run:
-        opened(mechanism, **opens, dry_run=True)
-        return dry_close(session, opens["key"], mechanism, budget, partial(events.require_columns, source, reading))
-    about: Any = {"names": tuple(name for name, *_ in named), "group": group_head(reading.group), "question": question}
-    if held is not None:
-        horizon = opened(mechanism, **opens)
-        return HorizonAnswer.of(horizon, horizon.released()[: len(named)], **about)
+        return dry_close(session, opened(dry_run=True), budget, partial(events.require_columns, source, reading))
+    if not ended:
+        raise InvalidRequest(
+            f"no period has ended by up_to=, which is now unless it is stated: the first ends at {_written(named[0][2])}, so run "
+            "the same call after that"
+        )
     readings = [reading.model_copy(update={"since": _written(start), "until": _written(end)}) for _, start, end in named]
     closed = 0
     if Path(opens["state"]).exists():
-        horizon = opened(mechanism, **opens)
+        horizon = opened()
         closed = min(len(horizon.released()), len(named))
         for number in range(1, closed + 1):
             horizon.close(number, source, readings[number - 1])  # what was asked otherwise is refused
-    if closed < len(named):
-        with split(source, reading, named[closed:]) as parts:
-            horizon = opened(mechanism, **opens)
-            for number, (name, *_) in enumerate(named[closed:], closed + 1):
+    if closed < ended:
+        with split(source, reading, named[closed:ended]) as parts:
+            horizon = opened()
+            for number, (name, *_) in enumerate(named[closed:ended], closed + 1):
                 horizon.close(number, parts[name], readings[number - 1])
+    about: Any = {"names": tuple(name for name, *_ in named), "group": group_head(reading.group), "question": question}
     return HorizonAnswer.of(horizon, horizon.released()[: len(named)], **about)
+
+
+_END_OF_SERIES = (
+    "without periods= they are those from since= to until=. Keep until= at the end of the whole series, and state up_to= for how "
+    "far this run closes"
+)
 
 
 def horizon_mechanism(
@@ -682,8 +703,7 @@ def horizon_mechanism(
 
 def dry_close(
     session: dps.Session | None,
-    key: str,
-    mechanism: ContinualTopK,
+    horizon: Horizon,
     budget: acc.Budget | None = None,
     look: Callable[[], object] = lambda: None,
 ) -> DryRun:
@@ -693,10 +713,12 @@ def dry_close(
         budget: as it was stated, if it was.
         look: checks the header or schema of what would be read.
     """
+    key, mechanism = horizon.key, horizon.mechanism
+    kept = {"key": key, "state": without_password(horizon.state)}
     payer, stated = Payer(session, key), budget or of_horizon(mechanism)
     held = None if session is None else session.ledger.find(session.dataset.name, key)
     if held is None:
-        return payer.dry_run(mechanism, mechanism, stated, look)
+        return replace(payer.dry_run(mechanism, mechanism, stated, look), horizon=kept)
     if acc.Curve.from_json(held.entries[0].curve or "") != mechanism.curve:
         raise acc.ledger.KeyConflict(
             f"key={key!r} has paid for something else (entry {held.seq}): ask for the horizon as it was opened, "
@@ -705,7 +727,7 @@ def dry_close(
     look()
     left = payer.left(mechanism)
     paid = f"nothing more would be charged, for entry {held.seq} has {held.state} it"
-    return DryRun(mechanism, mechanism, stated, () if left is None else (left,), paid)
+    return DryRun(mechanism, mechanism, stated, () if left is None else (left,), paid, horizon=kept)
 
 
 def of_horizon(mechanism: ContinualTopK) -> acc.Budget:

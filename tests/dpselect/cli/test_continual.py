@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -109,6 +110,63 @@ def test_a_log_that_changed_goes_on(paid: list[str], tmp_path: Path, changed: st
         again = told("run", str(tmp_path / name), *asked)["released"]
         assert ([one["name"] for one in again[3:]], again[:3]) == (["2024-07-04"], first)
         assert "place4" in again[3]["selection"]["labels"]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_one_command_serves_every_night(paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool) -> None:
+    """--until is the end of the whole series: each night the same call closes what has ended by then and answers the rest from
+    the state, under a stated key or a made one; --up-to takes the place of the clock, and closes nothing again."""
+    monkeypatch.chdir(tmp_path)
+    paid = paid if named else paid[:4]
+    asked = ["run", "all.csv", *paid, *HORIZON, *COLUMNS, *WHEN[:-1], "2024-07-31", "--json"]
+    nights, shown = [datetime(2024, 7, day, 3, tzinfo=UTC) for day in (2, 2, 4, 5)], list[Any]()
+    for night in nights:
+        monkeypatch.setattr(
+            "dpselect.events.time_window.datetime", type("Clock", (datetime,), {"now": lambda _, night=night: night})
+        )
+        shown.append(told(*asked))
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    for day in ("2024-07-02", "2024-07-05"):
+        shown.append(told(*asked, "--up-to", day))
+    released = [one["released"] for one in shown]
+    assert [len(one) for one in released] == [1, 1, 3, 4, 4, 4]
+    assert all(one == released[3][: len(one)] for one in released)
+    assert [one["name"] for one in released[3]] == [f"2024-07-0{day}" for day in (1, 2, 3, 4)]
+    assert {one["horizon"]["key"] for one in shown} == {shown[0]["horizon"]["key"]}
+    assert shown[3]["horizon"]["periods_left"] == 26
+    before = set(tmp_path.iterdir())
+    early = told(*asked, "--exponent", "1", "--up-to", "2024-07-01T12:00", status=2)
+    assert "no period has ended by --up-to, which is now unless it is stated: the first ends at 2024-07-02" in early
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_a_series_of_stated_length_takes_an_end_that_moves(
+    paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --periods the same state goes on when --until moves, by its made name too; without, --until is the end of the series,
+    and another one is told by its name, with what to do and no setting of the mechanism."""
+    monkeypatch.chdir(tmp_path)
+    run = ["run", "all.csv", *HORIZON, *COLUMNS, *WHEN[:-1]]
+    for more in (paid, paid[:4]):
+        first, second = (told(*run, end, *more, "--periods", "9", "--json") for end in ("2024-07-03", "2024-07-04"))
+        assert (first["horizon"]["key"], first["released"]) == (second["horizon"]["key"], second["released"][:2])
+        assert second["horizon"]["periods_left"] == 6
+    said = told(*run, "2024-07-04", *paid, status=4)
+    assert "it was opened with --periods=9, and --periods=3 is asked for now: ask as then" in said
+    assert "Keep --until at the end of the whole series, and state --up-to for how far" in said
+    assert "scale" not in said
+
+
+def test_a_dry_run_says_which_key_and_state_are_meant(paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are made of the log's name and the question, before anything is made; the run then has them."""
+    monkeypatch.chdir(tmp_path)
+    asked = ["run", "all.csv", *HORIZON, *COLUMNS, *WHEN]
+    meant = told(*asked, "--dry-run", "--json")["horizon"]
+    assert "key " + meant["key"] in " ".join(told(*asked, "--dry-run").split())
+    assert not (tmp_path / meant["state"]).exists()
+    done = told(*asked, "--json")["horizon"]
+    assert {name: done[name] for name in meant} == meant
 
 
 def test_a_run_without_a_ledger_is_named_by_its_log_and_question(

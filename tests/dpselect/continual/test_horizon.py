@@ -309,9 +309,19 @@ def test_another_mechanism_or_key_is_refused(start: Any, ledger: acc.Ledger) -> 
     spent = ledger.total("films").spent
     with pytest.raises(dps.errors.HorizonError, match=r"^state=.*not that of key='another'"):
         start(key="another")
-    for change in ({"k": 1}, {"relation": "replace_one"}, {"scale": 3.0}):
-        with pytest.raises((dps.errors.HorizonError, acc.AccountingError)):
+    for change, words in (
+        ({"k": 1}, "with k=2, and k=1 is asked for now"),
+        ({"periods": 9, "scale": 1.0}, "with periods=4, and periods=9 is"),
+        ({"users": dps.continual.HorizonClip(cells=3)}, "with cells=20, and cells=3 is"),
+        ({"grouped": True}, "without group="),
+        ({"counts": COUNTING.counts}, "without with_counts="),
+        ({"scale": 3.0}, "with another epsilon= or delta="),
+    ):
+        with pytest.raises(dps.errors.HorizonError, match=f"it was opened {words}.*: ask as then") as refused:
             start(MECHANISM.model_copy(update=change))
+        assert "HorizonClip" not in str(refused.value)
+    with pytest.raises(acc.AccountingError):
+        start(MECHANISM.model_copy(update={"stated": "replace_one"}))
     assert ledger.total("films").spent == spent
 
 
