@@ -1,7 +1,7 @@
 """A horizon from its start to its last period: `dpselect continual` in Python.
 
 Each function takes the fields of a spec, which are the options of its command. `output` is a new file, or the one that holds the
-answer to the same question; errors are those of `Horizon`.
+answer to the same question, which is renewed in its place as the series goes on; errors are those of `Horizon`.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
 @asked_by(ShowSpec)
 def show(**asked: Unpack[SharedHeld]) -> HorizonAnswer:
     """What a horizon has released so far; asked by a `ShowSpec`."""
-    return _shown(ShowSpec(**asked), recharge=False)
+    return _shown(ShowSpec(**asked), "show")
 
 
 @asked_by(RechargeSpec)
@@ -113,17 +113,13 @@ def recharge(**asked: Unpack[SharedHeld]) -> HorizonAnswer:
 
     Asked by a `RechargeSpec`.
     """
-    return _shown(RechargeSpec(**asked), recharge=True)
+    return _shown(RechargeSpec(**asked), "recharge")
 
 
-def _shown(spec: HeldFields, *, recharge: bool) -> HorizonAnswer:
-    """All that was released so far, which grows: it goes to a new file."""
-    place = AnswerFile.of(spec, texts=FORMS)
-    place.require()
-    with _horizon(spec, recharge=recharge) as (_, horizon):
-        answer = HorizonAnswer.of(horizon)
-    place.write(answer)
-    return answer
+def _shown(spec: HeldFields, command: str) -> HorizonAnswer:
+    kept = _kept(spec, command)
+    with _horizon(spec, recharge=command == "recharge") as (_, horizon):
+        return kept.written(HorizonAnswer.of(horizon, question=kept.question))
 
 
 @overload

@@ -208,6 +208,7 @@ class HorizonAnswer(_OfPeriods):
         names: of the periods; None for their numbers.
         group: what the column of groups is called.
         question: what was asked, as plain data.
+        files: in a file, the hashes of the table beside it, and before that of the one in whose place it was written.
     """
 
     mechanism: ContinualTopK
@@ -219,6 +220,7 @@ class HorizonAnswer(_OfPeriods):
     names: tuple[str, ...] | None = None
     group: str = "group"
     question: dict[str, Any] | None = None
+    files: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.mechanism.counts is not None:
@@ -315,6 +317,7 @@ class HorizonAnswer(_OfPeriods):
             ],
             "table": self.rows,
             "notes": self.notes,
+            **({"files": list(self.files)} if self.files else {}),
         }
 
     @property
@@ -368,7 +371,7 @@ FORMS: Final[dict[str, Callable[[Any], str]]] = {".json": as_json, ".html": Hori
 @final
 @dataclass(frozen=True)
 class KeptHorizon:
-    """The file of what a horizon has released, so that a call that was stopped is gone on with.
+    """The file of what a horizon has released, which a later call of the same question renews in its place.
 
     Attributes:
         place: the file.
@@ -395,12 +398,12 @@ class KeptHorizon:
         return cls(place, question, state, held)
 
     def written(self, answer: HorizonAnswer) -> HorizonAnswer:
-        """The answer, once it is in its file; what the file holds must be what the state has."""
+        """The answer, once it is in its file; what the file holds must be what the state has, or the start of it."""
         released = json.loads(as_json(answer))["released"]
-        if self.held is not None and self.held.get("released") != released:
+        if self.held is not None and self.held["released"] != released[: len(self.held["released"])]:
             self.place.require()
         try:
-            self.place.write(answer, held=self.held is not None)
+            self.place.renew(answer, self.held)
         except OutputError as error:
             error.add_note(Note(f"what was released is kept in state={masked(self.state)}, and the same call gives it again"))
             raise

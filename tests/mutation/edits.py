@@ -1160,6 +1160,9 @@ dpselect/ranking/spectral_top_k.py
         return ratio_up(self.covers.l1_of(None), self.epsilon) => return ratio_up(self.covers.linf, self.epsilon)
         return @ratio_up(self.covers.l1_of(None)
 dpselect/release/answer.py
+    dpselect/cli/test_continual.py::test_outputs_are_renewed_in_their_place[.csv]
+        self._beside() in (None, *found.get("files", ())) => True
+        files = (*filter(None, [beside]), hash => files = (*filter(None, []), hash
     dpselect/release/test_tables.py::test_no_number_of_users_is_below_0
         tuple(max(0.0, low) for low in held["low"]) => held["low"]
     dpselect/test_secrets.py::test_an_answer_shows_what_was_released_and_no_more
@@ -1234,8 +1237,8 @@ dpselect/release/series.py
     dpselect/release/test_retry.py::test_a_series_of_which_all_periods_are_charged_is_gone_on_with
         (dataset.name, item, todo) if todo else ledger.in_all(dataset.name) => (dataset.name, item, todo)
     dpselect/release/test_retry.py::test_a_horizon_of_a_log_that_is_stopped_at_its_file_is_completed
-        (place, question, state, place.held(question)) => (place, question, state, place.require())
-        held=self.held is not None) => held=False)
+        held = place.held(question) => held = place.require()
+        self.place.renew(answer, self.held) => self.place.renew(answer, None)
 dpselect/session.py
     dpselect/pate/test_labeling.py::test_another_relation_is_refused
         return getattr(self.item, "unit", None) => return None

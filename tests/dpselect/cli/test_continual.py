@@ -18,10 +18,12 @@ from typer.testing import CliRunner
 
 import accounting as acc
 import dpselect as dps
+from accounting.errors import OutputError
 from dpselect.cli import app
 from dpselect.cli.guard import EXPLAINED
 from dpselect.continual.state import State
 from dpselect.errors import HorizonError, HorizonUnavailable, InvalidRequest
+from dpselect.release import answer
 from dpselect.release.answer import UNRECORDED, Unrecorded, warn_unrecorded
 
 HORIZON = ["--k", "2", "--epsilon", "4", "--delta", "1e-6", "--count", "running"]
@@ -71,13 +73,12 @@ def test_a_horizon_from_its_start_to_another_ledger(paid: list[str], tmp_path: P
         found = dps.continual.close(2, pd.read_csv(tmp_path / "2.csv", dtype=str), **asked)
     assert (set(found.items), found.periods_left) == ({"place1", "place2"}, 1)
     assert told("show", *paid, "--json", "--output", str(tmp_path / "a.json"))["released"][1:] == found.as_data()["released"]
-    assert "exists" in told("show", *paid, "--output", str(tmp_path / "a.json"), status=2)
+    assert told("show", *paid, "--json", "--output", str(tmp_path / "a.json"))["released"][1:] == found.as_data()["released"]
     assert [one["period"] for one in json.loads((tmp_path / "a.json").read_text())["released"]] == [1, 2]
     kept["output"] = tmp_path / "shown.csv"
     assert dps.continual.show(**kept).items[0] == "place1"
     assert kept["output"].read_text().startswith("period,rank,item")
-    with pytest.raises(acc.AccountingError, match="exists"):
-        dps.continual.show(**kept)
+    assert dps.continual.show(**kept).items[0] == "place1"
 
 
 @pytest.mark.slow
@@ -156,6 +157,37 @@ def test_a_series_of_stated_length_takes_an_end_that_moves(
     assert "it was opened with --periods=9, and --periods=3 is asked for now: ask as then" in said
     assert "Keep --until at the end of the whole series, and state --up-to for how far" in said
     assert "scale" not in said
+
+
+@pytest.mark.parametrize("suffix", spread([".csv", ".html", ".json"], 1))
+def test_outputs_are_renewed_in_their_place(
+    paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    """The same call renews the table or page that it has written before, and its readers stay; what is stopped between the two
+    files is completed; what somebody else has written is in the way before anything is read."""
+    out = tmp_path / f"top{suffix}"
+    asked = ["run", str(tmp_path / "all.csv"), *paid, *HORIZON, *COLUMNS, *WHEN, "--output", str(out), "--up-to"]
+    told(*asked, "2024-07-02")
+    first = out.read_bytes()
+    out.chmod(0o644)
+    written = answer._write
+    if suffix != ".json":
+        with monkeypatch.context() as patch:
+            stopped = Mock(side_effect=[None, OutputError("stopped")])
+            patch.setattr(answer, "_write", lambda path, content, over: (stopped(), written(path, content, over=over)))
+            assert "stopped" in told(*asked, "2024-07-03", status=1)
+        assert out.read_bytes() == first
+    for day in ("03", "04", "04"):
+        told(*asked, f"2024-07-{day}")
+    assert b"place3" in out.read_bytes()
+    assert b"place3" not in first
+    assert out.stat().st_mode & 0o777 == 0o644
+    renewed = out.read_bytes()
+    out.write_bytes(renewed.replace(b"2024-07-03", b"2024-07-99").replace(b'"place3"', b'"place9"'))
+    (tmp_path / "all.csv").unlink()
+    assert "exists and is not written over" in told(*asked, "2024-07-04", status=2)
+    out.write_bytes(renewed)
+    told(*asked, "2024-07-04")
 
 
 def test_a_dry_run_says_which_key_and_state_are_meant(paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
