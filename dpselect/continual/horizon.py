@@ -245,7 +245,7 @@ class Horizon:
                 opened_on.reserve(name, mechanism, **self._terms)
         except AccountingError:
             if not exists:
-                self._path.unlink(missing_ok=True)
+                State.remove(self._path)
             raise
         with self._opened():
             pass
