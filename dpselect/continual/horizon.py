@@ -343,6 +343,18 @@ class Horizon:
         self._require_written_alike(() if asked is None else asked.normalize)
         return asked
 
+    def count_closed(self, readings: Sequence[Reading]) -> int:
+        """Number of the first periods that are closed, once each of them was asked for as `readings` do; no event is read.
+
+        Raises:
+            InvalidRequest: one of them was closed with other options.
+        """
+        with self._opened() as state:
+            done = state.closed()[: len(readings)]
+        for closed, reading in zip(done, readings, strict=False):
+            _require_same_question(closed, _unread(of_pairs(reading, grouped=self.mechanism.grouped)))
+        return len(done)
+
     def released(self) -> tuple[Period, ...]:
         """What was released so far, in order."""
         with self._opened() as state:
@@ -545,14 +557,19 @@ def _require_askable(state: State, period: int, events: Events) -> Closed | None
     if period == len(done) + 1:
         state.require_users(events)
         return None
-    then, now = json.loads(done[period - 1].asked) or {}, json.loads(events.asked) or {}
+    _require_same_question(done[period - 1], events)
+    return done[period - 1]
+
+
+def _require_same_question(closed: Closed, events: Events) -> None:
+    """Refuse what is asked of a closed period otherwise than then, by the option's name."""
+    then, now = json.loads(closed.asked) or {}, json.loads(events.asked) or {}
     if then != now:
         other = next(name for name in sorted(then | now) if then.get(name) != now.get(name))
         raise InvalidRequest(
-            f"period {period} is closed, and {other}= was another then: ask as you did then, or leave it. Its answer stays: "
-            "released() has it, and `dpselect continual show`"
+            f"period {closed.period} is closed, and {other}= was another then: ask as you did then, or leave it. Its answer "
+            "stays: released() has it, and `dpselect continual show`"
         )
-    return done[period - 1]
 
 
 def _listed(mechanism: ContinualTopK, domain: Labels | None, groups: Sequence[Label] | None) -> tuple[Label, ...] | None:

@@ -659,9 +659,7 @@ def over_horizon(
     closed = 0
     if Path(opens["state"]).exists():
         horizon = opened()
-        closed = min(len(horizon.released()), len(named))
-        for number in range(1, closed + 1):
-            horizon.close(number, source, readings[number - 1])  # what was asked otherwise is refused
+        closed = horizon.count_closed(readings)
     if closed < ended:
         with split(source, reading, named[closed:ended]) as parts:
             horizon = opened()
