@@ -42,7 +42,6 @@ from dpselect.spec import LedgerFields
 
 if TYPE_CHECKING:
     from accounting.ledger.item import Chargeable
-    from dpselect.release.series import HorizonAnswer
 
 # Names of `acc` and `dps` are imported when they are asked for: a release without a ledger does without a database.
 
@@ -847,7 +846,7 @@ class AnswerFile:
         self.require()
         return None
 
-    def renew(self, answer: HorizonAnswer, held: dict[str, Any] | None) -> None:
+    def renew(self, answer: Any, held: dict[str, Any] | None) -> None:
         """Write an answer, in the place of the `held` one that it goes on with; one that is there as a whole stays.
 
         The record is replaced before the table, and knows both tables until then.
