@@ -87,6 +87,8 @@ def new_file(
             stream.flush()
             os.fsync(stream.fileno())
         if replace:
+            with contextlib.suppress(FileNotFoundError):
+                scratch.chmod(stat.S_IMODE(path.stat().st_mode))  # who may read it stays as its owner has set it
             scratch.replace(path)
             sync_folder(path.parent)
         elif not settle(scratch, path):

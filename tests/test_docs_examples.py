@@ -109,6 +109,13 @@ def test_docstring_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.M
         assert _holds(test) == ""
 
 
+def test_the_command_of_a_crontab_is_run() -> None:
+    """A scheduler's line cannot be run here, but its command is one that the page's script runs."""
+    text = (ROOT / "docs/every-week.md").read_text()
+    (line,) = re.findall(r"^0 4 \* \* 1  cd \S+ && (.*)$", text, flags=re.MULTILINE)
+    assert line in "".join(block for _, block in _blocks(ROOT / "docs/every-week.md", "shell")).splitlines()
+
+
 def test_there_are_examples_to_run() -> None:
     """The walks above find pages and docstrings, so that they are not empty."""
     assert len(PYTHON) >= 10

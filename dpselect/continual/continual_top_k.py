@@ -31,6 +31,8 @@ UNIT = 2**20  # weights are whole multiples of 1/UNIT, rounded down
 MOST_PERIODS: Final = 4000
 """The most periods of a horizon."""
 _MOST_CELLS = 1000
+ITEMS_PER_PERIOD: Final = 3
+"""Released items of a user that count in a period, by default."""
 # Where C x is exact in 64-bit integers and the grid of values no finer than its units of 2^-40.
 _LEAST, _MOST = 2.0**-10, 2.0**32
 _BELOW_ONE = 1 - 2.0**-30  # more than the roundings of a thousand shares
@@ -76,7 +78,7 @@ class HorizonClip(Frozen):
     def counted(
         self, users: Integers, used: NDArray[np.int16], coins: Callable[[Integers], NDArray[np.uint64]]
     ) -> tuple[Integers, Integers]:
-        """Which of one period's new cells count, and for how much: of a user with more cells than are left, `some_of` them.
+        """Which of one period's new cells count, and for how much: of a user with more cells than are left, `choose_cells` them.
 
         Args:
             users: (n,) whose each cell is, from 0.
@@ -88,12 +90,12 @@ class HorizonClip(Frozen):
         """
         left = self.cells - used[users].astype(np.int64)
         new = np.bincount(users, minlength=len(used))[users]
-        kept = some_of(users, new, left, coins)
+        kept = choose_cells(users, new, left, coins)
         weights = self.weights()[self.cells - left[kept], np.minimum(new, left)[kept]]
         return kept[weights > 0], weights[weights > 0]
 
 
-def some_of(users: Integers, cells: Integers, most: Integers, coins: Callable[[Integers], NDArray[np.uint64]]) -> Integers:
+def choose_cells(users: Integers, cells: Integers, most: Integers, coins: Callable[[Integers], NDArray[np.uint64]]) -> Integers:
     """Positions of at most so many cells of each user: those with the lowest of 128 bits of coins, which nothing else uses.
 
     Args:
@@ -118,7 +120,7 @@ class HorizonCounts(Frozen):
     """
 
     error_class: ClassVar[type[InvalidMechanism]] = InvalidMechanism
-    items: Annotated[Count, Field(le=_MOST_CELLS)] = Field(default=3, description="an integer from 1 to 1000")
+    items: Annotated[Count, Field(le=_MOST_CELLS)] = Field(default=ITEMS_PER_PERIOD, description="an integer from 1 to 1000")
     scale: Annotated[Real, Field(ge=_LEAST, le=_MOST)] = Field(description="a scale from 2^-10 to 2^32, in users")
 
 
@@ -353,11 +355,9 @@ class ContinualTopK(Mechanism):
             plain = cls(scale=scale, delta=delta, **settings)
             if counted is None:
                 return plain
-            one = plain.model_copy(update={"counts": HorizonCounts(items=counted, scale=1.0)})
-            ratio = one._counts_moved / plain.strategy.norm * math.sqrt(1 / _COUNTED - 1)
-            return cls(
-                scale=scale, delta=delta, counts={"items": counted, "scale": min(max(ratio * scale, _LEAST), _MOST)}, **settings
-            )
+            ratio = plain._counts_moved(counted) / plain.strategy.norm * math.sqrt(1 / _COUNTED - 1)
+            counts = HorizonCounts(items=counted, scale=min(max(ratio * scale, _LEAST), _MOST))
+            return plain.model_copy(update={"counts": counts})
 
         if not unknown:
             found: Any = calibrated(lambda scale: made(scale, None), budget, bracket)
@@ -377,7 +377,7 @@ class ContinualTopK(Mechanism):
     def curve(self) -> Curve:
         core: Curve = GaussianDP(mu=ratio_up(self._moved(self.strategy.norm), self.scale))
         if self.counts is not None:
-            core = core + GaussianDP(mu=ratio_up(self._moved(self._counts_moved), self.counts.scale))
+            core = core + GaussianDP(mu=ratio_up(self._moved(self._counts_moved(self.counts.items)), self.counts.scale))
         return core if self.delta is None else Approximate(curve=core, delta0=self.delta)
 
     @property
@@ -395,21 +395,19 @@ class ContinualTopK(Mechanism):
         return norm if self.stated == "add_remove" else math.nextafter(sqrt_up(Fraction(2)) * norm, math.inf)
 
     @property
-    def _shown(self) -> int | None:
+    def _most_shown(self) -> int | None:
         """Most cells of one user that a period releases; None if groups may be any number."""
         return self.candidates if self.grouped else self.k
 
-    @property
-    def _counts_moved(self) -> float:
-        """What one user moves all counts of the horizon by at most, in l2. Rounded up."""
-        assert self.counts is not None
-        each = self.counts.items if self._shown is None else min(self.counts.items, self._shown)
+    def _counts_moved(self, items: int) -> float:
+        """What one user who counts for at most `items` of a period moves all counts of the horizon by, in l2. Rounded up."""
+        each = items if self._most_shown is None else min(items, self._most_shown)
         return sqrt_up(Fraction(self.periods * each))
 
     @property
     def in_part(self) -> bool:
         """True if a user may count for fewer of the released items than the user has, so that counts may be too low (T10)."""
-        return self.counts is None or self.count != "period" or self._shown is None or self._shown > self.counts.items
+        return self.counts is None or self.count != "period" or self._most_shown is None or self._most_shown > self.counts.items
 
     def margins(self, confidence: float = 0.95) -> Floats:
         """(periods,) half the width of an interval around a released count or score, in its unit, for the noise alone.

@@ -69,7 +69,7 @@ def close(
         selection, shown = _best(state, items, scores, means.order_by(mechanism, period, scores, sums, groups))
         if mechanism.counts is not None:
             noise = source.rounded(np.zeros(len(shown)), by_name("gaussian"), mechanism.counts.scale, _ONE_USER)
-            selection = selection.model_copy(update={"values": tuple((state.users_of(period, shown) + noise).tolist())})
+            selection = selection.model_copy(update={"values": tuple((state.count_users(period, shown) + noise).tolist())})
         state.add_closed(period, events.asked, selection)
     return selection
 
@@ -245,7 +245,7 @@ class Horizon:
                 opened_on.reserve(name, mechanism, **self._terms)
         except AccountingError:
             if not exists:
-                self._path.unlink(missing_ok=True)
+                State.remove(self._path)
             raise
         with self._opened():
             pass
@@ -343,6 +343,18 @@ class Horizon:
         self._require_written_alike(() if asked is None else asked.normalize)
         return asked
 
+    def count_closed(self, readings: Sequence[Reading]) -> int:
+        """Number of the first periods that are closed, once each of them was asked for as `readings` do; no event is read.
+
+        Raises:
+            InvalidRequest: one of them was closed with other options.
+        """
+        with self._opened() as state:
+            done = state.closed()[: len(readings)]
+        for closed, reading in zip(done, readings, strict=False):
+            _require_same_question(closed, _unread(of_pairs(reading, grouped=self.mechanism.grouped)))
+        return len(done)
+
     def released(self) -> tuple[Period, ...]:
         """What was released so far, in order."""
         with self._opened() as state:
@@ -381,12 +393,13 @@ class Horizon:
                     "ledger, name the one that was charged. If it was restored to before the horizon, put the charge back with "
                     "`dpselect continual recharge`, or continual.open(recharge=True)",
                 ),
-                (meta.mechanism != self.mechanism, f"it was opened with {meta.mechanism!r}: go on with that"),
                 (listed not in (None, meta.domain), "it was opened with another domain: leave domain= out"),
                 (groups not in (None, meta.groups), "it was opened with other groups: leave groups= out"),
             ):
                 if differs:
                     raise HorizonError(words)
+            if meta.mechanism != self.mechanism:
+                raise _other_mechanism(meta.mechanism, self.mechanism)
             self._domain, self._groups = meta.domain, meta.groups
 
     @contextmanager
@@ -500,6 +513,39 @@ def open(
     return Horizon(ledger, dataset, mechanism, state, key=key, terms=terms, **about)
 
 
+def _stated(mechanism: ContinualTopK) -> dict[str, Any]:
+    """What a mechanism was asked for, by the names of options; its noise follows from that and the budget."""
+    users, counts = mechanism.users, mechanism.counts
+    return {
+        "group": mechanism.grouped,
+        "domain": mechanism.delta is None,
+        "with_counts": counts is not None,
+        "periods": mechanism.periods,
+        "k": mechanism.k,
+        "count": mechanism.count,
+        "window": mechanism.window,
+        "items_per_period": None if counts is None else counts.items,
+        "exponent": users.exponent,
+        "cells": users.cells,
+        "relation": mechanism.stated,
+    }
+
+
+def _other_mechanism(then: ContinualTopK, now: ContinualTopK) -> HorizonError:
+    """What of a horizon is asked otherwise than when it was opened, by the option's name."""
+    was, asked = _stated(then), _stated(now)
+    name = next((name for name in was if was[name] != asked[name]), "epsilon")
+    if name == "epsilon":
+        words = "with another epsilon= or delta="
+    elif isinstance(was[name], bool):
+        words = f"{'with' if was[name] else 'without'} {name}="
+    else:
+        words = f"with {name}={was[name]}, and {name}={asked[name]} is asked for now"
+    return HorizonError(f"it was opened {words}: ask as then, or start another horizon with a key= and a state= of its own").at(
+        name
+    )
+
+
 def _require_askable(state: State, period: int, events: Events) -> Closed | None:
     """Refuse what is asked of a period by what is public alone; the period, if it is closed already.
 
@@ -511,14 +557,19 @@ def _require_askable(state: State, period: int, events: Events) -> Closed | None
     if period == len(done) + 1:
         state.require_users(events)
         return None
-    then, now = json.loads(done[period - 1].asked) or {}, json.loads(events.asked) or {}
+    _require_same_question(done[period - 1], events)
+    return done[period - 1]
+
+
+def _require_same_question(closed: Closed, events: Events) -> None:
+    """Refuse what is asked of a closed period otherwise than then, by the option's name."""
+    then, now = json.loads(closed.asked) or {}, json.loads(events.asked) or {}
     if then != now:
         other = next(name for name in sorted(then | now) if then.get(name) != now.get(name))
         raise InvalidRequest(
-            f"period {period} is closed, and {other}= was another then: ask as you did then, or leave it. Its answer stays: "
-            "released() has it, and `dpselect continual show`"
+            f"period {closed.period} is closed, and {other}= was another then: ask as you did then, or leave it. Its answer "
+            "stays: released() has it, and `dpselect continual show`"
         )
-    return done[period - 1]
 
 
 def _listed(mechanism: ContinualTopK, domain: Labels | None, groups: Sequence[Label] | None) -> tuple[Label, ...] | None:

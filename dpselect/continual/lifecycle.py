@@ -1,7 +1,7 @@
 """A horizon from its start to its last period: `dpselect continual` in Python.
 
 Each function takes the fields of a spec, which are the options of its command. `output` is a new file, or the one that holds the
-answer to the same question; errors are those of `Horizon`.
+answer to the same question, which is renewed in its place as the series goes on; errors are those of `Horizon`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dpselect.continual.horizon import Horizon, Period
 from dpselect.continual.horizon import open as open_horizon
 from dpselect.continual.state import State
 from dpselect.errors import HorizonError, InvalidRequest
-from dpselect.events.time_window import periods
+from dpselect.events.time_window import count_ended, periods
 from dpselect.release.answer import AnswerFile, DryRun, group_head, warn_unrecorded
 from dpselect.release.question import named
 from dpselect.release.run import session_of
@@ -65,7 +65,7 @@ def start(**asked: Any) -> HorizonAnswer | DryRun:
     kept = _kept(spec, "start")
     with _horizon(spec, mechanism, **lists, dry_run=spec.dry_run) as (session, horizon):
         if spec.dry_run:
-            return dry_close(session, horizon.key, mechanism)
+            return dry_close(session, horizon)
         return kept.written(HorizonAnswer.of(horizon, (), question=kept.question))
 
 
@@ -93,7 +93,7 @@ def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
     with _horizon(spec, dry_run=spec.dry_run) as (session, horizon):
         if spec.dry_run:
             look = partial(horizon.rehearse, period, data, spec.reading())
-            return dry_close(session, horizon.key, horizon.mechanism, look=look)
+            return dry_close(session, horizon, look=look)
         about: Any = {"group": group_head(spec.group), "question": kept.question}
         if kept.held is not None:
             return kept.written(HorizonAnswer.of(horizon, horizon.released()[period - 1 : period], **about))
@@ -104,7 +104,7 @@ def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
 @asked_by(ShowSpec)
 def show(**asked: Unpack[SharedHeld]) -> HorizonAnswer:
     """What a horizon has released so far; asked by a `ShowSpec`."""
-    return _shown(ShowSpec(**asked), recharge=False)
+    return _shown(ShowSpec(**asked), "show")
 
 
 @asked_by(RechargeSpec)
@@ -113,17 +113,13 @@ def recharge(**asked: Unpack[SharedHeld]) -> HorizonAnswer:
 
     Asked by a `RechargeSpec`.
     """
-    return _shown(RechargeSpec(**asked), recharge=True)
+    return _shown(RechargeSpec(**asked), "recharge")
 
 
-def _shown(spec: HeldFields, *, recharge: bool) -> HorizonAnswer:
-    """All that was released so far, which grows: it goes to a new file."""
-    place = AnswerFile.of(spec, texts=FORMS)
-    place.require()
-    with _horizon(spec, recharge=recharge) as (_, horizon):
-        answer = HorizonAnswer.of(horizon)
-    place.write(answer)
-    return answer
+def _shown(spec: HeldFields, command: str) -> HorizonAnswer:
+    kept = _kept(spec, command)
+    with _horizon(spec, recharge=command == "recharge") as (_, horizon):
+        return kept.written(HorizonAnswer.of(horizon, question=kept.question))
 
 
 @overload
@@ -136,13 +132,13 @@ def run(data: object, *, dry_run: bool, **asked: Unpack[ContinualKeywords]) -> H
 
 @asked_by(ContinualSpec)
 def run(data: object, **asked: Any) -> HorizonAnswer | DryRun:
-    """Close all periods of a log that is there already; asked by a `ContinualSpec`. A run that was stopped goes on.
+    """Close the periods of a log that have ended and are open; asked by a `ContinualSpec`. The same call goes on with a state.
 
     Args:
-        data: the whole log, as for `dpselect.topk`. What cannot be read costs nothing.
+        data: the log so far, as for `dpselect.topk`. What cannot be read costs nothing.
 
     Returns:
-        What every period has released; with `dry_run` what would be charged for all of them.
+        What every closed period has released; with `dry_run` what would be charged for the whole series.
 
     Warns:
         Unrecorded: no ledger is named; once in a process.
@@ -154,7 +150,7 @@ def run(data: object, **asked: Any) -> HorizonAnswer | DryRun:
 
 
 def ran(data: object, spec: ContinualSpec) -> HorizonAnswer | DryRun:
-    """Close all periods of a log, as `run` does; whoever calls tells that nothing is on record without a ledger."""
+    """Close periods of a log, as `run` does; whoever calls tells that nothing is on record without a ledger."""
     reading = spec.reading()
     question = _question(spec, "run", source=named(data))
     name = "" if spec.state is not None and spec.key is not None else _name(data, question)
@@ -166,8 +162,8 @@ def ran(data: object, spec: ContinualSpec) -> HorizonAnswer | DryRun:
     opens |= {"domain": spec.catalogue(), "groups": reading.groups}
     settings = {name: getattr(spec, name) for name in _SETTINGS}
     with nullcontext() if spec.ledger is None else session_of(spec) as session:
-        about: Any = {"dry_run": spec.dry_run, "question": kept.question, "held": kept.held}
-        found = over_horizon(session, data, reading, cut, spec.budget, settings, opens, **about)
+        about: Any = {"ended": count_ended(cut, spec.up_to, reading.window.zone), "dry_run": spec.dry_run}
+        found = over_horizon(session, data, reading, cut, spec.budget, settings, opens, **about, question=kept.question)
         return found if isinstance(found, DryRun) else kept.written(found)
 
 
@@ -196,7 +192,8 @@ def _question(spec: KeptFields, command: str, **about: Any) -> dict[str, Any]:
         if getattr(spec, name, None) is not None:
             listing = json.dumps(getattr(spec, listed)())
             about[name] = hashlib.sha256(listing.encode()).hexdigest()
-    return about | spec.question(without=about)
+    moves = ("until",) if isinstance(spec, ContinualSpec) and spec.periods is not None else ()
+    return about | spec.question(without={*about, *moves})
 
 
 def _name(data: object, question: dict[str, Any]) -> str:

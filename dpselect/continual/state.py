@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from accounting import AccountingError
 from accounting.address import masked
-from accounting.files import settle
-from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Integers, some_of
+from accounting.files import read_text, settle, write_draft
+from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Integers, choose_cells
 from dpselect.errors import NO_MEMORY, HorizonError, HorizonUnavailable, InvalidRequest, is_memory_fault
 from dpselect.events.engine import lack_of_room, temporary_folder, was_interrupted, without_progress_bar
 from dpselect.events.not_pickled import NotPickled
@@ -93,13 +93,15 @@ def _slices(mechanism: ContinualTopK, first: int, end: int) -> Iterator[tuple[in
         yield max(first, start), min(start + width, end)
 
 
-_SCHEMA: Final = 9
+_SCHEMA: Final = 10
 _MEMORY = "1GiB"
 _PLAIN: Final = "BLOB USING COMPRESSION uncompressed"  # to read a blob that is compressed costs ten times as much
 _TABLES = """
-CREATE TABLE meta (schema INTEGER, identity VARCHAR, mechanism VARCHAR, belongs_to VARCHAR, domain VARCHAR, groups VARCHAR);
+CREATE TABLE meta (
+    schema INTEGER, identity VARCHAR, mechanism VARCHAR, belongs_to VARCHAR, user_key VARCHAR, domain VARCHAR, groups VARCHAR
+);
 CREATE TABLE reading (who VARCHAR, integers BOOLEAN);
-CREATE TABLE users (u VARCHAR, uid INTEGER);
+CREATE TABLE users (u BLOB, uid INTEGER);
 CREATE TABLE items (i VARCHAR, iid INTEGER);
 CREATE TABLE discovered (iid INTEGER);
 CREATE TABLE positions (used PLAIN);
@@ -113,13 +115,17 @@ CREATE TABLE IF NOT EXISTS increments_{number} (period SMALLINT, items PLAIN, we
 CREATE TABLE IF NOT EXISTS measured_{number} (period SMALLINT, start INTEGER, width INTEGER, bytes TINYINT, body PLAIN);
 """.replace("PLAIN", _PLAIN)
 # Labels are compared as text: integers and text of one label are one, whatever the column is in one period and in another. A user
-# who is written 7 in one period and 7.0 in another, as pandas writes integers where one is missing, is one user.
+# who is written 7 in one period and 7.0 in another, as pandas writes integers where one is missing, is one user. A keyed hash of
+# the label is stored, nested as in HMAC.
 _FRESH: Final = r"""
-CREATE OR REPLACE TEMP TABLE fresh AS SELECT i, CASE
+CREATE OR REPLACE TEMP TABLE fresh AS WITH read AS (SELECT i, CASE
 WHEN u LIKE '%.0%' THEN regexp_replace(u, '^(-?[0-9]+)[.]0+$', '\1') ELSE u END AS u
-FROM (SELECT CAST(u AS VARCHAR) AS u, CAST(i AS VARCHAR) AS i FROM {relation})
+FROM (SELECT CAST(u AS VARCHAR) AS u, CAST(i AS VARCHAR) AS i FROM {relation})),
+hashed AS (SELECT u, unhex(sha256($key || sha256($key || u))) AS h FROM (SELECT DISTINCT u FROM read))
+SELECT i, h AS u FROM read JOIN hashed USING (u)
 """
 _LOW = 2**32 - 1
+_THESE: Final = "(SELECT unnest(CAST(? AS INTEGER[])) AS iid)"
 _IN_USE = "Could not set lock on file"  # how the engine's message begins where another process has the file
 _MADE_MEANWHILE = "another call made it meanwhile: repeat this one with the same state= and key=, which charges nothing twice"
 _DAMAGED = "it is damaged, or no state of a horizon"
@@ -215,11 +221,11 @@ class Meta:
 class State(NotPickled):
     """The tables of one horizon, on an open connection. **Private.** What changes it does so inside `transaction`."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self._connection = connection
+    def __init__(self, connection: duckdb.DuckDBPyConnection, user_key: Callable[[], str]) -> None:
+        self._connection, self._user_key = connection, user_key
         self._fresh = Events("fresh", {})  # what was loaded last
         try:
-            schema, identity, mechanism, belongs_to, *lists = self._run("SELECT * FROM meta")[0]
+            schema, identity, mechanism, belongs_to, self._key_hash, *lists = self._run("SELECT * FROM meta")[0]
         except HorizonUnavailable:
             raise
         except (HorizonError, ValueError, IndexError):
@@ -235,8 +241,9 @@ class State(NotPickled):
         import duckdb
 
         connection = duckdb.connect(":memory:", config={"threads": 1})
-        _made(connection, mechanism, "simulation", domain, None)
-        return cls(connection)
+        key = secrets.token_hex(32)
+        _made(connection, mechanism, "simulation", key, domain, None)
+        return cls(connection, lambda: key)
 
     @classmethod
     def create(
@@ -247,12 +254,15 @@ class State(NotPickled):
         domain: Sequence[Label] | None,
         groups: Sequence[Label] | None = None,
     ) -> None:
-        """Make a state at `path`, mode 0600, whole or not at all."""
-        reason = ""
+        """Make a state at `path` and the key of its users beside it, mode 0600, both or neither."""
+        reason, new_key = "", False
         try:
             with temporary_folder(".dpselect-", path.parent) as folder:
                 made = folder / "state"
-                _asked(lambda: _written(made, mechanism, belongs_to, domain, groups))
+                write_draft(folder / "key", secrets.token_hex(32).encode())
+                new_key = settle(folder / "key", key_file(path))
+                key = _read_key(path)
+                _asked(lambda: _written(made, mechanism, belongs_to, key, domain, groups))
                 made.chmod(0o600)
                 with made.open("rb") as file:
                     os.fsync(file.fileno())
@@ -265,8 +275,17 @@ class State(NotPickled):
                 "it cannot be written (its disk or the memory is full, or the size of files is limited); nothing is left of it: "
                 "make room"
             )
+        finally:
+            if new_key and not path.exists():
+                cls.remove(path)
         if reason:  # said outside the block: an error that is raised in it is chained to the engine's
             raise HorizonUnavailable(f"state={masked(path)}: {reason}")
+
+    @staticmethod
+    def remove(path: Path) -> None:
+        """Remove a state that nothing was drawn from, and the key of its users."""
+        for file in (path, key_file(path)):
+            file.unlink(missing_ok=True)
 
     @classmethod
     @contextmanager
@@ -288,7 +307,7 @@ class State(NotPickled):
             connection = _asked(lambda: duckdb.connect(str(path), config=configuration), "it cannot be opened", path)
             try:
                 without_progress_bar(connection)
-                state = cls(connection)
+                state = cls(connection, lambda: _read_key(path))
                 yield state
                 # What is committed stands in the engine's log beside the file, and is read from there until there is room.
                 with suppress(HorizonUnavailable):
@@ -299,8 +318,9 @@ class State(NotPickled):
     def __repr__(self) -> str:
         return "State(<private>)"
 
-    def _run(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        return _asked(lambda: self._connection.execute(sql, list(parameters)).fetchall())
+    def _run(self, sql: str, parameters: Sequence[object] | dict[str, object] = ()) -> list[tuple[Any, ...]]:
+        stated = parameters if isinstance(parameters, dict) else list(parameters)
+        return _asked(lambda: self._connection.execute(sql, stated).fetchall())
 
     def _columns(self, sql: str, parameters: Sequence[object] = ()) -> dict[str, Integers]:
         found = _asked(lambda: self._connection.execute(sql, list(parameters)).fetchnumpy())
@@ -349,10 +369,12 @@ class State(NotPickled):
     def load(self, events: Events) -> None:
         """Make the (user, item) pairs of a period the table `fresh`, for `take`."""
         self._fresh = events
-        self._run(_FRESH.format(relation=events.relation))
+        self._run(_FRESH.format(relation=events.relation), {"key": self._user_key()})
 
     def require_users(self, events: Events) -> None:
-        """Refuse events that are read as those of other users than earlier ones, by the options alone."""
+        """Refuse events that are read as those of other users than earlier ones, by the options and the key of users alone."""
+        if _hash_of_key(self._user_key()) != self._key_hash:
+            raise HorizonError(f"the key of its users is that of another state: {_KEY_BACK}")
         who = events.who or {}
         for (known,) in self._run("SELECT who FROM reading") if who else ():
             then: dict[str, Any] = json.loads(known)
@@ -431,21 +453,24 @@ class State(NotPickled):
         cells = np.sort(self._columns(f"SELECT CAST(uid AS BIGINT) << 32 | iid AS cell FROM {joined} {unseen}", [since])["cell"])
         return cells[np.diff(cells, prepend=-1) != 0]
 
-    def users_of(self, period: int, shown: Sequence[int]) -> Integers:
+    def count_users(self, period: int, shown: Sequence[int]) -> Integers:
         """(shown,) users of each released item, each user in at most `counts.items` of them that fresh coins choose: Theorem T10.
 
         Of the events of the period, or of the cells that earlier ones and this one have counted. Private.
         """
         mechanism = self.meta.mechanism
         assert mechanism.counts is not None
-        of_period = "SELECT DISTINCT uid, iid FROM fresh JOIN users USING (u) JOIN items USING (i) WHERE list_contains(?, iid)"
-        so_far = "SELECT DISTINCT uid, iid FROM pairs WHERE list_contains(?, iid) AND period > ?"
         each = mechanism.count == "period"
+        cells = "fresh JOIN users USING (u) JOIN items USING (i)" if each else "pairs"
         since = [] if each else [period - mechanism.window if mechanism.window else 0]
-        found = self._columns(of_period if each else so_far, [list(shown), *since])
+        within = "" if each else "WHERE period > ?"
+        found = self._columns(
+            f"SELECT DISTINCT uid, iid FROM {cells} SEMI JOIN {_THESE} USING (iid) {within}", [list(shown), *since]
+        )
         users, order = found["uid"].astype(np.int64), np.argsort(np.array(shown, dtype=np.int64))
-        cells = np.bincount(users, minlength=1)[users]
-        kept = some_of(users, cells, np.full(len(users), mechanism.counts.items), _fresh_coins)
+        kept = choose_cells(
+            users, np.bincount(users, minlength=1)[users], np.full(len(users), mechanism.counts.items), _fresh_coins
+        )
         places = order[np.searchsorted(np.array(shown, dtype=np.int64)[order], found["iid"][kept])]
         return np.bincount(places, minlength=len(shown))
 
@@ -470,7 +495,7 @@ class State(NotPickled):
         if self.meta.domain is not None:
             return [self.meta.domain[item] for item in items]
         written = int if all(integers for (integers,) in self._run("SELECT integers FROM reading")) else str
-        names = dict(self._run("SELECT iid, i FROM items WHERE list_contains(?, iid)", [items.tolist()]))
+        names = dict(self._run(f"SELECT iid, i FROM items SEMI JOIN {_THESE} USING (iid)", [items.tolist()]))
         return [written(names[item]) for item in items.tolist()]
 
     def increments(self, since: int, until: int) -> Iterator[Increment]:
@@ -533,17 +558,41 @@ class State(NotPickled):
             self._run(into, [start, since, until - since, size, part.astype(f"i{size}").tobytes()])
 
 
+def key_file(path: Path) -> Path:
+    """The file of the key by which the users of a state are hashed."""
+    return path.with_name(f"{path.name}.key")
+
+
+_KEY_BACK: Final = (
+    "put back the file that was made with the state. Without it no further period can be closed, because the same people would "
+    "count anew; what was released stays"
+)
+
+
+def _read_key(path: Path) -> str:
+    """The key of the users of the state at `path`."""
+    file = key_file(path)
+    if not file.exists():
+        raise HorizonError(f"the key of its users, {masked(file)}, does not exist: {_KEY_BACK}")
+    return read_text(file, HorizonError, "the key of its users", 2**10)
+
+
+def _hash_of_key(key: str) -> str:
+    return hashlib.sha256(f"user key\n{key}".encode()).hexdigest()
+
+
 def _made(
     connection: Any,
     mechanism: ContinualTopK,
     belongs_to: str,
+    user_key: str,
     domain: Sequence[Label] | None,
     groups: Sequence[Label] | None,
 ) -> None:
     connection.execute(_TABLES)
     lists = [None if listed is None else json.dumps(list(listed)) for listed in (domain, groups)]
-    about = [_SCHEMA, secrets.token_hex(32), mechanism.model_dump_json(), belongs_to, *lists]
-    connection.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?, ?)", about)
+    about = [_SCHEMA, secrets.token_hex(32), mechanism.model_dump_json(), belongs_to, _hash_of_key(user_key), *lists]
+    connection.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?, ?, ?)", about)
     if domain is not None:
         names = [str(label) for label in domain]
         connection.execute("INSERT INTO items SELECT unnest(?), unnest(?)", [names, list(range(len(names)))])
@@ -553,6 +602,7 @@ def _written(
     path: Path,
     mechanism: ContinualTopK,
     belongs_to: str,
+    user_key: str,
     domain: Sequence[Label] | None,
     groups: Sequence[Label] | None,
 ) -> None:
@@ -560,10 +610,10 @@ def _written(
     import duckdb
 
     with duckdb.connect(str(path)) as connection:
-        _made(connection, mechanism, belongs_to, domain, groups)
+        _made(connection, mechanism, belongs_to, user_key, domain, groups)
         connection.execute("CHECKPOINT")  # closing does that too, and says nothing where the disk is full
     with duckdb.connect(str(path), read_only=True) as connection:
-        State(connection)
+        State(connection, lambda: user_key)
 
 
 def _asked(work: Callable[[], T], failed: str = _UNREADABLE, path: Path | None = None) -> T:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Literal, Self, final, get_args
@@ -124,6 +124,12 @@ def periods(whole: Window, every: Every, *, partial: bool = False, most: int = 4
         if at >= end:
             return
     raise EventLogError(f"there are more than {most} periods: ask for fewer at once")
+
+
+def count_ended(periods: Sequence[tuple[str, datetime, datetime]], up_to: Moment | None, zone: ZoneInfo) -> int:
+    """Number of the periods that have ended by a time; None is now."""
+    at = Window.instant(datetime.now(UTC) if up_to is None else _moment("up_to", up_to, zone))
+    return sum(Window.instant(end) <= at for *_, end in periods)
 
 
 def _following(start: datetime, every: Every) -> datetime:

@@ -27,7 +27,7 @@ from accounting.address import masked
 from accounting.arguments import WORDS, Relation
 from accounting.convert.bounds import Route, best_epsilon
 from accounting.errors import OutputError, OutputRefused, missing_extra
-from accounting.files import PRIVATE, name_file, new_file, read_text, require_new, write_draft
+from accounting.files import PRIVATE, name_file, new_file, read_bytes, read_text, require_new, write_draft
 from accounting.page.wording import rounded_up
 from accounting.risk import Risk
 from dpselect.csv_text import csv_records
@@ -461,6 +461,7 @@ class DryRun:
         paid: that an earlier call has paid for it already, in words.
         in_all: what one user faces over all periods once these are charged, in words; None without periods.
         is_kept: True if a file or a state keeps the answer of a release that is killed after its charge.
+        horizon: key and state of a series that shares one budget.
     """
 
     item: Chargeable
@@ -470,6 +471,7 @@ class DryRun:
     paid: str | None = None
     in_all: str | None = None
     is_kept: bool = True
+    horizon: Mapping[str, str] | None = None
 
     @property
     def guarantee(self) -> Promise:
@@ -488,6 +490,7 @@ class DryRun:
             f"a dry run: {_NO_ROW}",
             f"the release would cost {' and '.join(priced)}; {pays}",
             f"it would be drawn by {type(self.mechanism).__name__}",
+            *([] if self.horizon is None else ["the series has key {key} and state {state}".format(**self.horizon)]),
             *filter(None, [self.in_all]),
             *(f"afterwards, {words}" for words in self.left),
             *self._warnings,
@@ -506,6 +509,7 @@ class DryRun:
             "curve": plain_data(self.item.curve),
             "mechanism": plain_data(self.mechanism),
             "left": list(self.left),
+            **({} if self.horizon is None else {"horizon": dict(self.horizon)}),
             "notes": [*filter(None, [self.paid, self.in_all]), _NO_ROW, *self._warnings],
         }
 
@@ -645,7 +649,7 @@ class AnswerFile:
             raise InvalidRequest(f"output={masked(self.output)} must end in {' or '.join(known)}: the name tells the format")
         if self.output.suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
             raise missing_extra("Parquet is written by pyarrow (a .csv needs nothing more)", "arrow")
-        for path in {self.output, self.record}:
+        for path in dict.fromkeys((self.output, self.record)):
             require_new(path, "output=")
 
     def recorded(
@@ -811,10 +815,15 @@ class AnswerFile:
         with suppress(OSError):
             path.unlink(missing_ok=True)
 
-    def _write_table(self, answer: Any) -> None:
+    def _table(self, answer: Any) -> bytes:
+        """The table, page or text that stands beside the record."""
         assert self.output is not None
         suffix = self.output.suffix.lower()
-        written = TABLES[suffix](answer, defused=self.defused) if suffix in TABLES else self.texts[suffix](answer).encode()
+        return TABLES[suffix](answer, defused=self.defused) if suffix in TABLES else self.texts[suffix](answer).encode()
+
+    def _write_table(self, answer: Any) -> None:
+        assert self.output is not None
+        written = self._table(answer)
         if not (self.output.is_file() and self.output.read_bytes() == written):  # a retry at the same time may have been first
             _write(self.output, written)
 
@@ -823,29 +832,45 @@ class AnswerFile:
     def held(self, question: dict[str, Any]) -> dict[str, Any] | None:
         """The plain data of the answer that the file holds, if it answers this question; a file that does not is in the way.
 
+        So is a table beside it that is not as it was written.
+
         Raises:
             InvalidRequest, OutputRefused: there is no such answer, and no place for one.
         """
         if self.record is not None and self.record.is_file():
             with suppress(ValueError, KeyError, TypeError, RecursionError):
                 found: dict[str, Any] = json.loads(_text_of(self.record))
-                if found["question"] == json.loads(json.dumps(question)):
+                same = found["question"] == json.loads(json.dumps(question)) and isinstance(found["released"], list)
+                if same and self._beside() in (None, *found.get("files", ())):
                     return found
         self.require()
         return None
 
-    def write(self, answer: Any, *, held: bool = False) -> None:
-        """Write a new answer; or, of one that the file holds, the table or the page that an interruption has lost.
+    def renew(self, answer: Any, held: dict[str, Any] | None) -> None:
+        """Write an answer, in the place of the `held` one that it goes on with; one that is there as a whole stays.
+
+        The record is replaced before the table, and knows both tables until then.
 
         Raises:
             OutputError: it cannot be written.
         """
         if self.output is None or self.record is None:
             return
-        if not held:
-            _write(self.record, as_json(answer).encode())
-        if self.record != self.output and not (held and self.output.exists()):
-            self._write_table(answer)
+        beside, has_table = self._beside(), self.record != self.output
+        same = held is not None and held["released"] == json.loads(as_json(answer))["released"]
+        if held is not None and same and (not has_table or beside in held.get("files", ())[-1:]):
+            return
+        table = self._table(answer) if has_table else b""
+        files = (*filter(None, [beside]), hashlib.sha256(table).hexdigest()) if has_table else ()
+        _write(self.record, as_json(replace(answer, files=files)).encode(), over=held is not None)
+        if has_table:
+            _write(self.output, table, over=beside is not None)
+
+    def _beside(self) -> str | None:
+        """The hash of the table that lies beside the record; None if there is none."""
+        if self.output is None or self.record == self.output or not os.path.lexists(self.output):
+            return None
+        return hashlib.sha256(read_bytes(self.output, OutputRefused, "output=", _LONGEST)).hexdigest()
 
 
 def rescued(answer: Any) -> str:
@@ -858,9 +883,9 @@ def rescued(answer: Any) -> str:
     return f"the answer was written to {str(path.absolute())!r} instead"
 
 
-def _write(path: Path, content: bytes) -> None:
-    """A new file, which only its owner can read."""
-    with new_file(path, "output=", mode=PRIVATE) as file:
+def _write(path: Path, content: bytes, *, over: bool = False) -> None:
+    """A new file, which only its owner can read; or one in the place of what the same question has written before."""
+    with new_file(path, "output=", mode=PRIVATE, replace=over) as file:
         file.write(content)
 
 

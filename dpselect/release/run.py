@@ -19,6 +19,7 @@ from dpselect.errors import EventLogError, InvalidRequest
 from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, spark
 from dpselect.events.contributions import MOST_EXACT
 from dpselect.events.staging import PeriodEvents
+from dpselect.events.time_window import Window
 from dpselect.mechanisms.base import Mechanism, Pay, Rounds
 from dpselect.mechanisms.top_of_groups import REASON
 from dpselect.mechanisms.weighs_again import WeighsAgain
@@ -121,14 +122,22 @@ class Payer:
         label: str,
         *,
         time_zone: str | None = None,
+        time_range: Window | None = None,
         pay: Pay = "curve",
         asked: Callable[[], dict[str, Any]] | None = None,
     ) -> Self:
-        """What a spec says; rows are read by the clock of `time_zone`."""
+        """What a spec says; rows are read by the clock of `time_zone`.
+
+        Where the dataset has a budget for each period and the spec names none, those that the `time_range` lies in pay.
+        """
         session = None
         if spec.ledger is not None and spec.dataset is not None:
             opens: Any = dps.Session.open if isinstance(spec.ledger, str) else dps.Session
-            session = opens(spec.ledger, spec.dataset, **_behalf(spec), time_zone=time_zone)
+            about = {**_behalf(spec), "time_zone": time_zone}
+            session = opens(spec.ledger, spec.dataset, **about)
+            touched = () if spec.periods else _touched(session.dataset.window, time_range)
+            if touched:
+                session = dps.Session(session.ledger, spec.dataset, **{**about, "period": touched})
         key = uuid4().hex if spec.key is None else spec.key  # whatever interrupts it can name the key
         return cls(session, key, label if spec.label is None else spec.label, pay, asked)
 
@@ -370,7 +379,7 @@ def payer_of(question: Question) -> Payer:
     spec, zone = question.spec, question.reading.time_zone
     label = "dpselect topk" + ("" if zone == "UTC" else f", times without a zone in {zone}")
     pay: Pay = "spent" if spec.pay_for_what_came_out else "curve"
-    return Payer.of(spec, label, time_zone=zone, pay=pay, asked=question.as_data)
+    return Payer.of(spec, label, time_zone=zone, time_range=question.reading.window, pay=pay, asked=question.as_data)
 
 
 def stage(question: Question, choice: Choice, log: object, progress: ProgressCallback | None, stack: ExitStack) -> Ready[Answer]:
@@ -508,9 +517,16 @@ def _require_periods(question: Question, of: str) -> None:
         return
     if read.since is None or read.until is None:
         raise InvalidRequest(f"the dataset has a budget for each {of}: give since= and until=, to say which are read")
+    touched = _touched(of, read)
+    if question.spec.periods and set(question.spec.periods) != set(touched):
+        names = f"{touched[0]} to {touched[-1]}" if len(touched) > 3 else ", ".join(touched)
+        raise InvalidRequest(f"since= and until= read {names}, and period= says otherwise: charge what is read, all of it")
+
+
+def _touched(of: str, read: Window | None) -> tuple[str, ...]:
+    """The periods of a dataset that a time range with two ends lies in, in order."""
+    if of == "whole" or read is None or read.since is None or read.until is None:
+        return ()
     from accounting.ledger.stored_text import period_of
 
-    touched = {period_of(of, day) for day in read.days()}  # type: ignore[arg-type]
-    if set(question.spec.periods) != touched:
-        names = f"{min(touched)} to {max(touched)}" if len(touched) > 3 else ", ".join(sorted(touched))
-        raise InvalidRequest(f"since= and until= read {names}, and period= says otherwise: charge what is read, all of it")
+    return tuple(dict.fromkeys(period_of(of, day) for day in read.days()))  # type: ignore[arg-type]

@@ -19,9 +19,10 @@ from accounting.errors import OutputError
 from accounting.remaining import in_all_in_words
 from dpselect import events
 from dpselect.continual import ContinualTopK, Horizon, HorizonClip, Period
+from dpselect.continual.continual_top_k import ITEMS_PER_PERIOD
 from dpselect.continual.horizon import of_pairs
 from dpselect.continual.horizon import open as open_horizon
-from dpselect.errors import InvalidRequest, Note, printable
+from dpselect.errors import HorizonError, InvalidRequest, Note, printable
 from dpselect.events import ProgressCallback, Reading
 from dpselect.events.staging import PeriodEvents, split
 from dpselect.events.time_window import periods
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from accounting.ledger.item import Chargeable
 
 PLACE = "{period}"  # in the name of the files that keep the answers
-ITEMS_PER_PERIOD = 3  # released items of a user that count in a period, where nobody says how many
 State = Literal["released", "recorded", "lost", "waiting"]
 """Of a period: released now; released before; released, and its answer is not in its file, so not drawn again; not charged,
 because noise alone explains the first answer."""
@@ -208,6 +208,7 @@ class HorizonAnswer(_OfPeriods):
         names: of the periods; None for their numbers.
         group: what the column of groups is called.
         question: what was asked, as plain data.
+        files: in a file, the hashes of the table beside it, and before that of the one in whose place it was written.
     """
 
     mechanism: ContinualTopK
@@ -219,6 +220,7 @@ class HorizonAnswer(_OfPeriods):
     names: tuple[str, ...] | None = None
     group: str = "group"
     question: dict[str, Any] | None = None
+    files: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.mechanism.counts is not None:
@@ -315,6 +317,7 @@ class HorizonAnswer(_OfPeriods):
             ],
             "table": self.rows,
             "notes": self.notes,
+            **({"files": list(self.files)} if self.files else {}),
         }
 
     @property
@@ -368,7 +371,7 @@ FORMS: Final[dict[str, Callable[[Any], str]]] = {".json": as_json, ".html": Hori
 @final
 @dataclass(frozen=True)
 class KeptHorizon:
-    """The file of what a horizon has released, so that a call that was stopped is gone on with.
+    """The file of what a horizon has released, which a later call of the same question renews in its place.
 
     Attributes:
         place: the file.
@@ -389,15 +392,18 @@ class KeptHorizon:
         Raises:
             InvalidRequest, OutputRefused: as for `AnswerFile.held`.
         """
-        return cls(place, question, state, place.held(question))
+        held = place.held(question)
+        if held is not None and not state.exists():
+            place.require()  # a file without its state is in the way: nothing could go on with it
+        return cls(place, question, state, held)
 
     def written(self, answer: HorizonAnswer) -> HorizonAnswer:
-        """The answer, once it is in its file; what the file holds must be what the state has."""
+        """The answer, once it is in its file; what the file holds must be what the state has, or the start of it."""
         released = json.loads(as_json(answer))["released"]
-        if self.held is not None and self.held.get("released") != released:
+        if self.held is not None and self.held["released"] != released[: len(self.held["released"])]:
             self.place.require()
         try:
-            self.place.write(answer, held=self.held is not None)
+            self.place.renew(answer, self.held)
         except OutputError as error:
             error.add_note(Note(f"what was released is kept in state={masked(self.state)}, and the same call gives it again"))
             raise
@@ -600,23 +606,26 @@ def over_horizon(
     settings: dict[str, Any],
     opens: dict[str, Any],
     *,
+    ended: int,
     dry_run: bool,
     question: dict[str, Any] | None = None,
-    held: dict[str, Any] | None = None,
 ) -> HorizonAnswer | DryRun:
     """Release periods at one price, which is reserved once the log is read, and committed by the first of them.
 
-    Periods that are closed are answered from the state, whatever the log is now. It is read for the others, if there are any.
+    Periods that are closed are answered from the state, whatever the log is now. It is read for those that have ended and are
+    open, if there are any: rows that came late for a closed period are in none.
 
     Args:
         session: what pays; None charges nothing.
+        named: all periods that the question names.
         budget: of all of them.
-        settings: fields of the mechanism, and what else `horizon_mechanism` takes; `periods` may be None, for those of the log.
+        settings: fields of the mechanism, and what else `horizon_mechanism` takes; `periods` may be None, for the named ones.
         opens: how `dpselect.continual.open` opens the horizon.
+        ended: how many of the named periods are closed afterwards, at least.
         question: what is asked, as plain data.
-        held: the plain data of the answer, if a file holds it: nothing is read then.
 
     Raises:
+        InvalidRequest: no period has ended.
         HorizonError, KeyConflict: the horizon cannot be opened, or gone on with, as this asks for.
     """
     if settings["with_counts"] and settings.get("items_per_period") is None:
@@ -630,27 +639,40 @@ def over_horizon(
     lists = {name: opens[name] for name in ("domain", "groups")}
     mechanism = horizon_mechanism(budget, **{**settings, **lists, "periods": declared, "grouped": grouped})
     reading = of_pairs(reading, grouped=grouped)
-    opened = partial(open_horizon, session)
+
+    def opened(**more: Any) -> Horizon:
+        try:
+            return open_horizon(session, mechanism, **opens, **more)
+        except HorizonError as error:
+            if error.field == "periods" and settings["periods"] is None:
+                error.add_note(Note(_END_OF_SERIES))
+            raise
+
     if dry_run:
-        opened(mechanism, **opens, dry_run=True)
-        return dry_close(session, opens["key"], mechanism, budget, partial(events.require_columns, source, reading))
-    about: Any = {"names": tuple(name for name, *_ in named), "group": group_head(reading.group), "question": question}
-    if held is not None:
-        horizon = opened(mechanism, **opens)
-        return HorizonAnswer.of(horizon, horizon.released()[: len(named)], **about)
+        return dry_close(session, opened(dry_run=True), budget, partial(events.require_columns, source, reading))
+    if not ended:
+        raise InvalidRequest(
+            f"no period has ended by up_to=, which is now unless it is stated: the first ends at {_written(named[0][2])}, so run "
+            "the same call after that"
+        )
     readings = [reading.model_copy(update={"since": _written(start), "until": _written(end)}) for _, start, end in named]
     closed = 0
     if Path(opens["state"]).exists():
-        horizon = opened(mechanism, **opens)
-        closed = min(len(horizon.released()), len(named))
-        for number in range(1, closed + 1):
-            horizon.close(number, source, readings[number - 1])  # what was asked otherwise is refused
-    if closed < len(named):
-        with split(source, reading, named[closed:]) as parts:
-            horizon = opened(mechanism, **opens)
-            for number, (name, *_) in enumerate(named[closed:], closed + 1):
+        horizon = opened()
+        closed = horizon.count_closed(readings)
+    if closed < ended:
+        with split(source, reading, named[closed:ended]) as parts:
+            horizon = opened()
+            for number, (name, *_) in enumerate(named[closed:ended], closed + 1):
                 horizon.close(number, parts[name], readings[number - 1])
+    about: Any = {"names": tuple(name for name, *_ in named), "group": group_head(reading.group), "question": question}
     return HorizonAnswer.of(horizon, horizon.released()[: len(named)], **about)
+
+
+_END_OF_SERIES = (
+    "without periods= they are those from since= to until=. Keep until= at the end of the whole series, and state up_to= for how "
+    "far this run closes"
+)
 
 
 def horizon_mechanism(
@@ -682,8 +704,7 @@ def horizon_mechanism(
 
 def dry_close(
     session: dps.Session | None,
-    key: str,
-    mechanism: ContinualTopK,
+    horizon: Horizon,
     budget: acc.Budget | None = None,
     look: Callable[[], object] = lambda: None,
 ) -> DryRun:
@@ -693,10 +714,12 @@ def dry_close(
         budget: as it was stated, if it was.
         look: checks the header or schema of what would be read.
     """
+    key, mechanism = horizon.key, horizon.mechanism
+    kept = {"key": key, "state": without_password(horizon.state)}
     payer, stated = Payer(session, key), budget or of_horizon(mechanism)
     held = None if session is None else session.ledger.find(session.dataset.name, key)
     if held is None:
-        return payer.dry_run(mechanism, mechanism, stated, look)
+        return replace(payer.dry_run(mechanism, mechanism, stated, look), horizon=kept)
     if acc.Curve.from_json(held.entries[0].curve or "") != mechanism.curve:
         raise acc.ledger.KeyConflict(
             f"key={key!r} has paid for something else (entry {held.seq}): ask for the horizon as it was opened, "
@@ -705,7 +728,7 @@ def dry_close(
     look()
     left = payer.left(mechanism)
     paid = f"nothing more would be charged, for entry {held.seq} has {held.state} it"
-    return DryRun(mechanism, mechanism, stated, () if left is None else (left,), paid)
+    return DryRun(mechanism, mechanism, stated, () if left is None else (left,), paid, horizon=kept)
 
 
 def of_horizon(mechanism: ContinualTopK) -> acc.Budget:

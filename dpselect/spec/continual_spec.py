@@ -12,7 +12,7 @@ from accounting import Budget
 from accounting.arguments import Relation
 from accounting.errors import InvalidBudget
 from accounting.frozen import Count, Real
-from dpselect.continual.continual_top_k import HorizonClip, Over
+from dpselect.continual.continual_top_k import ITEMS_PER_PERIOD, HorizonClip, Over
 from dpselect.events.file_options import FileOptions
 from dpselect.events.time_window import Every
 from dpselect.selection import Label
@@ -72,8 +72,14 @@ class HorizonTimeFields(EveryFields, TimeFields):
     time: SkipValidation[Column | None] = option(
         "Column of times: timestamps, dates, or ISO 8601 text.", default=..., metavar="COLUMN", place=100
     )
-    since: SkipValidation[Any] = option("Where the first period starts; public.", default=..., metavar="TIME", place=104)
-    until: SkipValidation[Any] = option("Where the last period of the log ends; public.", default=..., metavar="TIME", place=106)
+    since: SkipValidation[Any] = option("Start of the first period; public.", default=..., metavar="TIME", place=104)
+    until: SkipValidation[Any] = option("End of the whole series; public.", default=..., metavar="TIME", place=106)
+    up_to: SkipValidation[Any] = option(
+        "Close the periods that have ended by this time, so that one command serves every night. Default: now.",
+        metavar="TIME",
+        unasked="a later run goes on with the same periods, of which it closes more",
+        place=107,
+    )
 
 
 class KeptFields(PayerFields):
@@ -113,7 +119,7 @@ class PeriodFields(WeightFields):
 
     with_counts: Flag = option("Release numbers of users beside the items, with intervals.", default=False, place=80)
     items_per_period: Count | None = option(
-        "With with_counts=: for how many of a period's items one user counts. Default: 3.", _COUNTS
+        f"With with_counts=: for how many of a period's items one user counts. Default: {ITEMS_PER_PERIOD}.", _COUNTS
     )
 
     @property
@@ -204,7 +210,7 @@ class RechargeSpec(HeldFields):
 
 
 class ContinualSpec(RunFields, HorizonBudgetFields, HorizonTimeFields, GroupFields, CatalogueFields, ItemFields, KeptFields):
-    """Close all periods of a log that is there already. A run that was stopped goes on where it stopped."""
+    """Close the periods of a log that have ended. The same call goes on as the log grows, or where it was stopped."""
 
     examples: ClassVar[tuple[str, ...]] = (
         f"{LOG} --time at --every day --since 2026-03-01 --until 2026-03-31 --k 10 --epsilon 1 --delta 1e-6 {PAYS}",
@@ -224,5 +230,7 @@ class ContinualSpec(RunFields, HorizonBudgetFields, HorizonTimeFields, GroupFiel
         unasked=CHARGED,
         place=144,
     )
-    periods: Count | None = option("Periods of the horizon. Default: those from since= to until=.", place=108)
+    periods: Count | None = option(
+        "Number of periods of the whole series; then until= may move on. Default: those from since= to until=.", place=108
+    )
     partial_last: Flag = option("Let the last period end at until=, before its own end; it is closed for good.", "Time", False)

@@ -179,6 +179,7 @@ class ContinualKeywords(SharedItem, SharedCatalogue, SharedGroup, SharedTime, Sh
     since: Required[Any]
     until: Required[Any]
     every: Required[Every | None]
+    up_to: Any
     state: str | PathLike[str] | None
     periods: Count | None
     partial_last: Flag

@@ -721,7 +721,7 @@ def test_a_user_counts_for_as_many_released_items_as_are_charged(count: str, win
         user, item = np.array([event[1:] for event in events if event[0] == period], dtype=np.int64).reshape(-1, 2).T
         fed(state, period, user, item)
         owner = np.array([int(label) for (label,) in state._run("SELECT i FROM items ORDER BY iid")]) // 3
-        counted = state.users_of(period, range(len(owner)))
+        counted = state.count_users(period, range(len(owner)))
         assert set(counted.tolist()) <= {0, 1}  # each item has one user
         moved.append(int(np.bincount(owner, counted, minlength=users).max()))
     assert moved == [min(items, 3)] * 4
@@ -748,8 +748,8 @@ def test_counts_are_numbers_of_users_of_the_period_or_so_far() -> None:
             if window is not None:  # a pair counts again once what was counted of it has left the window
                 last |= {pair: period for pair in now if period - last.get(pair, -9) >= window}
                 there = {pair for pair in there if last[pair] >= since}
-            assert state.users_of(period, shown).tolist() == [sum(item == one for _, item in there) for one in shown]
-            assert state.users_of(period, []).tolist() == []
+            assert state.count_users(period, shown).tolist() == [sum(item == one for _, item in there) for one in shown]
+            assert state.count_users(period, []).tolist() == []
 
 
 def test_the_noise_of_counts_is_the_exact_gaussian_in_whole_users() -> None:

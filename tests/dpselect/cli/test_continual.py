@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -17,10 +18,12 @@ from typer.testing import CliRunner
 
 import accounting as acc
 import dpselect as dps
+from accounting.errors import OutputError
 from dpselect.cli import app
 from dpselect.cli.guard import EXPLAINED
 from dpselect.continual.state import State
 from dpselect.errors import HorizonError, HorizonUnavailable, InvalidRequest
+from dpselect.release import answer
 from dpselect.release.answer import UNRECORDED, Unrecorded, warn_unrecorded
 
 HORIZON = ["--k", "2", "--epsilon", "4", "--delta", "1e-6", "--count", "running"]
@@ -70,13 +73,12 @@ def test_a_horizon_from_its_start_to_another_ledger(paid: list[str], tmp_path: P
         found = dps.continual.close(2, pd.read_csv(tmp_path / "2.csv", dtype=str), **asked)
     assert (set(found.items), found.periods_left) == ({"place1", "place2"}, 1)
     assert told("show", *paid, "--json", "--output", str(tmp_path / "a.json"))["released"][1:] == found.as_data()["released"]
-    assert "exists" in told("show", *paid, "--output", str(tmp_path / "a.json"), status=2)
+    assert told("show", *paid, "--json", "--output", str(tmp_path / "a.json"))["released"][1:] == found.as_data()["released"]
     assert [one["period"] for one in json.loads((tmp_path / "a.json").read_text())["released"]] == [1, 2]
     kept["output"] = tmp_path / "shown.csv"
     assert dps.continual.show(**kept).items[0] == "place1"
     assert kept["output"].read_text().startswith("period,rank,item")
-    with pytest.raises(acc.AccountingError, match="exists"):
-        dps.continual.show(**kept)
+    assert dps.continual.show(**kept).items[0] == "place1"
 
 
 @pytest.mark.slow
@@ -109,6 +111,94 @@ def test_a_log_that_changed_goes_on(paid: list[str], tmp_path: Path, changed: st
         again = told("run", str(tmp_path / name), *asked)["released"]
         assert ([one["name"] for one in again[3:]], again[:3]) == (["2024-07-04"], first)
         assert "place4" in again[3]["selection"]["labels"]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_one_command_serves_every_night(paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool) -> None:
+    """--until is the end of the whole series: each night the same call closes what has ended by then and answers the rest from
+    the state, under a stated key or a made one; --up-to takes the place of the clock, and closes nothing again."""
+    monkeypatch.chdir(tmp_path)
+    paid = paid if named else paid[:4]
+    asked = ["run", "all.csv", *paid, *HORIZON, *COLUMNS, *WHEN[:-1], "2024-07-31", "--json"]
+    nights, shown = [datetime(2024, 7, day, 3, tzinfo=UTC) for day in (2, 2, 4, 5)], list[Any]()
+    for night in nights:
+        monkeypatch.setattr(
+            "dpselect.events.time_window.datetime", type("Clock", (datetime,), {"now": lambda _, night=night: night})
+        )
+        shown.append(told(*asked))
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    for day in ("2024-07-02", "2024-07-05"):
+        shown.append(told(*asked, "--up-to", day))
+    released = [one["released"] for one in shown]
+    assert [len(one) for one in released] == [1, 1, 3, 4, 4, 4]
+    assert all(one == released[3][: len(one)] for one in released)
+    assert [one["name"] for one in released[3]] == [f"2024-07-0{day}" for day in (1, 2, 3, 4)]
+    assert {one["horizon"]["key"] for one in shown} == {shown[0]["horizon"]["key"]}
+    assert shown[3]["horizon"]["periods_left"] == 26
+    before = set(tmp_path.iterdir())
+    early = told(*asked, "--exponent", "1", "--up-to", "2024-07-01T12:00", status=2)
+    assert "no period has ended by --up-to, which is now unless it is stated: the first ends at 2024-07-02" in early
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_a_series_of_stated_length_takes_an_end_that_moves(
+    paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --periods the same state goes on when --until moves, by its made name too; without, --until is the end of the series,
+    and another one is told by its name, with what to do and no setting of the mechanism."""
+    monkeypatch.chdir(tmp_path)
+    run = ["run", "all.csv", *HORIZON, *COLUMNS, *WHEN[:-1]]
+    for more in (paid, paid[:4]):
+        first, second = (told(*run, end, *more, "--periods", "9", "--json") for end in ("2024-07-03", "2024-07-04"))
+        assert (first["horizon"]["key"], first["released"]) == (second["horizon"]["key"], second["released"][:2])
+        assert second["horizon"]["periods_left"] == 6
+    said = told(*run, "2024-07-04", *paid, status=4)
+    assert "it was opened with --periods=9, and --periods=3 is asked for now: ask as then" in said
+    assert "Keep --until at the end of the whole series, and state --up-to for how far" in said
+    assert "scale" not in said
+
+
+@pytest.mark.parametrize("suffix", spread([".csv", ".html", ".json"], 1))
+def test_outputs_are_renewed_in_their_place(
+    paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    """The same call renews the table or page that it has written before, and its readers stay; what is stopped between the two
+    files is completed; what somebody else has written is in the way before anything is read."""
+    out = tmp_path / f"top{suffix}"
+    asked = ["run", str(tmp_path / "all.csv"), *paid, *HORIZON, *COLUMNS, *WHEN, "--output", str(out), "--up-to"]
+    told(*asked, "2024-07-02")
+    first = out.read_bytes()
+    out.chmod(0o644)
+    written = answer._write
+    if suffix != ".json":
+        with monkeypatch.context() as patch:
+            stopped = Mock(side_effect=[None, OutputError("stopped")])
+            patch.setattr(answer, "_write", lambda path, content, over: (stopped(), written(path, content, over=over)))
+            assert "stopped" in told(*asked, "2024-07-03", status=1)
+        assert out.read_bytes() == first
+    for day in ("03", "04", "04"):
+        told(*asked, f"2024-07-{day}")
+    assert b"place3" in out.read_bytes()
+    assert b"place3" not in first
+    assert out.stat().st_mode & 0o777 == 0o644
+    renewed = out.read_bytes()
+    out.write_bytes(renewed.replace(b"2024-07-03", b"2024-07-99").replace(b'"place3"', b'"place9"'))
+    (tmp_path / "all.csv").unlink()
+    assert "exists and is not written over" in told(*asked, "2024-07-04", status=2)
+    out.write_bytes(renewed)
+    told(*asked, "2024-07-04")
+
+
+def test_a_dry_run_says_which_key_and_state_are_meant(paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are made of the log's name and the question, before anything is made; the run then has them."""
+    monkeypatch.chdir(tmp_path)
+    asked = ["run", "all.csv", *HORIZON, *COLUMNS, *WHEN]
+    meant = told(*asked, "--dry-run", "--json")["horizon"]
+    assert "key " + meant["key"] in " ".join(told(*asked, "--dry-run").split())
+    assert not (tmp_path / meant["state"]).exists()
+    done = told(*asked, "--json")["horizon"]
+    assert {name: done[name] for name in meant} == meant
 
 
 def test_a_run_without_a_ledger_is_named_by_its_log_and_question(

@@ -77,8 +77,8 @@ def test_the_state_is_private(start: Any, tmp_path: Path) -> None:
     """Mode 0600, and files that others make meanwhile keep theirs; nothing of it in a repr; it is not pickled."""
     made = start()
     made.close(1, DAYS[0], **COLUMNS)
-    files = list(tmp_path.glob("state*"))
-    assert [stat.S_IMODE(path.stat().st_mode) for path in files] == [0o600]
+    files = sorted(tmp_path.glob("state*"))
+    assert [(path.name, stat.S_IMODE(path.stat().st_mode)) for path in files] == [("state", 0o600), ("state.key", 0o600)]
     (tmp_path / "before").touch()
     with states.State.opened(files[0]) as state:
         (tmp_path / "meanwhile").touch()
@@ -167,6 +167,27 @@ def test_another_quote_or_encoding_makes_other_users(start: Any, tmp_path: Path)
     for name, value in (("quote", ""), ("encoding", "latin-1"), ("delimiter", ",")):
         with pytest.raises(dps.errors.InvalidRequest, match=f"^{name}="):
             made.close(2, tmp_path / "log.csv", **COLUMNS, **{name: value})
+
+
+def test_the_state_holds_no_id_and_its_key_lies_beside_it(start: Any, tmp_path: Path) -> None:
+    """An id is in neither file. Without the key, or with another one, the same people would count anew: no further period closes,
+    whether there is an event or not; what was released stays, and with the key the horizon goes on."""
+    made, key = start(COUNTING, path="users"), tmp_path / "users.key"
+    start(path="others", key="others")
+    first, right = made.close(1, PEOPLE, **COLUMNS), key.read_bytes()
+    held = b"".join(path.read_bytes() for path in tmp_path.glob("users*"))
+    assert b"zoo" in held
+    assert b"Ann" not in held
+    for words, other in (("is that of another state", (tmp_path / "others.key").read_bytes()), ("does not exist", None)):
+        key.unlink() if other is None else key.write_bytes(other)
+        for events in (PEOPLE, PEOPLE.head(0), _Unread()):
+            for call in (made.rehearse, made.close):
+                with pytest.raises(dps.errors.HorizonError, match=f"^state=.*the key of its users.*{words}: put back the file"):
+                    call(2, events, **COLUMNS)
+        assert made.close(1, PEOPLE, **COLUMNS) == first
+        assert [one.selection for one in start(COUNTING, path="users").released()] == [first]
+    key.write_bytes(right)
+    assert users_of(made.close(2, PEOPLE, **COLUMNS)) == pytest.approx(600, abs=100)
 
 
 def test_other_events_are_those_of_the_same_users(start: Any) -> None:
@@ -309,9 +330,19 @@ def test_another_mechanism_or_key_is_refused(start: Any, ledger: acc.Ledger) -> 
     spent = ledger.total("films").spent
     with pytest.raises(dps.errors.HorizonError, match=r"^state=.*not that of key='another'"):
         start(key="another")
-    for change in ({"k": 1}, {"relation": "replace_one"}, {"scale": 3.0}):
-        with pytest.raises((dps.errors.HorizonError, acc.AccountingError)):
+    for change, words in (
+        ({"k": 1}, "with k=2, and k=1 is asked for now"),
+        ({"periods": 9, "scale": 1.0}, "with periods=4, and periods=9 is"),
+        ({"users": dps.continual.HorizonClip(cells=3)}, "with cells=20, and cells=3 is"),
+        ({"grouped": True}, "without group="),
+        ({"counts": COUNTING.counts}, "without with_counts="),
+        ({"scale": 3.0}, "with another epsilon= or delta="),
+    ):
+        with pytest.raises(dps.errors.HorizonError, match=f"it was opened {words}.*: ask as then") as refused:
             start(MECHANISM.model_copy(update=change))
+        assert "HorizonClip" not in str(refused.value)
+    with pytest.raises(acc.AccountingError):
+        start(MECHANISM.model_copy(update={"stated": "replace_one"}))
     assert ledger.total("films").spent == spent
 
 
@@ -385,7 +416,8 @@ def test_a_restored_ledger_gets_every_mark_again(start: Any, tmp_path: Path, mom
 def test_of_two_copies_the_first_decides(start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A period that was stored in a copy and never got onto the ledger is not released once the other copy has gone on."""
     made = start()
-    shutil.copy(tmp_path / "state", tmp_path / "copy")
+    for suffix in ("", ".key"):
+        shutil.copy(tmp_path / f"state{suffix}", tmp_path / f"copy{suffix}")
     with monkeypatch.context() as stopped:
         stopped.setattr(Horizon, "_release", _stop)
         with pytest.raises(KeyboardInterrupt):

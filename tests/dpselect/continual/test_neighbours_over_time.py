@@ -17,6 +17,7 @@ import dpselect as dps
 from dpselect.continual import History, Horizon
 from dpselect.continual import state as states
 from dpselect.continual.horizon import close
+from dpselect.events import Reading
 from dpselect.sampling import sampler
 
 PERIODS = 4
@@ -102,6 +103,7 @@ OF_A_PERIOD: dict[str, Callable[[Horizon, int, Log], Any]] = {
 OF_A_HORIZON: dict[str, Callable[[Horizon], Any]] = {
     "released": lambda made: made.released(),
     "periods_left": lambda made: made.periods_left,
+    "count_closed": lambda made: made.count_closed([Reading(**COLUMNS)] * PERIODS),
     "left": lambda made: made.left,
     "key": lambda made: made.key,
     "state": lambda made: made.state.parent,

@@ -118,6 +118,24 @@ def test_the_command_and_python_release_the_same(place: Path, sampled: Callable[
     assert entries[0] == entries[1] != "[]"
 
 
+def test_the_time_range_says_which_periods_pay(place: Path) -> None:
+    """Where the dataset has a budget for each day: all days that are read, and no other; stated ones are still compared. Without
+    an end nobody knows which they are, and nothing is charged."""
+    url, counted = made("ledger"), {**BASE, "salt": None, "mechanism": "limited_domain", "time": "at", "dataset": "days"}
+    about: dict[str, Any] = {**counted, "ledger": url, "since": "2024-05-01"}
+    with pytest.raises(dps.errors.InvalidRequest, match="a budget for each day: give since= and until="):
+        called({**about, "key": "open"})
+    with pytest.raises(dps.errors.InvalidRequest, match="read 2024-05-01, and period= says otherwise"):
+        called({**about, "key": "other", "until": "2024-05-02", "period": "2024-05-02"})
+    assert "2024-05-01" in called({**about, "until": "2024-05-02", "dry_run": True}).left[0]
+    assert recorded(url, "days") == []
+    shell = {name: value for name, value in about.items() if value is not None}
+    assert command({**shell, "key": "one", "until": "2024-05-02"}).exit_code == 0
+    called({**about, "key": "both", "since": "2024-05-02", "until": "2024-05-03T12:00"})
+    charged = {"2024-05-01", "2024-05-02", "2024-05-03"}
+    assert {period for _, action, period, *_ in recorded(url, "days") if action == "charge"} == charged
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("asked", SURFACES.values(), ids=SURFACES)
 def test_a_dry_run_costs_nothing_and_says_the_price(place: Path, asked: dict[str, Any]) -> None:
