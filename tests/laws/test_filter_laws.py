@@ -351,14 +351,23 @@ def test_what_counts_as_a_release() -> None:
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS[:5])
 def test_failures_and_mu_are_both_kept(epsilon: float, delta: float) -> None:
-    """Twenty Gaussians with failures: for_workload sets aside what they need, and a plan of as many is admitted."""
+    """Twenty Gaussians with failures: for_workload sets aside what they need, the rest pays for the conversion, and a plan
+    of as many is admitted."""
     mu = math.sqrt(acc.Budget(epsilon=epsilon, delta=delta, order="gaussian").capacity.main * 1e-12 / 20)
     curve = acc.Approximate(curve=acc.GaussianDP(mu=mu), delta0=delta / 40)
     budget = acc.Budget.for_workload(epsilon=epsilon, delta=delta, curve=curve)
     count = budget.how_many(curve)
     assert 19 <= count <= 20
+    assert budget.capacity.failure // round(delta / 40 * 1e18) == count
+    assert budget.failure is not None
+    assert budget.failure + float(budget.conversion_delta) == pytest.approx(delta, rel=1e-12)
     assert budget.admits(count * curve)
     assert not budget.admits(21 * curve)
+    kept = acc.PrivacyFilter(budget)
+    kept.charge(curve, count - 1)
+    kept.charge(curve)
+    with pytest.raises(acc.BudgetExceeded):
+        kept.charge(acc.ApproxDP(epsilon=1e-9, delta=0.05 * budget.failure))
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
