@@ -446,30 +446,6 @@ def test_settling_gives_back_mu_squared() -> None:
     assert budget.unused(acc.GaussianDP(mu=0.2365), acc.GaussianDP(mu=0.1)) == NOTHING
 
 
-@pytest.mark.parametrize(
-    "budget",
-    [
-        acc.Budget(epsilon=1.0, delta=1e-6, order="gaussian"),
-        acc.Budget(epsilon=1.0, delta=1e-6, release=acc.GaussianDP(mu=0.05)),
-    ],
-)
-def test_a_ledger_keeps_such_a_budget(budget: acc.Budget, tmp_path: Any) -> None:
-    """Declared, charged to the last release, refused in its words, verified, reopened."""
-    curve, url = acc.GaussianDP(mu=0.05), f"sqlite:///{tmp_path}/privacy.db"
-    count = budget.how_many(curve)
-    with Ledger.open(url) as ledger:
-        ledger.create_dataset("visits", budget, "add_remove")
-        ledger.charge("visits", curve, count=count - 2, relation="add_remove")
-        ledger.charge("visits", curve, relation="add_remove")
-        assert Remaining(budget, ledger.total("visits").spent, curve).releases == 1
-    with Ledger.open(url) as ledger:
-        assert ledger.dataset("visits").budget == budget
-        ledger.charge("visits", curve, relation="add_remove")
-        with pytest.raises(acc.BudgetExceeded, match=r"mu\^2|releases"):
-            ledger.charge("visits", curve, relation="add_remove")
-        assert ledger.verify().ok
-
-
 def test_orders_without_a_bound_are_left_out_in_silence(capfd: Any, caplog: Any) -> None:
     """dp-accounting warns of each fractional order that its series does not reach; nobody can act on that."""
     acc.SampledGaussianDP(mu=1.0, rate=0.123).rdp([2.0])

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 import accounting as acc
 import dpselect as dps
@@ -25,7 +25,6 @@ from dpselect.release.answer import _is_paid, _paid
 from dpselect.spec.toml_file import Config, ReleaseTable
 
 LOG = "user_id,item_id\n" + "".join(f"{user},{item}\n" for user in range(40) for item in ("a", "b")[: 1 + user % 2])
-Topk = Callable[..., Result]
 
 
 @pytest.fixture
@@ -287,32 +286,6 @@ def test_a_table_holds_values_and_their_intervals(words: list[str], tmp_path: Pa
     assert (done.exit_code, done.stderr) == (0, "")
     ((_, _, value, low, high),) = pl.read_csv(tmp_path / "t.csv").rows()
     assert (value - low, high - value) == pytest.approx((mechanism.margin(), mechanism.margin()))
-
-
-@pytest.mark.slow
-def test_an_answer_to_another_question_is_not_shown(words: list[str], tmp_path: Path) -> None:
-    """The key binds the whole question: another log, one that does not exist, another bound or list are refused and named."""
-    kept, asked = tmp_path / "answer.json", [*words, "--output", str(tmp_path / "answer.json")]
-    assert CliRunner().invoke(app, asked).exit_code == 0
-    held = json.loads(kept.read_text())["question"]
-    assert held["source"] == f"{tmp_path}/log.csv"
-    assert (held["reading"]["user"], held["release"]["k"]) == ("user_id", 1)
-    (tmp_path / "sales.csv").write_text(LOG)
-    (tmp_path / "more.csv").write_text("item_id\na\nb\nd\n")
-    assert CliRunner().invoke(app, asked).exit_code == 0, "the same question is answered again"
-    for changed, what in (
-        ({f"{tmp_path}/log.csv": f"{tmp_path}/sales.csv"}, "another source"),
-        ({f"{tmp_path}/log.csv": f"{tmp_path}/nothing.csv"}, "another source"),
-        ({f"{tmp_path}/items.csv": f"{tmp_path}/more.csv"}, "another domain"),
-        ({"monday": "monday", "1": "2"}, "another budget"),
-    ):
-        refused = CliRunner().invoke(app, [changed.get(word, word) for word in asked])
-        assert (refused.exit_code, refused.stdout) == (1, ""), refused.stdout
-        assert f"{what} was asked for" in refused.stderr
-    bounded = CliRunner().invoke(app, [*asked, "--max-items-per-user", "1"])
-    assert bounded.exit_code == 1
-    assert "another --max-items-per-user was asked for" in bounded.stderr
-    assert steps(tmp_path) == ["charge", "release"]
 
 
 def test_an_edited_answer_is_found_out(words: list[str], tmp_path: Path) -> None:
