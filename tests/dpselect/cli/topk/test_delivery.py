@@ -210,30 +210,6 @@ def test_a_charge_on_the_command_line_is_told(words: list[str], tmp_path: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_a_table_is_written_once_and_healed(words: list[str], tmp_path: Path, suffix: str) -> None:
-    """--output x.csv or x.parquet holds the items, beside them the answer; a retry of the key restores a table that is gone, and
-    neither draws nor charges."""
-    target = tmp_path / f"top.{suffix}"
-    beside = tmp_path / f"top.{suffix}.json"
-    done = CliRunner().invoke(app, [*words, "--json", "--output", str(target)])
-    assert (done.exit_code, done.stderr) == (0, "")
-    assert beside.read_text() == done.stdout
-    assert [path.stat().st_mode & 0o777 for path in (target, beside)] == [0o600, 0o600]
-    (chosen,) = json.loads(done.stdout)["selection"]["labels"]
-    table = pl.read_csv(target) if suffix == "csv" else pl.read_parquet(target)
-    assert table.columns == ["rank", "item", "users", "low", "high"]
-    assert table.rows() == [(1, chosen, None, None, None)]
-    content = target.read_bytes()
-    for gone in (False, True):
-        if gone:
-            target.unlink()
-        again = CliRunner().invoke(app, [*words, "--json", "--output", str(target)])
-        assert (again.exit_code, again.stdout, target.read_bytes()) == (0, done.stdout, content)
-    assert steps(tmp_path) == ["charge", "release"]
-
-
-@pytest.mark.slow
 def test_text_that_a_spreadsheet_would_calculate_with_is_defused_where_that_is_asked_for(tmp_path: Path) -> None:
     """Labels come from whoever made the log. They stay as they are unless that is asked for: other programs read back what was
     read. Numbers, and the answer beside the table, stay so anyway."""
