@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import lru_cache
 from numbers import Real
 from typing import Any, ClassVar, Literal, Self, cast, final, overload
 
@@ -254,6 +255,7 @@ def fraction_up(value: Fraction) -> float:
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
+@lru_cache(maxsize=1024)
 def sqrt_up(square: Fraction) -> float:
     """A float that is not below the root, nor more than two units in the last place above it; inf beyond them."""
     places = (square.numerator.bit_length() - square.denominator.bit_length()) // 2

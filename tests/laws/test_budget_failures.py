@@ -272,19 +272,3 @@ def test_the_failure_is_there_to_the_unit(case: Case) -> None:
         costs = [case.budget.cost_of_each(curve, count) for count in (PARTS, PARTS + 1)]
         assert costs == [pytest.approx(costs[0]), math.inf]
         assert math.isfinite(costs[0])
-
-
-def test_a_budget_for_a_workload_pays_for_its_failures() -> None:
-    """Its failure probability is that of as many charges as it is for, and the rest of delta pays for the conversion."""
-    curve = acc.Approximate(curve=acc.GaussianDP(mu=0.05), delta0=3e-9)
-    budget = acc.Budget.for_workload(epsilon=1.0, delta=1e-6, curve=curve)
-    count = budget.how_many(curve)
-    assert count > 10
-    assert budget.capacity.failure // round(3e-9 * 1e18) == count
-    assert budget.failure is not None
-    assert budget.failure + float(budget.conversion_delta) == pytest.approx(1e-6, rel=1e-12)
-    kept = acc.PrivacyFilter(budget)
-    kept.charge(curve, count - 1)
-    kept.charge(curve)
-    with pytest.raises(acc.BudgetExceeded):
-        kept.charge(acc.ApproxDP(epsilon=1e-9, delta=0.05 * budget.failure))

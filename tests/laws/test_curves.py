@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import product
 from typing import Any, Literal
 
 import mpmath as mp
@@ -70,21 +71,29 @@ def _laplace(e: mp.mpf, a: mp.mpf) -> mp.mpf:
     return mp.log(a / (2 * a - 1) * mp.exp((a - 1) * e) + (a - 1) / (2 * a - 1) * mp.exp(-a * e)) / (a - 1)
 
 
-FORMULAS: dict[type[acc.Curve], Callable[[mp.mpf, mp.mpf], mp.mpf]] = {
-    acc.PureDP: _pure,
-    acc.BoundedRange: _range,
-    acc.LaplaceDP: _laplace,
-}
+def _sparse(e1: mp.mpf, e2: mp.mpf, a: mp.mpf) -> mp.mpf:
+    """Theorems V1 and N7: the smaller of the two bounds."""
+    return min(_laplace(e1 + e2, a), _laplace(e1, a) + e2)
 
 
-@pytest.mark.parametrize("family", FORMULAS)
-@pytest.mark.parametrize("epsilon", EXTREME)
-def test_closed_forms_match_sixty_digits(family: type[acc.Curve], epsilon: float) -> None:
+CLOSED: list[tuple[acc.Curve, Callable[..., mp.mpf], tuple[float, ...]]] = [
+    *((acc.PureDP(epsilon=e), _pure, (e,)) for e in EXTREME),
+    *((acc.BoundedRange(epsilon=e), _range, (e,)) for e in EXTREME),
+    *((acc.LaplaceDP(epsilon=e), _laplace, (e,)) for e in EXTREME),
+    *(
+        (acc.curves.SparseVectorDP(epsilon1=e1, epsilon2=e2), _sparse, (e1, e2))
+        for e1, e2 in product((1e-9, 1e-3, 0.4, 2.0, 50.0), (1e-9, 1e-3, 0.7, 3.0, 50.0))
+    ),
+]
+
+
+@pytest.mark.parametrize(("curve", "formula", "sizes"), CLOSED, ids=str)
+def test_closed_forms_match_sixty_digits(curve: acc.Curve, formula: Callable[..., mp.mpf], sizes: tuple[float, ...]) -> None:
     """From epsilon 1e-9 to 1e3 and order 1 + 1e-6 to 1e6 the float64 formula is the exact one to 1e-12; rho bounds it over the
-    order, and is reached as the order goes to 1."""
-    curve = family(epsilon=epsilon)
+    order, and is reached as the order goes to 1; the pure epsilon is the sum of all."""
     values = curve.rdp(ORDERS)
-    exact = [FORMULAS[family](mp.mpf(epsilon), mp.mpf(float(a))) for a in ORDERS]
+    exact = [formula(*map(mp.mpf, sizes), mp.mpf(float(a))) for a in ORDERS]
+    assert curve.pure_epsilon == pytest.approx(sum(sizes), rel=1e-15)
     assert max(abs(float(value / reference - 1)) for value, reference in zip(values, exact, strict=True)) < 1e-12
     assert np.all(values / ORDERS <= curve.rho * (1 + 1e-12))
     assert values[0] / ORDERS[0] == pytest.approx(curve.rho, rel=1e-2)

@@ -676,23 +676,19 @@ def alike(seen: Sequence[Any], drawn: Sequence[Any]) -> float:
     return same_law(*table)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("at", range(len(AGREED)))
-def test_the_mechanism_is_the_one_whose_laws_are_checked(at: int) -> None:
+@pytest.mark.parametrize(
+    ("at", "count", "others"),
+    [
+        *((at, 120, 4000) for at in (0, 4, 8)),
+        *(pytest.param(at, 3000, 60_000, marks=pytest.mark.slow) for at in range(len(AGREED))),
+    ],
+)
+def test_the_mechanism_is_the_one_whose_laws_are_checked(at: int, count: int, others: int) -> None:
     """Lists and numbers are drawn with the law of the second implementation, users weighed anew."""
     relation, log, groups, settings = AGREED[at]
     mechanism = raced(relation, 6, 1.0, values=True, **settings)
-    theirs = seconds(of(mechanism, 1.0, groups), log, 60_000, at)
-    assert alike(lists(mechanism, log, groups, 3000), theirs) > 1e-8
-
-
-@pytest.mark.parametrize("at", [0, 4, 8])
-def test_a_few_draws_are_those_of_the_second_implementation(at: int) -> None:
-    """The same with fewer draws, which the fast half has time for."""
-    relation, log, groups, settings = AGREED[at]
-    mechanism = raced(relation, 6, 1.0, values=True, **settings)
-    theirs = seconds(of(mechanism, 1.0, groups), log, 4000, at)
-    assert alike(lists(mechanism, log, groups, 120), theirs) > 1e-8
+    theirs = seconds(of(mechanism, 1.0, groups), log, others, at)
+    assert alike(lists(mechanism, log, groups, count), theirs) > 1e-8
 
 
 @pytest.mark.parametrize(

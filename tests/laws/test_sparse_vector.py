@@ -60,31 +60,6 @@ def worlds(queries: int, rounds: int) -> Iterator[list[Query]]:
 FALSE_ALARM = 1e-10
 
 
-# -- Theorems V1 and V2: the sparse vector technique ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("epsilon1", [1e-9, 1e-3, 0.4, 2.0, 50.0])
-@pytest.mark.parametrize("epsilon2", [1e-9, 1e-3, 0.7, 3.0, 50.0])
-def test_the_curve_is_its_formula(epsilon1: float, epsilon2: float) -> None:
-    """Theorems V1 and N7: rdp is the smaller of the two bounds, in 60 digits; rho bounds rdp/order and is its limit at 1."""
-    orders = 1 + np.geomspace(1e-6, 1e5, 23)
-    curve = SparseVectorDP(epsilon1=epsilon1, epsilon2=epsilon2)
-    with mp.workdps(60):
-        exact = [_formula(mp.mpf(epsilon1), mp.mpf(epsilon2), mp.mpf(float(a))) for a in orders]
-    assert curve.rdp(orders) == pytest.approx(np.array([float(e) for e in exact]), rel=1e-12)
-    assert np.all(curve.rdp(orders) <= orders * curve.rho * (1 + 1e-12))
-    assert curve.rdp(orders)[0] == pytest.approx(curve.rho, rel=1e-2)
-    assert curve.pure_epsilon == pytest.approx(epsilon1 + epsilon2, rel=1e-15)
-
-
-def _formula(e1: mp.mpf, e2: mp.mpf, a: mp.mpf) -> mp.mpf:
-    e = e1 + e2
-    whole, threshold = (
-        mp.log(a / (2 * a - 1) * mp.exp((a - 1) * x) + (a - 1) / (2 * a - 1) * mp.exp(-a * x)) / (a - 1) for x in (e, e1)
-    )
-    return min(whole, threshold + e2)
-
-
 # -- Theorem V8: many answers above ---------------------------------------------------------------------------------------------
 
 

@@ -101,27 +101,22 @@ FEW = [
 ]
 
 
-@pytest.mark.parametrize(("relation", "items", "clip", "settings"), FEW)
+THREE = [
+    pytest.param(relation, 3, clip, settings | {"scale": scale, "mask": mask}, marks=pytest.mark.slow)
+    for relation, _, clip, settings in FEW
+    for scale, mask in itertools.product((0.7, 2.0), (-1.0, 0.6, 2.0))
+]
+
+
+@pytest.mark.parametrize(("relation", "items", "clip", "settings"), [*FEW, *THREE])
 def test_no_two_neighbouring_logs_are_told_apart_by_more_than_the_curve(
     relation: str, items: int, clip: float | None, settings: dict[str, Any]
 ) -> None:
-    """H11 on every pair of small logs with two items: exact laws, both directions, users' weights depending on who passed."""
-    mechanism = rounds(covers(relation, items, clip), **settings)
-    assert kept_by(mechanism, neighbours(items, items, 1, relation), items, clip)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mask", [-1.0, 0.6, 2.0])
-@pytest.mark.parametrize("scale", [0.7, 2.0])
-@pytest.mark.parametrize(("relation", "items", "clip", "settings"), FEW)
-def test_no_two_neighbouring_logs_of_three_items_are_told_apart(
-    relation: str, items: int, clip: float | None, settings: dict[str, Any], scale: float, mask: float
-) -> None:
-    """The same with three items, of which some are one user's alone, and up to two other users."""
-    mechanism = rounds(covers(relation, 3, clip), **settings | {"scale": scale, "mask": mask})
-    pairs = neighbours(3, 3, 2, relation)
-    chosen = np.random.default_rng(22).permutation(len(pairs))[:60]
-    assert kept_by(mechanism, [pairs[place] for place in chosen], 3, clip)
+    """H11 on every pair of small logs with two items: exact laws, both directions, users' weights depending on who passed; and on
+    60 pairs with three items, of which some are one user's alone, and up to two other users."""
+    mechanism, pairs = rounds(covers(relation, items, clip), **settings), neighbours(items, items, items - 1, relation)
+    chosen = np.random.default_rng(22).permutation(len(pairs))[: 60 if items > 2 else None]
+    assert kept_by(mechanism, [pairs[place] for place in chosen], items, clip)
 
 
 def chance_to_pass(mechanism: dps.TwoRoundHistogram, share: float, again: float) -> float:

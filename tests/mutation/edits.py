@@ -937,7 +937,7 @@ dpselect/mechanisms/racing.py
         reach = part * np.maximum(bar, 0.0) + deviations => reach = deviations + 0 * bar
         tiers[live & released] = rounds => pass
         taking_part = first > min(self.first_threshold, self.floor) => taking_part = first > self.floor
-    laws/test_racing.py::test_a_few_draws_are_those_of_the_second_implementation
+    laws/test_racing.py::test_the_mechanism_is_the_one_whose_laws_are_checked
         level = min(self.first_threshold, self.floor) => level = self.floor
     laws/test_racing.py::test_a_user_who_moves_to_another_group_costs_one_group
         fail together.¶        return self.curve => fail together.¶        return GaussianDP(mu=self._mu())

@@ -67,6 +67,7 @@ def _import_all() -> None:
 _THEIRS = (
     *("scipy.stats", "scipy.optimize", "scipy.integrate", "scipy.signal", "scipy.interpolate", "mpmath", "flint", "pydantic"),
     *("hypothesis.stateful", "sqlalchemy.dialects.sqlite", "typer", "rich", "dp_accounting", "duckdb", "filelock"),
+    *("pandas", "polars", "pyarrow.parquet", "dp_accounting.pld.privacy_loss_distribution"),
     "cryptography.hazmat.primitives.ciphers",
 )
 

@@ -35,9 +35,10 @@ def law(votes: Votes, sigma: float) -> tuple[mpmath.mpf, ...]:
     with mpmath.workdps(40):
         low, high = mpmath.mpf(ordered[0]) - 16 * sigma, mpmath.mpf(ordered[-1]) + 16 * sigma
         knots = mpmath.linspace(low, high, 9)
-        lost = [mpmath.quad(_winning(votes, label, sigma), knots) for label in range(len(votes))]
+        each = {n: mpmath.quad(_winning(votes, votes.index(n), sigma), knots, method="gauss-legendre") for n in set(votes[:-1])}
+        lost = [each[n] for n in votes[:-1]]
         # The winner's probability is what the others leave, so that its complement keeps its digits.
-        lost[-1] = 1 - mpmath.fsum(lost[:-1])
+        lost.append(1 - mpmath.fsum(lost))
         return tuple(lost)
 
 

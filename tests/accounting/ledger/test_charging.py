@@ -197,11 +197,22 @@ def test_a_clock_beyond_its_end_is_an_error_with_a_remedy(sqlite_url: str) -> No
         ledger.reserve("clicks", TENTH, relation="add_remove", expires_in=100_000.0)
 
 
-@pytest.mark.parametrize("budget", [acc.Budget(rho=0.5, delta=1e-9), acc.Budget(epsilon=1.0, delta=1e-6, order="inf")], ids=str)
-def test_every_form_of_budget_survives_the_store(made: Made, budget: acc.Budget) -> None:
-    """A budget comes back equal, its filter's order included, so a later version cannot choose another one."""
-    ledger = made(budget)
-    assert ledger.dataset("clicks").budget == budget
+@pytest.mark.parametrize(
+    "budget",
+    [
+        acc.Budget(rho=0.5, delta=1e-9),
+        acc.Budget(epsilon=1.0, delta=1e-6, order="inf"),
+        acc.Budget(epsilon=1.0, delta=1e-6, order="gaussian"),
+        acc.Budget(epsilon=1.0, delta=1e-6, release=acc.GaussianDP(mu=0.05)),
+    ],
+    ids=str,
+)
+def test_every_form_of_budget_survives_the_store(made: Made, sqlite_url: str, budget: acc.Budget) -> None:
+    """A budget comes back equal, its filter's order included, so a later version cannot choose another one, and verifies."""
+    made(budget).charge("clicks", TENTH if budget.release is None else budget.release, relation="add_remove")
+    with Ledger.open(sqlite_url) as ledger:
+        assert ledger.dataset("clicks").budget == budget
+        assert ledger.verify().ok
 
 
 def test_rows_have_one_budget(made_on_either: Made) -> None:

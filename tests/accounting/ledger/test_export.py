@@ -52,25 +52,6 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         return exported(ledger).splitlines()
 
 
-def test_an_import_restores_everything(url: str, folder: Path) -> None:
-    """From one store to another and back: heads, totals and exports are equal, and the copy verifies and goes on charging."""
-    with filled(url) as source, Ledger.open(f"sqlite:///{folder / 'copy.db'}") as copy:
-        path = folder / "ledger.jsonl"
-        heads = source.export(path)
-        assert copy.import_(path) == 9
-        assert copy.heads().datasets == heads.datasets
-        assert copy.verify(heads).ok
-        with pytest.raises(ImportRefused, match="exists"):
-            copy.import_(path)
-        assert [t for d in copy.datasets() for t in copy.totals(d.name)] == [
-            t for d in source.datasets() for t in source.totals(d.name)
-        ]
-        assert exported(copy).splitlines()[1:] == exported(source).splitlines()[1:]
-        with pytest.raises(acc.AccountingError, match="fingerprint"):
-            copy.charge("visits", acc.ZCDP(rho=0.1), relation="add_remove", period="2024-03", fingerprint="january")
-        assert copy.charge("visits", acc.ZCDP(rho=0.1), relation="add_remove", period="2024-02").seq == 5
-
-
 def refused(lines: list[str], url: str) -> str:
     """The error of importing these lines; checks that nothing was imported."""
     with Ledger.open(url) as ledger:

@@ -14,7 +14,7 @@ from ledger_steps import Made
 
 import accounting as acc
 import dpselect as dps
-from accounting.ledger import InvalidEntry, KeyConflict, Ledger, Quota, Window
+from accounting.ledger import InvalidEntry, KeyConflict, Ledger, Window
 from accounting.ledger.model import Receipt
 from accounting.ledger.stored_text import first_day, period_of, stretch
 
@@ -164,17 +164,6 @@ def test_only_what_rests_on_linf_claims_whole_counts(monthly: Ledger, item: acc.
     assert monthly.totals("visits") == []
 
 
-def test_a_guarantee_of_replace_one_pays_for_several_months_and_not_for_one(monthly: Ledger) -> None:
-    """It covers the exchange; one month asks for the dataset's relation, and costs no more; an exchanged user's never does."""
-    curve = acc.PureDP(epsilon=0.5)
-    assert charged(monthly.charge("visits", curve, relation="add_remove", period=MONTHS[:1])) == (curve, None)
-    monthly.create_dataset("exchanged", acc.Budget(epsilon=1.0), "replace_one", window="month")
-    assert charged(monthly.charge("exchanged", curve, relation="replace_one", period=MONTHS)) == (curve, None)
-    assert charged(monthly.charge("visits", curve, relation="replace_one", period=MONTHS)) == (curve, "exchange")
-    with pytest.raises(acc.RelationMismatch):
-        monthly.charge("visits", curve, relation="replace_one", period=MONTHS[:1])
-
-
 def test_each_way_of_charging_prices_the_exchange(monthly: Ledger) -> None:
     """`check`, `reserve` and `charge_all` are held to the same price; a retry that claims another one is refused."""
     dear = acc.PureDP(epsilon=2.5)
@@ -196,14 +185,6 @@ def test_a_plan_over_several_months_gives_nothing_back(monthly: Ledger) -> None:
     assert {total.spent.main for total in monthly.totals("visits")} == {2 * 10**12}
     assert monthly.release("visits", "plan", spent=acc.PureDP(epsilon=0.5)).replayed
     assert monthly.verify().ok
-
-
-def test_a_quota_over_time_pays_the_exchange(monthly: Ledger) -> None:
-    """Of rows inside and outside a window its account is charged the exchange."""
-    monthly.create_dataset("days", acc.Budget(epsilon=4.0), "add_remove", window="day")
-    monthly.quotas("days").declare(Quota(name="month", limit=acc.Budget(epsilon=2.0), window="month"))
-    monthly.charge("days", PICK, period=["2024-01-31", "2024-02-01"])
-    assert [left.spent.main for _, left in monthly.quotas("days").standing()] == 2 * [2 * 10**12]
 
 
 def test_the_days_of_two_time_zones_are_not_charged_to_one_dataset(monthly: Ledger, tmp_path: Path) -> None:

@@ -153,6 +153,7 @@ def test_a_budget_that_leaves_noise_is_refused() -> None:
         pate.GNMax(sigma=6.0, labels=4),
         pate.ConfidentGNMax(sigma=6.0, sigma_threshold=9.0, threshold=10.0, labels=4),
         pate.BinaryVoting(sigma=6.0, labels=4),
+        pate.TauVoting(tau=2, sigma=6.0, labels=4),
         pate.TopVotes(k=2, scale=4.0, labels=4),
         pate.StableVoting(rho=0.3, failure_delta=0.01, labels=4, kbar=3),
     ],

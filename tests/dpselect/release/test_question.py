@@ -120,6 +120,8 @@ def test_a_field_that_is_new_is_part_of_the_question() -> None:
         ({"use_everything": True}, "use_everything="),
         ({"pay_for_what_came_out": True, "mechanism": "limited_domain"}, "another .* was asked for"),
         ({"engine": "duckdb"}, "engine"),
+        ({"domain": ["zoo", "park"]}, "another domain"),
+        ({"epsilon": 2.0}, "another budget"),
         ({"max_items_per_user": 3, "salt": "s"}, "max_items_per_user="),
     ],
 )
@@ -133,7 +135,9 @@ def test_a_retry_of_another_question_is_refused_and_says_what_differs(more: dict
         again = dps.topk(LOG, **ask, actor="ada", memory_limit="1GiB")
         assert (again.items, again.kept is None) == (first.items, False)
         with pytest.raises(acc.ledger.KeyConflict, match=named):
-            dps.topk(LOG, **ask, **more)
+            dps.topk(LOG, **{**ask, **more})
+        with pytest.raises(acc.ledger.KeyConflict, match="another source"):
+            dps.topk("nothing.csv", **ask)
         assert len([entry for entry in ledger.entries("visits") if entry.action == "charge"]) == 1
 
 

@@ -529,6 +529,9 @@ def test_a_series_of_which_all_periods_are_charged_is_gone_on_with(place: Path, 
     actions = [(entry.period, entry.action) for entry in entries("days")]
     each = ("charge", "release")
     assert actions == [(f"2024-05-0{day}", action) for day in (1, 2) for action in each]
+    (place / "top-2024-05-02.json").unlink()  # it may have been seen: nothing is drawn again
+    assert [one.state for one in ask()().releases] == ["recorded", "lost"]
+    assert len(entries("days")) == 4
 
 
 @pytest.mark.fast(2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,11 +10,9 @@ from typing import Any
 import pandas as pd
 import polars as pl
 import pytest
-from typer.testing import CliRunner
 
 import accounting as acc
 import dpselect as dps
-from dpselect.cli import app
 from dpselect.plan.default import GENEROUS
 from dpselect.release import answer, run
 from dpselect.release.question import Question, choose
@@ -25,15 +22,6 @@ from dpselect.spec import TopKSpec
 LOG = pd.DataFrame([(f"u{user}", item) for item, users in (("a", 900), ("b", 600), ("c", 300)) for user in range(users)])
 LOG.columns = pd.Index(["who", "where"])
 ASK: dict[str, Any] = {"user": "who", "item": "where", "k": 2}
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    """A ledger with a dataset "log"."""
-    made = f"sqlite:///{tmp_path}/l.db"
-    with acc.Ledger.open(made) as ledger:
-        ledger.create_dataset("log", acc.Budget(epsilon=400.0, delta=1e-3), "add_remove")
-    return made
 
 
 @pytest.mark.slow
@@ -94,29 +82,6 @@ def test_what_is_left_is_counted_in_the_part_that_runs_out_first(tmp_path: Path)
             dps.topk("no such log", **ask)
         charges = [entry for entry in ledger.entries("log") if entry.action == "charge"]
         assert [(entry.actor, entry.label) for entry in charges] == [("grace", "a trial")] * 4
-
-
-@pytest.mark.slow
-def test_python_and_the_command_give_the_same_answer_under_one_key(url: str, tmp_path: Path) -> None:
-    """What one has drawn and kept the other gives back, for the same question; nothing is charged twice."""
-    log, kept = tmp_path / "log.csv", tmp_path / "answer.json"
-    LOG.to_csv(log, index=False)
-    words = ["topk", str(log), "--user", "who", "--item", "where", "--k", "2", "--epsilon", "1", "--delta", "1e-6", "--key", "K"]
-    done = CliRunner().invoke(app, [*words, "--ledger", url, "--dataset", "log", "--output", str(kept), "--json"])
-    assert done.exit_code == 0, done.stderr
-    paid: dict[str, Any] = {"ledger": url, "dataset": "log", "key": "K", "output": kept}
-    again = dps.topk(str(log), **ASK, epsilon=1.0, delta=1e-6, **paid)
-    told = json.loads(done.stdout)
-    assert list(again.items) == told["selection"]["labels"]
-    assert json.loads(again.mechanism.to_json()) == told["mechanism"]
-    made = dps.topk(str(log), **ASK, epsilon=1.0, delta=1e-6, **{**paid, "key": "P", "output": tmp_path / "python.json"})
-    words = [*("P" if word == "K" else word for word in words), "--ledger", url, "--dataset", "log"]
-    shown = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "python.json"), "--json"])
-    assert json.loads(shown.stdout)["selection"]["labels"] == list(made.items), shown.stderr
-    with pytest.raises(acc.ledger.KeyConflict, match="budget"):
-        dps.topk(str(log), **ASK, epsilon=2.0, delta=1e-6, **paid)
-    with acc.Ledger.open(url) as ledger:
-        assert [entry.action for entry in ledger.entries("log")] == ["charge", "release"] * 2
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,8 @@ def test_numbers_and_text_say_the_same(run: Run) -> None:
 
 
 @pytest.mark.slow
-def test_a_plan_by_votes_is_what_is_released(run: Run, tmp_path: Path) -> None:
-    """From votes on public items and their truth: the F1 that labels of these items have, within .03, and labels an item."""
+def test_a_plan_is_made_by_public_votes_and_their_truth(run: Run, tmp_path: Path) -> None:
+    """Votes on public items stand in place of a model, and need their truth. What is forecast of them: pate/test_plan.py."""
     rng = np.random.default_rng(1)
     truth = rng.random((300, 8)) < 0.2
     easy = np.where(rng.random((300, 1, 1)) < 0.5, 0.9, 0.55)  # two kinds of items: no model of the plan's numbers
@@ -52,14 +52,7 @@ def test_a_plan_by_votes_is_what_is_released(run: Run, tmp_path: Path) -> None:
     asked += ("--releases", 300)
     told = json.loads(run(*asked, "--json").stdout)
     assert (told["votes"], told["model"]) == ("declared public", None)
-    best = told["recommended"]
-    assert best["mechanism"] == "tau"
-    mechanism = pate.TauVoting(labels=8, **best["settings"])
-    drawn = mechanism.select_many(pate.Ballots(votes, missing="allow").cut(mechanism.tau), rng=np.random.default_rng(2)).indices
-    rows, places = np.nonzero(drawn >= 0)
-    right = truth[rows, drawn[rows, places]].sum()
-    assert best["f1"] == pytest.approx(2 * right / (len(rows) + truth.sum()), abs=0.03)
-    assert best["labels_an_item"] == pytest.approx(len(rows) / 300, abs=0.1)
+    assert told["recommended"]["mechanism"] == "tau"
     result = run(*asked)
     assert "drawn on 300 rounds of votes declared public" in " ".join(result.stdout.split())
     np.savez(tmp_path / "bare.npz", votes=votes)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 import accounting as acc
 import dpselect as dps
@@ -25,7 +25,6 @@ from dpselect.release.answer import _is_paid, _paid
 from dpselect.spec.toml_file import Config, ReleaseTable
 
 LOG = "user_id,item_id\n" + "".join(f"{user},{item}\n" for user in range(40) for item in ("a", "b")[: 1 + user % 2])
-Topk = Callable[..., Result]
 
 
 @pytest.fixture
@@ -211,30 +210,6 @@ def test_a_charge_on_the_command_line_is_told(words: list[str], tmp_path: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_a_table_is_written_once_and_healed(words: list[str], tmp_path: Path, suffix: str) -> None:
-    """--output x.csv or x.parquet holds the items, beside them the answer; a retry of the key restores a table that is gone, and
-    neither draws nor charges."""
-    target = tmp_path / f"top.{suffix}"
-    beside = tmp_path / f"top.{suffix}.json"
-    done = CliRunner().invoke(app, [*words, "--json", "--output", str(target)])
-    assert (done.exit_code, done.stderr) == (0, "")
-    assert beside.read_text() == done.stdout
-    assert [path.stat().st_mode & 0o777 for path in (target, beside)] == [0o600, 0o600]
-    (chosen,) = json.loads(done.stdout)["selection"]["labels"]
-    table = pl.read_csv(target) if suffix == "csv" else pl.read_parquet(target)
-    assert table.columns == ["rank", "item", "users", "low", "high"]
-    assert table.rows() == [(1, chosen, None, None, None)]
-    content = target.read_bytes()
-    for gone in (False, True):
-        if gone:
-            target.unlink()
-        again = CliRunner().invoke(app, [*words, "--json", "--output", str(target)])
-        assert (again.exit_code, again.stdout, target.read_bytes()) == (0, done.stdout, content)
-    assert steps(tmp_path) == ["charge", "release"]
-
-
-@pytest.mark.slow
 def test_text_that_a_spreadsheet_would_calculate_with_is_defused_where_that_is_asked_for(tmp_path: Path) -> None:
     """Labels come from whoever made the log. They stay as they are unless that is asked for: other programs read back what was
     read. Numbers, and the answer beside the table, stay so anyway."""
@@ -287,32 +262,6 @@ def test_a_table_holds_values_and_their_intervals(words: list[str], tmp_path: Pa
     assert (done.exit_code, done.stderr) == (0, "")
     ((_, _, value, low, high),) = pl.read_csv(tmp_path / "t.csv").rows()
     assert (value - low, high - value) == pytest.approx((mechanism.margin(), mechanism.margin()))
-
-
-@pytest.mark.slow
-def test_an_answer_to_another_question_is_not_shown(words: list[str], tmp_path: Path) -> None:
-    """The key binds the whole question: another log, one that does not exist, another bound or list are refused and named."""
-    kept, asked = tmp_path / "answer.json", [*words, "--output", str(tmp_path / "answer.json")]
-    assert CliRunner().invoke(app, asked).exit_code == 0
-    held = json.loads(kept.read_text())["question"]
-    assert held["source"] == f"{tmp_path}/log.csv"
-    assert (held["reading"]["user"], held["release"]["k"]) == ("user_id", 1)
-    (tmp_path / "sales.csv").write_text(LOG)
-    (tmp_path / "more.csv").write_text("item_id\na\nb\nd\n")
-    assert CliRunner().invoke(app, asked).exit_code == 0, "the same question is answered again"
-    for changed, what in (
-        ({f"{tmp_path}/log.csv": f"{tmp_path}/sales.csv"}, "another source"),
-        ({f"{tmp_path}/log.csv": f"{tmp_path}/nothing.csv"}, "another source"),
-        ({f"{tmp_path}/items.csv": f"{tmp_path}/more.csv"}, "another domain"),
-        ({"monday": "monday", "1": "2"}, "another budget"),
-    ):
-        refused = CliRunner().invoke(app, [changed.get(word, word) for word in asked])
-        assert (refused.exit_code, refused.stdout) == (1, ""), refused.stdout
-        assert f"{what} was asked for" in refused.stderr
-    bounded = CliRunner().invoke(app, [*asked, "--max-items-per-user", "1"])
-    assert bounded.exit_code == 1
-    assert "another --max-items-per-user was asked for" in bounded.stderr
-    assert steps(tmp_path) == ["charge", "release"]
 
 
 def test_an_edited_answer_is_found_out(words: list[str], tmp_path: Path) -> None:

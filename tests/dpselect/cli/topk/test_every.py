@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -105,44 +104,6 @@ def test_the_last_day_may_be_cut_short(every: Every, tmp_path: Path) -> None:
     assert whole.exit_code == 1
     assert "another until was asked for then" in " ".join(whole.stderr.split())
     assert spent(tmp_path) == {f"2024-05-0{day}": 1 for day in (1, 2, 3)}
-
-
-@pytest.mark.slow
-def test_a_run_that_is_stopped_goes_on(every: Every, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopped before the release of the second day is recorded, in the middle of the third: what is on disk is recorded, what was
-    charged and never released is drawn under its charge, and the rest is released. No day is charged twice. One that was
-    released and whose file is gone is not drawn again."""
-    output = f"{tmp_path}/top-{{period}}.csv"
-    release, kept = acc.Ledger.release, acc.Ledger.charge
-
-    def stopped(self: acc.Ledger, dataset: str, key: str, **options: Any) -> Any:
-        if key.endswith("02"):
-            raise KeyboardInterrupt
-        return release(self, dataset, key, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(acc.Ledger, "release", stopped)
-        assert every(output=output).exit_code == 130
-
-    def charged(self: acc.Ledger, dataset: str, item: Any, **terms: Any) -> Any:
-        receipt = kept(self, dataset, item, **terms)
-        if receipt.key.endswith("03"):
-            raise KeyboardInterrupt
-        return receipt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(acc.Ledger, "charge", charged)
-        second = every(output=output)
-        assert second.exit_code == 130, second.stderr
-    last = every(output=output)
-    assert (last.exit_code, states(last)) == (0, ["recorded", "recorded", "released", "released"])
-    for path in tmp_path.glob("top-2024-05-03*"):
-        path.unlink()
-    gone = every(output=output)
-    assert gone.exit_code == 2
-    assert states(gone) == ["recorded", "recorded", "lost", "recorded"]
-    assert "2024-05-03" in gone.stderr
-    assert spent(tmp_path) == {f"2024-05-0{day}": 1 for day in (1, 2, 3, 4)}
 
 
 @pytest.mark.slow

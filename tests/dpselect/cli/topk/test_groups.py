@@ -97,30 +97,6 @@ def test_nobody_is_in_more_groups_than_are_listed() -> None:
 
 
 @pytest.mark.slow
-def test_a_table_has_groups_and_its_key_pays_once(per_town: Any, towns: Path, run: Any, tmp_path: Path) -> None:
-    """CSV beside the answer; the ledger has one entry at the price of all groups; a retry draws and charges nothing."""
-    url, table = f"sqlite:///{tmp_path / 'l.db'}", tmp_path / "out.csv"
-    with acc.Ledger.open(url) as ledger:
-        ledger.create_dataset("visits", acc.Budget(epsilon=300.0, delta=1e-5), "add_remove")
-    asked = (*CERTAIN, "--ledger", url, "--dataset", "visits", "--key", "one", "--output", table)
-    assert per_town(*asked).exit_code == 0
-    rows = list(csv.DictReader(table.read_text().splitlines()))
-    assert [(row["town"], row["rank"], row["item"]) for row in rows if row["town"] == "Bern"] == [
-        ("Bern", "1", "rare"),
-        ("Bern", "2", "hit"),
-    ]
-    before = table.read_bytes()
-    table.unlink()
-    assert per_town(*asked).exit_code == 0
-    assert table.read_bytes() == before
-    with acc.Ledger.open(url) as ledger:
-        charges = [entry for entry in ledger.entries("visits") if entry.curve]
-    assert len(charges) == 1
-    (answer,) = tmp_path.glob("out.csv.json")
-    assert charges[0].curve == acc.Curve.from_json(json.dumps(json.loads(answer.read_text())["curve"])).to_json()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("k", "most", "candidates", "clip"),
     [(5, 1, None, 1.0), (2, 3, None, 1.0), (1, 1, None, None), (1, 4, 60, None), (5, 1, 60, 1.0)],
