@@ -1,7 +1,7 @@
 """What an attacker can do against a guarantee: how many users are found at a false alarm rate, and how often a guess is right.
 
-A test of "was this user in the log?" is bounded by the profile of the curve, at every epsilon, whatever the test: theorem R1 in
-docs/theorems/risk.md. Both rates are bounds: the truth may lie below, never above.
+A test of "was this user in the log?" is bounded by the profile of the curve, at every epsilon, whatever the test, and by its
+Renyi divergence: theorems R1 and R2 in docs/theorems/risk.md. Both rates are bounds: the truth may lie below, never above.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 _OUTWARD = 1 + 1e-12
 _NEAR = 4.0  # nats
 _FARTHEST = 60.0  # nats, beyond which an epsilon bounds nothing that a float can tell from 1
-_KL_ORDER = 1 + 1e-6
+_ORDERS = 1 + np.geomspace(1e-6, 1e6, 192)  # each gives a bound
+_HALVINGS, _LEAST, _MOST = 56, 1e-140, 80.0  # nats: of a guess that is hardly better than chance, and of certainty
+_ULPS = 4e-15
 _COMMON = 0.05  # a false positive rate, above which small epsilons bound the test
 
 
@@ -46,7 +48,7 @@ def attack(curve: Proved, fpr: float) -> float:
     if isinstance(fpr, bool) or not isinstance(fpr, numbers.Real) or not 0 <= fpr <= 1:
         raise InvalidArgument(f"fpr={shown(fpr)} must lie in [0, 1]: the share of false alarms that the attacker accepts")
     alpha = float(fpr)
-    found = [1.0, alpha + advantage(curve)]
+    found = [1.0, alpha + advantage(curve), _true_positives(curve, alpha)]
     if curve.core_epsilon < _FARTHEST:  # the last epsilon that any event needs
         found += _both(alpha, curve.core_epsilon, min(1.0, curve.delta0))
     far = min(_FARTHEST, curve.core_epsilon)
@@ -62,11 +64,48 @@ def attack(curve: Proved, fpr: float) -> float:
 def advantage(curve: Proved) -> float:
     """The most by which true positives exceed false ones: see `Curve.advantage`.
 
-    delta(0), or by Pinsker's inequality what the least divergence of an order above 1 leaves.
+    delta(0), or what Renyi divergence leaves, with the bad events on top.
     """
-    kl = float(curve.rdp(np.array([_KL_ORDER]))[0])
-    pinsker = math.sqrt(kl / 2) * _OUTWARD + curve.delta0 if math.isfinite(kl) else math.inf
-    return min(1.0, best_delta(curve, 0.0, thorough=True).value, pinsker)
+    return min(1.0, best_delta(curve, 0.0, thorough=True).value, _advantage_by_renyi(curve) + curve.delta0)
+
+
+def _advantage_by_renyi(curve: Proved) -> float:
+    """The advantage of the least response, true with e^loss times the chance of false, that some order rules out. Theorem R2."""
+    from accounting.curves.closed_form import PureDP  # curves are built on this
+
+    orders = np.array([*_ORDERS, *curve.table_orders])
+    most = curve.rdp(orders) * _OUTWARD
+    low, high = math.log(_LEAST), math.log(_MOST)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        ruled_out = np.any(PureDP.formula(np.array(math.exp(middle)), orders) > most)
+        low, high = (low, middle) if ruled_out else (middle, high)
+    return math.tanh(math.exp(high) / 2) * _OUTWARD if high < math.log(_MOST) else 1.0
+
+
+def _true_positives(curve: Proved, alpha: float) -> float:
+    """The least share of true positives that some Renyi order rules out at these false ones. Theorem R2."""
+    if curve.delta0 > 0 or alpha == 1:
+        return 1.0
+    orders = np.array([*_ORDERS, *curve.table_orders])
+    most, low, high = curve.rdp(orders), alpha, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        ruled_out = np.any(_least_divergence(orders, middle, alpha) > most) or np.any(
+            _least_divergence(orders, alpha, middle) > most
+        )
+        low, high = (low, middle) if ruled_out else (middle, high)
+    return high
+
+
+def _least_divergence(orders: Floats, p: float, q: float) -> Floats:
+    """Renyi divergence of two coins, rounded down."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        parts = np.log([[p], [1 - p]]) * orders, np.log([[q], [1 - q]]) * (1 - orders)
+        logs = parts[0] + parts[1]
+        rounded = _ULPS * (1 + np.abs(parts[0]) + np.abs(parts[1])).sum(axis=0)
+        found = (np.logaddexp(*logs) - rounded) / (orders - 1)
+    return np.where(np.isnan(found), 0.0, found)
 
 
 @lru_cache(maxsize=256)

@@ -149,7 +149,7 @@ class Curve(Frozen, ABC):
     def attack(self, fpr: Sequence[float] | Floats) -> Floats: ...
     @final
     def attack(self, fpr: float | Sequence[float] | Floats) -> float | Floats:
-        """The most true positives of any test whether somebody is in the log, at a false positive rate. Theorem R1.
+        """The most true positives of any test whether somebody is in the log, at a false positive rate. Theorems R1 and R2.
 
         Under replace_one the test is which of two people's data are in the log.
 
@@ -171,7 +171,8 @@ class Curve(Frozen, ABC):
     def advantage(self) -> float:
         """The most by which the true positive rate of such a test exceeds its false positive rate.
 
-        At even odds a guess is right with a probability of at most (1 + advantage)/2. It is delta at epsilon 0. Theorem R1.
+        At even odds a guess is right with a probability of at most (1 + advantage)/2. It is delta at epsilon 0, or less.
+        Theorems R1 and R2.
         """
         return risk.advantage(self)
 

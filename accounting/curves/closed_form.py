@@ -266,7 +266,7 @@ class ZCDP(OneParameter):
         return 0.0 if self.rho0 == 0 else math.inf
 
 
-_ROOT_HALF, _LOG_ROOT_2PI = math.sqrt(0.5), math.log(2 * math.pi) / 2
+_ROOT_HALF, LOG_ROOT_2PI = math.sqrt(0.5), math.log(2 * math.pi) / 2
 # Beyond, the rounded argument of erfc weighs more than the rounded square, and Laplace's continued fraction is good to an ulp.
 _FAR, _LEVELS = -4.0, 40
 _LEAST_RHO = 1e-300  # more than what underflow takes off a sum of 10^18 squares
@@ -337,7 +337,7 @@ def _log_ndtr(z: float) -> float:
     fraction = -z
     for numerator in range(_LEVELS, 0, -1):
         fraction = numerator / fraction - z
-    return -z * z / 2 - math.log(fraction) - _LOG_ROOT_2PI
+    return -z * z / 2 - math.log(fraction) - LOG_ROOT_2PI
 
 
 _MOST_ORDER = 1e300  # whose bound serves all smaller ones

@@ -6,10 +6,9 @@ sample and then a mechanism of that curve, and not only what two neighbours can 
 
 from __future__ import annotations
 
-import logging
 import math
 from abc import ABC, abstractmethod
-from functools import lru_cache
+from collections.abc import Callable
 from typing import Annotated, Literal, final
 
 import numpy as np
@@ -20,16 +19,11 @@ from accounting.convert.gaussian_cover import pure_mu_squared
 from accounting.convert.pld.loss import Losses
 from accounting.convert.pld.sampled_noise import Noise, Sampled
 from accounting.curves.base import Floats, Undoubted
-from accounting.curves.closed_form import GaussianDP, LaplaceDP, PureDP
-from accounting.curves.profile_table import RenyiTable
+from accounting.curves.closed_form import LOG_ROOT_2PI, GaussianDP, LaplaceDP, PureDP
 from accounting.decimal_sum import decimal_sum
 from accounting.frozen import Count, Positive
 
-_ORDERS = [*np.arange(1.1, 4.95, 0.1).round(1), *range(5, 65), *range(72, 129, 8), 160, 192, 256, 384, 512, 768, 1024]
-# dp-accounting adds series in logarithms and stops where a term is below e^-30: far less than one part in 10^9, or 10^-10 nats.
-_OUTWARD, _MORE = 1 + 1e-9, 1e-10
 MOST_EXACT = 16  # users of a group whose numbers on either side are all looked at
-_LEAST_MU = 1e-7  # below, the bound is less than what is added; dp-accounting's series overflow
 
 
 class _OnASample(Undoubted, ABC):
@@ -46,19 +40,11 @@ class _OnASample(Undoubted, ABC):
         shift = decimal_sum([(loss.group, loss.shift)])
         return GaussianDP(mu=shift) if loss.noise == "gaussian" else LaplaceDP(epsilon=shift)
 
-    @property
-    def _table(self) -> RenyiTable | None:
-        """Of one user, by Mironov, Talwar and Zhang (2019); of groups no better bound is known than that of the whole."""
-        loss = self._loss
-        if loss.group > 1:
-            return None
-        made = _renyi_of_sampled_gaussian if loss.noise == "gaussian" else _renyi_of_sampled_laplace
-        return made(loss.shift, loss.rate)
-
     @final
     def _rdp(self, orders: Floats) -> Floats:
-        bounds = [self._unsampled._rdp(orders)]
-        bounds += [] if self._table is None else [self._table._rdp(orders)]
+        loss, bounds = self._loss, [self._unsampled._rdp(orders)]
+        if loss.group == 1:  # of more no better bound is known than that of all of them in every sample
+            bounds.append(_renyi(loss.noise, loss.shift, loss.rate, orders))
         bounds += [] if math.isinf(self.core_epsilon) else [PureDP(epsilon=self.core_epsilon)._rdp(orders)]
         return np.asarray(np.min(bounds, axis=0))
 
@@ -86,11 +72,6 @@ class _OnASample(Undoubted, ABC):
     @property
     def proved_for(self) -> Relation:
         return "add_remove"
-
-    @final
-    @property
-    def table_orders(self) -> tuple[float, ...]:
-        return () if self._table is None else self._table.orders
 
     @final
     def profile(self, epsilon: float) -> float:
@@ -153,45 +134,67 @@ class SampledNoiseDP(_OnASample):
         return Sampled(self.noise, self.shift, self.rate, self.group)
 
 
+def _renyi(noise: Noise, shift: float, rate: float, orders: Floats) -> Floats:
+    """Bounds of one user's mixture against the noise alone, which is the larger direction. Theorems P10 and P11."""
+    least = _LEAST_ORDERS[noise]
+    return np.array([_OF_ONE_USER[noise](shift, rate, max(order, least)) for order in orders.tolist()], dtype=np.float64)
+
+
 _CELLS, _LOG_2 = 8192, math.log(2)
+_LEAST_ORDERS = {"laplace": 1.1, "gaussian": 1 + 1e-6}  # below, where rounding up weighs most, the bound of this order holds too
 
 
-@lru_cache(maxsize=256)
-def _renyi_of_sampled_laplace(shift: float, rate: float) -> RenyiTable:
-    """Of the mixture against the noise alone, which is the larger (Mironov, Talwar and Zhang 2019, Theorem 5); rounded up.
-
-    The integrand is log-convex in the loss of the unsampled noise, so that trapezoids lie above it.
-    """
+def _of_sampled_laplace(shift: float, rate: float, order: float) -> float:
+    """The integrand is log-convex in the loss of the unsampled noise, so that trapezoids lie above it."""
     y = np.linspace(-shift, shift, _CELLS + 1)
-    sampled, values = np.logaddexp(math.log1p(-rate), math.log(rate) + y), []
-    for order in _ORDERS:
-        logs = float(order) * sampled - (y + shift) / 2
-        terms = np.append(np.logaddexp(logs[1:], logs[:-1]) + math.log(shift / _CELLS / 4), [logs[0] - _LOG_2, logs[-1] - _LOG_2])
-        top = float(terms.max())
-        total = top + math.log(float(np.exp(terms - top).sum()))
-        values.append(max(0.0, total * (1 + 1e-13) + 1e-12) / (float(order) - 1))
-    # What trapezoids add weighs most near order 1: a larger order's bound holds there too.
-    return RenyiTable(orders=[float(order) for order in _ORDERS], values=np.minimum.accumulate(values[::-1])[::-1].tolist())
+    sampled = np.logaddexp(math.log1p(-rate), math.log(rate) + y)
+    logs = order * sampled - (y + shift) / 2
+    terms = np.append(np.logaddexp(logs[1:], logs[:-1]) + math.log(shift / _CELLS / 4), [logs[0] - _LOG_2, logs[-1] - _LOG_2])
+    return max(0.0, _log_sum(terms) * (1 + 1e-13) + 1e-12) / (order - 1)
 
 
-def _says_more(record: logging.LogRecord) -> bool:
-    return "Excluding this order" not in record.getMessage()
+_STRIP = 9.0  # at most, half the width of the complex strip on which the integrand is bounded
+_ERROR = -80.0  # logarithm of the error of the trapezoid rule, over what bounds the integrand there
+_BEYOND, _LOG_BEYOND = 12.0, -75.0  # standard deviations beyond which nothing is summed, and the logarithm of the mass there
+_MOST_PLACES = 20_000
+_FAR = 30.0  # a logarithm of the moment's integrand from which on it stands for what is integrated
+_ROUNDED = 4e-15
+_LEAST = 1e-300  # far less than the error of the rule
 
 
-@lru_cache(maxsize=256)
-def _renyi_of_sampled_gaussian(mu: float, rate: float) -> RenyiTable:
-    """dp-accounting's Renyi bound, rounded up; monotone, and without the orders at which it gives none."""
-    from dp_accounting import dp_event
-    from dp_accounting.rdp import rdp_privacy_accountant
+def _of_sampled_gaussian(mu: float, rate: float, order: float) -> float:
+    """The trapezoid rule with a proved error, for (1 + w)^order - 1 - order w, w being the ratio less 1, whose mean is 0."""
+    strip = min(_STRIP, math.pi / mu)
+    step = 2 * math.pi * strip / (strip * strip / 2 - _ERROR)
+    last = order * mu + _BEYOND
+    if not last + _BEYOND < _MOST_PLACES * step:
+        return math.inf
+    x = step * np.arange(math.floor(-_BEYOND / step), math.ceil(last / step) + 1)
+    exact = x * mu - mu * mu / 2
+    loss = exact + np.copysign(_ROUNDED * (np.abs(x) * mu + mu * mu), exact)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        w = np.maximum(rate * np.expm1(loss), -rate)
+        log = np.where(loss < 1, np.log1p(w), np.logaddexp(math.log1p(-rate), math.log(rate) + loss))
+        power = order * log
+        direct = (
+            np.expm1(power) - order * w + _ROUNDED * (np.exp(power) * np.abs(power) + np.abs(np.expm1(power)) + order * np.abs(w))
+        )
+        taylor = math.log(order * (order - 1) / 2) + 2 * np.log(np.abs(w)) + abs(order - 2) * np.abs(log)
+        logs = np.where(power > _FAR, power, np.minimum(np.log(np.maximum(direct, _LEAST)), taylor))
+    logs += math.log(step) - LOG_ROOT_2PI - x * x / 2 + _ROUNDED * (1 + x * x + np.abs(power))
+    left = math.log(order * rate) + _LOG_BEYOND
+    right = order * (log[-1] - loss[-1]) + order * (order - 1) * mu * mu / 2 + _LOG_BEYOND
+    missed = math.log(8 * (1 + order * rate)) + _ERROR
+    total = _log_sum(np.array([*logs, left, right, missed]))
+    return float(np.logaddexp(0.0, total + _ROUNDED * (2 + abs(total)))) * (1 + _ROUNDED) / (order - 1)
 
-    accountant = rdp_privacy_accountant.RdpAccountant(orders=_ORDERS)
-    log = logging.getLogger("absl")
-    log.addFilter(_says_more)  # a warning for each order at which dp-accounting gives no bound: those are left out below
-    try:
-        accountant.compose(dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(1 / max(mu, _LEAST_MU))))
-    finally:
-        log.removeFilter(_says_more)
-    # dp-accounting gives inf, or bounds that are too large, at some fractional orders: a larger order's bound holds there too.
-    finite = np.isfinite(accountant.rdp)
-    values = np.minimum.accumulate(np.maximum(accountant.rdp[finite], 0.0)[::-1])[::-1] * _OUTWARD + _MORE
-    return RenyiTable(orders=np.array(_ORDERS, dtype=np.float64)[finite].tolist(), values=values.tolist())
+
+def _log_sum(logs: Floats) -> float:
+    top = float(logs.max())
+    return top + math.log(float(np.exp(logs - top).sum()))
+
+
+_OF_ONE_USER: dict[Noise, Callable[[float, float, float], float]] = {
+    "gaussian": _of_sampled_gaussian,
+    "laplace": _of_sampled_laplace,
+}

@@ -170,6 +170,11 @@ accounting/curves/repeat_and_select.py
     laws/test_repeat_and_select.py::test_the_failures_of_all_runs_add_up
         self.base.delta0 * (1 + 1e-13) => self.base.delta0 * 0.95
 accounting/curves/sampled.py
+    accounting/test_group.py::test_sampled_gaussian_orders_by_quadrature
+        w = np.maximum(@rate * np.expm1
+        taylor = math.log(@order * (order - 1) / 2)
+        logs += math.log(@step)
+        np.expm1(power) - @@order * w +
     laws/test_sampled.py::test_renyi_bounds_of_sampled_laplace_noise
         math.log(@shift / _CELLS / 4)
         [logs[0] - @@_LOG_2, logs[-1] - _LOG_2]
@@ -387,8 +392,13 @@ accounting/risk.py
         [@math.exp(epsilon) * alpha + delta,
         @@math.exp(-epsilon) * (1 - alpha - delta)]
         [math.exp(epsilon) * alpha + @delta,
-    laws/test_risk.py::test_pinskers_bound_is_half_the_root_of_twice_the_divergence
-        math.sqrt(kl / 2) * _OUTWARD => 0.95 * math.sqrt(kl / 2)
+    laws/test_risk.py::test_by_renyi_divergence_alone_the_advantage_is_that_of_a_response
+        most = @curve.rdp(orders) * _OUTWARD
+        math.tanh(@math.exp(high) / 2) * _OUTWARD
+        _advantage_by_renyi(curve) + @curve.delta0)
+    laws/test_risk.py::test_by_renyi_divergence_alone_a_test_finds_what_two_coins_show
+        most, low, high = @curve.rdp(orders), alpha
+        / (orders - 1)¶    return np.where => / (0.95 * (orders - 1))¶    return np.where
 dpselect/archives.py
     dpselect/pate/test_votes_files.py::test_other_methods_than_deflate_are_refused
         _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) => _METHODS = range(99)
