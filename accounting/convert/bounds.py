@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
@@ -30,7 +30,6 @@ from accounting.convert.renyi import (
     invert_profile,
     rdp_to_delta,
     rdp_to_epsilon,
-    through_dp_accounting,
 )
 from accounting.errors import GridEdgeWarning
 
@@ -112,15 +111,6 @@ def deltas_near(curve: Bounded, epsilon: float) -> Callable[[float], float]:
         return min(found)
 
     return smallest
-
-
-def confirmed(curve: Bounded, delta: float, bound: Bound) -> Bound:
-    """A bound of `best_epsilon`; where Renyi divergence won, dp-accounting converts it again and the larger epsilon stands."""
-    if bound.order is None or not math.isfinite(bound.value):
-        return bound
-    divergence = float(_renyi(curve)(np.array([bound.order]))[0])
-    other = through_dp_accounting(bound.order, divergence, _rounded_down(delta, curve.delta0))
-    return replace(bound, value=max(bound.value, other))
 
 
 def announced(bound: Bound) -> float:

@@ -286,12 +286,26 @@ def _gridded(losses: Losses, theta: float, tail: float, clear: float = _CLEAR, c
     width = max(reach.cells(rough)[1], rough.size) * coarsest
     least = width / min(_MOST_CELLS, _WORK // len(losses.steps))
     interval = max(least, min(coarsest, max(finest, width / _CELLS)))
-    # At most halved, it divides the width of the heaviest step if that has atoms no closer than half of it.
-    period = max(losses.steps, key=lambda step: step[0] * step[1].scale ** 2)[1].period
-    interval = period / math.ceil(period / interval) if 2 * period > interval else interval
+    interval = _on_atoms(losses, interval)
     parts = rough if interval == coarsest else _Parts.of(losses, interval, tail)
     reach = reach if interval <= coarsest and reach.holds(parts, theta) else _Reach.of(parts, theta, clear)
     return parts, reach.window(parts, theta)
+
+
+def _on_atoms(losses: Losses, interval: float) -> float:
+    """At most halved, it divides the width of the heaviest step if that has atoms no closer than half of it."""
+    period = max(losses.steps, key=lambda step: step[0] * step[1].scale ** 2)[1].period
+    return period / math.ceil(period / interval) if 2 * period > interval else interval
+
+
+def joint_interval(losses: Losses) -> float:
+    """The interval of a grid for dp-accounting (nats): it adds a share of 10^-5 to the variance, or what _MOST_CELLS leave."""
+    spread = math.sqrt(math.fsum(count * loss.scale**2 for count, loss in losses.steps))
+    width = 2 * _reach(losses, _ROUGH_JOINT) + _SPREADS * spread
+    return _on_atoms(losses, max(_choose_interval(losses, _COARSE), width / _MOST_CELLS))
+
+
+_ROUGH_JOINT, _SPREADS = 1e-22, 20.0  # where a step ends in that grid, and the standard deviations that the sum spans
 
 
 @dataclass(frozen=True)
@@ -371,7 +385,8 @@ def condensed(losses: Losses) -> Losses:
     steps: Counter[Loss] = Counter()
     for count, loss in losses.steps:
         steps[loss] += count
-    if len(normals := [loss for loss in steps if isinstance(loss, Normal)]) > 1:
+    normals = [loss for loss in steps if isinstance(loss, Normal)]
+    if sum(steps[loss] for loss in normals) > 1:
         square = math.fsum(steps.pop(loss) * loss.mu**2 for loss in normals)
         steps[Normal(math.sqrt(square) * _UP)] += 1
     found: Counter[Loss] = Counter()

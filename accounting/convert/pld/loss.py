@@ -125,7 +125,7 @@ class Losses:
             found = [loss.masses(interval) for _, loss in each]
             pmfs = [create_pmf(masses, interval, infinity, pessimistic_estimate=True) for masses, infinity in found]
             count = each[0][0]
-            total = total.compose(pld.PrivacyLossDistribution(*pmfs).self_compose(count))
+            total = total.compose(_repeated(pld.PrivacyLossDistribution(*pmfs), count))
             failing += count * max(infinity for _, infinity in found)
         if not self.added:
             return total
@@ -133,6 +133,18 @@ class Losses:
         lost = min(failing + 1e-9, 0.5 + min(failing, 1.0) / 2)  # its truncation included
         more = create_pmf({0: 1.0}, interval, min(1.0, self.added / max(1 - lost, 1e-9) * (1 + 1e-9)), pessimistic_estimate=True)
         return total.compose(pld.PrivacyLossDistribution(more))
+
+
+_MOST_AT_ONCE, _STAGE_TAIL = 10**5, 1e-21  # the tail that is cut off before the second stage repeats it
+
+
+def _repeated(one: PrivacyLossDistribution, count: int) -> PrivacyLossDistribution:
+    """`one`, `count` times; in two stages if that is often, for dp-accounting makes room for far more than a long sum spans."""
+    if count <= _MOST_AT_ONCE:
+        return one.self_compose(count)
+    stage = math.isqrt(count)
+    total = one.self_compose(stage, _STAGE_TAIL).self_compose(count // stage)
+    return total.compose(one.self_compose(count % stage)) if count % stage else total
 
 
 def grid_of(low: int, high: int, interval: float) -> Floats:
