@@ -3,7 +3,7 @@
 Routes (Theorem A4): `pure` is the sum of pure epsilons, `basic` the same outside the bad event, `rdp` the conversion of the Renyi
 bound at the best order, `profile` a closed-form hockey-stick divergence, `pld` the composed privacy loss distribution (Theorem
 P6). `pld` is tried where it can help and is cheap: the curve has no exact closed-form profile, some part has a dominating pair,
-many widths are rounded up to 128 (Theorem P9), and at most 10^12 parts run. It costs some ten milliseconds, up to a second for
+many widths are rounded up to 128 (Theorem P9), and at most 10^7 parts run. It costs some ten milliseconds, up to a second for
 hundreds of different parts, and is remembered. `adaptive`, where it is asked for, is the optimal recursion for equal
 bounded-range parts among a few others, in any order (Theorem D6); it takes up to half a second, and is remembered. All of these
 routes hold for plans fixed in advance; none of them but `pure` is a rule for stopping a plan early (see `Budget`).

@@ -53,6 +53,11 @@ class Loss(ABC):
         """A loss that grids should hit, for its atoms; 0 if there is none."""
         return 0.0
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether its tails are much longer than its scale, and each cell of its law takes long."""
+        return False
+
     @abstractmethod
     def reach_at(self, tail: float) -> float:
         """But for a chance of about `tail` no finite loss lies further from 0; it says whether a grid fits into memory."""

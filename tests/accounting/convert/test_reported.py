@@ -186,4 +186,4 @@ def test_very_many_steps_are_composed_in_two_stages() -> None:
     plan = PlanConverter((10**5 + 7) * acc.LaplaceDP(epsilon=0.003))
     found = plan.epsilon(1e-6)
     assert found.why == "agreed"
-    assert found.dp_accounting == pytest.approx(found.proved.value, rel=1e-3)
+    assert found.dp_accounting == pytest.approx(found.proved.value, rel=2e-4)
