@@ -74,3 +74,35 @@ def test_an_accountant_reports_what_dp_accounting_converts() -> None:
     won = plan.breakdown(1e-6)
     assert won.order is not None
     assert plan.epsilon(1e-6) >= compute_epsilon([won.order], [float(plan.curve.rdp([won.order])[0])], 1e-6)[0]
+
+
+def test_a_breakdown_is_a_table() -> None:
+    """Both figures, the reason and each label's share stand in the text and in the HTML; the shares add up to one."""
+    plan = acc.Accountant("add_remove").compose(acc.LaplaceDP(epsilon=0.1), 100, "daily <b>", relation="add_remove")
+    told = plan.compose(
+        acc.Approximate(curve=acc.GaussianDP(mu=0.3), delta0=1e-8), label="yearly", relation="add_remove"
+    ).breakdown(1e-6)
+    assert repr(told) == f"Breakdown(epsilon={told.epsilon:.6g}, delta=1e-6, why='agreed', labels=2)"
+    assert sum(part or 0.0 for part in told.parts) == pytest.approx(1.0)
+    lines = str(told).splitlines()
+    assert lines[1].split() == ["proved", "bound", *lines[1].split()[2:4], "pld"]
+    assert lines[2].split() == ["dp-accounting", f"{told.dp_accounting:.6g}"]
+    assert [line.split() for line in lines[-2:]] == [
+        ["daily", "<b>", "100", f"{told.parts[0]:.1%}", "0"],
+        ["yearly", "1", f"{told.parts[1]:.1%}", "1e-8"],
+    ]
+    html = told._repr_html_()
+    assert "daily &lt;b&gt;" in html
+    assert "agree within 1%" in html
+
+
+def test_shares_of_a_plan_without_a_renyi_bound_are_unknown() -> None:
+    """Where nothing converts there is no order, and a share is not made up."""
+    told = acc.Accountant().compose(acc.ApproxDP(epsilon=0.1, delta=1e-3), 5).breakdown(1e-6)
+    assert (told.order, told.parts) == (None, (None,))
+
+
+def test_the_event_of_a_plan_is_read_back() -> None:
+    """`to_dp_event` states the plan under its own relation."""
+    plan = acc.Accountant("replace_one").compose(acc.GaussianDP(mu=0.5), 3, relation="replace_one")
+    assert acc.from_dp_event(plan.to_dp_event(), "replace_one").rho == pytest.approx(plan.curve.rho, rel=1e-12)
