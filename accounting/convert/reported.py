@@ -19,14 +19,14 @@ from accounting.convert.pld.loss import Losses, PrivacyLossDistribution
 
 Why = Literal["agreed", "recursion", "closed_form", "no_distribution", "resolution", "unexplained", "not_confirmed", "no_figure"]
 WHY: dict[Why, str] = {
-    "agreed": "dp-accounting and the proved bound agree within 1%, and the larger is reported",
-    "recursion": "the proved bound is lower, by the optimal recursion for bounded ranges (Theorem D6)",
-    "closed_form": "the proved bound is lower, by a closed form that a dominating pair or Renyi divergences do not know",
-    "no_distribution": "the proved bound is lower, by privacy losses that dp-accounting's distributions cannot hold",
-    "resolution": "the proved bound is lower, because delta is near the absolute error of dp-accounting's transforms",
-    "unexplained": "the proved bound is lower for no known reason, so dp-accounting's figure is reported",
-    "not_confirmed": "dp-accounting's figure is lower by more than 1% and is no proof, so the proved bound is reported",
-    "no_figure": "dp-accounting has no figure, so the proved bound is reported",
+    "agreed": "the larger of two figures that agree within 1%",
+    "recursion": "the proved bound, lower by the optimal recursion for bounded ranges",
+    "closed_form": "the proved bound, lower by a closed form",
+    "no_distribution": "the proved bound, lower by losses that no dp-accounting object holds",
+    "resolution": "the proved bound: delta is near the error of dp-accounting's transforms",
+    "unexplained": "dp-accounting's figure: the proved bound is lower for no known reason",
+    "not_confirmed": "the proved bound: dp-accounting is lower by over 1% and is no proof",
+    "no_figure": "the proved bound: dp-accounting has no figure",
 }
 
 _MARGIN = 1.01  # by how much the two may differ and still be said to agree
