@@ -1,24 +1,32 @@
-"""`Accountant`: compose a plan that is fixed in advance, and read its price."""
+"""`Accountant`: compose a plan that is fixed in advance, and read its cost as dp-accounting and the proved bound state it."""
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
 from dataclasses import dataclass
-from typing import Self, final
+from typing import TYPE_CHECKING, Self, cast, final
 
 from accounting.arguments import Relation, checked_integer, same_relation
 from accounting.convert import bounds
-from accounting.convert.bounds import Bound, Route
+from accounting.convert.bounds import Route
+from accounting.convert.renyi import rdp_to_epsilon
+from accounting.convert.reported import WHY, PlanConverter, Why
 from accounting.curves import Composed, Curve
 from accounting.guarantee import Priced, common_relation, read_item
+from accounting.page.wording import plain, rounded_up
+
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
+    from matplotlib.axes import Axes
 
 _MOST_LABELS = 20  # in a notebook
 
 
 @dataclass(frozen=True)
 class Share:
-    """One label's part of a plan: how many curves, and their share of the Renyi bound at the winning order (nats)."""
+    """One label's part of a plan: its number of curves, and their Renyi divergence at the order of the breakdown (nats)."""
 
     label: str
     count: int
@@ -26,23 +34,77 @@ class Share:
     delta0: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Breakdown:
-    """What a plan costs: epsilon (nats) at delta, the route and order that proved it, and the share of every label."""
+    """The cost of a plan, the two figures behind it, and the share of every label. Theorem A7.
+
+    `print` shows it as a table, a notebook as HTML.
+
+    Attributes:
+        epsilon: the reported epsilon (nats) at `delta`.
+        proved: the proved bound (nats), by `route`.
+        dp_accounting: dp-accounting's figure (nats); None if it has none.
+        why: which of the two is reported, and why: a key of `accounting.convert.reported.WHY`.
+        order: the Renyi order at which the plan converts best and shares are stated; None if it has none.
+    """
 
     epsilon: float
     delta: float
+    proved: float
+    dp_accounting: float | None
+    why: Why
     route: Route
     order: float | None
     relation: Relation | None
     shares: tuple[Share, ...]
 
+    @property
+    def parts(self) -> tuple[float | None, ...]:
+        """Each label's part of the plan's Renyi divergence, from 0 to 1; None if that is not finite."""
+        total = math.fsum(share.rdp or 0.0 for share in self.shares)
+        known = total > 0 and math.isfinite(total)
+        return tuple(share.rdp / total if known and share.rdp is not None else None for share in self.shares)
+
+    def _facts(self) -> list[tuple[str, object]]:
+        theirs = "none" if self.dp_accounting is None else f"{self.dp_accounting:.6g}"
+        return [
+            ("epsilon", f"{rounded_up(self.epsilon, 6)} at delta {plain(self.delta)}"),
+            ("proved bound", f"{rounded_up(self.proved, 6)} by {self.route}"),
+            ("dp-accounting", theirs),
+            ("reported", WHY[self.why]),
+            ("relation", self.relation or "not stated"),
+        ]
+
+    def _rows(self) -> list[tuple[str, int, str, str]]:
+        """Label, count, part of the Renyi divergence, and failure probability."""
+        both = zip(self.shares, self.parts, strict=True)
+        return [(s.label, s.count, "-" if part is None else f"{part:.1%}", plain(s.delta0)) for s, part in both]
+
+    def __repr__(self) -> str:
+        return f"Breakdown(epsilon={self.epsilon:.6g}, delta={plain(self.delta)}, why={self.why!r}, labels={len(self.shares)})"
+
+    def __str__(self) -> str:
+        rows = [_HEADS, *([str(cell) for cell in row] for row in self._rows())]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join([*(f"{name:<15}{value}" for name, value in self._facts()), "", *lines])
+
+    def _repr_html_(self) -> str:
+        from accounting.page.templates import card  # notebooks only
+
+        return card("Breakdown", facts=self._facts(), heads=_HEADS, rows=self._rows())
+
+
+_HEADS = ("label", "count", "share", "failure")
+
 
 @final
 class Accountant:
-    """Adds up the curves of a plan fixed in advance and converts the total.
+    """Adds up the curves of a plan fixed in advance and converts the total through dp-accounting.
 
-    The plan may repeat queries and choose inputs adaptively, but not its own length or noise: that needs a filter, see `Budget`.
+    The proved bound stands beside dp-accounting's figure: where they agree within 1% the larger is reported, and otherwise the
+    proved bound (Theorem A7). The plan may repeat queries and choose inputs adaptively, but not its own length or noise: that
+    needs a filter, see `Budget`.
 
     Args:
         relation: the neighbouring relation of the plan; if None, the first mechanism states it.
@@ -58,6 +120,7 @@ class Accountant:
         self._relation = same_relation(None, relation)
         self._items: list[tuple[str, int, Curve]] = []
         self._lock = threading.Lock()
+        self._converter: PlanConverter | None = None
 
     def compose(
         self, item: Curve | Priced, count: int = 1, label: str | None = None, *, relation: Relation | None = None
@@ -77,6 +140,7 @@ class Accountant:
                     self._relation = common_relation(self._relation, stated, begun=bool(self._items))
                 kind = str(getattr(item, "kind", type(item).__name__))
                 self._items.append((kind if label is None else label, count, curve))
+                self._converter = None
         return self
 
     @property
@@ -87,29 +151,79 @@ class Accountant:
     @property
     def curve(self) -> Curve:
         """The composition of everything so far."""
-        return Composed.of((count, curve) for _, count, curve in self._items)
+        return cast(Curve, self._plan().plan)
 
     def epsilon(self, delta: float) -> float:
-        """The smallest proved epsilon (nats) at `delta` in [0, 1), in whatever order the plan runs."""
-        return bounds.announced(self._won(delta))
+        """The epsilon (nats) at `delta` in [0, 1), in whatever order the plan runs; never below the proved bound."""
+        found = self._plan().epsilon(delta)
+        bounds.announced(found.proved)
+        return found.value
 
     def delta(self, epsilon: float) -> float:
-        """The smallest proved delta at `epsilon` (nats) >= 0."""
-        return self.curve.delta(epsilon)
+        """The delta at `epsilon` (nats) >= 0; never below the proved bound."""
+        found = self._plan().delta(epsilon)
+        bounds.announced(found.proved)
+        return found.value
 
     def breakdown(self, delta: float) -> Breakdown:
-        """The price at `delta`, the bound that won, at which order, and what each label contributed."""
-        won = self._won(delta)
-        shares = []
+        """The cost at `delta`, dp-accounting's figure and the proved bound, and what each label contributed."""
+        found = self._plan().epsilon(delta)
+        order, shares = self._best_order(delta), []
         for label, count in self._labels().items():
             total = Composed.of((count, curve) for given, count, curve in self._items if given == label)
-            rdp = None if won.order is None else float(total.rdp(won.order))
+            rdp = None if order is None else float(total.rdp(order))
             shares.append(Share(label, count, rdp, total.delta0))
-        return Breakdown(won.value, delta, won.route, won.order, self._relation, tuple(shares))
+        return Breakdown(
+            epsilon=found.value,
+            delta=delta,
+            proved=found.proved.value,
+            dp_accounting=found.dp_accounting,
+            why=found.why,
+            route=found.proved.route,
+            order=order,
+            relation=self._relation,
+            shares=tuple(shares),
+        )
 
-    def _won(self, delta: float) -> Bound:
+    def _best_order(self, delta: float) -> float | None:
+        """The Renyi order at which the plan converts best at `delta`."""
         plan = self.curve
-        return bounds.confirmed(plan, delta, bounds.best_epsilon(plan, delta, thorough=True))
+        kept = delta - plan.delta0
+        if kept <= 0 or plan.core_epsilon == 0:
+            return None
+        found = rdp_to_epsilon(plan.rdp, kept, plan.table_orders)
+        return found.order if math.isfinite(found.value) else None
+
+    def plot(self, axes: tuple[Axes, Axes, Axes] | None = None, *, delta: float = 1e-6) -> tuple[Axes, Axes, Axes]:
+        """Draw Renyi divergence by order, epsilon by delta, and each label's share at `delta`; returns the axes.
+
+        Args:
+            axes: three matplotlib axes to draw on; new ones if None.
+            delta: of the shares.
+
+        Raises:
+            MissingExtra: matplotlib is not installed.
+        """
+        from accounting.plots import plot_plan  # plots only
+
+        told = self.breakdown(delta)
+        names = [f"{share.count:,} x {share.label}" for share in told.shares]
+        return plot_plan(self.curve, self.epsilon, delta, told.order, zip(names, told.parts, strict=True), axes)
+
+    def to_dp_event(self) -> DpEvent:
+        """The dp-accounting event of the plan, read under its relation; `accounting.from_dp_event` reads it back.
+
+        Raises:
+            NoEquivalent: dp-accounting has no event that means a part of the plan.
+        """
+        return self.curve.to_dp_event(self._relation)
+
+    def _plan(self) -> PlanConverter:
+        """The plan so far with its conversions, made once until it grows."""
+        with self._lock:
+            if self._converter is None:
+                self._converter = PlanConverter(Composed.of((count, curve) for _, count, curve in self._items))
+            return self._converter
 
     def _labels(self) -> Counter[str]:
         """How many curves each label has, the first label first."""
@@ -128,4 +242,4 @@ class Accountant:
         plan = ", ".join(f"{count:,} x {label}" for label, count in counts.most_common(_MOST_LABELS)) or "empty"
         more = f", and {len(counts) - _MOST_LABELS:,} more labels" if len(counts) > _MOST_LABELS else ""
         facts = [("relation", self._relation or "not stated"), ("plan", plan + more)]
-        return card("Accountant", facts=facts, **priced(self.curve))
+        return card("Accountant", facts=facts, **priced(lambda delta: self._plan().epsilon(delta).value))

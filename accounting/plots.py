@@ -1,22 +1,30 @@
-"""What is spent of a ledger on matplotlib axes: axes in, axes out. Needs the extra `dpselect[plot]`. Curves plot themselves."""
+"""Plans and ledgers on matplotlib axes: axes in, axes out. Needs the extra `dpselect[plot]`. Curves plot themselves."""
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from accounting.errors import InvalidArgument, missing_extra
+from accounting.page.wording import plain
 from accounting.remaining import Remaining
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from accounting.curves import Curve
     from accounting.ledger import Ledger
 
 MOST_PERIODS = 60
 _COLOURS = ("#0072B2", "#D55E00", "#009E73")  # of Okabe and Ito, for any colour vision
+
+
+_ORDERS = 1 + np.geomspace(0.1, 1e3, 61)
+_DELTAS = np.geomspace(1e-12, 1e-2, 21)
+_MOST_LABELS = 12
 
 
 def new_axes() -> Axes:
@@ -25,12 +33,57 @@ def new_axes() -> Axes:
     Raises:
         MissingExtra: matplotlib is not installed.
     """
+    axes: Axes = _subplots(1, 6.4)
+    return axes
+
+
+def _subplots(columns: int, width: float) -> Any:
     try:
         pyplot = importlib.import_module("matplotlib.pyplot")
     except ImportError:
         raise missing_extra("plots need matplotlib", "plot") from None
-    axes: Axes = pyplot.subplots(figsize=(6.4, 4.2), layout="constrained")[1]
-    return axes
+    return pyplot.subplots(1, columns, figsize=(width, 4.2), layout="constrained")[1]
+
+
+def plot_plan(
+    curve: Curve,
+    epsilon: Callable[[float], float],
+    delta: float,
+    order: float | None,
+    shares: Iterable[tuple[str, float | None]],
+    axes: tuple[Axes, Axes, Axes] | None,
+) -> tuple[Axes, Axes, Axes]:
+    """Draw a plan: see `Accountant.plot`.
+
+    Args:
+        curve: the plan's curve.
+        epsilon: the plan's epsilon at a delta.
+        delta: of the shares and of `order`.
+        order: the Renyi order at which the plan converts best.
+        shares: each label, and its part from 0 to 1.
+        axes: three axes to draw on; new ones if None.
+    """
+    left, middle, right = _subplots(3, 14.4) if axes is None else axes
+    divergences = curve.rdp(_ORDERS)
+    left.plot(_ORDERS, np.where(np.isfinite(divergences), divergences, np.nan), color=_COLOURS[0], linewidth=1.8)
+    left.set(xlabel="Renyi order", ylabel="Renyi divergence (nats)", xscale="log")
+    if order is not None:
+        label = f"best order at delta {plain(delta)}"
+        left.axvline(order, color=_COLOURS[1], linewidth=1.2, linestyle=(0, (5, 3)), label=label)
+        left.legend(frameon=False)
+    epsilons = np.array([epsilon(one) for one in _DELTAS.tolist()])
+    middle.plot(_DELTAS, np.where(np.isfinite(epsilons), epsilons, np.nan), color=_COLOURS[1], linewidth=1.8)
+    middle.set(xlabel="delta", ylabel="epsilon (nats)", xscale="log")
+    middle.set_ylim(bottom=0)
+    shown = sorted(((name, part or 0.0) for name, part in shares), key=lambda share: -share[1])[:_MOST_LABELS]
+    right.barh(range(len(shown)), [100 * part for _, part in shown], color=_COLOURS[2])
+    right.set_yticks(range(len(shown)), [name for name, _ in shown])
+    right.invert_yaxis()
+    right.set(xlabel=f"share of the cost at delta {plain(delta)} (%)")
+    for one in (left, middle, right):
+        one.grid(visible=True, which="major", alpha=0.3)
+        one.spines[["top", "right"]].set_visible(False)
+    return left, middle, right
 
 
 def plot_ledger(ledger: Ledger, dataset: str | None = None, *, ax: Axes | None = None) -> Axes:

@@ -3,7 +3,7 @@
 Routes (Theorem A4): `pure` is the sum of pure epsilons, `basic` the same outside the bad event, `rdp` the conversion of the Renyi
 bound at the best order, `profile` a closed-form hockey-stick divergence, `pld` the composed privacy loss distribution (Theorem
 P6). `pld` is tried where it can help and is cheap: the curve has no exact closed-form profile, some part has a dominating pair,
-many widths are rounded up to 128 (Theorem P9), and at most 10^12 parts run. It costs some ten milliseconds, up to a second for
+many widths are rounded up to 128 (Theorem P9), and at most 10^7 parts run. It costs some ten milliseconds, up to a second for
 hundreds of different parts, and is remembered. `adaptive`, where it is asked for, is the optimal recursion for equal
 bounded-range parts among a few others, in any order (Theorem D6); it takes up to half a second, and is remembered. All of these
 routes hold for plans fixed in advance; none of them but `pure` is a rule for stopping a plan early (see `Budget`).
@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
@@ -30,7 +30,6 @@ from accounting.convert.renyi import (
     invert_profile,
     rdp_to_delta,
     rdp_to_epsilon,
-    through_dp_accounting,
 )
 from accounting.errors import GridEdgeWarning
 
@@ -112,15 +111,6 @@ def deltas_near(curve: Bounded, epsilon: float) -> Callable[[float], float]:
         return min(found)
 
     return smallest
-
-
-def confirmed(curve: Bounded, delta: float, bound: Bound) -> Bound:
-    """A bound of `best_epsilon`; where Renyi divergence won, dp-accounting converts it again and the larger epsilon stands."""
-    if bound.order is None or not math.isfinite(bound.value):
-        return bound
-    divergence = float(_renyi(curve)(np.array([bound.order]))[0])
-    other = through_dp_accounting(bound.order, divergence, _rounded_down(delta, curve.delta0))
-    return replace(bound, value=max(bound.value, other))
 
 
 def announced(bound: Bound) -> float:

@@ -1,8 +1,8 @@
 """Renyi bounds in, (epsilon, delta) out, with the guards that dp-accounting lacks.
 
-Searches try thousands of orders by Proposition 12 of Canonne, Kamath and Steinke, vectorised; `through_dp_accounting` is
-dp-accounting's own `compute_epsilon` at one order, which an `Accountant` reports and the tests hold the formula against. That
-function returns 0 for a NaN bound and logs a warning for a negative one; here both are errors.
+Searches try thousands of orders by Proposition 12 of Canonne, Kamath and Steinke, vectorised; tests hold the formula against
+dp-accounting's own `compute_epsilon`, which is among what an `Accountant` reports (`convert.reported`). That function returns 0
+for a NaN bound and logs a warning for a negative one; here both are errors.
 """
 
 from __future__ import annotations
@@ -57,14 +57,6 @@ def rdp_to_epsilon(rdp: Callable[[Floats], Floats], delta: float, table_orders: 
     Any order gives a valid bound, so the search decides tightness, never soundness.
     """
     return _best(rdp, table_orders, lambda a, r: _epsilon_at(a, r, delta), _OUTWARD)
-
-
-def through_dp_accounting(order: float, bound: float, delta: float) -> float:
-    """dp-accounting's own epsilon at one order, rounded up: `bound` finite and >= 0 nats, `delta` in (0, 1)."""
-    from dp_accounting.rdp import rdp_privacy_accountant  # a second of imports: only where a plan is converted
-
-    found = float(rdp_privacy_accountant.compute_epsilon([order], [bound], delta)[0])
-    return (found + float(_pad(np.float64(order), np.float64(bound), delta))) * _OUTWARD if found > 0 else 0.0
 
 
 def rdp_to_delta(rdp: Callable[[Floats], Floats], epsilon: float, table_orders: tuple[float, ...] = ()) -> _Conversion:

@@ -195,7 +195,8 @@ class Curve(Frozen, ABC):
         from accounting.page.templates import card, priced
         from accounting.page.wording import in_words  # notebooks only
 
-        return card(type(self).__name__, facts=[("guarantee", in_words(self.to_json()))], **priced(self))
+        table = priced(lambda delta: bounds.best_epsilon(self, delta, thorough=True).value)
+        return card(type(self).__name__, facts=[("guarantee", in_words(self.to_json()))], **table)
 
     @final
     @staticmethod

@@ -8,14 +8,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from accounting.convert.bounds import Bounded, best_epsilon
 from accounting.page.wording import at_most, plain
 
 
@@ -88,7 +87,7 @@ def card(
     )
 
 
-def priced(curve: Bounded) -> dict[str, Any]:
-    """The table of a card: what a curve costs at usual deltas, rounded up."""
-    rows = [(plain(delta), at_most(best_epsilon(curve, delta, thorough=True).value)) for delta in _DELTAS]
+def priced(epsilon: Callable[[float], float]) -> dict[str, Any]:
+    """The table of a card: the epsilons at usual deltas, rounded up."""
+    rows = [(plain(delta), at_most(epsilon(delta))) for delta in _DELTAS]
     return {"heads": ["at \u03b4", "\u03b5 (nats)"], "rows": rows}

@@ -64,3 +64,17 @@ def test_a_ledger_is_one_call(tmp_path: Any) -> None:
         assert [bar.get_height() for bar in bars] == pytest.approx([50, 12.5])
         with pytest.raises(InvalidArgument, match="'whole', 'months'"):
             plot_ledger(ledger)
+
+
+def test_a_plan_is_drawn_by_order_by_delta_and_by_label() -> None:
+    """The lines are the plan's Renyi divergence and epsilon, and the bars are its labels' shares, the largest first."""
+    plan = acc.Accountant().compose(acc.ZCDP(rho=0.01), 3, "small").compose(acc.ZCDP(rho=0.5), label="large")
+    renyi, epsilons, shares = plan.plot(delta=1e-5)
+    x, y = renyi.get_lines()[0].get_xdata(), renyi.get_lines()[0].get_ydata()
+    assert np.asarray(y) == pytest.approx(plan.curve.rdp(x))
+    x, y = epsilons.get_lines()[0].get_xdata(), epsilons.get_lines()[0].get_ydata()
+    assert np.asarray(y) == pytest.approx([plan.epsilon(delta) for delta in np.asarray(x).tolist()])
+    parts = plan.breakdown(1e-5).parts
+    assert [bar.get_width() for bar in shares.patches] == pytest.approx([100 * (parts[1] or 0), 100 * (parts[0] or 0)])
+    assert [label.get_text() for label in shares.get_yticklabels()] == ["1 x large", "3 x small"]
+    assert plan.plot((renyi, epsilons, shares)) == (renyi, epsilons, shares)

@@ -14,27 +14,27 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
 from accounting.convert.pld.hull import RenyiLoss
-from accounting.convert.pld.loss import TINY, Banded, Floats, Loss, Losses, Normal, Pmf, grid_of, on_cells
+from accounting.convert.pld.loss import TINY, Banded, Floats, Loss, Losses, Normal, Pmf, grid_of
 
-# Most runs of all steps together, and of one step at once: beyond, the rounding of the powers is not small against the law of
-# the sum, and the steps' own grid has too few cells for it. More runs are composed block by block (Theorem P12).
-_MOST_RUNS, _BLOCK = 10**12, 2**12
-_AT_ONCE, _ATOMS_AT_ONCE = 2**18, 10**7  # the latter of losses with atoms, which a grid can hit, and of Gaussian ones
+# Most runs of all steps together: beyond, the rounding of the powers is not small against the law of the sum, and the steps'
+# own grid has too few cells for it.
+_MOST_RUNS = 10**7
 # Losses smaller than this are left to the other routes: their squares and the masses of their cells underflow.
-_LEAST_SCALE, _LEAST_BLOCK = 1e-100, 1e-50
+_LEAST_SCALE = 1e-100
 # Losses larger than this reveal nearly everything in one step, and e to their power leaves the floats.
 _MOST_SCALE = 500.0
 # The grid adds the share _FINE of the variance, so about as much of epsilon, or as little as some 2^16 cells permit; more cells,
 # up to 2^20, are taken where it would add more than _COARSE; up to twice as many where they make a pure step's atoms exact.
-_FINE, _COARSE, _BLOCK_COARSE = 1e-9, 1e-5, 5e-4  # the last within a block, whose steps may have wide tails
+_FINE, _COARSE, _LOOK = 1e-9, 1e-5, 1e-3  # the last is only looked at, for a tilt
+_WIDE_CELLS = 2**18  # of one step's law, if it is slow to compute
 _CELLS, _MOST_CELLS, _WORK = 2**16, 2**20, 2**22
 _MOST_READ, _QUICK = 2**22, 2**18  # cells of one step's law on the coarsest grid, which is only looked at; of all of its tails
-_ROUGH, _ROUGH_BLOCK = 1e-40, 1e-25  # of a law's tail, which is not looked at where it is too wide; of a block's
+_ROUGH = 1e-40  # of a law's tail, which is not looked at where it is too wide
 _TAIL = 1e-10  # share of delta that cut-off tails may add in all
 # Mass left outside the window, in the tilted law: e^-32 on either side, found by Chernoff's bound at these multiples of 1/spread.
 _CLEAR = 32.0
@@ -53,22 +53,9 @@ _UP = 1 + 2.0**-50
 _TILTS, _TRIED, _REFINED = (-2.0, 2.5), 13, 9  # in units of 1/spread, as powers of ten
 
 
-def _in_blocks(losses: Losses) -> Losses:
-    """What runs very many times as runs of blocks of it."""
-    steps: list[tuple[int, Loss]] = []
-    for count, loss in losses.steps:
-        most = _ATOMS_AT_ONCE if loss.period or isinstance(loss, Normal) else _AT_ONCE
-        if most < count <= _MOST_RUNS and loss.scale > _LEAST_BLOCK:
-            steps += _in_blocks(Losses(((count // _BLOCK, _Block(loss, _BLOCK)),))).steps
-            steps += [(count % _BLOCK, loss)] if count % _BLOCK else []
-        else:
-            steps.append((count, loss))
-    return Losses(tuple(steps), losses.added)
-
-
 def composable(losses: Losses) -> bool:
     """Whether the transform can tell anything about these losses; it depends on counts and scales alone."""
-    losses = _in_blocks(losses.directed()[0])
+    losses = losses.directed()[0]
     if not 0 < len(losses.steps) <= MOST_STEPS or sum(count for count, _ in losses.steps) > _MOST_RUNS:
         return False
     if not all(_LEAST_SCALE <= loss.scale <= _MOST_SCALE for _, loss in losses.steps):
@@ -83,69 +70,10 @@ def _reach(losses: Losses, tail: float) -> float:
     return max(loss.reach_at(tail) for _, loss in losses.steps)
 
 
-def _rough(losses: Losses, tail: float = _ROUGH_BLOCK) -> _Parts:
+def _rough(losses: Losses) -> _Parts:
     """All steps on a coarse grid, which is looked at for a tilt; less of their tails where all of them are slow to look at."""
-    interval = _choose_interval(losses, _COARSE)
-    if any(isinstance(loss, _Block) for _, loss in losses.steps):
-        return _Parts.of(losses, interval, tail)
+    interval = _choose_interval(losses, _LOOK)
     return _Parts.of(losses, interval, TINY if _reach(losses, TINY) <= _QUICK * interval else _ROUGH)
-
-
-@final
-@dataclass(frozen=True)
-class _Block(Loss):
-    """`times` runs of one loss as a step of its own: their composed law, as atoms on a grid (Theorem P12)."""
-
-    loss: Loss
-    times: int
-
-    @property
-    def scale(self) -> float:
-        return self.loss.scale * math.sqrt(self.times)
-
-    def reach_at(self, tail: float) -> float:
-        return min(self.times * self.loss.reach_at(tail), self.loss.reach_at(tail) + _WIDE * self.scale)
-
-    def pmf(self, interval: float, tail: float) -> Pmf:
-        grid, low, mass, lost = _block_law(self, tail)
-        first, found = on_cells(grid_of(low, low + len(mass) - 1, grid), mass, interval)
-        return Pmf(first, found * (1 + 2.0**-46), lost)
-
-    def profile(self, y: Floats) -> Floats:
-        grid, low, mass, lost = _block_law(self, TINY)
-        places = np.arange(low, low + len(mass)) * grid
-        gains = [float(mass @ np.maximum(0.0, -np.expm1(np.minimum(0.0, at - places)))) for at in y.ravel().tolist()]
-        return np.minimum(1.0, np.reshape(gains, y.shape) * (1 + 2.0**-30) + lost)
-
-
-_WIDE = 40.0  # standard deviations of a block, beyond which nothing of weight lies
-
-
-@lru_cache(maxsize=64)
-def _block_law(block: _Block, tail: float) -> tuple[float, int, Floats, float]:
-    """(interval, low, mass, infinity) of a block; what the errors of the transform add is taken off at the lowest places."""
-    losses = Losses(((block.times, block.loss),))
-    theta = 1 / (_FLAT * block.scale)
-    clear = -math.log(max(tail, TINY))
-    parts, window = _gridded(losses, theta, max(tail, TINY) / block.times, clear, _BLOCK_COARSE)
-    laws = parts.tilted(theta)
-    density = _convolve(laws, parts, window)
-    places = grid_of(window.low, window.low + window.size - 1, parts.interval)
-    slack = 16 * _ULP * (4 * sum(parts.counts) + theta * parts.weight(laws))
-    mass = density * np.exp(parts.cumulant(theta) - theta * places + slack + _OUTWARD * (1 + theta * np.abs(places)))
-    lost = min(1.0, (parts.infinity + window.above) * (1 + 4 * _ULP))
-    # Bounds on the chance of each place and all above it: the sum of the entries, 1, and Chernoff's at several tilts, below which
-    # the errors of the transform are cut off. What lies lower is left out where they add up to more.
-    above = np.minimum(np.cumsum(mass[::-1])[::-1], 1.0)
-    for tilt in np.geomspace(*_CHERNOFF, _TRIED).tolist():
-        bent = parts.cumulant(tilt / block.scale)
-        above = np.minimum(above, np.exp(np.minimum(0.0, bent + _OUTWARD * (1 + abs(bent)) - tilt / block.scale * places)))
-    above = np.append(np.minimum.accumulate(above * (1 + _OUTWARD)), 0.0)
-    return parts.interval, window.low, above[:-1] - above[1:], lost
-
-
-_CHERNOFF = (0.02, 20.0)  # tilts, in units of 1/scale
-_FLAT = 256.0  # a tilt that hardly bends a block's law
 
 
 @lru_cache(maxsize=512)
@@ -157,8 +85,7 @@ def pld_epsilon(losses: Losses, delta: float, theta: float | None = None) -> flo
         delta: in (0, 1).
         theta: tilt > 0; if None the best one is found. It decides accuracy, never soundness.
     """
-    losses = _in_blocks(losses)
-    rough = _rough(losses, delta * _TAIL / sum(count for count, _ in losses.steps))
+    rough = _rough(losses)
     tilt = _best_tilt(rough, lambda t: (rough.cumulant(t) - math.log(delta) - math.log1p(t)) / t - math.log1p(1 / t), theta)
     return _compose(losses, tilt, delta).epsilon(delta)
 
@@ -166,12 +93,12 @@ def pld_epsilon(losses: Losses, delta: float, theta: float | None = None) -> flo
 @lru_cache(maxsize=512)
 def pld_delta(losses: Losses, epsilon: float, theta: float | None = None) -> float:
     """A delta for `epsilon` >= 0; arguments as for `pld_epsilon`."""
-    return _best_near(_in_blocks(losses), epsilon, theta).delta(epsilon)
+    return _best_near(losses, epsilon, theta).delta(epsilon)
 
 
 def pld_deltas(losses: Losses, epsilon: float) -> Callable[[float], float]:
     """A delta for every epsilon >= 0, by one composition: the best for this one."""
-    return _best_near(_in_blocks(losses), epsilon, None).delta
+    return _best_near(losses, epsilon, None).delta
 
 
 def _best_near(losses: Losses, epsilon: float, theta: float | None) -> _Total:
@@ -277,26 +204,41 @@ def _summed(terms: Floats, rate: float) -> Floats:
     return sums
 
 
-def _gridded(losses: Losses, theta: float, tail: float, clear: float = _CLEAR, coarse: float = _COARSE) -> tuple[_Parts, _Window]:
+def _gridded(losses: Losses, theta: float, tail: float) -> tuple[_Parts, _Window]:
     """The grid that the tolerances ask for, or the finest that the allowance of cells permits."""
-    finest, coarsest = _choose_interval(losses, _FINE), _choose_interval(losses, coarse)
+    widest = max((loss.reach_at(tail) for _, loss in losses.steps if loss.is_wide), default=0.0)
+    finest, coarsest = _choose_interval(losses, _FINE), max(_choose_interval(losses, _COARSE), 2 * widest / _WIDE_CELLS)
     rough = _Parts.of(losses, coarsest, tail)
-    reach = _Reach.of(rough, theta, clear)
+    reach = _Reach.of(rough, theta)
     # Cells are spent on the window of the sum, and on the steps' own laws.
     width = max(reach.cells(rough)[1], rough.size) * coarsest
     least = width / min(_MOST_CELLS, _WORK // len(losses.steps))
     interval = max(least, min(coarsest, max(finest, width / _CELLS)))
-    # At most halved, it divides the width of the heaviest step if that has atoms no closer than half of it.
-    period = max(losses.steps, key=lambda step: step[0] * step[1].scale ** 2)[1].period
-    interval = period / math.ceil(period / interval) if 2 * period > interval else interval
+    interval = _on_atoms(losses, interval)
     parts = rough if interval == coarsest else _Parts.of(losses, interval, tail)
-    reach = reach if interval <= coarsest and reach.holds(parts, theta) else _Reach.of(parts, theta, clear)
+    reach = reach if interval <= coarsest and reach.holds(parts, theta) else _Reach.of(parts, theta)
     return parts, reach.window(parts, theta)
+
+
+def _on_atoms(losses: Losses, interval: float) -> float:
+    """At most halved, it divides the width of the heaviest step if that has atoms no closer than half of it."""
+    period = max(losses.steps, key=lambda step: step[0] * step[1].scale ** 2)[1].period
+    return period / math.ceil(period / interval) if 2 * period > interval else interval
+
+
+def joint_interval(losses: Losses) -> float:
+    """The interval of a grid for dp-accounting (nats): it adds a share of 10^-5 to the variance, or what _MOST_CELLS leave."""
+    spread = math.sqrt(math.fsum(count * loss.scale**2 for count, loss in losses.steps))
+    width = 2 * _reach(losses, _ROUGH_JOINT) + _SPREADS * spread
+    return _on_atoms(losses, max(_choose_interval(losses, _COARSE), width / _MOST_CELLS))
+
+
+_ROUGH_JOINT, _SPREADS = 1e-22, 20.0  # where a step ends in that grid, and the standard deviations that the sum spans
 
 
 @dataclass(frozen=True)
 class _Reach:
-    """Where the tilted law of the sum lies but for e^-clear on either side, in nats; the tilt beyond theta that shows its top."""
+    """Where the tilted law of the sum lies but for e^-32 on either side, in nats; the tilt beyond theta that shows its top."""
 
     bottom: float
     top: float
@@ -304,11 +246,11 @@ class _Reach:
     cumulant: float
 
     @staticmethod
-    def of(parts: _Parts, theta: float, clear: float = _CLEAR) -> _Reach:
+    def of(parts: _Parts, theta: float) -> _Reach:
         base, spread = parts.cumulant(theta), parts.spread(parts.tilted(theta))
         steps = [multiple / spread for multiple in _MULTIPLES]
-        top, step = min(((parts.cumulant(theta + s) - base + clear) / s, s) for s in steps)
-        return _Reach(max((base - parts.cumulant(theta - s) - clear) / s for s in (*steps, theta / 2, theta)), top, step, base)
+        top, step = min(((parts.cumulant(theta + s) - base + _CLEAR) / s, s) for s in steps)
+        return _Reach(max((base - parts.cumulant(theta - s) - _CLEAR) / s for s in (*steps, theta / 2, theta)), top, step, base)
 
     def holds(self, parts: _Parts, theta: float) -> bool:
         """Whether the law on this finer grid lies there too: rounding has moved the tilted sum by about twice this over theta."""
@@ -371,9 +313,9 @@ def condensed(losses: Losses) -> Losses:
     steps: Counter[Loss] = Counter()
     for count, loss in losses.steps:
         steps[loss] += count
-    if len(normals := [loss for loss in steps if isinstance(loss, Normal)]) > 1:
-        square = math.fsum(steps.pop(loss) * loss.mu**2 for loss in normals)
-        steps[Normal(math.sqrt(square) * _UP)] += 1
+    normals = [loss for loss in steps if isinstance(loss, Normal)]
+    if sum(steps[loss] for loss in normals) > 1:
+        steps[Normal(math.hypot(*(math.sqrt(steps.pop(loss)) * loss.mu for loss in normals)) * _UP)] += 1
     found: Counter[Loss] = Counter()
     families: dict[Callable[[float], Banded], Counter[float]] = defaultdict(Counter)
     for loss, count in steps.items():

@@ -53,6 +53,11 @@ class Loss(ABC):
         """A loss that grids should hit, for its atoms; 0 if there is none."""
         return 0.0
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether its tails are much longer than its scale, and each cell of its law takes long."""
+        return False
+
     @abstractmethod
     def reach_at(self, tail: float) -> float:
         """But for a chance of about `tail` no finite loss lies further from 0; it says whether a grid fits into memory."""
@@ -125,7 +130,7 @@ class Losses:
             found = [loss.masses(interval) for _, loss in each]
             pmfs = [create_pmf(masses, interval, infinity, pessimistic_estimate=True) for masses, infinity in found]
             count = each[0][0]
-            total = total.compose(pld.PrivacyLossDistribution(*pmfs).self_compose(count))
+            total = total.compose(_repeated(pld.PrivacyLossDistribution(*pmfs), count))
             failing += count * max(infinity for _, infinity in found)
         if not self.added:
             return total
@@ -133,6 +138,18 @@ class Losses:
         lost = min(failing + 1e-9, 0.5 + min(failing, 1.0) / 2)  # its truncation included
         more = create_pmf({0: 1.0}, interval, min(1.0, self.added / max(1 - lost, 1e-9) * (1 + 1e-9)), pessimistic_estimate=True)
         return total.compose(pld.PrivacyLossDistribution(more))
+
+
+_MOST_AT_ONCE, _STAGE_TAIL = 10**5, 1e-21  # the tail that is cut off before the second stage repeats it
+
+
+def _repeated(one: PrivacyLossDistribution, count: int) -> PrivacyLossDistribution:
+    """`one`, `count` times; in two stages if that is often, for dp-accounting makes room for far more than a long sum spans."""
+    if count <= _MOST_AT_ONCE:
+        return one.self_compose(count)
+    stage = math.isqrt(count)
+    total = one.self_compose(stage, _STAGE_TAIL).self_compose(count // stage)
+    return total.compose(one.self_compose(count % stage)) if count % stage else total
 
 
 def grid_of(low: int, high: int, interval: float) -> Floats:

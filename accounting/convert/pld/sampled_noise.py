@@ -79,6 +79,10 @@ class _Direction(Loss):
     def scale(self) -> float:
         return Sampled(self.noise, self.shift, self.rate, self.more + self.fewer).scale
 
+    @property
+    def is_wide(self) -> bool:
+        return True
+
     def reach_at(self, tail: float) -> float:
         return max(abs(end) for end in self.ends(tail))
 
@@ -141,23 +145,39 @@ class _Direction(Loss):
 
     def _places(self, y: Floats) -> tuple[Floats, float]:
         """Where the loss passes y, the ends of the line where it never does; and how far the losses there may be from y."""
-        low, high = self._edges(TINY)
-        known = np.unique([*np.linspace(low, high, _TABLE), *(shift for _, shift in self._first + self._second)])
-        table = self._loss(known)
-        inside = (y > table[0]) & (y < table[-1])
+        edges = np.array(self._edges(TINY))
+        ends = self._loss(edges)
+        inside = (y > ends[0]) & (y < ends[1])
         wanted = y[inside]
-        right = np.clip(np.searchsorted(table, wanted), 1, len(known) - 1)
-        x = np.interp(wanted, table, known)
+        x = np.clip(self._inverse(wanted), *edges) if self.more + self.fewer == 1 else self._searched(wanted)
+        missed = float(np.max(np.abs(self._loss(x) - wanted), initial=0.0))
+        beyond = FAR + 1 + max(self.more, self.fewer) * self.shift if self.noise == "gaussian" else math.inf
+        places = np.where(y <= ends[0], -beyond, beyond)
+        places[inside] = x
+        return places, missed
+
+    def _inverse(self, y: Floats) -> Floats:
+        """Where the loss of one user is y, which has a closed form; that of an added user is the removed one's, reflected."""
+        sign, rate = self.more - self.fewer, self.rate
+        small, large = np.minimum(sign * y, 1.0), np.maximum(sign * y, 1.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            near = np.log1p(np.expm1(small) / rate)
+        far = large + np.log1p((rate - 1) * np.exp(-large)) - math.log(rate)
+        whole = np.where(sign * y < 1, np.nan_to_num(near, nan=-math.inf), far)
+        return sign * (whole / self.shift + self.shift / 2 if self.noise == "gaussian" else (whole + self.shift) / 2)
+
+    def _searched(self, y: Floats) -> Floats:
+        """Where the loss is y, by Newton's method from a table."""
+        known = np.unique([*np.linspace(*self._edges(TINY), _TABLE), *(shift for _, shift in self._first + self._second)])
+        table = self._loss(known)
+        right = np.clip(np.searchsorted(table, y), 1, len(known) - 1)
+        x = np.interp(y, table, known)
         for _ in range(_NEWTON if len(x) else 0):
             (first, rise), (second, fall) = (self._log_density(law, x) for law in (self._first, self._second))
             with np.errstate(divide="ignore", invalid="ignore"):
-                step = np.nan_to_num((first - second - wanted) / (rise - fall), posinf=0.0, neginf=0.0)
+                step = np.nan_to_num((first - second - y) / (rise - fall), posinf=0.0, neginf=0.0)
             x = np.clip(x - step, known[right - 1], known[right])
-        missed = float(np.max(np.abs(self._loss(x) - wanted), initial=0.0))
-        beyond = FAR + 1 + max(self.more, self.fewer) * self.shift if self.noise == "gaussian" else math.inf
-        places = np.where(y <= table[0], -beyond, beyond)
-        places[inside] = x
-        return places, missed
+        return x
 
     def _sum(self, law: list[tuple[float, float]], place: Floats, *, lower: bool) -> Floats:
         """Probability below each place, or above it."""

@@ -1,0 +1,132 @@
+"""The conversion that an `Accountant` reports: dp-accounting's figure with the proved bound beside it. Theorem A7.
+
+dp-accounting's composition of privacy losses is no proof: the error of its transforms is absolute, and grows with the count. So
+its figure is held against the proved bound of `convert.bounds`, and never replaces it by less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, final
+
+import numpy as np
+
+from accounting.convert.bounds import Bound, Bounded, best_delta, best_epsilon
+from accounting.convert.pld.compose import composable, condensed, joint_interval
+from accounting.convert.pld.loss import Losses, PrivacyLossDistribution
+
+Why = Literal["agreed", "recursion", "closed_form", "no_distribution", "resolution", "unexplained", "not_confirmed", "no_figure"]
+WHY: dict[Why, str] = {
+    "agreed": "the larger of two figures that agree within 1%",
+    "recursion": "the proved bound, lower by the optimal recursion for bounded ranges",
+    "closed_form": "the proved bound, lower by a closed form",
+    "no_distribution": "the proved bound, lower by losses that no dp-accounting object holds",
+    "resolution": "the proved bound: delta is near the error of dp-accounting's transforms",
+    "unexplained": "dp-accounting's figure: the proved bound is lower for no known reason",
+    "not_confirmed": "the proved bound: dp-accounting is lower by over 1% and is no proof",
+    "no_figure": "the proved bound: dp-accounting has no figure",
+}
+
+_MARGIN = 1.01  # by how much the two may differ and still be said to agree
+_RESOLUTION, _CUTS = 1e-14, 10  # of delta: a share of it that a step's transform, and each cut tail, may decide
+_LEAST_DIVERGENCE = 1e-15  # below, dp-accounting's compute_delta raises
+
+
+@final
+@dataclass(frozen=True)
+class Reported:
+    """The reported epsilon (nats) or delta.
+
+    Attributes:
+        value: the figure that is reported.
+        proved: the proved bound, its route and its Renyi order.
+        dp_accounting: dp-accounting's figure; None if it has none.
+        why: a key of `WHY`.
+    """
+
+    value: float
+    proved: Bound
+    dp_accounting: float | None
+    why: Why
+
+
+@final
+class PlanConverter:
+    """The conversions of one plan. Its privacy losses are composed at the first of them, once for every epsilon and delta."""
+
+    def __init__(self, plan: Bounded) -> None:
+        self.plan = plan
+
+    def epsilon(self, delta: float) -> Reported:
+        """The epsilon to report at `delta` in [0, 1)."""
+        proved = best_epsilon(self.plan, delta, thorough=True)
+        kept = delta - self.plan.delta0
+        figures = [self._renyi("compute_epsilon", kept, proved.order)] if kept > 0 else []
+        if delta > 0 and self._distribution is not None:  # at 0 it states where its grid ends
+            figures.append(_figure(self._distribution.get_epsilon_for_delta, delta))
+        return self._decide(proved, figures, kept)
+
+    def delta(self, epsilon: float) -> Reported:
+        """The delta to report at `epsilon` >= 0 (nats)."""
+        proved = best_delta(self.plan, epsilon, thorough=True)
+        renyi = self._renyi("compute_delta", epsilon, proved.order)
+        figures = [None if renyi is None else min(1.0, renyi + self.plan.delta0)]
+        if self._distribution is not None:
+            figures.append(_figure(self._distribution.get_delta_for_epsilon, epsilon))
+        return self._decide(proved, figures, proved.value - self.plan.delta0)
+
+    def _decide(self, proved: Bound, figures: list[float | None], kept: float) -> Reported:
+        theirs = min((figure for figure in figures if figure is not None), default=None)
+        if theirs is None:
+            return Reported(proved.value, proved, None, "no_figure")
+        if theirs > proved.value * _MARGIN:
+            why = self._reason(proved, kept)
+        else:
+            why = "agreed" if theirs == proved.value or theirs * _MARGIN >= proved.value else "not_confirmed"
+        value = max(theirs, proved.value) if why in ("agreed", "unexplained") else proved.value
+        return Reported(value, proved, theirs, why)
+
+    def _reason(self, proved: Bound, kept: float) -> Why:
+        """Why the proved bound may be lower than dp-accounting's figure."""
+        if proved.route == "adaptive":
+            return "recursion"
+        if kept <= _RESOLUTION * (_CUTS + sum(count for count, _ in self._losses.steps)):
+            return "resolution"
+        if proved.route == "profile" or (self._distribution is None and proved.route in ("pure", "basic")):
+            return "closed_form"
+        return "no_distribution" if self._distribution is None and proved.route == "pld" else "unexplained"
+
+    def _renyi(self, function: str, at: float, order: float | None) -> float | None:
+        """dp-accounting's conversion at its own orders, those of tables and the one that proved the bound."""
+        from dp_accounting.rdp import rdp_privacy_accountant  # a second of imports: only where a plan is converted
+
+        known = {*rdp_privacy_accountant.DEFAULT_RDP_ORDERS, *self.plan.table_orders}
+        orders = np.array(sorted(known if order is None else known | {order}))
+        with np.errstate(all="ignore"):
+            bounds = self.plan.rdp(orders)
+        bounds = np.where(bounds > 0, np.maximum(bounds, _LEAST_DIVERGENCE), bounds)
+        return _figure(lambda value: getattr(rdp_privacy_accountant, function)(orders.tolist(), bounds.tolist(), value)[0], at)
+
+    @cached_property
+    def _losses(self) -> Losses:
+        return condensed(self.plan.losses() or Losses())
+
+    @cached_property
+    def _distribution(self) -> PrivacyLossDistribution | None:
+        """The plan as dp-accounting composes it; None where its steps have no losses or more than two directions."""
+        if not composable(self._losses):
+            return None
+        with np.errstate(all="ignore"):
+            return self._losses.to_dp_accounting(joint_interval(self._losses))
+
+
+def _figure(convert: Callable[[float], Any], at: float) -> float | None:
+    """dp-accounting's answer; None where it fails or is not a number."""
+    try:
+        with np.errstate(all="ignore"):
+            found = float(convert(at))
+    except (ArithmeticError, ValueError):
+        return None
+    return found if found >= 0 else None
