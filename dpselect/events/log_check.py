@@ -11,8 +11,9 @@ from dpselect.events.engine import EmbeddedTables, opened
 from dpselect.events.file_options import normalized
 from dpselect.events.not_pickled import NotPickled
 from dpselect.events.reading import ProgressCallback, Reading
+from dpselect.events.rows import OUTSIDE
 from dpselect.events.sources.base import LABELS, SHORT, literal
-from dpselect.events.staging import OUTSIDE, prepared
+from dpselect.events.staging import prepared
 from dpselect.selection import Label
 
 _SHARES: Final = (0.5, 0.9, 0.99)

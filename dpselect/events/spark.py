@@ -23,10 +23,11 @@ from dpselect.events.contributions import summed
 from dpselect.events.dialect import Dialect, double, matches
 from dpselect.events.engine import T, guarded
 from dpselect.events.reading import Reading
+from dpselect.events.rows import shaped, written_alike
 from dpselect.events.sources.base import OF_TEXT, SHORT, Given, Kind, Kinds, Rows, by_name, is_label, kind_of
 from dpselect.events.sources.judged import judged
 from dpselect.events.sources.logged_tables import OTHERS_THAN_SPARK, folders_of, refuse
-from dpselect.events.staging import Staged, keys_of, shaped, staged_of, written_alike
+from dpselect.events.staging import Staged, keys_of, staged_of
 from dpselect.events.where import NUMBER
 from dpselect.selection import Label, is_integer
 
@@ -375,5 +376,5 @@ _STORED: Final[Mapping[Kind, str]] = {"int": "BIGINT", "str": "VARCHAR", "number
 
 
 def events_of(log: Rows, given: Given) -> Rows:
-    """The same events, as `staging` has them for the embedded engine."""
+    """The same events, as `rows` has them for the embedded engine."""
     return shaped(written_alike(judged(log, given, SPARK), given, SPARK), given, SPARK)

@@ -49,8 +49,8 @@ class Arrivals:
         """
         from dpselect.events.engine import opened
         from dpselect.events.reading import Reading
+        from dpselect.events.rows import rows
         from dpselect.events.sources.base import Asked  # a profile of numbers reads no file
-        from dpselect.events.staging import rows
 
         try:
             given = (reading := Reading(**columns)).given(path)

@@ -103,7 +103,7 @@ class Delimited:
             return _nothing(asked, what)
         names = [column for column in asked.columns.values() if isinstance(column, str)]
         # Without a header the first line is an event: one user's text must not decide how the others' rows are split.
-        form = self.sniffed(path, names, what) if sniff and has_header else self
+        form = self.sniffed(path, names, what) if sniff and has_header and self.delimiter == CSV.delimiter else self
         first = form.first_record(path, what)
         if len(first) > _MOST_COLUMNS:
             raise EventLogError(
@@ -127,9 +127,9 @@ class Delimited:
 
     def sniffed(self, path: Path, names: Sequence[str], what: str) -> Delimited:
         """With another delimiter, if the header has all these names under that one alone; no row is looked at."""
-        if self.delimiter != "," or not names or set(names) <= set(self.first_record(path, what, lenient=True)):
+        if not names or set(names) <= set(self.first_record(path, what, lenient=True)):
             return self
-        others = [replace(self, delimiter=delimiter) for delimiter in DELIMITERS]
+        others = [replace(self, delimiter=delimiter) for delimiter in (CSV.delimiter, *DELIMITERS)]
         fitting = [form for form in others if set(names) <= set(form.first_record(path, what, lenient=True))]
         return fitting[0] if len(fitting) == 1 else self
 

@@ -28,7 +28,7 @@ from dpselect import events
 from dpselect.cli import guard
 from dpselect.errors import NO_MEMORY, EventLogError
 from dpselect.events import engine as engines
-from dpselect.events import staging
+from dpselect.events import rows as events_rows
 from dpselect.events.engine import Engine, guarded
 from dpselect.events.file_options import Format
 from dpselect.events.sources import formats
@@ -245,7 +245,7 @@ class OtherSource:
 
 def test_a_source_is_added_by_a_line_and_its_library_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A source in front of the list is read; what it raises, quoting data, is one error that neither says nor chains it."""
-    monkeypatch.setattr(staging, "SOURCES", (OtherSource(), *staging.SOURCES))
+    monkeypatch.setattr(events_rows, "SOURCES", (OtherSource(), *events_rows.SOURCES))
     assert events.read([("ann", "zoo"), ("bob", "zoo")], user=1, item=2).counts.tolist() == [2]
     failures = [ValueError(SECRET), KeyError(SECRET), UnicodeDecodeError("utf-8", SECRET.encode(), 0, 1, SECRET)]
     for failure in failures:

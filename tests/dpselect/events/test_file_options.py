@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import itertools
 import json
 import re
+import sqlite3
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -286,11 +288,15 @@ def test_catalogues_are_read_as_logs_are(tmp_path: Path) -> None:
     assert events.read_catalogue(at / "d.parquet") == labels
     (at / "e.csv.bz2").write_bytes(bz2.compress("item_id\nnaïve\ncafé\n".encode()))
     assert events.read_catalogue(at / "e.csv.bz2") == labels
+    (at / "f.csv").write_text("item.id\nzoo|\n")
     with pytest.raises(EventLogError, match="more than once"):
         events.read_catalogue(at / "a.csv", "name", delimiter=";")
-    for of_logs in ({"split": "|"}, {"table": "t"}, {"query": "SELECT 1"}):
-        with pytest.raises(EventLogError, match="is for logs: leave it out for a list of labels"):
-            events.read_catalogue(at / "d.parquet", **of_logs)  # type: ignore[arg-type]
+    assert events.read_catalogue(pa.table({"id": labels}), "id") == labels
+    assert events.read_catalogue([at / "c.jsonl", at / "f.csv"], "item.id", split="|", format="auto") == [*labels, "zoo"]
+    with contextlib.closing(sqlite3.connect(at / "g.db")) as base, base:
+        base.execute("CREATE TABLE places (id TEXT)")
+        base.executemany("INSERT INTO places VALUES (?)", [(label,) for label in labels])
+    assert events.read_catalogue(f"sqlite:///{at}/g.db", "id", table="places") == labels
 
 
 # -- files of public bug reports ------------------------------------------------------------------------------------------------

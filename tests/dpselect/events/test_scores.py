@@ -146,7 +146,7 @@ def test_counts_are_immutable() -> None:
 @pytest.mark.parametrize(
     ("name", "data", "column", "labels"),
     [
-        ("items.csv", "item\na\n007\n\n7\n", None, ["a", "007", "7"]),
+        ("items.csv", "item\na\n007\n7\n\n", None, ["a", "007", "7"]),
         ("items.csv", '\ufeffid,name\r\n1,"a,b"\r\n2,c\r\n', "name", ["a,b", "c"]),
         ("items.tsv", 'id\tname\n1\t"a\n', "name", ['"a']),
         ("items.txt", "a,b\n\n c\r\nd\u2028e\n", None, ["a,b", " c", "d\u2028e"]),
@@ -164,7 +164,9 @@ def test_read_catalogue(tmp_path: Path, name: str, data: str, column: str | None
 def test_a_catalogue_of_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The only column, the one that is named, or that of the items; text and integers in the file's order, and nothing else."""
     path, one = tmp_path / "places.parquet", tmp_path / "one.pq"
-    pq.write_table(pa.table({"no": [3, -1, 2], "item": ["b", "a,c", "é"], "part": ["x", "y", ""], "cost": [0.5, 1.0, 2.0]}), path)
+    pq.write_table(
+        pa.table({"no": [3, -1, 2], "item": ["b", "a,c", "é"], "part": ["x", "y", "x"], "cost": [0.5, 1.0, 2.0]}), path
+    )
     pq.write_table(pa.table({"whatever": pa.array(range(300_000, 0, -1))}), one, row_group_size=5000)
     assert events.read_catalogue(path, item="item") == ["b", "a,c", "é"]
     assert events.read_catalogue(path, "no") == ["3", "-1", "2"]
@@ -182,7 +184,12 @@ def test_a_catalogue_of_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert same, "another order"  # the lists beside each other would take pytest minutes to compare
     assert ordered[-1]
     monkeypatch.undo()
-    for column, words in (("part", "empty label"), ("cost", "neither text"), (None, "say which holds"), ("none", "not a column")):
+    for column, words in (
+        ("cost", "neither text"),
+        (None, "say which holds"),
+        ("part", "more than once"),
+        ("none", "not a column"),
+    ):
         with pytest.raises(EventLogError, match=words):
             events.read_catalogue(path, column)
 
@@ -193,9 +200,9 @@ def test_a_catalogue_of_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ("a\nb\nc\n", ["a", "b", "c"]),
         ("place\na\nb\n", ["a", "b"]),
         ("Item_ID\na\nb\n", ["a", "b"]),
-        ("venue\n1\n-2\n", ["1", "-2"]),
+        ("place\n1\n-2\n", ["1", "-2"]),
         ("7\n1\n2\n", ["7", "1", "2"]),
-        ("id,place\n1,a\n2,b\n", ["a", "b"]),
+        ("id,place\n1,a\n2,b\n3,\n", ["a", "b"]),
     ],
 )
 def test_a_header_is_told_from_an_item(tmp_path: Path, data: str, labels: list[str]) -> None:
@@ -213,11 +220,11 @@ def test_a_header_is_told_from_an_item(tmp_path: Path, data: str, labels: list[s
         ("items.csv", "id,name\n1,a\n", None, "'id', 'name'"),
         ("items.csv", "id,name\n1,a\n", "title", "'id', 'name'"),
         ("items.csv", "id,id\n1,a\n", "id", "more than one column"),
-        ("items.csv", "id,name\n1\n", "id", "line 2"),
-        ("items.csv", "id,name\n1,\n", "name", "empty label on line 2"),
+        ("items.csv", "id,name\n1\n", "id", "near line 2"),
+        ("items.csv", "id,name\n1,\n", "name", "at least one"),
         ("items.csv", "item\n", None, "at least one"),
         ("items.csv", "", None, "empty"),
-        ("items.csv", 'item\n"a\n', None, "well-formed"),
+        ("items.csv", 'item\n"a\n', None, "malformed"),
         ("items.csv", b"item\n\xe9\n", None, "UTF-8"),
         ("items.txt", b"\xe9\n", None, "UTF-8"),
         ("items.txt", "a\n", "item", "header"),

@@ -27,7 +27,7 @@ import dpselect as dps
 from dpselect import events
 from dpselect.errors import EventLogError
 from dpselect.events.engine import Engine, opened
-from dpselect.events.staging import rows
+from dpselect.events.rows import rows
 from dpselect.events.where import Condition, conditions
 
 ROWS: list[tuple[str | None, ...]] = [
