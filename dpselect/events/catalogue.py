@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -157,16 +158,17 @@ def read_catalogue(
 
 def labels_in(source: Any, column: _Names | None, item: _Names | None, options: FileOptions, what: str) -> list[str]:
     """The labels of a public source, as `read_catalogue` has them, repetitions among them."""
-    if _has_one_per_line(source, options):
+    file = _file(source)
+    if file is not None and _has_one_per_line(file, options):
         if column is not None:
             raise EventLogError(f"column={column!r} needs a file with a header, and {what} is not named .csv or .tsv: rename it")
-        return _lines(checked(source), options, what)
+        return _lines(checked(file), options, what)
     with opened(tells=True) as engine:  # the list is public
         stated = column if column is not None else item
-        if isinstance(source, str | os.PathLike) and Path(source).is_file() and (kind := format_of(Path(source), options.format)):
+        if file is not None and (kind := format_of(file, options.format)) is not None:
             stated, options = _column(engine, kind, Given(source, Asked.of(None, "none"), options, what), column, item)
         if stated is None:
-            if isinstance(source, str | os.PathLike) and not Path(source).exists():
+            if isinstance(source, str | os.PathLike):
                 checked(source)
             raise EventLogError(f"{what} has fields: {_WHICH}")
         given = Given(source, Asked.of(None, stated), options, what)
@@ -180,11 +182,16 @@ def labels_in(source: Any, column: _Names | None, item: _Names | None, options: 
 _WHICH = "say which holds the labels (column=; domain_column= or groups_column= of a question)"
 
 
-def _has_one_per_line(source: Any, options: FileOptions) -> bool:
-    if not isinstance(source, str | os.PathLike) or options.format != "auto" or options.delimiter is not None:
-        return False
-    path = Path(source)
-    return path.is_file() and format_of(path, "auto") in (None, CSV) and unpacked_suffix(path) not in CSV.suffixes[:1]
+def _file(source: Any) -> Path | None:
+    """The path of a file; None for any other source."""
+    with contextlib.suppress(OSError):  # of a name that is too long, which is refused where it is read
+        return Path(source) if isinstance(source, str | os.PathLike) and Path(source).is_file() else None
+    return None
+
+
+def _has_one_per_line(path: Path, options: FileOptions) -> bool:
+    is_plain = format_of(path, options.format) in (None, CSV) and unpacked_suffix(path) not in CSV.suffixes[:1]
+    return is_plain and options.format == "auto" and options.delimiter is None
 
 
 def _lines(source: Path, options: FileOptions, what: str) -> list[str]:

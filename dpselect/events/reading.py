@@ -45,7 +45,8 @@ class Reading(FileOptions):
     (`progress`), nor anything that was read.
 
     Attributes:
-        user: the column of users: its exact name or, in CSV and TSV, its position (1, "1" and "column0" are the first).
+        user: the column of users: its exact name or, in CSV and TSV, its position (1, "1" and "column0" are the first). Several
+            columns (at most 8), such as a tenant and a number within it, make up one user, as those of an item do.
         item: the column of items, likewise. Several columns (at most 8) make up one item: its label is a record of CSV,
             "DE,Berlin", with quotes where a part has a comma, a quote or a line end, or is empty; an event needs all parts.
         group: the column of groups, likewise; None to count the log as a whole.
@@ -97,7 +98,7 @@ class Reading(FileOptions):
     """
 
     # Validated below, so that messages name field, value, rule and remedy in the words of a log.
-    user: SkipValidation[Column]
+    user: SkipValidation[Column | tuple[Column, ...]]
     item: SkipValidation[Column | tuple[Column, ...]]
     group: SkipValidation[Column | None] = None
     groups: SkipValidation[tuple[Label, ...] | None] = Field(default=None, repr=False)
@@ -126,7 +127,7 @@ class Reading(FileOptions):
         if not isinstance(given, dict):
             return given
         held = dict(given)
-        for name in ("item", "clip", "value_clip"):
+        for name in ("user", "item", "clip", "value_clip"):
             if isinstance(held.get(name), Sequence) and not isinstance(held[name], str):
                 held[name] = tuple(held[name])
         if "where" in held:
@@ -284,7 +285,7 @@ class Options(FileSaid, total=False):
 class ReadingKeywords(Options, total=False):
     """All fields of `Reading`."""
 
-    user: Column
+    user: Column | Sequence[Column]
     item: Column | Sequence[Column]
     group: Column | None
     cells: bool

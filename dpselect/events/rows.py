@@ -73,8 +73,8 @@ def rows(engine: Engine, given: Given) -> Rows:
 
 
 def written_alike(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
-    """The same events without what their file writes for a missing value; with several items of one field apart, and labels
-    without what stands for none, written as was asked.
+    """The same events without what their file writes for a missing value; with several items of one field apart, labels without
+    what stands for none, written as was asked, and those of several columns as one, a record of CSV.
 
     What is a number or a time hangs on no word of the asker's: a value that is none refuses the log, and whether there is one of
     some text could be asked for.
@@ -100,6 +100,13 @@ def written_alike(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
                 shown = f"nullif({f'normalized({text})' if said.normalize else text}, '') AS {name}"
             columns.append(shown)
         sql = f"SELECT {', '.join([*passed, *columns])} FROM ({sql})"
+    for whole in ("user", "item"):
+        if len(parts := given.asked.parts(whole)) > 1:
+            others = [SHORT[role] for role in kinds if role not in parts]
+            made = " || ',' || ".join(_record(f"CAST({SHORT[role]} AS VARCHAR)", dialect) for role in parts)
+            sql = f"SELECT {', '.join([*passed, *others])}{', ' * bool(passed or others)}{made} AS {SHORT[whole]} FROM ({sql})"
+            kinds = {whole: "str", **{role: kind for role, kind in kinds.items() if role not in parts}}
+            nothing -= set(parts)
     bad = "CASE WHEN refused < 0 THEN refused END" if log.bad else ""
     return replace(log, sql=sql, kinds=kinds, nothing=nothing, bad=bad)
 
@@ -125,8 +132,7 @@ def shaped(log: Rows, given: Given, dialect: Dialect = EMBEDDED, raw: str | None
         return log
     asked, window = given.asked, given.window
     lacks = {role: SHORT[role] for role in asked.roles}
-    joined = len(asked.parts) > 1
-    if not (joined or "value" in asked.columns or window is not None or log.kept or log.bad):
+    if not ("value" in asked.columns or window is not None or log.kept or log.bad):
         return replace(log, apart=f"CAST({_lacking(lacks)} AS TINYINT)")
     inner, columns = ["*"], {SHORT[role]: SHORT[role] for role in asked.roles}
     beyond = [f"NOT ({log.kept})"] if log.kept else []
@@ -135,10 +141,6 @@ def shaped(log: Rows, given: Given, dialect: Dialect = EMBEDDED, raw: str | None
     if raw is not None:
         inner.append(f"CAST({SHORT[raw]} AS VARCHAR) AS raw")
         columns["raw"] = "raw"
-    if joined:
-        parts = (_record(f"CAST({SHORT[role]} AS VARCHAR)", dialect) for role in asked.parts)
-        inner.append(" || ',' || ".join(parts) + " AS joined")
-        columns["i"], lacks["item"] = "joined AS i", "joined"
     if window is not None:
         given.require_unit(log.kinds["time"], log.what)
         moment, wall = window.moment(log.kinds["time"], dialect)
@@ -157,9 +159,8 @@ def shaped(log: Rows, given: Given, dialect: Dialect = EMBEDDED, raw: str | None
     apart = f"CASE {''.join(bad)}ELSE {_lacking(lacks)}{outside} END" if bad else f"{_lacking(lacks)}{outside}"
     columns["apart"] = f"CAST({apart} AS TINYINT) AS apart"
     sql = f"SELECT {', '.join(columns.values())} FROM (SELECT {', '.join(inner)} FROM ({log.sql}))"
-    kinds = {role: "str" if role == "item" and joined else kind for role, kind in log.kinds.items() if role in LABELS}
-    nothing = log.nothing - {"item"} if joined else log.nothing
-    return replace(log, sql=sql, kinds=kinds, nothing=nothing, apart="apart")
+    kinds = {role: kind for role, kind in log.kinds.items() if role in LABELS}
+    return replace(log, sql=sql, kinds=kinds, apart="apart")
 
 
 def _record(text: str, dialect: Dialect) -> str:

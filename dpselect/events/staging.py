@@ -138,20 +138,23 @@ def refuse_two_spellings(engine: Engine, log: Rows, asked: Asked) -> None:
     """
     if len(log.texts) < 2:
         return
-    tagged = " UNION ALL ".join(f"SELECT {at} AS f, u FROM ({sql})" for at, sql in enumerate(log.texts))
-    if not engine.run(f"SELECT coalesce(bool_or(CAST(u AS VARCHAR) LIKE '%.0%'), false) FROM ({tagged})", what=log.what)[0][0]:
-        return
-    engine.run(
-        f"CREATE OR REPLACE TEMP TABLE spelt AS SELECT DISTINCT f, split_part(u, '.', 1) AS u FROM ({tagged}) "
-        f"WHERE regexp_full_match(u, {_POINT_ZERO})",
-        what=log.what,
-    )
-    if engine.run(f"SELECT 1 FROM ({tagged}) AS t JOIN spelt ON t.u = spelt.u AND t.f <> spelt.f LIMIT 1", what=log.what):
-        raise EventLogError(
-            f"user={asked.columns['user']!r} of {log.what} is written in two ways: one file has whole numbers, and another the "
-            "same with .0, as pandas writes them where one is missing. Write them alike in all files: in pandas, cast the column "
-            "to Int64 before it is written"
+    files = list(enumerate(log.texts))
+    for role in asked.parts("user"):
+        name = SHORT[role]
+        tagged = " UNION ALL ".join(f"SELECT {at} AS f, CAST({name} AS VARCHAR) AS u FROM ({sql})" for at, sql in files)
+        if not engine.run(f"SELECT coalesce(bool_or(u LIKE '%.0%'), false) FROM ({tagged})", what=log.what)[0][0]:
+            continue
+        engine.run(
+            f"CREATE OR REPLACE TEMP TABLE spelt AS SELECT DISTINCT f, split_part(u, '.', 1) AS u FROM ({tagged}) "
+            f"WHERE regexp_full_match(u, {_POINT_ZERO})",
+            what=log.what,
         )
+        if engine.run(f"SELECT 1 FROM ({tagged}) AS t JOIN spelt ON t.u = spelt.u AND t.f <> spelt.f LIMIT 1", what=log.what):
+            raise EventLogError(
+                f"user={asked.columns[role]!r} of {log.what} is written in two ways: one file has whole numbers, and another the "
+                "same with .0, as pandas writes them where one is missing. Write them alike in all files: in pandas, cast the "
+                "column to Int64 before it is written"
+            )
 
 
 def staged_of(found: Sequence[tuple[Any, ...]], log: Rows, asked: Asked, **in_engine: Any) -> Staged:

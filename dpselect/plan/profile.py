@@ -487,7 +487,7 @@ class Profile:
         cls,
         path: Path | str,
         *,
-        user: Column,
+        user: Column | Sequence[Column],
         item: Column | Sequence[Column],
         time: Column | None = None,
         periods: int | None = None,

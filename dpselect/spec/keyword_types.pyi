@@ -53,7 +53,7 @@ class SharedFile(SharedFileOptions, total=False):
     memory_limit: str | None
 
 class SharedItem(SharedFile, total=False):
-    user: Required[Column]
+    user: Required[Column | Sequence[Column]]
     where: str | Sequence[str]
     item: Required[Column | Sequence[Column]]
 
@@ -161,7 +161,7 @@ class PlanKeywords(SharedBudget, SharedFile, total=False):
     public_votes: Flag
     ledger: str | Ledger | None
     dataset: str | None
-    user: Column | None
+    user: Column | Sequence[Column] | None
     item: Column | Sequence[Column] | None
     relation: Relation | None
     max_items_per_user: Count | None

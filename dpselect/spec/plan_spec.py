@@ -14,7 +14,7 @@ from accounting.frozen import Count, Frozen, Positive, Real
 from dpselect.continual.continual_top_k import Over
 from dpselect.errors import InvalidRequest
 from dpselect.spec.base import Column, Flag, Seed, Spec, option
-from dpselect.spec.shared_fields import BudgetFields, FileFields, item_columns
+from dpselect.spec.shared_fields import BudgetFields, FileFields, columns_of
 from dpselect.spec.topk_spec import size_of
 
 if TYPE_CHECKING:
@@ -213,12 +213,18 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, SizeFields):
         "The ledger that later pays, for each release by itself.", _NEEDS, metavar="URL"
     )
     dataset: str | None = option("The dataset that later pays.", _NEEDS)
-    user: SkipValidation[Column | None] = option("Column of users, where shape= is a log.", _SHAPE, metavar="COLUMN")
+    user: SkipValidation[Column | Sequence[Column] | None] = option(
+        "Column of users, where shape= is a log. Several make up one user.",
+        _SHAPE,
+        metavar="COLUMN",
+        parse=columns_of,
+        many=True,
+    )
     item: SkipValidation[Column | Sequence[Column] | None] = option(
         "Column of items, where shape= is a log. Several make up one item.",
         _SHAPE,
         metavar="COLUMN",
-        parse=item_columns,
+        parse=columns_of,
         many=True,
     )
     relation: Relation | None = option(

@@ -188,6 +188,7 @@ TOPK: dict[str, dict[str, Any]] = {
     "a sparse column of users": {"user": "n"},
     "a sparse column of groups": {"group": "n"},
     "a sparse part of items": {"item": ["i", "n"]},
+    "a sparse part of users": {"user": ["u", "n"]},
     "groups": {**WINDOW, "group": "g"},
     "listed groups": {**WINDOW, "group": "g", "groups": "groups.csv", "groups_column": "g"},
     "listed groups and items": {**WINDOW, "group": "g", "groups": GROUPS, "domain": ITEMS},

@@ -613,6 +613,8 @@ dpselect/events/reading.py
     dpselect/events/test_reading.py::test_what_is_wrong_is_named
         if self.cells and self.max_groups_per_user is not None: => if False:
 dpselect/events/rows.py
+    dpselect/events/test_time_window.py::test_several_columns_are_one_user
+        ('[,"\r\n]', => ('["\r\n]',
     dpselect/events/test_neighbours.py::test_missing_labels_are_the_same_in_every_format
         if kind == "number":¶        shown, stated => if kind == "none":¶        shown, stated
     dpselect/events/test_nothing.py::test_a_malformed_value_refuses_whatever_is_selected
@@ -626,7 +628,7 @@ dpselect/events/sources/base.py
     dpselect/test_secrets.py::test_no_object_shows_a_secret[counted]
         source: object = dataclasses.field(repr=False) => source: object
     dpselect/events/test_where.py::test_what_is_refused
-            if one == "user":¶        raise EventLogError(¶            f"where= is about
+            if stated_as(one) == "user":¶        raise EventLogError(¶            f"where= is about
         =>     if one == "group":¶        raise EventLogError(¶            f"where= is about
 dpselect/events/sources/databases.py
     dpselect/events/test_sources.py::test_postgresql_refusals
@@ -683,6 +685,8 @@ dpselect/events/sources/workbooks.py
     dpselect/events/test_workbooks.py::test_what_would_take_gigabytes_is_refused[a row above]
         if not before < self._number <= _MOST_ROWS["row"]: => if False:
 dpselect/events/staging.py
+    dpselect/events/test_time_window.py::test_several_columns_are_one_user
+        for role in asked.parts("user"): => for role in ["user"]:
     dpselect/events/test_sources.py::test_a_stream_is_not_asked_twice
         make = engine.run if log.once else engine.group => make = engine.group
 dpselect/events/user_counts.py

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import glob
 import importlib
@@ -458,9 +459,11 @@ def rows(engine: Engine, given: Given) -> Rows:
         return _of_one(engine, replace(given, source=copied, name=f"{given.said.format} on standard input"))
     path = str(source)
     # A folder, or a pattern that is not itself the name of a file.
-    folder = "\0" not in path and (
-        Path(path).is_dir() or (glob.has_magic(path) and "://" not in path and not os.path.lexists(path))
-    )
+    folder = False
+    with contextlib.suppress(OSError):  # of a name that is too long, which is refused where it is opened
+        folder = "\0" not in path and (
+            Path(path).is_dir() or (glob.has_magic(path) and "://" not in path and not os.path.lexists(path))
+        )
     return _several(engine, given) if folder or isinstance(source, list | tuple) else _of_one(engine, given)
 
 
