@@ -124,7 +124,7 @@ def public_list(stated: Any, column: _Names | None, item: _Names | None, options
     if not isinstance(stated, str | os.PathLike):
         return written_alike(listed(stated, what), options.normalize)
     split = column is not None or unpacked_suffix(Path(stated)) in (*CSV.suffixes[:1], *TSV.suffixes)
-    names = ("encoding", "missing", "null", "normalize", *(("delimiter", "quote") if split else ()))
+    names = ("encoding", "missing", "null", "normalize", *(("delimiter", "quote", "escape", "comment") if split else ()))
     return tuple(read_catalogue(stated, column, item=item, **cast(Any, {name: getattr(options, name) for name in names})))
 
 
@@ -217,8 +217,8 @@ def _column(
     elif kind is EXCEL:
         names = CSV.first_record(workbook(source, head, what, rows=1), what)
     elif isinstance(kind, Delimited):
-        form = kind.stated(options.delimiter, options.quote)
-        form = form.sniffed(plain(source, head, options.encoding, form.quote), parts, what)
+        form = kind.stated(options)
+        form = form.sniffed(plain(source, head, options.encoding, form.quote, options.comment), parts, what)
         names, options = form.first_record(head, what), options.model_copy(update={"delimiter": form.delimiter})
     else:
         return stated, options

@@ -81,7 +81,8 @@ class Reading(FileOptions):
         time_unit: what times that are numbers count since 1970 in UTC: "s", "ms" or "us".
         within: look at these items only, public or released before: what a user has beyond them is neither counted nor takes a
             place under the bound. The result has one entry for each, in this order, 0 where nobody touched it.
-        format, header, delimiter, quote, encoding, missing, null, split, normalize, table, query: what is said about a file or a
+        format, header, delimiter, quote, escape, comment, encoding, decimal, time_format, missing, null, split, normalize, table,
+            query: what is said about a file or a
             database and how its labels are written: as `FileOptions` has them.
         buckets: into how many parts, by user, the log is cut where that saves memory, 1 to 1024; None goes by size. It never
             changes the result.
@@ -177,8 +178,10 @@ class Reading(FileOptions):
         """The stretch of time that is read; None for all."""
         if self.time is not None:
             return Window.between(self.since, self.until, self.time_zone, self.time_unit)
-        if self.since is not None or self.until is not None or self.time_unit is not None:
-            raise EventLogError("since=, until= and time_unit= are about the column time=: name it, or leave them out")
+        if self.since is not None or self.until is not None or self.time_unit is not None or self.time_format is not None:
+            raise EventLogError(
+                "since=, until=, time_unit= and time_format= are about the column time=: name it, or leave them out"
+            )
         return None
 
     @cached_property

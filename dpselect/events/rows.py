@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol, final
 
 from dpselect.errors import EventLogError
-from dpselect.events.dialect import EMBEDDED, Dialect, double
+from dpselect.events.dialect import EMBEDDED, Dialect, decimal, double
 from dpselect.events.engine import Engine
 from dpselect.events.file_options import normalized
 from dpselect.events.not_pickled import NotPickled
@@ -143,13 +143,17 @@ def shaped(log: Rows, given: Given, dialect: Dialect = EMBEDDED, raw: str | None
         columns["raw"] = "raw"
     if window is not None:
         given.require_unit(log.kinds["time"], log.what)
-        moment, wall = window.moment(log.kinds["time"], dialect)
+        moment, wall = window.moment(log.kinds["time"], dialect, given.said.time_format)
         inner += [f"{moment} AS moment", f"{wall} AS wall"]
         beyond.append(f"({_TIME} AND NOT ({window.holds('moment', 'wall')}))")
-        bad.append(f"WHEN t IS NOT NULL AND NOT {_TIME} THEN {refusal('time')} ")
+        if given.said.time_format is None:
+            bad.append(f"WHEN t IS NOT NULL AND NOT {_TIME} THEN {refusal('time')} ")
+        else:
+            lacks["time"] = f"(CASE WHEN {_TIME} THEN t END)"
         columns["t"] = "moment AS t, wall"
     if "value" in asked.columns:
-        inner.append(f"{dialect.number('v')} + 0e0 AS number")  # no negative zero
+        mark = given.said.decimal if log.kinds["value"] == "str" else "."
+        inner.append(f"{dialect.number(decimal('v', mark))} + 0e0 AS number")  # no negative zero
         bad.append(f"WHEN v IS NOT NULL AND NOT {_FINITE} THEN {refusal('value')} ")
         columns["v"] = "number AS v"
         if given.amount is not None:

@@ -166,6 +166,9 @@ class _Spark(Dialect):
         minutes = f"unix_date(CAST({clock} AS DATE)) * 1440L + hour({clock}) * 60L + minute({clock})"
         return f"(({minutes}) * 60000000L + CAST(extract(SECOND FROM {clock}) * 1000000 AS BIGINT))"
 
+    def of_format(self, text: str, form: str) -> str:
+        raise NotImplementedError  # `_require_readable` refuses it
+
     def instant(self, time: str) -> str:
         return f"unix_micros({time})"
 
@@ -296,6 +299,11 @@ def staged(source: object, reading: Reading) -> tuple[Cluster, Staged]:
 
 def _require_readable(given: Given) -> None:
     given.require_unsaid("a Spark table", "table", "query", "format", *OF_TEXT)
+    if given.said.time_format is not None:
+        raise EventLogError(
+            f"time_format={given.said.time_format!r} is not read for a Spark table: cast such times to timestamps there, and "
+            "leave it out"
+        )
     if given.said.normalize:
         raise EventLogError(
             f"normalize={given.said.normalize!r} is not read for a Spark table, whose own functions do not write labels alike to "

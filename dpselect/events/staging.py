@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -34,6 +35,8 @@ from dpselect.events.sources.base import (
 
 _BYTES_PER_BUCKET, _MOST_CHOSEN = 64 * 2**20, 256
 _SHOWN = 5  # examples
+_DATES = ("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y%m%d", "%d.%m.%y", "%m/%d/%y", "%d/%m/%y", "%d-%b-%Y")
+_TIME_FORMATS = [date + clock for date in _DATES for clock in ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")]
 
 
 @final
@@ -111,7 +114,8 @@ def _examples(engine: Engine, given: Given, role: str) -> str:
     said = given.said.model_copy(update={"null": (), "split": None, "normalize": (), "where": ()})
     asked = given.asked.without([condition for condition in given.asked.columns if is_condition(condition)])
     plain = replace(given, said=said, asked=asked, where=())
-    log = shaped(rows(engine, plain), plain, raw=role)
+    read = rows(engine, plain)
+    log = shaped(read, plain, raw=role)
     numbered = f"SELECT apart, raw, row_number() OVER () AS place FROM ({log.sql})"
     shown = f"SELECT raw, place, count(*) OVER () FROM ({numbered}) WHERE apart = {refusal(role)} ORDER BY place LIMIT {_SHOWN}"
     engine.run("SET preserve_insertion_order = true", what=log.what)
@@ -119,7 +123,16 @@ def _examples(engine: Engine, given: Given, role: str) -> str:
     if not found:
         return ""
     examples = ", ".join(f"{text!r} in event {place:,}" for text, place, _ in found)
-    return f". These are {found[0][2]:,} of its events, such as {examples}, counted from 1 below the header"
+    remedy = ""
+    if role == "time" and read.kinds["time"] == "str":
+        texts = f"SELECT DISTINCT raw FROM ({log.sql}) WHERE raw IS NOT NULL"
+        failing = ", ".join(f"count(*) FILTER (WHERE {EMBEDDED.of_format('raw', form)} IS NULL)" for form in _TIME_FORMATS)
+        (failures,) = engine.run(f"SELECT {failing} FROM ({texts})", what=log.what)
+        fitting = [form for form, number in zip(_TIME_FORMATS, failures, strict=True) if number == 0]
+        remedy = "".join(f"; time_format={form!r} reads all of them" for form in fitting)
+    if role == "value" and all(re.fullmatch("[+-]?[0-9.]+,[0-9]+", text) for text, *_ in found):
+        remedy = "; decimal=',' reads a comma as the decimal point"
+    return f". These are {found[0][2]:,} of its events, such as {examples}, counted from 1 below the header{remedy}"
 
 
 def keys_of(reading: Reading) -> list[str]:

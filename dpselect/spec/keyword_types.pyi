@@ -28,7 +28,11 @@ class SharedFileOptions(TypedDict, total=False):
     header: bool | None
     delimiter: str | None
     quote: str | None
+    escape: str | None
+    comment: str | None
     encoding: str | None
+    decimal: str
+    time_format: str | None
     missing: tuple[str, ...]
     null: tuple[str, ...]
     split: str | None

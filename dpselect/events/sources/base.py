@@ -45,7 +45,7 @@ Kind = Literal["int", "str", "number", "wall", "instant"]
 values, numbers; of times, those of a clock on the wall or instants. Values and times may be text, too."""
 Kinds = Mapping[str, Kind]
 """The kind of the column of every role."""
-OF_TEXT = ("header", "delimiter", "quote", "encoding")
+OF_TEXT = ("header", "delimiter", "quote", "escape", "comment", "encoding")
 """What is said about delimited text alone."""
 LABELS = ("user", "item", "group")
 """The roles whose values are labels; further parts of one are, too."""
@@ -138,10 +138,10 @@ class Asked:
 
 _MALFORMED = {
     "time": "something that is not a time of the years 1900 to 9999: write times as in 2024-07-14T08:00:00, with Z or an offset "
-    "where they have one; numbers since 1970 need the right time_unit=; say with missing= what the file writes where there is "
-    "none",
-    "value": "something that is not a finite number: correct it, leave it empty, or say with missing= what the file writes where "
-    "there is none",
+    "where they have one, or state time_format=; numbers since 1970 need the right time_unit=; say with missing= what the file "
+    "writes where there is none",
+    "value": "something that is not a finite number: correct it, leave it empty, state decimal=',' where that is the decimal "
+    "point, or say with missing= what the file writes where there is none",
     "": "values that are neither text nor whole numbers (fractions, booleans, or nested values): write them as text "
     "(whole numbers that pandas wrote as fractions, since one is missing, become integers by a cast to Int64)",
 }
@@ -209,6 +209,11 @@ class Given(NotPickled):
         """Hold the kind of the column of times against the window's unit."""
         assert self.window is not None, "times are read for a window"
         time, unit = self.asked.columns["time"], self.window.unit
+        if self.said.time_format is not None and (kind != "str" or unit is not None):
+            raise EventLogError(
+                f"time_format={self.said.time_format!r} is for times that are text, without time_unit=, and time={time!r} of "
+                f"{what} holds others: leave it out"
+            )
         if kind == "int" and unit is None:
             raise EventLogError(f"time={time!r} of {what} holds numbers: say with time_unit= what they count since 1970")
         if kind in ("wall", "instant") and unit is not None:

@@ -74,7 +74,7 @@ def written(folder: Path, name: str, data: str | bytes) -> Path:
         ("log.csv.gz", PACKED[:-8] + bytes(4) + PACKED[-4:], "not a whole gzip"),
         ("log.csv.gz", PACKED + b"x", "not a whole gzip"),
         ("log.jsonl", f'{{"u": 1, "i": "{SECRET}"\n', "malformed"),
-        ("log.jsonl", f'[{{"u": 1, "i": "{SECRET}"}}]', "malformed"),
+        ("log.jsonl", f'[{{"u": 1, "i": "{SECRET}"}}', "malformed"),
         ("log.jsonl", f'{{"u": 1, "i": "a"}}\n["{SECRET}"]\n', "malformed"),
         ("log.jsonl", f'{{"u": 1, "u": "{SECRET}", "i": 1}}\n', "malformed"),
         ("log.jsonl", f'{{"u": 1.5, "i": "{SECRET}"}}\n', "neither text nor whole numbers"),
@@ -502,7 +502,7 @@ _LIMITED, _FULL = (
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), _FULL),
         (duckdb.IOException(f"IO Error: Could not write file: {os.strerror(errno.EDQUOT)}"), _FULL),
         (duckdb.ConversionException("Could not convert string 'File too large' to BIGINT"), "damaged"),
-        (duckdb.InvalidInputException("CSV Error on Line: 2\nOriginal Line: No space left on device"), "damaged"),
+        (duckdb.InvalidInputException("CSV Error on Line: 2\nOriginal Line: No space left on device"), "malformed row"),
     ],
 )
 def test_a_system_that_refuses_room_is_named(error: Exception, words: str) -> None:
