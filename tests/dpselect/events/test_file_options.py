@@ -446,15 +446,6 @@ def test_files_of_bug_reports_are_read(name: str) -> None:
     assert found == (list(range(380, 100, -30)) if expected is None else sorted(expected.values(), reverse=True))
 
 
-def test_catalogues_of_bug_reports() -> None:
-    """A catalogue of two columns in one is refused, or read with the name of the log's column."""
-    with pytest.raises(EventLogError, match="delimiter=';'"):
-        events.read_catalogue(_shared("cat_semicolon.csv"))
-    assert len(events.read_catalogue(_shared("cat_semicolon.csv"), item="item_id")) > 1
-    assert len(events.read_catalogue(_shared("cat_int.csv"))) > 9
-    assert Counter(map(len, map(str, events.read_catalogue(_shared("cat_excel_lost_zeros.csv")))))[1] > 5
-
-
 @pytest.mark.parametrize("forms", list(itertools.permutations(["nfkc", "casefold", "strip"])))
 def test_labels_that_were_written_alike_stay_as_they_are(forms: tuple[str, ...]) -> None:
     """Writing a label anew twice is writing it once, whatever letters it has: a list that was, and a log that is, match."""

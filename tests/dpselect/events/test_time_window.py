@@ -85,28 +85,6 @@ def test_events_without_a_time_are_left_out() -> None:
 EMPTY, FULL = {"since": "2030-01-01"}, {"since": "2024-01-01"}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("form", ["table", "csv", "jsonl"])
-def test_an_empty_window_is_released_as_any_other(form: str, tmp_path: Path) -> None:
-    """Were it refused, whoever asks would learn when an event was, for free. It has 0 everywhere, held and in groups too."""
-    table, source = (
-        pl.DataFrame({"u": [1, 2], "i": [7, 8], "g": ["x", "y"], "v": [1.0, 2.0], "t": ["2024-01-01"] * 2}),
-        tmp_path / "l",
-    )
-    if form != "table":
-        (table.write_csv if form == "csv" else table.write_ndjson)(source)
-    asked: dict[str, Any] = {"user": "u", "item": "i", "time": "t", **EMPTY, **({} if form == "table" else {"format": form})}
-    log: Any = table if form == "table" else source
-    read = events.read(log, **asked, within=[7, 8])
-    assert (read.scores().values.tolist(), read.report.rows) == ([0, 0], 0)
-    assert events.read(log, **asked).scores().values.tolist() == []
-    assert events.read(log, **asked, value="v", value_clip=5).scores([7, 8]).values.tolist() == [0, 0]
-    groups = events.read(log, **asked, group="g", groups=["x"], max_groups_per_user=1).scores([7])
-    assert [scores.values.tolist() for _, scores in groups.items()] == [[0]]
-    with events.hold(log, **asked) as held:
-        assert not held.scores([7, 8])._table.histogram()[0].any()
-
-
 SUM = {"value": "v", "value_clip": 5}
 
 
@@ -294,12 +272,3 @@ def test_several_columns_are_one_user(tmp_path: Path) -> None:
             events.read(frame, user=wrong, item="i")
     with pytest.raises(EventLogError, match="column of users"):
         events.read(frame, **asked, where="b = c")
-
-
-def test_a_catalogue_of_several_columns(tmp_path: Path) -> None:
-    """Its lines are written as the items are."""
-    (tmp_path / "c.csv").write_text('country,city\nDE,Berlin\n"a,b",c\n')
-    for given in ({"column": ["country", "city"]}, {"item": ["country", "city"]}):
-        assert events.read_catalogue(tmp_path / "c.csv", **given) == ["DE,Berlin", '"a,b",c']
-    with pytest.raises(EventLogError, match="'town' is not a column"):
-        events.read_catalogue(tmp_path / "c.csv", ["country", "town"])
