@@ -40,13 +40,15 @@ class Arrivals:
     number: int
 
     @classmethod
-    def of_log(cls, path: Path, columns: Mapping[str, Any], time: Any, periods: int) -> Self:
+    def of_log(cls, path: Path, columns: Mapping[str, Any], time: Any, periods: int, form: str | None = None) -> Self:
         """Those of a public log, cut into periods of one length: the first begins with the first event, the last ends with the
         last. Times are numbers, timestamps or dates.
 
         Args:
             columns: fields of `events.Reading`: the columns user and item, and how the file is read.
+            form: of times that are text, as `time_format`; None for ISO 8601.
         """
+        from dpselect.events.dialect import EMBEDDED
         from dpselect.events.engine import opened
         from dpselect.events.reading import Reading
         from dpselect.events.rows import rows
@@ -58,7 +60,8 @@ class Arrivals:
             with opened(reading.memory_limit) as engine:
                 log = rows(engine, given)
                 (kind,) = engine.run(f"SELECT any_value(typeof(t)) FROM ({log.sql})", what=log.what)[0]
-                text = "coalesce(TRY_CAST(t AS DOUBLE), epoch_us(CAST(t AS TIMESTAMP)))"
+                iso = "coalesce(TRY_CAST(t AS DOUBLE), epoch_us(CAST(t AS TIMESTAMP)))"
+                text = iso if form is None else EMBEDDED.of_format("t", form)
                 moment = "t" if kind in _NUMBERS else text if kind == "VARCHAR" else "epoch_us(CAST(t AS TIMESTAMP))"
                 place = f"least({periods}, 1 + CAST(floor((t - first) * {periods}.0 / (last - first + 1)) AS BIGINT))"
                 found = engine.columns(_READ.format(log=log.sql, time=moment, place=place), what=log.what)

@@ -523,12 +523,15 @@ class Profile:
                 f"{name}={files[name]!r} is no option of a file, and a profile is of the whole log: leave it out, or write the "
                 f"events that are meant into a file of their own; the options are {', '.join(FILE_OPTIONS)}"
             )
+        form = files.pop("time_format", None)  # of a column that the counts do without
+        if form is not None and time is None:
+            raise InvalidRequest(f"time_format={form!r} is about the column time=: name it, or leave it out")
         columns = {"user": user, "item": item, **files}
         counts, multiplicities, loads, users = _users_in(Path(path), columns)
         when = None
         if periods is not None:
             _require_count("periods", periods)
-            when = Arrivals.of_log(Path(path), columns, time, periods)
+            when = Arrivals.of_log(Path(path), columns, time, periods, form)
         return cls(counts, multiplicities, f"the public log {Path(path).name}", loads, users, arrivals=when)
 
     def arriving(self, periods: int, *, active: float = 1.0, new_items: int = 0, seed: int = 0) -> Profile:

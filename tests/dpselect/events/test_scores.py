@@ -69,16 +69,13 @@ def test_a_senseless_list_is_refused(catalogue: Any, words: str) -> None:
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_clips_sums_and_groups_declare_the_relation_that_is_asked_for(relation: Any) -> None:
-    """Replaced users move counts, clipped ones, sums and the presence of groups twice: in memory and held, of a log and its groups."""
+    """Replaced users move counts, clipped or not, sums and the presence of groups twice: in memory, held, and in groups."""
     clipped = dps.Sensitivity.of_clipped(1.4, "l2", relation, 2)
     summed = dps.Sensitivity.of_sums(0.0, 3.0, relation, 2)
     counted = dps.Sensitivity.of_counts(relation, 2)
     assert read(TEXT).scores(["a"], relation=relation).sensitivity == dps.Sensitivity.of_counts(relation)
-    for stated, look, clip in (
-        (counted, {}, None),
-        (clipped, {"clip": 1.4}, 1.4),
-        (summed, {"value": "v", "value_clip": 3.0}, None),
-    ):
+    sums = {"value": "v", "value_clip": 3.0}
+    for stated, look, clip in ((counted, {}, None), (clipped, {"clip": 1.4}, 1.4), (summed, sums, None)):
         asked: Any = {"max_items_per_user": 2, **look}
         log = TEXT.append_column("v", pa.array([1.0] * len(TEXT))).append_column("g", pa.array(["x"] * len(TEXT)))
         assert read(log, **asked).scores(relation=relation, clip=clip).sensitivity == stated
@@ -149,8 +146,8 @@ def test_counts_are_immutable() -> None:
     ],
 )
 def test_read_catalogue(tmp_path: Path, name: str, data: str, column: str | None, labels: list[str]) -> None:
-    """A catalogue is a column of a file with a header, or one label per line; labels stay text in the file's order. No item is lost
-    as a header, and no header that can be known is taken for an item.
+    """A catalogue is a column of a file with a header, or one label per line; labels stay text in the file's order. No item is
+    lost as a header, and no header that can be known is taken for an item.
     """
     path = tmp_path / name
     path.write_bytes(data.encode())

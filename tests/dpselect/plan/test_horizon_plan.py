@@ -89,12 +89,15 @@ def test_a_public_log(tmp_path: Path) -> None:
     log.to_csv(tmp_path / "log.csv", index=False)
     log.assign(when=pd.to_datetime(log["when"], unit="D")).to_parquet(tmp_path / "log.parquet")
     columns: Any = {"user": "who", "item": "what", "time": "when", "periods": 2}
-    for name in ("log.csv", "log.parquet"):
-        read = events_of(Profile.of_log(tmp_path / name, **columns, public=True))
+    log.assign(when=[f"{5 + day}.06.2026" for day in log["when"]]).to_csv(tmp_path / "dates.csv", index=False)
+    for name, more in (("log.csv", {}), ("log.parquet", {}), ("dates.csv", {"time_format": "%d.%m.%Y"})):
+        read = events_of(Profile.of_log(tmp_path / name, **columns, **more, public=True))
         rows = zip(read.periods.tolist(), read.users.tolist(), read.items.tolist(), strict=True)
         assert sorted(rows) == [(1, 0, 0), (1, 1, 0), (2, 0, 1)]
     with pytest.raises(dps.errors.InvalidRequest, match="public"):
         Profile.of_log(tmp_path / "log.csv", **columns)
+    with pytest.raises(dps.errors.InvalidRequest, match="time_format='%d.%m.%Y' is about the column time="):
+        Profile.of_log(tmp_path / "log.csv", user="who", item="what", public=True, time_format="%d.%m.%Y")
     with pytest.raises(dps.errors.InvalidRequest, match="columns"):
         Profile.of_log(tmp_path / "log.csv", **(columns | {"time": "nothing"}), public=True)
 
