@@ -96,7 +96,7 @@ def test_a_public_log(tmp_path: Path) -> None:
         assert sorted(rows) == [(1, 0, 0), (1, 1, 0), (2, 0, 1)]
     with pytest.raises(dps.errors.InvalidRequest, match="public"):
         Profile.of_log(tmp_path / "log.csv", **columns)
-    with pytest.raises(dps.errors.InvalidRequest, match="time_format='%d.%m.%Y' is about the column time="):
+    with pytest.raises(dps.errors.InvalidRequest, match=r"time_format='%d.%m.%Y' is about the column time="):
         Profile.of_log(tmp_path / "log.csv", user="who", item="what", public=True, time_format="%d.%m.%Y")
     with pytest.raises(dps.errors.InvalidRequest, match="columns"):
         Profile.of_log(tmp_path / "log.csv", **(columns | {"time": "nothing"}), public=True)
