@@ -54,6 +54,8 @@ def _facts(found: LogCheck) -> Iterator[tuple[str, str]]:
     )
     if found.outside:
         yield "outside", f"{found.outside:,} events that the window or the conditions leave out"
+    if found.days is not None:
+        yield "days", f"{found.days[0]} to {found.days[1]}"
     yield "users", f"{found.users:,}"
     yield "items", f"{found.items:,}" + ("" if found.groups is None else f" in {found.groups:,} groups")
     spread = ", ".join(f"{number:,} ({100 * float(share):g} % of users)" for share, number in found.items_per_user.items())

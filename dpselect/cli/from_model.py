@@ -46,7 +46,12 @@ def command(spec: type[Spec], run: Callable[..., None], *, configured: bool = Tr
     made += [debug.replace(name="help_all", annotation=HelpAll)] if len(options) > _SHORT else []
 
     def parsed(part: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value if (parse := spec.said(name, "parse")) is None else parse(value) for name, value in part.items()}
+        made = dict(part)
+        for name, value in part.items():
+            if (parse := spec.said(name, "parse")) is not None:
+                with located(name):
+                    made[name] = parse(value)
+        return made
 
     def call(*arguments: Any, config: Path | None = None, **given: Any) -> None:
         for read_by_the_guard in ("debug", "help_all"):

@@ -110,14 +110,13 @@ def as_text(answer: Answer, notes: Mapping[Label, str] | None = None) -> Rendera
     """The release and its price; `notes` stand beside the items, for synthetic data only."""
     question = answer.question
     stated, reading = answer.guarantee, question.reading
-    item = " and ".join(map(str, reading.item)) if isinstance(reading.item, tuple) else reading.item
     each = "" if reading.group is None else f" in each {_column(reading.group)}"
     measure = f"distinct {_column(reading.user)}" if reading.value is None else f"the sum of {_column(reading.value)}"
     last: list[RenderableType] = [out.note("Warning", words) for words in answer.cautions]
     last += [] if answer.left is None else [out.note("Budget", answer.left, "bold")]
     last.append(out.note("Warning" if question.spec.ledger is None else "Note", answer.on_record))
     return out.page(
-        out.heading(f"Private {_asked(question)} of {_column(item)}{each}, by {measure}"),
+        out.heading(f"Private {_asked(question)} of {_column(reading.item)}{each}, by {measure}"),
         _items(answer, notes, _interval(answer)),
         Text(_outcome(answer)),
         out.section("What is promised", _promises(stated, question)),
@@ -190,6 +189,8 @@ def _short(value: float) -> str:
 
 
 def _column(name: object) -> str:
+    if isinstance(name, tuple):
+        return " and ".join(map(_column, name))
     return f"column {name}" if str(name).isdecimal() else printable(name)
 
 

@@ -156,7 +156,7 @@ def _best(state: State, items: Integers, scores: Floats, order: Floats) -> tuple
 
 _BOUNDED: Final = ("max_items_per_user", "clip", "value", "within")
 # Options of a file that rewrite no label of a user: what the file is, what is read of it, and how several items are written.
-_SAME_USERS: Final = frozenset({"format", "header", "table", "query", "split"})
+_SAME_USERS: Final = frozenset({"format", "header", "decimal", "time_format", "table", "query", "split"})
 
 
 @final

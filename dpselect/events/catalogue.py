@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from accounting.address import masked
 from dpselect.errors import EventLogError
-from dpselect.events.engine import checked, not_encoded, opened, plain, temporary_folder, unpacked_suffix
+from dpselect.events.engine import Engine, checked, not_encoded, opened, plain, temporary_folder, unpacked_suffix
 from dpselect.events.file_options import FileOptions, FileSaid, normalized
-from dpselect.events.sources.base import SHORT, Asked, Given, place_of, refused
+from dpselect.events.rows import rows, shaped
+from dpselect.events.sources.base import Asked, Given, place_of, refused
 from dpselect.events.sources.formats import (
     CSV,
     DELIMITERS,
@@ -32,7 +33,6 @@ from dpselect.events.sources.formats import (
 from dpselect.selection import Label
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_INTEGER = re.compile(r"[+-]?[0-9]+")
 # First lines of a one-column file that name the column rather than an item.
 _HEADERS = frozenset({"item", "items", "item_id", "itemid", "id", "label", "labels", "name", "names"})
 _Names = str | Sequence[str]
@@ -112,155 +112,128 @@ def _plain(name: object, what: str) -> Label:
 
 @final
 class ListOptions(FileOptions):
-    """What is said about a file of labels."""
+    """Options for reading a public list of labels."""
 
 
 def public_list(stated: Any, column: _Names | None, item: _Names | None, options: FileOptions, what: str) -> tuple[Label, ...]:
     """The labels of a list, or of a file of them, written as those of the log that is read with these options.
 
-    A file has the log's encoding and null texts, and its delimiter and quote unless it shows another, or has one label per line.
+    A file has the log's encoding and null texts, and its delimiter and quote unless its header shows another delimiter or it has
+    one label per line.
     """
     if not isinstance(stated, str | os.PathLike):
         return written_alike(listed(stated, what), options.normalize)
     split = column is not None or unpacked_suffix(Path(stated)) in (*CSV.suffixes[:1], *TSV.suffixes)
-    names = ("encoding", "missing", "null", "normalize", *(("delimiter", "quote") if split else ()))
+    names = ("encoding", "missing", "null", "normalize", *(("delimiter", "quote", "escape", "comment") if split else ()))
     return tuple(read_catalogue(stated, column, item=item, **cast(Any, {name: getattr(options, name) for name in names})))
 
 
 def read_catalogue(
-    path: str | os.PathLike[str], column: _Names | None = None, *, item: _Names | None = None, **said: Unpack[FileSaid]
+    source: Any, column: _Names | None = None, *, item: _Names | None = None, **said: Unpack[FileSaid]
 ) -> list[Label]:
-    """Public item labels from a file, as text, in the file's order: of the formats of a log, with the same options.
+    """Read public item labels, as text and in their order, from any source of a log with the same options.
 
-    A file named .csv or .tsv (perhaps packed: .gz, .bz2, .zst) with several columns has a header line, and the labels are in
-    `column`, or else in the column called `item`, the name that the log's items go by. With one column and no `column` its first
-    line is a header if it is `item` or a usual name of one (item, item_id, id, label, name, ...), or if it is the only line that
-    is not an integer; otherwise it is an item. Of Parquet, JSON lines and Excel with one column that column is meant; of several
-    the same as of a CSV. Any other file holds one label per line, and no header. Blank lines are skipped.
+    The labels are in `column`, or else in the column called `item`, the name that the log's items go by. Several columns give one
+    label of each row, as several columns of `read` do one item. Where neither names a column, the only one of a file is meant. In
+    CSV, TSV and Excel its first line is then a label like the others, unless it is `item`, a usual name of a column (item, id,
+    label, name, ...) or `header` is True. A file with another ending than those of a log, or .txt and .dat without a `delimiter`,
+    holds one label per line, and no header.
 
-    Several columns give one label of each line, as several columns of `read` do one item. `normalize` writes labels as it does
-    those of a log; two that become one are refused. Labels that `missing` or `null` names are left out.
+    `normalize` writes labels as it does those of a log; two that become one are refused. Empty labels, and those that `missing`
+    or `null` names, are left out.
 
     The catalogue must be public: made without looking at the log.
 
     Raises:
-        EventLogError: the file cannot be read, has no such column, holds no label, an empty one, or one twice.
+        EventLogError: the source cannot be read, has no such column, holds no label, or one twice.
     """
-    if of_logs := sorted({"split", "table", "query"} & {name for name, stated in said.items() if stated is not None}):
-        raise EventLogError(f"{of_logs[0]}= is for logs: leave it out for a list of labels")
-    source, options = checked(path), ListOptions(**cast(Any, said))
-    what, suffix = f"catalogue {masked(source)}", unpacked_suffix(source)
-    kind, asked = format_of(source, options.format) or CSV, item if column is None else column
-    if options.format == "auto" and kind is CSV and suffix != ".csv" and options.delimiter is None:
-        labels = _lines(source, column, what, options)
-    elif isinstance(kind, Delimited) or kind is EXCEL:
-        labels = _fields(source, kind, column, asked, what, options)
-    else:
-        labels = _columns(source, kind, column, asked, what, options)
-    found = [normalized(label, options.normalize) for label in labels if label not in (*options.missing, *options.null)]
+    options = ListOptions(**cast(Any, said))
+    what = f"catalogue {masked(source)}" if isinstance(source, str | os.PathLike) else "the catalogue"
+    found = labels_in(source, column, item, options, what)
     if not found:
         raise EventLogError(f"{what} holds no item: it must name at least one")
-    if "" in found:
-        raise EventLogError(f"{what} has an empty label: give the item a name or remove the line")
     _require_distinct(found, what)
     return list[Label](found)
 
 
-def _lines(source: Path, column: _Names | None, what: str, options: FileOptions) -> list[str]:
-    if column is not None:
-        raise EventLogError(f"column={column!r} needs a file with a header, and {what} is not named .csv or .tsv: rename it")
+def labels_in(source: Any, column: _Names | None, item: _Names | None, options: FileOptions, what: str) -> list[str]:
+    """The labels of a public source, as `read_catalogue` has them, repetitions among them."""
+    file = _file(source)
+    if file is not None and _has_one_per_line(file, options):
+        if column is not None:
+            raise EventLogError(f"column={column!r} needs a file with a header, and {what} is not named .csv or .tsv: rename it")
+        return _lines(checked(file), options, what)
+    with opened(tells=True) as engine:  # the list is public
+        stated = column if column is not None else item
+        if file is not None and (kind := format_of(file, options.format)) is not None:
+            stated, options = _column(engine, kind, Given(source, Asked.of(None, "none"), options, what), column, item)
+        if stated is None:
+            if isinstance(source, str | os.PathLike):
+                checked(source)
+            raise EventLogError(f"{what} has fields: {_WHICH}")
+        given = Given(source, Asked.of(None, stated), options, what)
+        engine.run("SET preserve_insertion_order = true", what=what)
+        log = shaped(rows(engine, given), given)
+        found = engine.run(f"SELECT CAST(i AS VARCHAR), {log.apart} AS apart FROM ({log.sql})", what=what)
+    given.asked.refuse_malformed({refused(apart) for _, apart in found if apart < 0}, what, ", and no public list holds them")
+    return [label for label, apart in found if apart == 0]
+
+
+_WHICH = "say which holds the labels (column=; domain_column= or groups_column= of a question)"
+
+
+def _file(source: Any) -> Path | None:
+    """The path of a file; None for any other source."""
+    with contextlib.suppress(OSError):  # of a name that is too long, which is refused where it is read
+        return Path(source) if isinstance(source, str | os.PathLike) and Path(source).is_file() else None
+    return None
+
+
+def _has_one_per_line(path: Path, options: FileOptions) -> bool:
+    is_plain = format_of(path, options.format) in (None, CSV) and unpacked_suffix(path) not in CSV.suffixes[:1]
+    return is_plain and options.format == "auto" and options.delimiter is None
+
+
+def _lines(source: Path, options: FileOptions, what: str) -> list[str]:
     try:
         with temporary_folder() as folder:
             text = plain(source, folder / "catalogue", options.encoding).read_text(encoding="utf-8")
-            return [label for label in text.split("\n") if label]
+            labels = [label for label in text.split("\n") if label not in (*options.missing, *options.null)]
+            return [label for label in (normalized(label, options.normalize) for label in labels) if label]
     except UnicodeDecodeError:
         failure = f"{what} {not_encoded()}"
     raise EventLogError(failure)
 
 
-def _fields(
-    source: Path, kind: FileFormat | Delimited, column: _Names | None, asked: _Names | None, what: str, options: FileOptions
-) -> list[str]:
-    """The labels of a file of fields between delimiters, or of a workbook, which has none of its own."""
-    form = kind if isinstance(kind, Delimited) else CSV
-    wanted = [] if asked is None else [asked] if isinstance(asked, str) else list(asked)
-    failure = ""
-    with temporary_folder() as folder:
-        copy = folder / "catalogue"
-        try:
-            workbook(source, copy, what) if kind is EXCEL else plain(source, copy, options.encoding)
-            stated, shown = form.stated(options.delimiter, options.quote), form.stated(None, options.quote)
-            shown = shown.sniffed(copy, wanted, what)
-            named_in = [set(wanted) <= set(one.first_record(copy, what, lenient=True)) for one in (stated, shown)]
-            form = shown if options.delimiter is None or (named_in[1] and not named_in[0]) else stated
-            names = form.first_record(copy, what)
-            with copy.open(encoding="utf-8", newline="") as stream:
-                records = [(number, record) for number, record in enumerate(form.reader(stream), start=1) if record][1:]
-        except UnicodeDecodeError:
-            failure = not_encoded(options.encoding)
-        except csv.Error:
-            failure = f"is not well-formed {form.name.upper()}: check its quotes and separators"
-    if failure:
-        raise EventLogError(f"{what} {failure}")
-    meant = column is not None or not isinstance(asked, str) or (len(names) > 1 and asked in names)
-    at = [_place(names, part, what) for part in (wanted if meant and wanted else [None])]
-    for number, record in records:
-        if len(record) != len(names):
-            found = f"{len(record)} fields on line {number} and {len(names)} in its header"
-            raise EventLogError(f"{what} has {found}: correct it, or state delimiter=")
-        if not all(record[place] for place in at):
-            raise EventLogError(f"{what} has an empty label on line {number}: give the item a name or remove the line")
-    if len(at) > 1:
-        return [_joined([record[place] for place in at]) for _, record in records]
-    labels = [record[at[0]] for _, record in records]
-    if len(names) == 1 and options.delimiter is None:
-        _refuse_unsplit([names[0], *labels], what)
-    first, integers = names[0], bool(labels) and all(map(_INTEGER.fullmatch, labels))
-    is_header = bool(meant and wanted) or first == asked or first.lower() in _HEADERS
-    is_header = is_header or (integers and not _INTEGER.fullmatch(first))
-    if options.header is not None:
-        is_header = options.header
-    return labels if is_header else [*names, *labels]
-
-
-def _refuse_unsplit(lines: list[str], what: str) -> None:
-    """Refuse one column whose every line would fall into the same number of several at another delimiter."""
-    for delimiter in DELIMITERS:
-        if lines[0].count(delimiter) and len({line.count(delimiter) for line in lines}) == 1:
-            raise EventLogError(
-                f"{what} has one column, in which every line holds {delimiter!r}: state delimiter={delimiter!r} "
-                "and the column, or delimiter=',' if labels are written so"
-            )
-
-
-def _columns(
-    source: Path, kind: FileFormat, column: _Names | None, asked: _Names | None, what: str, options: FileOptions
-) -> list[str]:
-    """The labels of a file whose columns have names that the engine reads."""
-    with opened() as engine:
-        if kind is PARQUET and column is None:
-            names = names_in_parquet(engine, source, what)
-            asked = names[_place(names, None, what)] if len(names) == 1 or asked is None else asked
-        if asked is None:
-            raise EventLogError(f"{what} has fields: say which holds the labels (column=; domain_column= of a question)")
-        columns = [asked] if isinstance(asked, str) else list(asked)
-        given = Given(source, Asked.of(None, columns), options)
-        engine.run("SET preserve_insertion_order = true", what=what)
-        log = kind.rows(engine, given)
-        if log.bad:
-            found = engine.run(f"SELECT DISTINCT {log.bad} FROM ({log.sql}) WHERE {log.bad} < 0", what=what)
-            given.asked.refuse_malformed({refused(number) for (number,) in found}, what, ", and no public list holds them")
-        texts = ", ".join(f"CAST({SHORT[role]} AS VARCHAR)" for role in given.asked.columns)
-        rows = engine.run(f"SELECT {texts} FROM ({log.sql})", what=what)
-    if not all(part for row in rows for part in row):
-        raise EventLogError(f"{what} has an empty label: give the item a name or remove the row")
-    return [row[0] if len(columns) == 1 else _joined(row) for row in rows]
-
-
-def _place(names: list[str], column: str | None, what: str) -> int:
-    if column is None and len(names) > 1:
+def _column(
+    engine: Engine, kind: FileFormat | Delimited, given: Given, column: _Names | None, item: _Names | None
+) -> tuple[_Names | None, FileOptions]:
+    """The column of a file that holds the labels, or several, and the options with what its header says about them."""
+    source, options, what = checked(given.source), given.said, given.called(kind.name)
+    stated, head = item if column is None else column, engine.unused("head")
+    parts = [] if stated is None else [stated] if isinstance(stated, str) else list(stated)
+    if kind is PARQUET:
+        names = names_in_parquet(engine, plain(source, head), what)
+    elif kind is EXCEL:
+        names = CSV.first_record(workbook(source, head, what, rows=1), what)
+    elif isinstance(kind, Delimited):
+        form = kind.stated(options)
+        form = form.sniffed(plain(source, head, options.encoding, form.quote, options.comment), parts, what)
+        names, options = form.first_record(head, what), options.model_copy(update={"delimiter": form.delimiter})
+    else:
+        return stated, options
+    if column is not None or (parts and set(parts) <= set(names)):
+        if kind is not PARQUET and not Asked.of(None, parts).by_position():
+            for part in parts:
+                place_of("column", part, names, what)
+        return stated, options
+    if len(names) > 1:
+        raise EventLogError(f"{what} has columns {', '.join(map(repr, names))}: {_WHICH}")
+    if kind is PARQUET or options.header or (options.header is None and names[0].lower() in _HEADERS):
+        return names[0], options
+    if other := next((mark for mark in (CSV.delimiter, *DELIMITERS) if mark in names[0]), None):
         raise EventLogError(
-            f"{what} has columns {', '.join(map(repr, names))}: say which holds the labels "
-            "(column=; domain_column= or groups_column= of a question)"
+            f"{what} has one column, and its first line holds {other!r}: state delimiter={other!r} and the column, or column=1 "
+            "if every line is a label"
         )
-    return 0 if column is None else place_of("column", column, names, what)
+    return "1", options

@@ -7,7 +7,7 @@ from dataclasses import replace
 from dpselect.events import spark
 from dpselect.events.engine import opened
 from dpselect.events.reading import Reading
-from dpselect.events.staging import rows, shaped
+from dpselect.events.rows import rows, shaped
 
 
 def require_columns(source: object, reading: Reading) -> None:

@@ -35,6 +35,10 @@ class Dialect(ABC):
         """Microseconds since 1970 of a time without a zone, or a text of one; null for another text."""
 
     @abstractmethod
+    def of_format(self, text: str, form: str) -> str:
+        """Microseconds since 1970 on the clock of a text of this format, in the words of strftime; null for another."""
+
+    @abstractmethod
     def instant(self, time: str) -> str:
         """Microseconds since 1970 of a time with a zone."""
 
@@ -105,6 +109,9 @@ class _Embedded(Dialect):
     def clock(self, time: str) -> str:
         return f"epoch_us(TRY_CAST({time} AS TIMESTAMP))"
 
+    def of_format(self, text: str, form: str) -> str:
+        return f"epoch_us(try_strptime({text}, {self.literal(form)}))"
+
     def instant(self, time: str) -> str:
         return f"epoch_us({time})"
 
@@ -122,6 +129,11 @@ def double(number: float) -> str:
     """SQL of this very double, in any dialect."""
     text = repr(number)
     return text if "e" in text else f"{text}e0"
+
+
+def decimal(number: str, mark: str) -> str:
+    """SQL of a number as text with a decimal point, from text with a comma in its place, in which points group digits."""
+    return number if mark == "." else f"replace(replace({number}, '.', ''), ',', '.')"
 
 
 def matches(text: str, pattern: str, dialect: Dialect) -> str:

@@ -28,11 +28,13 @@ _WITH_MEMORY = re.compile(r"hz|utf-7|idna|punycode|undefined|(raw[-_])?unicode[-
 class FileOptions(Frozen, ABC):
     """How a file or a database is read, and its labels written: for a log and for a public list.
 
-    Beyond what is said of each field below: `header=None` stands for a header unless all columns are positions. `delimiter` has
-    at most 4 bytes; None is "," in CSV and a tab in TSV, or, in CSV whose header has the names asked for under one of ";", tab,
-    "|" and "::" alone, that one. `missing` says how the file is written, as `encoding` does, and holds in every column; `null` is
-    a choice among labels, and among what conditions look at: a number or a time that it names stays one. `normalize` is done to
-    users, items and groups that are text, in the order stated; text that is empty then is missing.
+    Beyond what is said of each field below: times of a `time_format` are what a clock showed, and an event whose time is not of
+    that format is one without a time, since whoever asks chooses the format. `header=None` stands for a header unless all columns
+    are positions. `delimiter` has at most 4 bytes; None is "," in CSV and a tab in TSV, or, in CSV whose header has the names
+    asked for under one of ";", tab, "|" and "::" alone, that one. `missing` says how the file is written, as `encoding` does, and
+    holds in every column; `null` is a choice among labels, and among what conditions look at: a number or a time that it names
+    stays one. `normalize` is done to users, items and groups that are text, in the order stated; text that is empty then is
+    missing.
     """
 
     error_class: ClassVar[type[EventLogError]] = EventLogError
@@ -46,8 +48,22 @@ class FileOptions(Frozen, ABC):
         description="What stands between fields of CSV, such as ';' or '::'. By default a header that is plain tells.",
     )
     quote: SkipValidation[str | None] = Field(default=None, description="Character around fields of CSV; '' for none.")
+    escape: SkipValidation[str | None] = Field(
+        default=None,
+        description="Character before a quote within a quoted field of CSV: '\\' as Spark writes. Default: the quote.",
+    )
+    comment: SkipValidation[str | None] = Field(
+        default=None, description="Leave out lines of CSV and TSV that begin with this character, such as '#'."
+    )
     encoding: SkipValidation[str | None] = Field(
         default=None, description="Encoding of text in a file, such as cp1252 or utf-16."
+    )
+    decimal: SkipValidation[str] = Field(
+        default=".", description="Decimal point of numbers that are text: '.', or ',' where points group digits (1.234,50)."
+    )
+    time_format: SkipValidation[str | None] = Field(
+        default=None,
+        description="Format of times that are text: '%d.%m.%Y' for 29.06.2026, or '%m/%d/%Y %H:%M'. Default: ISO 8601.",
     )
     missing: SkipValidation[tuple[str, ...]] = Field(
         default=(), description="What the file writes where a value is missing, in any column (NULL, \\N); repeatable."
@@ -101,6 +117,23 @@ class FileOptions(Frozen, ABC):
             raise EventLogError(
                 f"quote={self.quote!r} is part of delimiter={self.delimiter!r}: state another one, or '' for none"
             )
+        if self.escape not in (None, "\\"):
+            raise EventLogError(f"escape={self.escape!r} must be '\\\\', or None where a quote is doubled within a quoted field")
+        if self.comment is not None and not (
+            isinstance(self.comment, str) and re.fullmatch(r"[^\w\s\"]", self.comment, re.ASCII)
+        ):
+            raise EventLogError(f"comment={self.comment!r} must be one character that is no letter, digit or quote, or None")
+        if self.decimal not in (".", ","):
+            raise EventLogError(f"decimal={self.decimal!r} must be '.' or ','")
+        if self.time_format is not None and not (
+            isinstance(self.time_format, str)
+            and re.fullmatch(r"(?:[^%]|%-?[dmYyHMSfIpjbB])+", self.time_format)
+            and all(re.search(part, self.time_format) for part in ("%[Yy]", "%-?d|%j", "%-?m|%[bBj]"))
+        ):
+            raise EventLogError(
+                f"time_format={self.time_format!r} must name a year, a month and a day, as in '%d.%m.%Y' or '%m/%d/%y %H:%M', "
+                "with %Y %y %m %b %d %j %H %I %p %M %S %f"
+            )
         if self.encoding is not None:
             try:
                 codec = codecs.lookup(self.encoding) if isinstance(self.encoding, str) else None
@@ -138,7 +171,11 @@ class FileSaid(TypedDict, total=False):
     header: bool | None
     delimiter: str | None
     quote: str | None
+    escape: str | None
+    comment: str | None
     encoding: str | None
+    decimal: str
+    time_format: str | None
     missing: str | Sequence[str]
     null: str | Sequence[str]
     split: str | None

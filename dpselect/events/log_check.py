@@ -7,12 +7,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, final
 
 from dpselect.events.counting import number
-from dpselect.events.engine import EmbeddedTables, opened
+from dpselect.events.engine import EmbeddedTables, Engine, opened
 from dpselect.events.file_options import normalized
 from dpselect.events.not_pickled import NotPickled
 from dpselect.events.reading import ProgressCallback, Reading
+from dpselect.events.rows import OUTSIDE, rows, shaped
 from dpselect.events.sources.base import LABELS, SHORT, literal
-from dpselect.events.staging import OUTSIDE, prepared
+from dpselect.events.staging import prepared
 from dpselect.selection import Label
 
 _SHARES: Final = (0.5, 0.9, 0.99)
@@ -74,6 +75,8 @@ class LogCheck(NotPickled):
         without: events that lack a value, by role.
         outside: events that the window or the conditions leave out; they are not among the rows.
         users, items, groups: how many different ones have a whole event; groups are None where none were asked for.
+        days: the first and the last day on which there is an event, by the clock of `time_zone`, those outside the window among
+            them; None where no time is read, or the log can be read only once.
         items_per_user: items (of a group, where there are groups) that a share of the users does not exceed, by that share.
         heaviest: the users with the most items, and how many those are.
         nulls: labels that look like a missing value: role, label, and how many pairs of a user and an item have it.
@@ -91,6 +94,7 @@ class LogCheck(NotPickled):
     users: int
     items: int
     groups: int | None
+    days: tuple[str, str] | None
     items_per_user: dict[str, int]
     heaviest: list[tuple[Label, int]]
     nulls: list[tuple[str, str, int]]
@@ -142,6 +146,7 @@ def check(
             users=number(tables, "SELECT count(DISTINCT u) FROM pairs"),
             items=number(tables, "SELECT count(DISTINCT i) FROM pairs"),
             groups=number(tables, "SELECT count(DISTINCT g) FROM pairs") if reading.group is not None else None,
+            days=_days(engine, source, reading),
             items_per_user={share: int(number or 0) for share, number in zip(named, shares, strict=True)},
             heaviest=[(user, int(number)) for user, number in heaviest],
             nulls=nulls,
@@ -155,6 +160,19 @@ def check(
             lists = next((one for one, share in zip(_LISTS, inside, strict=True) if share is not None and share > _MOST), None)
         found.doubts.extend(_doubts(found, reading, lists))
         return found
+
+
+def _days(engine: Engine, source: object, reading: Reading) -> tuple[str, str] | None:
+    window = reading.window
+    if window is None or source == "-":
+        return None
+    given = reading.given(source)
+    log = shaped(rows(engine, given), given)
+    if log.once:
+        return None
+    found = engine.run(f"SELECT wall, min(t), max(t) FROM ({log.sql}) WHERE t IS NOT NULL GROUP BY wall", what=log.what)
+    days = sorted(window.day(t, wall).isoformat() for wall, *ends in found for t in ends)
+    return (days[0], days[-1]) if days else None
 
 
 def _alike(tables: EmbeddedTables, role: str) -> Iterator[Alike]:

@@ -34,7 +34,7 @@ from dpselect.selection import Label
 def read(
     source: object,
     *,
-    user: Column,
+    user: Column | Sequence[Column],
     item: Column | Sequence[Column],
     group: None = None,
     progress: ProgressCallback | None = None,
@@ -44,7 +44,7 @@ def read(
 def read(
     source: object,
     *,
-    user: Column,
+    user: Column | Sequence[Column],
     item: Column | Sequence[Column],
     group: Column,
     groups: Labels | str | os.PathLike[str] | None = None,
@@ -66,7 +66,7 @@ def read(
     With `group`, of every item in every group, in the same pass: the most popular items of each city, country or day.
 
     Args:
-        source: path to a file: CSV, TSV or JSON lines (UTF-8, each may be gzipped) or Parquet. CSV quotes as RFC 4180 does; in
+        source: path to a file: CSV, TSV or JSON (UTF-8, each may be gzipped) or Parquet. CSV quotes as RFC 4180 does; in
             TSV a double quote is a character like any other. Several paths; a pattern (`*`, `?`, `[...]`, `**`), unless there is
             a file of that very name; a folder of Parquet (of others with `format`), where key=value in folders' names are columns
             of text; "-" for standard input, with `format`. A table: pandas, Polars (a LazyFrame is streamed), a DuckDB relation

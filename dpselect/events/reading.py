@@ -45,7 +45,8 @@ class Reading(FileOptions):
     (`progress`), nor anything that was read.
 
     Attributes:
-        user: the column of users: its exact name or, in CSV and TSV, its position (1, "1" and "column0" are the first).
+        user: the column of users: its exact name or, in CSV and TSV, its position (1, "1" and "column0" are the first). Several
+            columns (at most 8), such as a tenant and a number within it, make up one user, as those of an item do.
         item: the column of items, likewise. Several columns (at most 8) make up one item: its label is a record of CSV,
             "DE,Berlin", with quotes where a part has a comma, a quote or a line end, or is empty; an event needs all parts.
         group: the column of groups, likewise; None to count the log as a whole.
@@ -80,7 +81,8 @@ class Reading(FileOptions):
         time_unit: what times that are numbers count since 1970 in UTC: "s", "ms" or "us".
         within: look at these items only, public or released before: what a user has beyond them is neither counted nor takes a
             place under the bound. The result has one entry for each, in this order, 0 where nobody touched it.
-        format, header, delimiter, quote, encoding, missing, null, split, normalize, table, query: what is said about a file or a
+        format, header, delimiter, quote, escape, comment, encoding, decimal, time_format, missing, null, split, normalize, table,
+            query: what is said about a file or a
             database and how its labels are written: as `FileOptions` has them.
         buckets: into how many parts, by user, the log is cut where that saves memory, 1 to 1024; None goes by size. It never
             changes the result.
@@ -97,7 +99,7 @@ class Reading(FileOptions):
     """
 
     # Validated below, so that messages name field, value, rule and remedy in the words of a log.
-    user: SkipValidation[Column]
+    user: SkipValidation[Column | tuple[Column, ...]]
     item: SkipValidation[Column | tuple[Column, ...]]
     group: SkipValidation[Column | None] = None
     groups: SkipValidation[tuple[Label, ...] | None] = Field(default=None, repr=False)
@@ -126,7 +128,7 @@ class Reading(FileOptions):
         if not isinstance(given, dict):
             return given
         held = dict(given)
-        for name in ("item", "clip", "value_clip"):
+        for name in ("user", "item", "clip", "value_clip"):
             if isinstance(held.get(name), Sequence) and not isinstance(held[name], str):
                 held[name] = tuple(held[name])
         if "where" in held:
@@ -176,8 +178,10 @@ class Reading(FileOptions):
         """The stretch of time that is read; None for all."""
         if self.time is not None:
             return Window.between(self.since, self.until, self.time_zone, self.time_unit)
-        if self.since is not None or self.until is not None or self.time_unit is not None:
-            raise EventLogError("since=, until= and time_unit= are about the column time=: name it, or leave them out")
+        if self.since is not None or self.until is not None or self.time_unit is not None or self.time_format is not None:
+            raise EventLogError(
+                "since=, until=, time_unit= and time_format= are about the column time=: name it, or leave them out"
+            )
         return None
 
     @cached_property
@@ -284,7 +288,7 @@ class Options(FileSaid, total=False):
 class ReadingKeywords(Options, total=False):
     """All fields of `Reading`."""
 
-    user: Column
+    user: Column | Sequence[Column]
     item: Column | Sequence[Column]
     group: Column | None
     cells: bool

@@ -23,10 +23,11 @@ from dpselect.events.contributions import summed
 from dpselect.events.dialect import Dialect, double, matches
 from dpselect.events.engine import T, guarded
 from dpselect.events.reading import Reading
+from dpselect.events.rows import shaped, written_alike
 from dpselect.events.sources.base import OF_TEXT, SHORT, Given, Kind, Kinds, Rows, by_name, is_label, kind_of
 from dpselect.events.sources.judged import judged
 from dpselect.events.sources.logged_tables import OTHERS_THAN_SPARK, folders_of, refuse
-from dpselect.events.staging import Staged, keys_of, shaped, staged_of, written_alike
+from dpselect.events.staging import Staged, keys_of, staged_of
 from dpselect.events.where import NUMBER
 from dpselect.selection import Label, is_integer
 
@@ -165,6 +166,9 @@ class _Spark(Dialect):
         minutes = f"unix_date(CAST({clock} AS DATE)) * 1440L + hour({clock}) * 60L + minute({clock})"
         return f"(({minutes}) * 60000000L + CAST(extract(SECOND FROM {clock}) * 1000000 AS BIGINT))"
 
+    def of_format(self, text: str, form: str) -> str:
+        raise NotImplementedError  # `_require_readable` refuses it
+
     def instant(self, time: str) -> str:
         return f"unix_micros({time})"
 
@@ -295,6 +299,11 @@ def staged(source: object, reading: Reading) -> tuple[Cluster, Staged]:
 
 def _require_readable(given: Given) -> None:
     given.require_unsaid("a Spark table", "table", "query", "format", *OF_TEXT)
+    if given.said.time_format is not None:
+        raise EventLogError(
+            f"time_format={given.said.time_format!r} is not read for a Spark table: cast such times to timestamps there, and "
+            "leave it out"
+        )
     if given.said.normalize:
         raise EventLogError(
             f"normalize={given.said.normalize!r} is not read for a Spark table, whose own functions do not write labels alike to "
@@ -375,5 +384,5 @@ _STORED: Final[Mapping[Kind, str]] = {"int": "BIGINT", "str": "VARCHAR", "number
 
 
 def events_of(log: Rows, given: Given) -> Rows:
-    """The same events, as `staging` has them for the embedded engine."""
+    """The same events, as `rows` has them for the embedded engine."""
     return shaped(written_alike(judged(log, given, SPARK), given, SPARK), given, SPARK)

@@ -56,8 +56,12 @@ class Window:
             )
         return cls(start, end, where, unit)
 
-    def moment(self, kind: str, dialect: Dialect) -> tuple[str, str]:
-        """SQL of a time t as microseconds, null if it is none, and of whether they are of the clock on the wall."""
+    def moment(self, kind: str, dialect: Dialect, form: str | None = None) -> tuple[str, str]:
+        """SQL of a time t as microseconds, null if it is none, and of whether they are of the clock on the wall; text is of ISO
+        8601, or of this form.
+        """
+        if form is not None:
+            return dialect.of_format("t", form), "true"
         if self.unit is not None:
             return f"{dialect.whole('t')} * {MICROSECONDS[self.unit]}", "false"
         if kind == "wall":
@@ -91,6 +95,11 @@ class Window:
     def wall(self, moment: datetime) -> int:
         """Microseconds since 1970 on the clock on the wall."""
         return (moment.astimezone(self.zone).replace(tzinfo=None) - _EPOCH) // timedelta(microseconds=1)
+
+    def day(self, moment: int, wall: bool) -> date:
+        """The day of microseconds since 1970, of the clock on the wall or in UTC, by the clock on the wall."""
+        at = _EPOCH + timedelta(microseconds=moment)
+        return at.date() if wall else at.replace(tzinfo=UTC).astimezone(self.zone).date()
 
     @staticmethod
     def instant(moment: datetime) -> int:

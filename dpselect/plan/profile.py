@@ -7,8 +7,6 @@ bounded.
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +20,6 @@ from pydantic import Field
 
 from accounting.address import masked
 from accounting.arguments import Relation
-from accounting.files import read_text
 from accounting.frozen import Count, Frozen, Real
 from dpselect.errors import EventLogError, InvalidRequest
 from dpselect.events.file_options import FILE_OPTIONS
@@ -235,7 +232,7 @@ class Profile:
         public: bool = False,
         items_per_user: float | Mapping[int, float] | None = None,
     ) -> Self:
-        """The shape of the public counts in a column of a CSV file with a header; an only column needs no name.
+        """The shape of the public counts in a column of a CSV file; an only column needs neither name nor header.
 
         Raises:
             InvalidRequest: `public` is not True, the file cannot be read, has no such column, or holds other things.
@@ -253,7 +250,7 @@ class Profile:
         cls,
         path: Path | str,
         *,
-        user: Column,
+        user: Column | Sequence[Column],
         item: Column | Sequence[Column],
         public: bool = False,
         **files: Any,
@@ -444,7 +441,7 @@ def _users_in(path: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     """The distinct counts of a log, how many items have each, the items per user, and the number of users."""
     from dpselect.events.engine import opened  # a profile of numbers reads no file
     from dpselect.events.reading import Reading
-    from dpselect.events.staging import rows, shaped
+    from dpselect.events.rows import rows, shaped
 
     try:
         given = (reading := Reading(**asked)).given(path)
@@ -466,38 +463,23 @@ def _users_in(path: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _counts_in(path: Path, column: str | None) -> list[float]:
-    """The numbers in a column of a CSV file."""
+    """The numbers in a column of a CSV file, read as a public list is; an only column needs neither name nor header."""
+    from dpselect.events.catalogue import ListOptions, labels_in
+
+    what = f"file of counts {masked(path)}"
     try:
-        rows = list(csv.reader(io.StringIO(read_text(path, InvalidRequest, "the file of counts"), newline="")))
-    except csv.Error as error:
-        raise InvalidRequest(
-            f"{masked(path)} cannot be read as CSV ({type(error).__name__}): name a text file with counts, in UTF-8"
-        ) from None
-    place = _place(path, rows[0] if rows else [], column)
-    return [_number(path, line, row, place) for line, row in enumerate(rows[1:], start=2) if row]
+        texts = labels_in(path, column, None, ListOptions(format="csv", header=column is not None or None), what)
+        return [float(text) for text in (texts if column is not None or _is_number(texts[:1]) else texts[1:])]
+    except EventLogError as error:
+        raise InvalidRequest(str(error)) from None
+    except ValueError:
+        raise InvalidRequest(f"{what} holds something else than numbers in that column: correct it, or name another") from None
 
 
-def _place(path: Path, header: list[str], column: str | None) -> int:
-    names = [name.strip() for name in header]
-    if column is None and len(names) == 1:
-        # A number in the first line is a count that would be lost, of the top item as a rule.
-        with contextlib.suppress(ValueError):
-            float(names[0])
-            raise InvalidRequest(f"{masked(path)} begins with a number: put the column's name in the first line, counts below it")
-        return 0
-    if column in names:
-        return names.index(column)
-    wanted = "no column is named" if column is None else f"column {column!r} is missing"
-    raise InvalidRequest(
-        f"{masked(path)}: {wanted}; its first line has the columns {', '.join(names) or 'none'}: name one of them"
-    )
-
-
-def _number(path: Path, line: int, row: list[str], place: int) -> float:
-    try:
-        return float(row[place])
-    except (IndexError, ValueError):
-        raise InvalidRequest(f"{masked(path)}, line {line}: the column holds something else than a number") from None
+def _is_number(texts: list[str]) -> bool:
+    with contextlib.suppress(ValueError):
+        return bool([float(text) for text in texts])
+    return False
 
 
 def _checked(counts: ArrayLike) -> Floats:

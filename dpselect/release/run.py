@@ -18,7 +18,7 @@ from dpselect.cells import cell
 from dpselect.errors import EventLogError, InvalidRequest
 from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, spark
 from dpselect.events.contributions import MOST_EXACT
-from dpselect.events.staging import PeriodEvents
+from dpselect.events.rows import PeriodEvents
 from dpselect.events.time_window import Window
 from dpselect.mechanisms.base import Mechanism, Pay, Rounds
 from dpselect.mechanisms.top_of_groups import REASON
@@ -418,7 +418,7 @@ def _source(question: Question, log: object) -> tuple[Any, events.Reading]:
     """The log, and how it is read there."""
     reading = question.reading
     if isinstance(log, PeriodEvents):  # the part of a log that was cut out by time, as Parquet
-        whole = {"time": None, "since": None, "until": None, "time_unit": None, "table": None, "query": None}
+        whole = {"time": None, "since": None, "until": None, "time_unit": None, "time_format": None, "table": None, "query": None}
         return log, reading.model_copy(update={**whole, "format": "auto", "header": None})
     if question.spec.engine == "spark":
         return spark.found(str(log), reading)

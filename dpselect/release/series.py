@@ -24,7 +24,8 @@ from dpselect.continual.horizon import of_pairs
 from dpselect.continual.horizon import open as open_horizon
 from dpselect.errors import HorizonError, InvalidRequest, Note, printable
 from dpselect.events import ProgressCallback, Reading
-from dpselect.events.staging import PeriodEvents, split
+from dpselect.events.rows import PeriodEvents
+from dpselect.events.staging import split
 from dpselect.events.time_window import periods
 from dpselect.plan.default import Choice
 from dpselect.release.answer import (

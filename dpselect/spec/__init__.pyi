@@ -19,7 +19,7 @@ from .shared_fields import FileFields as FileFields
 from .shared_fields import LedgerFields as LedgerFields
 from .shared_fields import LogFields as LogFields
 from .shared_fields import PayerFields as PayerFields
-from .shared_fields import item_columns as item_columns
+from .shared_fields import columns_of as columns_of
 from .shared_fields import value_clip_of as value_clip_of
 from .topk_spec import EngineName as EngineName
 from .topk_spec import ReleaseFields as ReleaseFields

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpselect.spec.base import LOG
 from dpselect.spec.shared_fields import LogFields
+
+if TYPE_CHECKING:
+    from dpselect.events.reading import Reading
 
 
 class CheckSpec(LogFields):
@@ -19,3 +22,8 @@ class CheckSpec(LogFields):
         f"{LOG} --domain shops.csv",
         f"{LOG} --missing NULL --normalize casefold --normalize strip --json",
     )
+
+    def reading(self, **stated: Any) -> Reading:
+        """How the log is read; without since= and until= over all times that there can be."""
+        every_time = {"since": "1900-01-01"} if self.time is not None and self.since is None and self.until is None else {}
+        return super().reading(**every_time | stated)

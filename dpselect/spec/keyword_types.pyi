@@ -27,7 +27,11 @@ class SharedFileOptions(TypedDict, total=False):
     header: bool | None
     delimiter: str | None
     quote: str | None
+    escape: str | None
+    comment: str | None
     encoding: str | None
+    decimal: str
+    time_format: str | None
     missing: tuple[str, ...]
     null: tuple[str, ...]
     split: str | None
@@ -52,7 +56,7 @@ class SharedFile(SharedFileOptions, total=False):
     memory_limit: str | None
 
 class SharedItem(SharedFile, total=False):
-    user: Required[Column]
+    user: Required[Column | Sequence[Column]]
     where: str | Sequence[str]
     item: Required[Column | Sequence[Column]]
 
@@ -157,7 +161,7 @@ class PlanKeywords(SharedBudget, SharedFile, SharedChoice, SharedWeight, total=F
     public_votes: Flag
     ledger: str | Ledger | None
     dataset: str | None
-    user: Column | None
+    user: Column | Sequence[Column] | None
     item: Column | Sequence[Column] | None
     relation: Relation | None
     max_items_per_user: Count | None

@@ -14,7 +14,7 @@ from accounting.frozen import Count, Positive, Real
 from dpselect.events.file_options import FileOptions
 from dpselect.spec.base import Column, Flag, Seed, Spec, option
 from dpselect.spec.continual_spec import WeightFields
-from dpselect.spec.shared_fields import BudgetFields, FileFields, item_columns
+from dpselect.spec.shared_fields import BudgetFields, FileFields, columns_of
 from dpselect.spec.topk_spec import ChoiceFields, size_of
 
 if TYPE_CHECKING:
@@ -140,12 +140,18 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
         "The ledger that later pays, for each release by itself.", _NEEDS, metavar="URL"
     )
     dataset: str | None = option("The dataset that later pays.", _NEEDS)
-    user: SkipValidation[Column | None] = option("Column of users, where shape= is a log.", _SHAPE, metavar="COLUMN")
+    user: SkipValidation[Column | Sequence[Column] | None] = option(
+        "Column of users, where shape= is a log. Several make up one user.",
+        _SHAPE,
+        metavar="COLUMN",
+        parse=columns_of,
+        many=True,
+    )
     item: SkipValidation[Column | Sequence[Column] | None] = option(
         "Column of items, where shape= is a log. Several make up one item.",
         _SHAPE,
         metavar="COLUMN",
-        parse=item_columns,
+        parse=columns_of,
         many=True,
     )
     relation: Relation | None = option(

@@ -174,13 +174,13 @@ class RunFields(Spec):
     )
 
 
-def item_columns(stated: Any) -> str | tuple[str, ...]:
-    """One column, or several that make up an item: named by several options, or in one with commas, as in a record of CSV."""
-    texts = [stated] if isinstance(stated, str) else stated
+def columns_of(stated: Any) -> str | tuple[str, ...]:
+    """One column, or several that make up a label: named by several options, or in one with commas, as in a record of CSV."""
+    texts = [stated] if isinstance(stated, str | int) else stated
     try:
-        parts = [part for text in texts for part in next(csv.reader([text], strict=True), [])]
+        parts = [part for text in texts for part in next(csv.reader([str(text)], strict=True), [])]
     except csv.Error:
-        raise InvalidRequest(f"item={texts!r} is not a list of columns: write country,city, quoting a comma in a name") from None
+        raise InvalidRequest(f"{texts!r} is not a list of columns: write country,city, quoting a comma in a name") from None
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 
@@ -246,8 +246,13 @@ class FileFields(Spec, FileOptions):
 class ItemFields(FileFields):
     """How a log of items is read. Rules of what is read are those of `events.Reading`, which is made of these."""
 
-    user: SkipValidation[Column] = option(
-        "Column of users: its name, or its number from 1 without a header.", default=..., metavar="COLUMN", place=10
+    user: SkipValidation[Column | Sequence[Column]] = option(
+        "Column of users: its name, or its number from 1 without a header. Several (tenant,number or repeated) make up one user.",
+        default=...,
+        metavar="COLUMN",
+        parse=columns_of,
+        many=True,
+        place=10,
     )
     where: SkipValidation[str | Sequence[str]] = option(
         "Read only events that satisfy this: 'device = phone', with =, !=, <, <=, > or >=, on any column but the users'. It is "
@@ -261,7 +266,7 @@ class ItemFields(FileFields):
         "Column of items: its name, or its number from 1 without a header. Several (country,city, or repeated) make up one item.",
         default=...,
         metavar="COLUMN",
-        parse=item_columns,
+        parse=columns_of,
         many=True,
         place=20,
     )

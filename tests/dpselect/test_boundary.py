@@ -188,6 +188,7 @@ TOPK: dict[str, dict[str, Any]] = {
     "a sparse column of users": {"user": "n"},
     "a sparse column of groups": {"group": "n"},
     "a sparse part of items": {"item": ["i", "n"]},
+    "a sparse part of users": {"user": ["u", "n"]},
     "groups": {**WINDOW, "group": "g"},
     "listed groups": {**WINDOW, "group": "g", "groups": "groups.csv", "groups_column": "g"},
     "listed groups and items": {**WINDOW, "group": "g", "groups": GROUPS, "domain": ITEMS},
@@ -211,6 +212,12 @@ TOPK: dict[str, dict[str, Any]] = {
 }
 OF_FILES: dict[str, tuple[str, dict[str, Any]]] = {
     "how a file is written": ("csv", {"format": "csv", "header": True, "delimiter": ",", "quote": '"', "encoding": "utf-8"}),
+    "lines and quotes": ("csv", {"comment": "#", "escape": "\\"}),
+    "numbers and times as they are written": (
+        "csv",
+        {**WINDOW, "time_format": "%Y-%m-%d", "decimal": ",", "value": "v", "value_clip": 5.0, "max_items_per_user": 3},
+    ),
+    "times of another format": ("csv", {**WINDOW, "time_format": "%d.%m.%Y"}),
     "a table": ("sqlite", {"table": "log"}),
     "a query": ("sqlite", {"table": None, "query": f"SELECT * FROM log WHERE t = '{DAY}'"}),
 }

@@ -605,6 +605,10 @@ dpselect/events/engine.py
         if isinstance(error, duckdb.IOException | duckdb.FatalException | OSError) and => if
     dpselect/events/test_file_options.py::test_a_footnote_is_no_event
          if tells else None =>
+    dpselect/events/test_file_options.py::test_lines_of_comments_are_left_out
+        if comment is not None and looked == 0 => if comment is None and looked == 0
+    dpselect/events/test_databases.py::test_what_keeps_a_duckdb_file_from_being_read_is_said
+        if "Could not set lock" in text: => if False:
 dpselect/events/file_options.py
     dpselect/events/test_neighbours.py::test_encodings_in_which_lines_depend_on_each_other_are_refused
         r"hz|utf-7| => r"utf-7|
@@ -632,11 +636,28 @@ dpselect/events/reading.py
         _MOST_GROUPS = 10**6, => _MOST_GROUPS = 10**7,
     dpselect/events/test_reading.py::test_what_is_wrong_is_named
         if self.cells and self.max_groups_per_user is not None: => if False:
+dpselect/events/dialect.py
+    dpselect/events/test_file_options.py::test_decimal_commas_are_read_where_they_are_stated
+        replace(replace({number}, '.', ''), ',', '.') => replace({number}, ',', '.')
+dpselect/events/rows.py
+    dpselect/events/test_file_options.py::test_times_of_a_stated_format
+        if given.said.time_format is None: => if True:
+    dpselect/events/test_time_window.py::test_several_columns_are_one_user
+        ('[,"\r\n]', => ('["\r\n]',
+    dpselect/events/test_neighbours.py::test_missing_labels_are_the_same_in_every_format
+        if kind == "number":¶        shown, stated => if kind == "none":¶        shown, stated
+    dpselect/events/test_nothing.py::test_a_malformed_value_refuses_whatever_is_selected
+         if is_label(role) else name =>
+    dpselect/events/test_nothing.py::test_integers_are_split_as_their_digits
+        kinds["item"] = "str" => pass
+    dpselect/continual/test_horizon.py::test_a_column_of_nothing_has_no_say_in_how_labels_are_written
+        nothing -= {"item"} => pass
+        nothing=part.nothing, apart="apart" => apart="apart"
 dpselect/events/sources/base.py
     dpselect/test_secrets.py::test_no_object_shows_a_secret[counted]
         source: object = dataclasses.field(repr=False) => source: object
     dpselect/events/test_where.py::test_what_is_refused
-            if one == "user":¶        raise EventLogError(¶            f"where= is about
+            if stated_as(one) == "user":¶        raise EventLogError(¶            f"where= is about
         =>     if one == "group":¶        raise EventLogError(¶            f"where= is about
 dpselect/events/sources/databases.py
     dpselect/events/test_sources.py::test_postgresql_refusals
@@ -645,6 +666,12 @@ dpselect/events/sources/databases.py
         text is None or len(text) <= _MOST_KEPT => True
         text[:_MOST_KEPT] + "~" => text[:_MOST_KEPT]
 dpselect/events/sources/formats.py
+    dpselect/events/test_file_options.py::test_lines_of_comments_are_left_out
+        if inside or not line.startswith => if not line.startswith
+    dpselect/events/test_file_options.py::test_quotes_that_a_backslash_escapes
+        "doublequote": False} if self.escape not in (None, self.quote) => "doublequote": False} if self.escape == self.quote
+    dpselect/events/test_file_options.py::test_an_array_of_json_is_read_as_lines_of_it_are
+        form = "array" if => form = "newline_delimited" if
     dpselect/events/test_where.py::test_a_name_with_an_empty_part_is_refused_without_a_row
         if not all(column.split(".")): => if not any(column.split(".")):
     dpselect/events/test_errors.py::test_quotes_are_quotes_in_csv_alone
@@ -652,7 +679,7 @@ dpselect/events/sources/formats.py
     dpselect/events/test_errors.py::test_long_lines_and_letters_across_blocks_are_read
         for place in (block.find(end), block.rfind(end)) if place => for place in (block.find(end),) if place
     dpselect/events/test_neighbours.py::test_a_first_event_does_not_tell_the_delimiter
-        if sniff and has_header else self => if sniff and header is not False else self
+        if sniff and has_header and self => if sniff and header is not False and self
     dpselect/events/test_neighbours.py::test_wide_integers_of_another_file_leave_the_rest_apart
         stored[SHORT[role]] == "HUGEINT" => False
     dpselect/events/test_nothing.py::test_a_file_of_nulls_agrees_with_any_other
@@ -693,17 +720,10 @@ dpselect/events/sources/workbooks.py
     dpselect/events/test_workbooks.py::test_what_would_take_gigabytes_is_refused[a row above]
         if not before < self._number <= _MOST_ROWS["row"]: => if False:
 dpselect/events/staging.py
+    dpselect/events/test_time_window.py::test_several_columns_are_one_user
+        for role in asked.parts("user"): => for role in ["user"]:
     dpselect/events/test_sources.py::test_a_stream_is_not_asked_twice
         make = engine.run if log.once else engine.group => make = engine.group
-    dpselect/events/test_neighbours.py::test_missing_labels_are_the_same_in_every_format
-        if kind == "number":¶        shown, stated => if kind == "none":¶        shown, stated
-    dpselect/events/test_nothing.py::test_a_malformed_value_refuses_whatever_is_selected
-         if is_label(role) else name =>
-    dpselect/events/test_nothing.py::test_integers_are_split_as_their_digits
-        kinds["item"] = "str" => pass
-    dpselect/continual/test_horizon.py::test_a_column_of_nothing_has_no_say_in_how_labels_are_written
-        nothing -= {"item"} => pass
-        nothing=part.nothing, apart="apart" => apart="apart"
 dpselect/events/user_counts.py
     dpselect/events/test_scores.py::test_clips_sums_and_groups_declare_the_relation_that_is_asked_for
         PRESENT.norm, relation, self.max => PRESENT.norm, "add_remove", self.max

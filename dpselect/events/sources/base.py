@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from dpselect.events.time_window import Window
 
 Column = str | int
-# What `Rows.sql` calls the column of each role; further parts of an item are roles of their own.
+# What `Rows.sql` calls the column of each role; further parts of a user or an item are roles of their own.
 SHORT = {
     **{"user": "u", "item": "i", "group": "g"},
     **{f"item_{n}": f"i{n}" for n in range(2, 9)},
+    **{f"user_{n}": f"u{n}" for n in range(2, 9)},
     **{"value": "v", "time": "t"},
     **{f"where_{n}": f"f{n}" for n in range(1, 9)},
 }
@@ -44,10 +45,10 @@ Kind = Literal["int", "str", "number", "wall", "instant"]
 values, numbers; of times, those of a clock on the wall or instants. Values and times may be text, too."""
 Kinds = Mapping[str, Kind]
 """The kind of the column of every role."""
-OF_TEXT = ("header", "delimiter", "quote", "encoding")
+OF_TEXT = ("header", "delimiter", "quote", "escape", "comment", "encoding")
 """What is said about delimited text alone."""
 LABELS = ("user", "item", "group")
-"""The roles whose values are labels; further parts of an item are, too."""
+"""The roles whose values are labels; further parts of one are, too."""
 
 
 def is_label(role: str) -> bool:
@@ -57,7 +58,7 @@ def is_label(role: str) -> bool:
 
 def refusal(role: str) -> int:
     """The number of a role whose value refuses the log, below 0."""
-    return -1 - list(SHORT).index("item" if role.startswith("item_") else role)
+    return -1 - list(SHORT).index(stated_as(role))
 
 
 def refused(number: int) -> str:
@@ -72,7 +73,7 @@ def is_condition(role: str) -> bool:
 
 def stated_as(role: str) -> str:
     """The field that states the role's column."""
-    return "where" if is_condition(role) else role
+    return role.partition("_")[0]
 
 
 @final
@@ -85,19 +86,22 @@ class Asked:
     @classmethod
     def of(
         cls,
-        user: Column | None,
+        user: Column | Sequence[Column] | None,
         item: Column | Sequence[Column],
         group: Column | None = None,
         value: Column | None = None,
         time: Column | None = None,
         where: Sequence[Column] = (),
     ) -> Self:
-        """With one column of items, or several, eight at most, that make up one; and what conditions are about, `where`."""
-        parts = [item] if isinstance(item, str) or not isinstance(item, Sequence) else list(item)
-        if not 1 <= len(parts) <= 8 or None in parts:
-            raise EventLogError(f"user={user!r}, item={item!r} is not a column, or for an item from 1 to 8 of them: give names")
-        stated = {"user": user, "item": parts[0], "group": group, "value": value, "time": time}
-        stated |= {f"item_{number}": column for number, column in enumerate(parts[1:], start=2)}
+        """With one column of users and of items, or several, eight at most, that make up one; and what conditions are about,
+        `where`. A public list has no users: None.
+        """
+        stated = {"group": group, "value": value, "time": time}
+        for role, named in (("user", user), ("item", item)):
+            parts = [named] if isinstance(named, str) or not isinstance(named, Sequence) else list(named)
+            if not 1 <= len(parts) <= 8 or (None in parts and not (role == "user" and named is None)):
+                raise EventLogError(f"{role}={named!r} must be a column, or from 1 to 8 that make up one {role}: give names")
+            stated |= {f"{role}_{number}" if number > 1 else role: part for number, part in enumerate(parts, start=1)}
         stated |= {f"where_{number}": column for number, column in enumerate(where, start=1)}
         columns = {role: column for role in SHORT if (column := stated.get(role)) is not None}
         for field, column in columns.items():
@@ -108,15 +112,14 @@ class Asked:
                 require_apart(one, other, f"{columns[one]!r}")
         return cls(columns)
 
-    @property
-    def parts(self) -> list[str]:
-        """The roles of the columns that make up an item."""
-        return [role for role in self.columns if role.startswith("item")]
+    def parts(self, whole: str) -> list[str]:
+        """The roles of the columns that make up a user, or an item."""
+        return [role for role in self.columns if stated_as(role) == whole]
 
     @property
     def roles(self) -> list[str]:
-        """The roles in which an event needs a value, an item being one."""
-        return [role for role in self.columns if not role.startswith("item_") and not is_condition(role)]
+        """The roles in which an event needs a value, a user and an item being one each."""
+        return [role for role in self.columns if role == stated_as(role)]
 
     def without(self, roles: Iterable[str]) -> Self:
         """The columns but those of some roles."""
@@ -135,10 +138,10 @@ class Asked:
 
 _MALFORMED = {
     "time": "something that is not a time of the years 1900 to 9999: write times as in 2024-07-14T08:00:00, with Z or an offset "
-    "where they have one; numbers since 1970 need the right time_unit=; say with missing= what the file writes where there is "
-    "none",
-    "value": "something that is not a finite number: correct it, leave it empty, or say with missing= what the file writes where "
-    "there is none",
+    "where they have one, or state time_format=; numbers since 1970 need the right time_unit=; say with missing= what the file "
+    "writes where there is none",
+    "value": "something that is not a finite number: correct it, leave it empty, state decimal=',' where that is the decimal "
+    "point, or say with missing= what the file writes where there is none",
     "": "values that are neither text nor whole numbers (fractions, booleans, or nested values): write them as text "
     "(whole numbers that pandas wrote as fractions, since one is missing, become integers by a cast to Int64)",
 }
@@ -206,6 +209,11 @@ class Given(NotPickled):
         """Hold the kind of the column of times against the window's unit."""
         assert self.window is not None, "times are read for a window"
         time, unit = self.asked.columns["time"], self.window.unit
+        if self.said.time_format is not None and (kind != "str" or unit is not None):
+            raise EventLogError(
+                f"time_format={self.said.time_format!r} is for times that are text, without time_unit=, and time={time!r} of "
+                f"{what} holds others: leave it out"
+            )
         if kind == "int" and unit is None:
             raise EventLogError(f"time={time!r} of {what} holds numbers: say with time_unit= what they count since 1970")
         if kind in ("wall", "instant") and unit is not None:
@@ -457,7 +465,7 @@ def require_apart(one: str, other: str, column: str) -> None:
     """Refuse one column for two roles. A condition may be about a column that has another role, but for that of users."""
     if not is_condition(other):
         raise EventLogError(f"{one} and {other} are the same column, {column}: an event needs one of each")
-    if one == "user":
+    if stated_as(one) == "user":
         raise EventLogError(
             f"where= is about the column of users, {column}: which users are looked at is no condition on their events; use a "
             "column of another kind"

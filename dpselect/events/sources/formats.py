@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import glob
 import importlib
@@ -21,6 +22,7 @@ from accounting.address import masked
 from accounting.errors import missing_extra
 from dpselect.errors import EventLogError
 from dpselect.events.engine import Engine, checked, guarded, not_encoded, plain, unpacked_suffix
+from dpselect.events.file_options import FileOptions
 from dpselect.events.sources.base import (
     BYTES_PER_ROW,
     LONGEST_LINE,
@@ -75,14 +77,17 @@ class Delimited:
     suffixes: tuple[str, ...]
     delimiter: str
     quote: str
+    escape: str | None = None
 
     def rows(self, engine: Engine, given: Given) -> Rows:
         """The columns of a delimited file. Without `header`, a file has one unless all columns are positions."""
         source, asked, what = checked(given.source), given.asked, given.called(self.name)
-        form = self.stated(given.said.delimiter, given.said.quote)
+        form, comment = self.stated(given.said), given.said.comment
         if given.unread and not form.has_header(asked, given.said.header):
             return given.unknown(what)  # its first line is an event
-        path = plain(source, engine.unused("source"), given.said.encoding, form.quote if given.unread else None)
+        path = plain(source, engine.unused("source"), given.said.encoding, form.quote if given.unread else None, comment)
+        if comment is not None and not given.unread:
+            path = form.uncommented(path, engine.unused("without comments"), comment)
         sniff = given.said.delimiter is None
         return form.read(path, asked, given.said.header, what, sniff=sniff, tells=engine.tells)
 
@@ -91,9 +96,29 @@ class Delimited:
         """Whether the first line holds names."""
         return not asked.by_position() if stated is None else stated
 
-    def stated(self, delimiter: str | None, quote: str | None) -> Delimited:
-        """With the delimiter and quote that were stated."""
-        return replace(self, delimiter=delimiter or self.delimiter, quote=self.quote if quote is None else quote)
+    def stated(self, said: FileOptions) -> Delimited:
+        """With the delimiter, quote and escape that were stated."""
+        quote = self.quote if said.quote is None else said.quote
+        return replace(self, delimiter=said.delimiter or self.delimiter, quote=quote, escape=said.escape if quote else None)
+
+    def uncommented(self, path: Path, target: Path, comment: str) -> Path:
+        """`target`, made the file without the lines outside quotes that begin with `comment`. The engine would also cut text that
+        has the character within.
+        """
+        inside = False
+        with path.open("rb") as lines, target.open("xb") as kept:
+            for line in lines:
+                if inside or not line.startswith(comment.encode()):
+                    inside ^= self.quotes_in(line) % 2 == 1
+                    kept.write(line)
+        return target
+
+    def quotes_in(self, text: bytes) -> int:
+        """The number of quotes that open or close a field, or stand in one doubled."""
+        if not self.quote:
+            return 0
+        within = 0 if self.escape is None else text.count((self.escape + self.quote).encode())
+        return text.count(self.quote.encode()) - within
 
     def read(self, path: Path, asked: Asked, header: bool | None, what: str, *, sniff: bool, tells: bool = False) -> Rows:
         """The columns of a file of UTF-8 that lies in the folder of the reading; a refusal `tells` lines to who may see them."""
@@ -103,7 +128,7 @@ class Delimited:
             return _nothing(asked, what)
         names = [column for column in asked.columns.values() if isinstance(column, str)]
         # Without a header the first line is an event: one user's text must not decide how the others' rows are split.
-        form = self.sniffed(path, names, what) if sniff and has_header else self
+        form = self.sniffed(path, names, what) if sniff and has_header and self.delimiter == CSV.delimiter else self
         first = form.first_record(path, what)
         if len(first) > _MOST_COLUMNS:
             raise EventLogError(
@@ -120,16 +145,16 @@ class Delimited:
         sql = (
             f"SELECT {columns} FROM read_csv({located(path)}, auto_detect = false, "
             f"columns = {{{types}}}, header = {str(has_header).lower()}, delim = {literal(form.delimiter)}, "
-            f"quote = {literal(form.quote)}, escape = {literal(form.quote)}, nullstr = '', compression = 'none', "
+            f"quote = {literal(form.quote)}, escape = {literal(form.escape or form.quote)}, nullstr = '', compression = 'none', "
             "strict_mode = true, null_padding = false, ignore_errors = false, hive_partitioning = false)"
         )
         return Rows(sql, path.stat().st_size, what, dict.fromkeys(places, "str"), texts=(sql,), how=how)
 
     def sniffed(self, path: Path, names: Sequence[str], what: str) -> Delimited:
         """With another delimiter, if the header has all these names under that one alone; no row is looked at."""
-        if self.delimiter != "," or not names or set(names) <= set(self.first_record(path, what, lenient=True)):
+        if not names or set(names) <= set(self.first_record(path, what, lenient=True)):
             return self
-        others = [replace(self, delimiter=delimiter) for delimiter in DELIMITERS]
+        others = [replace(self, delimiter=delimiter) for delimiter in (CSV.delimiter, *DELIMITERS)]
         fitting = [form for form in others if set(names) <= set(form.first_record(path, what, lenient=True))]
         return fitting[0] if len(fitting) == 1 else self
 
@@ -139,7 +164,7 @@ class Delimited:
         The engine finds bytes that are not UTF-8, too, but its threads may then wait for each other for ever.
         """
         decoder, begun, failure = codecs.getincrementaldecoder("utf-8")(), 0, ""
-        lines, quotes, before, quote = 1, 0, b"", self.quote.encode() or b"\0"
+        lines, quotes, before = 1, 0, b""
         try:
             with path.open("rb") as stream:
                 while block := stream.read(_BLOCK):
@@ -153,7 +178,7 @@ class Delimited:
                     seen = before + block
                     for blank in _BLANK.finditer(seen) if b"\n\n" in seen or b"\n\r\n" in seen else ():
                         head = seen[: blank.end() - 1]
-                        if (quotes + head.count(quote)) % 2 == 0:  # not inside a field
+                        if (quotes + self.quotes_in(head)) % 2 == 0:  # not inside a field
                             line = lines + head.count(b"\n")
                             place = f" (line {line})" if tells else ""
                             failure = f"has text below a blank line{place}: a footnote? Remove it, or the blank line"
@@ -162,7 +187,7 @@ class Delimited:
                         break
                     before = seen[-3:]
                     lines += seen.count(b"\n") - before.count(b"\n")
-                    quotes += seen.count(quote) - before.count(quote)
+                    quotes += self.quotes_in(seen) - self.quotes_in(before)
                 else:
                     decoder.decode(b"", final=True)
         except UnicodeDecodeError:
@@ -173,11 +198,12 @@ class Delimited:
     def reader(self, stream: Iterable[str]) -> Iterator[list[str]]:
         """Records by Python's reader, which knows delimiters of one character alone."""
         quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE
-        quote = self.quote or None
+        form: Any = {"quotechar": self.quote or None, "quoting": quoting, "strict": True}
+        form |= {"escapechar": self.escape, "doublequote": False} if self.escape not in (None, self.quote) else {}
         if len(self.delimiter) == 1:
-            return csv.reader(stream, delimiter=self.delimiter, quotechar=quote, quoting=quoting, strict=True)
+            return csv.reader(stream, delimiter=self.delimiter, **form)
         lines = (line.replace(self.delimiter, _STAND_IN) for line in stream)
-        read = csv.reader(lines, delimiter=_STAND_IN, quotechar=quote, quoting=quoting, strict=True)
+        read = csv.reader(lines, delimiter=_STAND_IN, **form)
         return ([field.replace(_STAND_IN, self.delimiter) for field in record] for record in read)
 
     def first_record(self, path: Path, what: str, *, lenient: bool = False) -> list[str]:
@@ -204,7 +230,7 @@ TSV = Delimited("tsv", (".tsv", ".tab"), delimiter="\t", quote="")
 def _excel(engine: Engine, given: Given) -> Rows:
     """The columns of a workbook of one sheet, as of the CSV that it would be saved as."""
     what = given.called("xlsx")
-    given.require_unsaid("xlsx", "delimiter", "quote", "encoding")
+    given.require_unsaid("xlsx", *(field for field in OF_TEXT if field != "header"))
     source = checked(given.source)
     if given.unread and not CSV.has_header(given.asked, given.said.header):
         return given.unknown(what)
@@ -248,23 +274,25 @@ def workbook(source: Path, target: Path, what: str, *, rows: int | None = None) 
 
 
 def _json_lines(engine: Engine, given: Given) -> Rows:
-    """One JSON object on each line. Labels are text: a number's digits, or what a string holds."""
+    """One JSON object on each line, or an array of them. Labels are text: a number's digits, or what a string holds."""
     original, asked = checked(given.source), given.asked
     what = given.called("jsonl")
-    given.require_unsaid("jsonl", "header", "delimiter", "quote")
+    given.require_unsaid("jsonl", *(field for field in OF_TEXT if field != "encoding"))
     names = _names(asked, what)
     if given.unread:
         return given.unknown(what)
     path = plain(original, engine.unused("source"), given.said.encoding)
     if path.stat().st_size == 0:
         return _nothing(asked, what)
+    with path.open("rb") as stream:
+        form = "array" if stream.read(_BLOCK).lstrip().startswith(b"[") else "newline_delimited"
     outer = list(dict.fromkeys(part for name in names.values() for part in (name, name.split(".")[0])))
     if len({name.lower() for name in outer}) < len(outer):
         outer = list({name.lower(): name for name in reversed(outer)}.values())
     known = {name.lower(): f"c{place}" for place, name in enumerate(outer)}
     columns = ", ".join(f"{literal(name)}: 'JSON'" for name in outer)
     source = (
-        f"read_json({located(path)}, columns = {{{columns}}}, format = 'newline_delimited', records = true, "
+        f"read_json({located(path)}, columns = {{{columns}}}, format = '{form}', records = true, "
         f"compression = 'none', ignore_errors = false, hive_partitioning = false) AS log({', '.join(known.values())})"
     )
     fields = []
@@ -420,7 +448,7 @@ EXCEL = FileFormat("xlsx", (".xlsx",), _excel)
 FORMATS: Final[tuple[FileFormat | Delimited, ...]] = (
     CSV,
     TSV,
-    FileFormat("jsonl", (".jsonl", ".ndjson"), _json_lines),
+    FileFormat("jsonl", (".jsonl", ".ndjson", ".json"), _json_lines),
     PARQUET,
     EXCEL,
 )
@@ -458,9 +486,11 @@ def rows(engine: Engine, given: Given) -> Rows:
         return _of_one(engine, replace(given, source=copied, name=f"{given.said.format} on standard input"))
     path = str(source)
     # A folder, or a pattern that is not itself the name of a file.
-    folder = "\0" not in path and (
-        Path(path).is_dir() or (glob.has_magic(path) and "://" not in path and not os.path.lexists(path))
-    )
+    folder = False
+    with contextlib.suppress(OSError):  # of a name that is too long, which is refused where it is opened
+        folder = "\0" not in path and (
+            Path(path).is_dir() or (glob.has_magic(path) and "://" not in path and not os.path.lexists(path))
+        )
     return _several(engine, given) if folder or isinstance(source, list | tuple) else _of_one(engine, given)
 
 

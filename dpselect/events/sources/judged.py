@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
-from dpselect.events.dialect import EMBEDDED, Dialect, double, matches
+from dpselect.events.dialect import EMBEDDED, Dialect, decimal, double, matches
 from dpselect.events.sources.base import SHORT, Given, Kind, Rows, is_condition
 from dpselect.events.where import NUMBER, Condition
 
@@ -24,20 +24,21 @@ def judged(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
     held = list[str]()
     for role, test in tests.items():
         name, kind = SHORT[role], log.kinds[role]
-        held.append(_satisfies(name, kind, test, dialect))
-        held += [f"NOT {_satisfies(name, kind, one, dialect)}" for one in given.missing()]
+        held.append(_satisfies(name, kind, test, dialect, given.said.decimal))
+        held += [f"NOT {_satisfies(name, kind, one, dialect, given.said.decimal)}" for one in given.missing()]
     kinds = {role: kind for role, kind in log.kinds.items() if not is_condition(role)}
     columns = [*["refused"] * bool(log.bad), *(SHORT[role] for role in kinds), f"{' AND '.join(held)} AS kept"]
     sql = log.sql and f"SELECT {', '.join(columns)} FROM ({log.sql})"
     return replace(log, sql=sql, kinds=kinds, nothing=log.nothing.intersection(kinds), kept="kept")
 
 
-def _satisfies(name: str, kind: Kind, test: Condition, dialect: Dialect) -> str:
+def _satisfies(name: str, kind: Kind, test: Condition, dialect: Dialect, mark: str) -> str:
     """SQL of whether a column's value satisfies a condition; never null."""
     text = f"nullif(CAST({name} AS VARCHAR), '')"
     number = dialect.number(name)
     if kind == "str":
-        number = f"CASE WHEN {matches(text, NUMBER, dialect)} THEN {dialect.number(text)} END"
+        said = decimal(text, mark)
+        number = f"CASE WHEN {matches(said, NUMBER, dialect)} THEN {dialect.number(said)} END"
     number = f"CASE WHEN abs({number}) <= {LARGEST} THEN {number} END"
     side, value = (number, double(test.number)) if test.as_number(kind) else (text, dialect.literal(test.text(kind)))
     return f"coalesce({side} {test.sign} {value}, false)"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -90,3 +92,24 @@ def test_rows_are_asked_for_once_and_in_parts(sqlite: str, monkeypatch: pytest.M
         sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", seen)
     assert asked == [2, 2, 2, 2]
     assert sum("visits 2024" in sql for sql in executed) == 1
+
+
+def test_what_keeps_a_duckdb_file_from_being_read_is_said(tmp_path: Path) -> None:
+    """Another process that has it open, a table that is not there, and damage: each by its name, and none of them as another."""
+    path = tmp_path / "log.duckdb"
+    with duckdb.connect(path) as base:
+        base.execute("CREATE TABLE log AS SELECT 'u' AS u, 'i' AS i")
+    with pytest.raises(EventLogError, match="names something that is not there"):
+        counted(f"duckdb:///{path}", table="other")
+    hold = f"import duckdb; base = duckdb.connect({str(path)!r}); print('open', flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "open\n"
+        with pytest.raises(EventLogError, match="in use by another process") as caught:
+            counted(f"duckdb:///{path}", table="log")
+        other.communicate("\n")
+    assert "damaged" not in str(caught.value)
+    assert counted(f"duckdb:///{path}", table="log") == {"i": 1}
+    path.write_bytes(b"DUCK" * 5000)
+    with pytest.raises(EventLogError, match="damaged"):
+        counted(f"duckdb:///{path}", table="log")

@@ -28,7 +28,7 @@ from dpselect import events
 from dpselect.cli import guard
 from dpselect.errors import NO_MEMORY, EventLogError
 from dpselect.events import engine as engines
-from dpselect.events import staging
+from dpselect.events import rows as events_rows
 from dpselect.events.engine import Engine, guarded
 from dpselect.events.file_options import Format
 from dpselect.events.sources import formats
@@ -74,7 +74,7 @@ def written(folder: Path, name: str, data: str | bytes) -> Path:
         ("log.csv.gz", PACKED[:-8] + bytes(4) + PACKED[-4:], "not a whole gzip"),
         ("log.csv.gz", PACKED + b"x", "not a whole gzip"),
         ("log.jsonl", f'{{"u": 1, "i": "{SECRET}"\n', "malformed"),
-        ("log.jsonl", f'[{{"u": 1, "i": "{SECRET}"}}]', "malformed"),
+        ("log.jsonl", f'[{{"u": 1, "i": "{SECRET}"}}', "malformed"),
         ("log.jsonl", f'{{"u": 1, "i": "a"}}\n["{SECRET}"]\n', "malformed"),
         ("log.jsonl", f'{{"u": 1, "u": "{SECRET}", "i": 1}}\n', "malformed"),
         ("log.jsonl", f'{{"u": 1.5, "i": "{SECRET}"}}\n', "neither text nor whole numbers"),
@@ -245,7 +245,7 @@ class OtherSource:
 
 def test_a_source_is_added_by_a_line_and_its_library_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A source in front of the list is read; what it raises, quoting data, is one error that neither says nor chains it."""
-    monkeypatch.setattr(staging, "SOURCES", (OtherSource(), *staging.SOURCES))
+    monkeypatch.setattr(events_rows, "SOURCES", (OtherSource(), *events_rows.SOURCES))
     assert events.read([("ann", "zoo"), ("bob", "zoo")], user=1, item=2).counts.tolist() == [2]
     failures = [ValueError(SECRET), KeyError(SECRET), UnicodeDecodeError("utf-8", SECRET.encode(), 0, 1, SECRET)]
     for failure in failures:
@@ -502,7 +502,7 @@ _LIMITED, _FULL = (
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), _FULL),
         (duckdb.IOException(f"IO Error: Could not write file: {os.strerror(errno.EDQUOT)}"), _FULL),
         (duckdb.ConversionException("Could not convert string 'File too large' to BIGINT"), "damaged"),
-        (duckdb.InvalidInputException("CSV Error on Line: 2\nOriginal Line: No space left on device"), "damaged"),
+        (duckdb.InvalidInputException("CSV Error on Line: 2\nOriginal Line: No space left on device"), "malformed row"),
     ],
 )
 def test_a_system_that_refuses_room_is_named(error: Exception, words: str) -> None:

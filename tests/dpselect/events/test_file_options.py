@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
+import gzip
 import itertools
 import json
 import re
+import sqlite3
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -247,6 +250,119 @@ def test_integers_with_a_point_beside_integers_in_another_file_are_refused(tmp_p
     assert counted([tmp_path / "a.csv", tmp_path / "b.csv"], user="item_id", item="user_id") == {"1": 1, "1.0": 1}
 
 
+# -- how people write them ------------------------------------------------------------------------------------------------------
+
+
+def test_decimal_commas_are_read_where_they_are_stated(tmp_path: Path) -> None:
+    """Values, and numbers that conditions compare; points then group digits. Numbers of a typed column are what they are."""
+    path = tmp_path / "log.csv"
+    path.write_text("user_id;item_id;paid\nu1;x;3,5\nu2;x;1.234,25\nu3;x;7\nu4;x;\n")
+    asked: dict[str, Any] = {"value": "paid", "value_clip": 10_000}
+    assert events.read(path, **COLUMNS, **asked, decimal=",").scores().values.tolist() == [1244.75]
+    assert counted(path, decimal=",", where="paid > 3.4") == {"x": 3}
+    assert counted(path, where="paid > 3.4") == {"x": 1}
+    table = pd.DataFrame({"user_id": ["u"], "item_id": ["x"], "paid": [1.5]})
+    assert events.read(table, **COLUMNS, **asked, decimal=",").scores().values.tolist() == [1.5]
+    with pytest.raises(EventLogError, match="state decimal=','"):
+        events.read(path, **COLUMNS, **asked)
+    with pytest.raises(EventLogError, match="decimal=',' reads a comma"):
+        log_check.check(path, events.Reading(**COLUMNS, **asked))
+    with pytest.raises(EventLogError, match=r"must be '.' or ','"):
+        counted(path, decimal=";")
+
+
+@pytest.mark.parametrize(
+    ("form", "times"),
+    [
+        ("%d.%m.%Y", ["29.06.2026", "1.7.2026", "01.08.2026"]),
+        ("%m/%d/%Y", ["06/29/2026", "7/1/2026", "08/01/2026"]),
+        ("%m/%d/%y %I:%M %p", ["06/29/26 11:59 PM", "7/1/26 12:00 AM", "08/01/26 01:00 AM"]),
+        ("%d-%b-%Y %H:%M:%S", ["29-Jun-2026 23:59:59", "01-Jul-2026 00:00:00", "01-Aug-2026 00:00:00"]),
+    ],
+)
+def test_times_of_a_stated_format(form: str, times: list[str], tmp_path: Path) -> None:
+    """They are read off a clock in the zone that is stated. One of another format is no time and refuses nothing, since whoever
+    asks chooses the format; the check says which format fits.
+    """
+    window: dict[str, Any] = {"time": "t", "since": "2026-07-01", "until": "2026-08-01", "time_zone": "Europe/Berlin"}
+    for more in ([], ["2026-07-04", "99.99.2026", "soon", "1.1.0001"]):
+        rows = [{"user_id": f"u{at}", "item_id": "x", "t": time} for at, time in enumerate([*times, *more])]
+        pd.DataFrame(rows).to_csv(tmp_path / "log.csv", index=False)
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / "log.parquet")
+        for source in (tmp_path / "log.csv", tmp_path / "log.parquet", pd.DataFrame(rows)):
+            found = events.read(source, **COLUMNS, **window, time_format=form)
+            assert (found.counts.tolist(), found.report.rows_left_out) == ([1], len(more))
+        with pytest.raises(EventLogError, match="state time_format="):
+            events.read(tmp_path / "log.csv", **COLUMNS, **window)
+        fits = f"time_format={form!r} reads all"
+        with pytest.raises(EventLogError, match=None if more else re.escape(fits)) as caught:
+            log_check.check(tmp_path / "log.csv", events.Reading(**COLUMNS, **window))
+        assert (fits in str(caught.value)) == (not more)
+
+
+def test_time_formats_that_are_none() -> None:
+    """A format names a day; it is about text, and about the column of times."""
+    typed = pd.DataFrame({"user_id": ["u"], "item_id": ["x"], "t": pd.to_datetime(["2026-07-04"])})
+    window: dict[str, Any] = {"time": "t", "since": "2026-07-01"}
+    for wrong in ("%d.%m", "%Y", "soon", "%d.%m.%Q", "%Y-%m-%d %z", 7):
+        with pytest.raises(EventLogError, match="must name a year, a month and a day"):
+            counted(typed, **window, time_format=wrong)
+    for more in ({}, {"time_unit": "s"}):
+        with pytest.raises(EventLogError, match="is for times that are text"):
+            counted(typed, **window, **more, time_format="%d.%m.%Y")
+    with pytest.raises(EventLogError, match="time_format= are about the column time="):
+        counted(typed, time_format="%d.%m.%Y")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
+def test_lines_of_comments_are_left_out(suffix: str, tmp_path: Path) -> None:
+    """Above the header, where a dry run looks, and between rows; a label that has the character, or a quoted line that begins
+    with it, stays as it is."""
+    path = tmp_path / f"log{suffix}"
+    lines = b'# by "Excel\r\n#\nuser_id,item_id\nu1,C#\n#u2,x\nu3,"a\n#b"\n# "\nu4,C#\n'.replace(b"\r", b"")
+    path.write_bytes(gzip.compress(lines) if suffix.endswith("gz") else lines)
+    assert counted(path, comment="#") == {"C#": 2, "a\n#b": 1}
+    events.require_columns(path, events.Reading(**COLUMNS, comment="#"))
+    with pytest.raises(EventLogError, match="'other' is not a column"):
+        events.require_columns(path, events.Reading(user="user_id", item="other", comment="#"))
+    for wrong in ("##", "a", '"', " ", 7):
+        with pytest.raises(EventLogError, match="comment="):
+            counted(path, comment=wrong)
+
+
+def test_quotes_that_a_backslash_escapes(tmp_path: Path) -> None:
+    """As Spark writes them, in the header too; without the option the refusal names it."""
+    path = tmp_path / "log.csv"
+    path.write_text('user_id,item_id,"a \\"b\\", c"\nu1,"say \\"hi\\"",1\nu2,"b, c",2\nu3,"say \\"hi\\"",\n')
+    assert counted(path, escape="\\") == {'say "hi"': 2, "b, c": 1}
+    assert counted(path, escape="\\", item='a "b", c') == {"1": 1, "2": 1}
+    path.write_text('user_id,item_id\nu1,"say \\"hi\\""\n')
+    with pytest.raises(EventLogError, match=r"malformed row.*state escape='\\'") as caught:
+        counted(path)
+    assert "damaged" not in str(caught.value)
+    with pytest.raises(EventLogError, match="escape='x' must be"):
+        counted(path, escape="x")
+
+
+def test_an_array_of_json_is_read_as_lines_of_it_are(tmp_path: Path) -> None:
+    """Pretty or not, by its ending or as stated; an empty one is a log of nobody, and one that is cut short is malformed."""
+    rows = [{"user_id": user, "item_id": items} for user, items in BASKETS.items()]
+    for name, text, said in (
+        ("a.json", json.dumps(rows), {}),
+        ("b.json", "\n " + json.dumps(rows, indent=2), {}),
+        ("c.txt", json.dumps(rows), {"format": "jsonl"}),
+        ("d.json", "\n".join(map(json.dumps, rows)), {}),
+    ):
+        (tmp_path / name).write_text(text)
+        assert counted(tmp_path / name, **said) == COUNTS
+    (tmp_path / "a.json").write_text("[]")
+    assert counted(tmp_path / "a.json") == {}
+    (tmp_path / "a.json").write_text(json.dumps(rows)[:-9])
+    with pytest.raises(EventLogError, match="malformed") as caught:
+        counted(tmp_path / "a.json")
+    assert "damaged" not in str(caught.value)
+
+
 # -- times ----------------------------------------------------------------------------------------------------------------------
 
 
@@ -286,11 +402,15 @@ def test_catalogues_are_read_as_logs_are(tmp_path: Path) -> None:
     assert events.read_catalogue(at / "d.parquet") == labels
     (at / "e.csv.bz2").write_bytes(bz2.compress("item_id\nnaïve\ncafé\n".encode()))
     assert events.read_catalogue(at / "e.csv.bz2") == labels
+    (at / "f.csv").write_text("item.id\nzoo|\n")
     with pytest.raises(EventLogError, match="more than once"):
         events.read_catalogue(at / "a.csv", "name", delimiter=";")
-    for of_logs in ({"split": "|"}, {"table": "t"}, {"query": "SELECT 1"}):
-        with pytest.raises(EventLogError, match="is for logs: leave it out for a list of labels"):
-            events.read_catalogue(at / "d.parquet", **of_logs)  # type: ignore[arg-type]
+    assert events.read_catalogue(pa.table({"id": labels}), "id") == labels
+    assert events.read_catalogue([at / "c.jsonl", at / "f.csv"], "item.id", split="|", format="auto") == [*labels, "zoo"]
+    with contextlib.closing(sqlite3.connect(at / "g.db")) as base, base:
+        base.execute("CREATE TABLE places (id TEXT)")
+        base.executemany("INSERT INTO places VALUES (?)", [(label,) for label in labels])
+    assert events.read_catalogue(f"sqlite:///{at}/g.db", "id", table="places") == labels
 
 
 # -- files of public bug reports ------------------------------------------------------------------------------------------------
@@ -324,15 +444,6 @@ def test_files_of_bug_reports_are_read(name: str) -> None:
     lines = _shared(name).read_text("latin-1").splitlines()
     expected = Counter(item for _, item in {tuple(line.split("::")[:2]) for line in lines}) if "::" in lines[0] else None
     assert found == (list(range(380, 100, -30)) if expected is None else sorted(expected.values(), reverse=True))
-
-
-def test_catalogues_of_bug_reports() -> None:
-    """A catalogue of two columns in one is refused, or read with the name of the log's column."""
-    with pytest.raises(EventLogError, match="delimiter=';'"):
-        events.read_catalogue(_shared("cat_semicolon.csv"))
-    assert len(events.read_catalogue(_shared("cat_semicolon.csv"), item="item_id")) > 1
-    assert len(events.read_catalogue(_shared("cat_int.csv"))) > 9
-    assert Counter(map(len, map(str, events.read_catalogue(_shared("cat_excel_lost_zeros.csv")))))[1] > 5
 
 
 @pytest.mark.parametrize("forms", list(itertools.permutations(["nfkc", "casefold", "strip"])))

@@ -13,6 +13,7 @@ from dpselect import events
 from dpselect.errors import EventLogError
 from dpselect.events import Reading
 from dpselect.events.log_check import LogCheck, check
+from dpselect.spec import CheckSpec
 
 COLUMNS: dict[str, Any] = {"user": "u", "item": "i"}
 
@@ -32,6 +33,18 @@ def test_figures_are_those_of_the_log() -> None:
     assert found.items_per_user == {"0.5": 5, "0.9": 9, "0.99": 10, "1": 10}
     assert found.heaviest[:2] == [("u9", 10), ("u8", 9)]
     assert (found.nulls, found.alike, found.catalogue, found.doubts) == ([], [], None, [])
+
+
+def test_the_days_of_a_log_are_those_of_the_clock(tmp_path: Path) -> None:
+    """The command asks for no range; instants are told by the clock of the zone; a log without a time has no day."""
+    path = tmp_path / "log.csv"
+    path.write_text("u,i,t\na,x,2024-03-01T23:30:00Z\nb,x,2024-05-01\nc,x,\n")
+    for zone, first in (("UTC", "2024-03-01"), ("Europe/Berlin", "2024-03-02")):
+        spec = CheckSpec(user="u", item="i", time="t", time_zone=zone)
+        assert check(path, spec.reading()).days == (first, "2024-05-01")
+    assert check(path, CheckSpec(user="u", item="i").reading()).days is None
+    path.write_text("u,i,t\na,x,\n")
+    assert check(path, CheckSpec(user="u", item="i", time="t").reading()).days is None
 
 
 def test_labels_that_are_written_in_several_ways_are_named() -> None:

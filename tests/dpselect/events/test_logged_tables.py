@@ -13,7 +13,6 @@ import pytest
 from event_oracle import counted
 
 from dpselect.errors import EventLogError
-from dpselect.events import read_catalogue
 from dpselect.events.sources.logged_tables import LOGGED, LoggedTable, folders_of
 
 EVENTS = pa.table({"u": ["ann", "bob"], "i": ["zoo", "zoo"]})
@@ -91,14 +90,6 @@ def test_files_of_a_ducklake_are_known_by_their_names(tmp_path: Path) -> None:
     for source in (file, tmp_path, f"{tmp_path}/*.parquet"):
         with pytest.raises(EventLogError, match="is a DuckLake table"):
             counted(source)
-
-
-def test_a_public_list_of_a_table_with_a_log_is_refused(tmp_path: Path) -> None:
-    """What the log has deleted is in the files of a list, too."""
-    folder = table(tmp_path / "places", LOGGED[0])
-    for source in (folder, folder / "country=DE", folder / "country=DE" / "part-0.parquet"):
-        with pytest.raises(EventLogError, match="is a Delta table"):
-            read_catalogue(source, "i")
 
 
 def test_what_only_looks_like_one_is_read(tmp_path: Path) -> None:

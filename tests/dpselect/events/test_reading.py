@@ -50,7 +50,7 @@ WINDOW = {"time": "t", "since": "2024-01-01"}
 SUMS = {"value": "v", "value_clip": 50}
 GROUPS = {"group": "g", "max_groups_per_user": 1}
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"item": None}, "item=None is not a column"),
+    ({"item": None}, "item=None must be a column"),
     ({"header": "yes"}, "header='yes'"),
     *(({"item": item}, "1 to 8") for item in ([], list("abcdefghi"), ["a", None])),
     ({"item": ["a", "a"]}, "same column"),

@@ -24,10 +24,10 @@ from dpselect.cli import app
 from dpselect.errors import EventLogError
 from dpselect.events import Reading, hold, read
 from dpselect.events.contributions import Amount
+from dpselect.events.rows import shaped
 from dpselect.events.sources.base import SHORT, Asked, Given, Rows
 from dpselect.events.spark import Cluster, events_of, found
 from dpselect.events.spark import rows as spark_rows
-from dpselect.events.staging import shaped
 from dpselect.events.time_window import Window
 from dpselect.sampling import ExactSampler
 

@@ -85,28 +85,6 @@ def test_events_without_a_time_are_left_out() -> None:
 EMPTY, FULL = {"since": "2030-01-01"}, {"since": "2024-01-01"}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("form", ["table", "csv", "jsonl"])
-def test_an_empty_window_is_released_as_any_other(form: str, tmp_path: Path) -> None:
-    """Were it refused, whoever asks would learn when an event was, for free. It has 0 everywhere, held and in groups too."""
-    table, source = (
-        pl.DataFrame({"u": [1, 2], "i": [7, 8], "g": ["x", "y"], "v": [1.0, 2.0], "t": ["2024-01-01"] * 2}),
-        tmp_path / "l",
-    )
-    if form != "table":
-        (table.write_csv if form == "csv" else table.write_ndjson)(source)
-    asked: dict[str, Any] = {"user": "u", "item": "i", "time": "t", **EMPTY, **({} if form == "table" else {"format": form})}
-    log: Any = table if form == "table" else source
-    read = events.read(log, **asked, within=[7, 8])
-    assert (read.scores().values.tolist(), read.report.rows) == ([0, 0], 0)
-    assert events.read(log, **asked).scores().values.tolist() == []
-    assert events.read(log, **asked, value="v", value_clip=5).scores([7, 8]).values.tolist() == [0, 0]
-    groups = events.read(log, **asked, group="g", groups=["x"], max_groups_per_user=1).scores([7])
-    assert [scores.values.tolist() for _, scores in groups.items()] == [[0]]
-    with events.hold(log, **asked) as held:
-        assert not held.scores([7, 8])._table.histogram()[0].any()
-
-
 SUM = {"value": "v", "value_clip": 5}
 
 
@@ -271,10 +249,26 @@ def test_several_columns_are_one_item() -> None:
     assert read.scores([("DE", "Berlin"), ("a", "b,c"), ("FR", "Paris")]).values.tolist() == [2, 1, 0]
 
 
-def test_a_catalogue_of_several_columns(tmp_path: Path) -> None:
-    """Its lines are written as the items are."""
-    (tmp_path / "c.csv").write_text('country,city\nDE,Berlin\n"a,b",c\n')
-    for given in ({"column": ["country", "city"]}, {"item": ["country", "city"]}):
-        assert events.read_catalogue(tmp_path / "c.csv", **given) == ["DE,Berlin", '"a,b",c']
-    with pytest.raises(EventLogError, match="'town' is not a column"):
-        events.read_catalogue(tmp_path / "c.csv", ["country", "town"])
+def test_several_columns_are_one_user(tmp_path: Path) -> None:
+    """No two users become one, "a,b" and "c" as little as "a" and "b,c"; nulls in any part make none, from every source; and the
+    parts may be integers in one file and text in another.
+    """
+    asked: dict[str, Any] = {"user": ["a", "b"], "item": "i"}
+    frame = pl.DataFrame([(a, b, "zoo") for _, a, b in PAIRS], schema=["a", "b", "i"], orient="row")
+    frame.write_parquet(tmp_path / "log.parquet")
+    frame.write_csv(tmp_path / "log.csv", quote_style="non_numeric")
+    for source, users in ((frame, 5), (tmp_path / "log.parquet", 5), (tmp_path / "log.csv", 4)):  # in CSV "" is missing
+        assert events.read(source, **asked).counts.tolist() == [users]
+    held = events.read(frame, **asked, max_items_per_user=1, salt="s")
+    assert (held.counts.tolist(), held.report.rows_without_user) == ([5], 1)
+    pl.DataFrame({"a": [1, 1], "b": [1, 2], "i": ["zoo", "zoo"]}).write_parquet(tmp_path / "whole.parquet")
+    (tmp_path / "text.csv").write_text("a,b,i\n1,2,zoo\n1,x,zoo\n")
+    assert events.read([tmp_path / "whole.parquet", tmp_path / "text.csv"], **asked).counts.tolist() == [3]
+    (tmp_path / "text.csv").write_text("a,b,i\n1,2.0,zoo\n")
+    with pytest.raises(EventLogError, match=r"user='b' .*in two ways"):
+        events.read([tmp_path / "whole.parquet", tmp_path / "text.csv"], **asked)
+    for wrong, words in (([], "1 to 8"), (["a", None], "1 to 8"), (["a", "a"], "same column"), (["a", "c"], "user='c' is not")):
+        with pytest.raises(EventLogError, match=words):
+            events.read(frame, user=wrong, item="i")
+    with pytest.raises(EventLogError, match="column of users"):
+        events.read(frame, **asked, where="b = c")

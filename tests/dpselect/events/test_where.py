@@ -22,12 +22,10 @@ import pyarrow.parquet as pq
 import pytest
 from event_oracle import Sources
 
-import accounting as acc
-import dpselect as dps
 from dpselect import events
 from dpselect.errors import EventLogError
 from dpselect.events.engine import Engine, opened
-from dpselect.events.staging import rows
+from dpselect.events.rows import rows
 from dpselect.events.where import Condition, conditions
 
 ROWS: list[tuple[str | None, ...]] = [
@@ -287,24 +285,6 @@ def test_conditions_go_with_everything_else_that_reads(tmp_path: Path) -> None:
     with events.pairs(log, user="who", item="what", where="price >= 7") as pairs:
         assert int(pairs.read().counts.sum()) == 5
     assert counted(log, "device != phone", null=["Phone", "o'neil"]) == {"park": 1}
-
-
-def test_a_condition_is_part_of_the_question(tmp_path: Path) -> None:
-    """It stands in the record; a retry with another condition is another question, and one written otherwise is the same."""
-    rows = [(f"u{n}", "zoo" if n % 3 else "pier", "phone" if n % 2 else "desk") for n in range(900)]
-    log = pd.DataFrame(rows, columns=["who", "what", "device"])
-    ledger = f"sqlite:///{tmp_path / 'ledger.db'}"
-    with acc.Ledger.open(ledger) as book:
-        book.create_dataset("visits", acc.Budget(epsilon=4.0, delta=1e-5), "add_remove")
-    asked: dict[str, Any] = {"user": "who", "item": "what", "k": 1, "epsilon": 1.0, "delta": 1e-6, "ledger": ledger}
-    asked |= {"dataset": "visits", "key": "one", "output": tmp_path / "answer.json"}
-    first = dps.topk(log, where="device = phone", **asked)
-    assert first.question.as_data()["reading"]["where"] == ["device = phone"]
-    again = dps.topk(log, where=["device=phone"], **asked)
-    assert again.items == first.items
-    assert again.charge == first.charge
-    with pytest.raises(acc.ledger.KeyConflict, match="another where was asked for"):
-        dps.topk(log, where="device = desk", **asked)
 
 
 def satisfying(engine: Engine, log: Any, where: Any) -> list[str]:

@@ -60,21 +60,24 @@ def test_private_data_are_refused() -> None:
 
 
 def test_a_csv_of_counts(tmp_path: Path) -> None:
-    """A column is taken by name; without a declaration, or with anything else in it, the file is refused. So is one without a
-    header: its first line, the count of the top item as a rule, would be taken for a name and be lost.
+    """A column is taken by name; without a declaration, or with anything else in it, the file is refused. Without a header
+    the first line, the count of the top item as a rule, is not lost.
     """
     path, bare = tmp_path / "last_year.csv", tmp_path / "bare.csv"
     path.write_text("place,visitors\nA,5\nB,9\n")
     bare.write_text("850\n580\n70\n")
     assert Profile.of_csv(path, "visitors", public=True).dense().tolist() == [9, 5]
     assert Profile.of_csv(bare, "850", public=True).size == 2
+    assert Profile.of_csv(bare, public=True).size == 3
+    named = tmp_path / "named.csv"
+    named.write_text("visitors\n5\n9\n")
+    assert Profile.of_csv(named, public=True).size == 2
     for asked, words in (
         ((path, "visitors", False), "public=True"),
-        ((path, "users", True), r"column 'users' is missing.*place, visitors"),
-        ((path, None, True), "no column is named"),
-        ((path, "place", True), "line 2"),
-        ((tmp_path / "absent.csv", None, True), "cannot be read"),
-        ((bare, None, True), "begins with a number"),
+        ((path, "users", True), "'users' is not a column.*'place', 'visitors'"),
+        ((path, None, True), "has columns"),
+        ((path, "place", True), "else than numbers"),
+        ((tmp_path / "absent.csv", None, True), "does not exist"),
     ):
         with pytest.raises(InvalidRequest, match=words):
             Profile.of_csv(asked[0], asked[1], public=asked[2])

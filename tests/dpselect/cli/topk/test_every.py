@@ -140,12 +140,12 @@ def test_zones_move_the_days(every: Every, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_other_ways_to_count_go_with_it(every: Every, tmp_path: Path) -> None:
-    """Sums, several columns, JSON lines and an unknown domain."""
+    """Sums, several columns, JSON lines, times of a stated format and an unknown domain."""
     assert every("--value", "v", "--value-clip", "3", until="2024-05-02").exit_code == 0
     assert winner(tmp_path, 1) == "zoo"
     log = tmp_path / "log.csv"
-    log.write_text("\n".join(json.dumps({"u": u, "i": i, "n": d, "t": f"2024-05-0{d}"}) for d, u, i in VISITS))
-    words = ("--format", "jsonl", "--mechanism", "limited_domain")
+    log.write_text("\n".join(json.dumps({"u": u, "i": i, "n": d, "t": f"0{d}.05.2024"}) for d, u, i in VISITS))
+    words = ("--format", "jsonl", "--time-format", "%d.%m.%Y", "--mechanism", "limited_domain")
     done = every(*words, since="2024-05-03", item="i,n", domain="", delta="1e-3", dataset="loose")
     assert (done.exit_code, done.stderr.count("\n")) == (0, 1)
     assert states(done) == ["released"] * 2

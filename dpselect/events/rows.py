@@ -1,0 +1,179 @@
+"""Events of any source as one relation: the first source that accepts what was given reads it, shaped to what is counted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol, final
+
+from dpselect.errors import EventLogError
+from dpselect.events.dialect import EMBEDDED, Dialect, decimal, double
+from dpselect.events.engine import Engine
+from dpselect.events.file_options import normalized
+from dpselect.events.not_pickled import NotPickled
+from dpselect.events.sources import databases, formats, tables
+from dpselect.events.sources.base import LABELS, SHORT, Given, Kind, Kinds, Rows, is_label, refusal
+from dpselect.events.sources.judged import LARGEST, judged
+from dpselect.events.time_window import FIRST, LAST
+from dpselect.events.where import NUMBER
+
+
+class Source(Protocol):
+    """A module (or object) that reads one kind of source. `SOURCES` lists them; the first that accepts reads."""
+
+    def accepts(self, given: Given) -> bool:
+        """Whether this is its kind, by type or name: no row is read, and nothing heavy is imported to tell."""
+
+    def rows(self, engine: Engine, given: Given) -> Rows:
+        """The columns that were asked for, as SQL of the engine; whatever an engine raises passes `engine.guarded`."""
+
+
+# The narrower before the wider: an address is text, as a path is. A new kind of file goes into `formats.FORMATS` instead.
+SOURCES: Final[tuple[Source, ...]] = (databases, formats, tables)
+
+# Why an event is not counted, in the column `apart`: 0 if it is; bits of the at most five roles that it lacks, and of one outside
+# the window or the conditions; a number below 0 for a value that refuses the log.
+OUTSIDE = 32
+_NUMBERS = f"{NUMBER}|[+-]?(?i:nan|inf|infinity)"
+_TIME = f"coalesce(moment BETWEEN {FIRST} AND {LAST}, false)"  # a wrong unit puts times beyond the years 1900 to 9999
+_FINITE = f"coalesce(abs(number) <= {LARGEST}, false)"
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class PeriodEvents(NotPickled):
+    """The `shaped` events of one period, on disk while the block that made it lasts. It may hold none. **Private**."""
+
+    relation: str
+    size: int
+    what: str
+    kinds: Kinds
+    nothing: frozenset[str]
+
+    def __repr__(self) -> str:
+        return f"PeriodEvents({self.what!r})"
+
+
+def rows(engine: Engine, given: Given) -> Rows:
+    """The columns of whatever was given, by the first source that accepts it; the events of a period have them already."""
+    if isinstance(given.source, PeriodEvents):
+        part = given.source
+        return Rows(f"SELECT * FROM {part.relation}", part.size, part.what, part.kinds, nothing=part.nothing, apart="apart")
+    for known in SOURCES:
+        if known.accepts(given):
+            if given.said.normalize:
+                engine.define("normalized", lambda text: normalized(text, given.said.normalize))
+            return written_alike(judged(known.rows(engine, given), given), given)
+    kind = type(given.source)
+    raise EventLogError(
+        f"source is a {kind.__module__}.{kind.__qualname__}: give a path or several, a folder or a pattern, a table (pandas, "
+        "Polars, DuckDB, or whatever offers an Arrow stream), a postgresql:// address, or '-'"
+    )
+
+
+def written_alike(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
+    """The same events without what their file writes for a missing value; with several items of one field apart, labels without
+    what stands for none, written as was asked, and those of several columns as one, a record of CSV.
+
+    What is a number or a time hangs on no word of the asker's: a value that is none refuses the log, and whether there is one of
+    some text could be asked for.
+    """
+    said, kinds, nothing = given.said, dict(log.kinds), log.nothing
+    passed, sql = ["refused"] * bool(log.bad) + ["kept"] * bool(log.kept), log.sql
+    if said.missing:
+        columns = [_without(role, kind, said.missing, dialect) for role, kind in kinds.items()]
+        sql = f"SELECT {', '.join([*passed, *columns])} FROM ({sql})"
+    if said.split is not None:
+        every = [*passed, *(SHORT[role] for role in kinds if role != "item")]
+        every.append(f"{dialect.pieces('CAST(i AS VARCHAR)', said.split)} AS i")
+        sql = f"SELECT {', '.join(every)} FROM ({sql})"
+        kinds["item"] = "str"
+        nothing -= {"item"}
+    if said.null or said.split or said.normalize:
+        columns = []
+        for role, kind in kinds.items():
+            name = SHORT[role]
+            shown = _without(role, kind, said.null, dialect) if is_label(role) else name
+            if is_label(role) and kind == "str":
+                text = shown.removesuffix(f" AS {name}")
+                shown = f"nullif({f'normalized({text})' if said.normalize else text}, '') AS {name}"
+            columns.append(shown)
+        sql = f"SELECT {', '.join([*passed, *columns])} FROM ({sql})"
+    for whole in ("user", "item"):
+        if len(parts := given.asked.parts(whole)) > 1:
+            others = [SHORT[role] for role in kinds if role not in parts]
+            made = " || ',' || ".join(_record(f"CAST({SHORT[role]} AS VARCHAR)", dialect) for role in parts)
+            sql = f"SELECT {', '.join([*passed, *others])}{', ' * bool(passed or others)}{made} AS {SHORT[whole]} FROM ({sql})"
+            kinds = {whole: "str", **{role: kind for role, kind in kinds.items() if role not in parts}}
+            nothing -= set(parts)
+    bad = "CASE WHEN refused < 0 THEN refused END" if log.bad else ""
+    return replace(log, sql=sql, kinds=kinds, nothing=nothing, bad=bad)
+
+
+def _without(role: str, kind: Kind, absent: Sequence[str], dialect: Dialect) -> str:
+    """SQL of a role's column without these texts, or the numbers that they say."""
+    name = SHORT[role]
+    if kind == "number":
+        shown, stated = name, [f"CAST({dialect.literal(text)} AS DOUBLE)" for text in absent if re.fullmatch(_NUMBERS, text)]
+    else:
+        shown, stated = f"CAST({name} AS VARCHAR)", list(map(dialect.literal, absent))  # of integers, too
+    return f"CASE WHEN {shown} NOT IN ({', '.join(stated)}) THEN {name} END AS {name}" if stated else f"{name} AS {name}"
+
+
+def shaped(log: Rows, given: Given, dialect: Dialect = EMBEDDED, raw: str | None = None) -> Rows:
+    """The same events as one relation: labels in u, i and g, a number in v, microseconds in t (of the clock on the `wall` or
+    not), and why one is not counted in `apart`, which may be SQL of the labels.
+
+    Events that are not to be counted are still looked at for all that refuses a log: a refusal is free, and the window and the
+    conditions are the asker's. The column of one role is kept as it is in `raw`, if that is asked for.
+    """
+    if log.apart:
+        return log
+    asked, window = given.asked, given.window
+    lacks = {role: SHORT[role] for role in asked.roles}
+    if not ("value" in asked.columns or window is not None or log.kept or log.bad):
+        return replace(log, apart=f"CAST({_lacking(lacks)} AS TINYINT)")
+    inner, columns = ["*"], {SHORT[role]: SHORT[role] for role in asked.roles}
+    beyond = [f"NOT ({log.kept})"] if log.kept else []
+    bad = ["WHEN bad < 0 THEN bad "] if log.bad else []
+    inner += [f"{log.bad} AS bad"] if log.bad else []
+    if raw is not None:
+        inner.append(f"CAST({SHORT[raw]} AS VARCHAR) AS raw")
+        columns["raw"] = "raw"
+    if window is not None:
+        given.require_unit(log.kinds["time"], log.what)
+        moment, wall = window.moment(log.kinds["time"], dialect, given.said.time_format)
+        inner += [f"{moment} AS moment", f"{wall} AS wall"]
+        beyond.append(f"({_TIME} AND NOT ({window.holds('moment', 'wall')}))")
+        if given.said.time_format is None:
+            bad.append(f"WHEN t IS NOT NULL AND NOT {_TIME} THEN {refusal('time')} ")
+        else:
+            lacks["time"] = f"(CASE WHEN {_TIME} THEN t END)"
+        columns["t"] = "moment AS t, wall"
+    if "value" in asked.columns:
+        mark = given.said.decimal if log.kinds["value"] == "str" else "."
+        inner.append(f"{dialect.number(decimal('v', mark))} + 0e0 AS number")  # no negative zero
+        bad.append(f"WHEN v IS NOT NULL AND NOT {_FINITE} THEN {refusal('value')} ")
+        columns["v"] = "number AS v"
+        if given.amount is not None:
+            most = double(given.amount.most)
+            columns["v"] = f"greatest(-{most}, least({most}, number)) AS v"
+    outside = f" + {OUTSIDE} * CAST({' OR '.join(beyond)} AS TINYINT)" if beyond else ""
+    apart = f"CASE {''.join(bad)}ELSE {_lacking(lacks)}{outside} END" if bad else f"{_lacking(lacks)}{outside}"
+    columns["apart"] = f"CAST({apart} AS TINYINT) AS apart"
+    sql = f"SELECT {', '.join(columns.values())} FROM (SELECT {', '.join(inner)} FROM ({log.sql}))"
+    kinds = {role: kind for role, kind in log.kinds.items() if role in LABELS}
+    return replace(log, sql=sql, kinds=kinds, apart="apart")
+
+
+def _record(text: str, dialect: Dialect) -> str:
+    """SQL of a field of a record, as `catalogue.joined` writes it."""
+    special, quote, twice = map(dialect.literal, ('[,"\r\n]', '"', '""'))
+    inside = f"replace({text}, {quote}, {twice})"
+    return f"(CASE WHEN {text} = '' OR regexp_matches({text}, {special}) THEN {quote} || {inside} || {quote} ELSE {text} END)"
+
+
+def _lacking(columns: Mapping[str, str]) -> str:
+    """SQL of the bits of the roles, in order, whose columns have no value."""
+    return " + ".join(f"{1 << place} * CAST({name} IS NULL AS TINYINT)" for place, name in enumerate(columns.values()))
