@@ -24,6 +24,7 @@ from accounting.errors import NoEquivalent
 from accounting.guarantee import Guarantee, Priced, read_item
 
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 281)
+_KNOTS = 1 + np.geomspace(1e-2, 1e6, 1000)  # of curves that have an integral at each order: the chain asks for 80,000
 _OUTWARD = 1 + 1e-12
 
 
@@ -77,6 +78,8 @@ def _general(curve: Curve, size: int) -> Curve:
 def _chain(curve: Curve, size: int) -> curves.RenyiTable | None:
     """The triangle inequality of Theorem G3 along the path, every intermediate order on one grid."""
     orders = np.unique(np.append(_ORDERS, [a for a in curve.table_orders if a > 1.01]))
+    if isinstance(curve, curves.SampledNoiseDP):
+        curve = curves.RenyiTable(orders=_KNOTS.tolist(), values=np.maximum.accumulate(curve.rdp(_KNOTS)).tolist())
     step = _step(curve, orders)
     total = curve.rdp(orders)
     for _ in range(min(size - 1, len(orders))):  # each takes a larger order: beyond this many, none is left
