@@ -76,9 +76,9 @@ class HorizonTimeFields(EveryFields, TimeFields):
     until: SkipValidation[Any] = option("End of the whole series; public.", default=..., metavar="TIME", place=106)
     up_to: SkipValidation[Any] = option(
         "Close the periods that have ended by this time, so that one command serves every night. Default: now.",
+        "Time",
         metavar="TIME",
         unasked="a later run goes on with the same periods, of which it closes more",
-        place=107,
     )
 
 
@@ -86,7 +86,7 @@ class KeptFields(PayerFields):
     """Where the answer of a horizon is kept, and who pays for it."""
 
     output: SkipValidation[str | PathLike[str] | None] = option(
-        "Also keep it in this new file, as .json; or as .csv, .parquet or .html, with the JSON beside it.",
+        "Also keep it in this file, which later calls renew: .json; or .csv, .parquet or .html, with the JSON beside it.",
         metavar="FILE",
         unasked=KEPT,
         place=160,
