@@ -225,7 +225,8 @@ class Horizon:
             self._require_same(listed, of_groups, charged=self._account is None or receipt is not None or recharge)
         elif receipt is not None and receipt.state == "released":
             raise HorizonError(
-                f"state={masked(path)} does not exist, and key={key!r} has opened a horizon: without its state it has ended"
+                f"state={masked(path)} does not exist, and key={key!r} has opened a horizon. If its state lies elsewhere, "
+                "name it (state=); a horizon without its state has ended. For another log, name another key (key=)"
             )
         elif mechanism.delta is None and listed is None:
             raise InvalidRequest("a mechanism without delta= releases items of a public domain: state domain=, or a delta")

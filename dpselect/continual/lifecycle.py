@@ -153,7 +153,7 @@ def ran(data: object, spec: ContinualSpec) -> HorizonAnswer | DryRun:
     """Close periods of a log, as `run` does; whoever calls tells that nothing is on record without a ledger."""
     reading = spec.reading()
     question = _question(spec, "run", source=named(data))
-    name = "" if spec.state is not None and spec.key is not None else _name(data, question)
+    name = "" if spec.state is not None and spec.key is not None else _name(data, question, spec)
     state = Path(f"{name}.state" if spec.state is None else spec.state)
     kept = KeptHorizon.of(AnswerFile.of(spec, texts=FORMS), question, state)
     assert reading.window is not None, "there is a column of times"
@@ -196,15 +196,19 @@ def _question(spec: KeptFields, command: str, **about: Any) -> dict[str, Any]:
     return about | spec.question(without={*about, *moves})
 
 
-def _name(data: object, question: dict[str, Any]) -> str:
+def _name(data: object, question: dict[str, Any], spec: ContinualSpec) -> str:
     """A name that two questions, or logs of other names, do not share: of what is public, so that the same call finds it again.
 
     Raises:
-        InvalidRequest: the log has no name.
+        InvalidRequest: the log has no name, and a state or a key of the ledger would be named after it.
     """
     parts = data if isinstance(data, list | tuple) else (data,)
-    if not all(isinstance(part, str | os.PathLike) and str(part) != "-" for part in parts):
-        raise InvalidRequest("state= and key= are missing: a log that is no file has no name to make them of, so state both")
+    unnamed = not all(isinstance(part, str | os.PathLike) and str(part) != "-" for part in parts)
+    for missing, needed in (("state", spec.state is None), ("key", spec.ledger is not None and spec.key is None)):
+        if unnamed and needed:
+            raise InvalidRequest(f"{missing}= is missing: a log that is no file has no name to make it of, so state it").at(
+                missing
+            )
     logs = [str(named(part)) for part in parts]
     logs = [log if "://" in log else os.path.normpath(log) for log in logs]
     digest = hashlib.sha256(json.dumps({**question, "source": logs}, sort_keys=True).encode()).hexdigest()

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any, Self, final
 
 from accounting import Budget, Curve, calibrate
+from accounting.errors import CalibrationError
 from dpselect import mechanisms
 from dpselect.mechanisms import Mechanism
 from dpselect.mechanisms.base import SCALE, fields_of
@@ -107,6 +108,12 @@ class CountNoise:
         return sensitivity.l2_of(items) if self.norm == "l2" else sensitivity.l1_of(items)
 
 
+def limits_of(budget: Budget) -> str:
+    """What a budget states, as fields of a question."""
+    stated = {"epsilon": budget.epsilon, "rho": budget.rho, "delta": budget.delta}
+    return ", ".join(f"{name}={value:g}" for name, value in stated.items() if value is not None)
+
+
 def _norm_of(budget: Budget) -> Norm:
     """That whose price the budget adds up: of an l1 norm epsilons add up, of an l2 norm their squares."""
     return "l1" if budget.measure == "epsilon" else "l2"
@@ -127,7 +134,12 @@ def _scale(
         return one if separately else int(releases) * one
 
     bracket = (SCALE.low * sensitivity.linf, SCALE.high * sensitivity.linf)
-    whole = calibrate(price, budget, bracket, charges=releases if separately else None)
+    try:
+        whole = calibrate(price, budget, bracket, charges=releases if separately else None)
+    except CalibrationError:
+        raise CalibrationError(
+            f"no amount of noise brings counts of users within {limits_of(budget)}: raise the budget, or leave out with_counts="
+        ) from None
     scale = whole / (share if norm == "l1" else math.sqrt(share))
     return norm == "l1", float(_UP.create_decimal(Decimal(repr(scale)))), noise
 

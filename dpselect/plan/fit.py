@@ -18,7 +18,7 @@ from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest
 from dpselect.mechanisms import Mechanism, PerGroup, members
 from dpselect.mechanisms.base import INSTEAD, MECHANISMS, Knob, fields_of
 from dpselect.noise import NoiseName, by_name
-from dpselect.plan.counts import CountNoise, takes_its_own, without_counts
+from dpselect.plan.counts import CountNoise, limits_of, takes_its_own, without_counts
 from dpselect.plan.request import TopKRequest
 from dpselect.sensitivity import Sensitivity
 
@@ -110,8 +110,6 @@ def fitted(
             best = min((one for one in (best, found) if one is not None), key=_height, default=None)
     if best is not None:
         return best
-    stated = {"epsilon": budget.epsilon, "rho": budget.rho, "delta": budget.delta}
-    limits = ", ".join(f"{name}={value:g}" for name, value in stated.items() if value is not None)
     noise = f" with noise={fields['noise']!r}" if "noise" in fields else ""
     several = f"{request.releases:,} releases by " if request.releases > 1 else ""
     pure = request.share is not None and request.share.budget.delta == 0
@@ -121,7 +119,7 @@ def fitted(
         remedy = "raise the budget, give it a delta (gaussian noise has no pure guarantee), or choose another mechanism or noise"
     else:
         remedy = "raise the budget, or choose another mechanism or noise"
-    raise CalibrationError(f"no amount of noise brings {several}{member.__name__}{noise} within {limits}: {remedy}")
+    raise CalibrationError(f"no amount of noise brings {several}{member.__name__}{noise} within {limits_of(budget)}: {remedy}")
 
 
 @final

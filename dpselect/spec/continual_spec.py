@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
-from pydantic import SkipValidation, field_validator, model_validator
+from pydantic import Field, SkipValidation, field_validator, model_validator
 
 from accounting import Budget
 from accounting.arguments import Relation
@@ -44,8 +44,12 @@ class WeightFields(Spec):
         "Users of each period, of all so far (running), or of the last window= periods.", default="period", place=110
     )
     window: Count | None = option("Periods of a window, with count=window.", place=112)
-    exponent: Real = option("How much more a user's first items count: 0 to 4.", "Bounds on users", 1.5)
-    cells: Count = option("How many items of a user count at most (per period: items in periods).", "Bounds on users", 20)
+    exponent: Annotated[Real, Field(ge=0, le=4)] = option(
+        "How much more a user's first items count: 0 to 4.", "Bounds on users", 1.5
+    )
+    cells: Annotated[Count, Field(le=1000)] = option(
+        "How many items of a user count at most (per period: items in periods).", "Bounds on users", 20
+    )
 
 
 class EveryFields(Spec):
@@ -118,7 +122,7 @@ class PeriodFields(WeightFields):
     """What is counted in periods."""
 
     with_counts: Flag = option("Release numbers of users beside the items, with intervals.", default=False, place=80)
-    items_per_period: Count | None = option(
+    items_per_period: Annotated[Count, Field(le=1000)] | None = option(
         f"With with_counts=: for how many of a period's items one user counts. Default: {ITEMS_PER_PERIOD}.", _COUNTS
     )
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any, Literal, Required, TypedDict
+from typing import Annotated, Any, Literal, Required, TypedDict
+
+from pydantic import Field
 
 from accounting import Ledger
 from accounting.arguments import Relation
@@ -83,8 +85,8 @@ class SharedChoice(TypedDict, total=False):
 class SharedWeight(TypedDict, total=False):
     count: Over
     window: Count | None
-    exponent: Real
-    cells: Count
+    exponent: Annotated[Real, Field(ge=0, le=4)]
+    cells: Annotated[Count, Field(le=1000)]
 
 class SharedKept(SharedPayer, total=False):
     output: str | PathLike[str] | None
@@ -97,7 +99,7 @@ class SharedHeld(SharedKept, total=False):
 
 class SharedHorizonBudget(SharedWeight, total=False):
     with_counts: Flag
-    items_per_period: Count | None
+    items_per_period: Annotated[Count, Field(le=1000)] | None
     k: Required[Count]
     epsilon: Required[Real]
     delta: Required[Real]

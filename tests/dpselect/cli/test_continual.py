@@ -216,9 +216,18 @@ def test_a_run_without_a_ledger_is_named_by_its_log_and_question(
     assert "--key is theirs" in " ".join(told("run", "all.csv", *asked, "--key", "july", status=2).split())
     settings: Any = {"user": "who", "item": "where", "k": 2, "epsilon": 4.0, "delta": 1e-6, "time": "at", "every": "day"}
     settings |= {"since": "2024-07-01", "until": "2024-07-04"}
-    for log in (pd.read_csv("all.csv"), "-"):
-        with pytest.raises(InvalidRequest, match="state= and key= are missing: a log that is no file"):
+    table = pd.read_csv("all.csv")
+    for log in (table, "-"):
+        with pytest.raises(InvalidRequest, match="state= is missing: a log that is no file"):
             dps.continual.run(log, **settings)
+    stated: dict[str, Any] = settings | {"state": "table.state"}
+    once, again = (dps.continual.run(table, **stated).to_pandas() for _ in range(2))
+    assert once.equals(again)
+    with pytest.raises(InvalidRequest):
+        dps.continual.run(table, **stated | {"where": "where != zoo"})  # another question of the same state
+    held: dict[str, Any] = stated | {"ledger": paid[1], "dataset": paid[3]}
+    with pytest.raises(InvalidRequest, match="key= is missing: a log that is no file"):
+        dps.continual.run(table, **held)
     warn_unrecorded.cache_clear()
     with pytest.warns(Unrecorded, match="nothing was recorded"):
         assert dps.continual.run("all.csv", **settings, count="running").key == first["horizon"]["key"]
