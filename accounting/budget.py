@@ -11,13 +11,13 @@ from typing import Annotated, Any, ClassVar, Literal, Self, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field, model_serializer, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, model_serializer, model_validator
 
 from accounting.convert.bounds import best_epsilon
 from accounting.curves import ZCDP, AnyCurve, ApproxDP, Approximate, BoundedRange, Composed, Curve, GaussianDP, LaplaceDP, PureDP
 from accounting.decimal_sum import exact, float_down, float_up, units_up
 from accounting.errors import InvalidArgument, InvalidBudget, Unaffordable
-from accounting.frozen import Frozen, NonNegative, Positive
+from accounting.frozen import Count, Frozen, NonNegative, Positive
 from accounting.guarantee import Priced, read_item
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, MOST, NOTHING, Measure, Price, in_words, itemised, main_cost
 
@@ -35,6 +35,8 @@ _MOST_MU = 2.0**13  # mu^2 beyond 9e6 is more than a price counts
 _ORDERED = (PureDP, BoundedRange, GaussianDP, LaplaceDP, ZCDP)  # a smaller parameter is a smaller guarantee
 _SHORT = Context(prec=6, rounding=ROUND_FLOOR)
 _MOST_RELEASES = 2**22 - 1  # in units of 10^-12 they are within what a price counts
+RECORDED = "recorded"  # the context in which what a ledger has recorded is read
+_VERSIONS = 1.001  # by how much what was admitted may cost more by another version's conversion
 _NEAR = 1.2  # no plan is known whose cost a thorough account lowers by more
 
 
@@ -70,9 +72,9 @@ class Budget(Frozen):
     F1 to F3. The approximate form adds up one thing, which is fixed here and never changed later: Renyi divergence of one
     `order` (> 1), or at "inf" pure epsilons (Theorems F2 and F4); at "gaussian" mu^2, for Gaussian releases (Theorem F9); or the
     releases of one declared curve, as many as a plan of them may have (Theorem F10): a charge of `release`, or of a smaller curve
-    of its kind, is one, and nothing else is paid for. By default the order is the best one for zCDP charges; `for_workload`
-    chooses for other curves. `failure` is the part of delta that bad events may use, by default one half, all of it at order
-    "inf"; the rest pays for the conversion.
+    of its kind, is one, and nothing else is paid for; `releases` records how many, and is worked out here. By default the
+    order is the best one for zCDP charges; `for_workload` chooses for other curves. `failure` is the part of delta that bad
+    events may use, by default one half, all of it at order "inf"; the rest pays for the conversion.
 
     Raises:
         InvalidBudget: no form or two forms are given, or a value is outside its domain.
@@ -95,21 +97,37 @@ class Budget(Frozen):
     )
     failure: NonNegative | None = Field(default=None, description="a probability from 0 up to delta")
     release: AnyCurve | None = Field(default=None, description="the curve of one release")
+    releases: Annotated[Count, Field(le=_MOST_RELEASES)] | None = Field(default=None, description="a number of releases")
 
     @model_validator(mode="after")
-    def _has_one_form(self) -> Self:
+    def _has_one_form(self, info: ValidationInfo) -> Self:
         if (self.epsilon is None) == (self.rho is None):
             raise ValueError("give either epsilon (with or without delta) or rho (with or without delta), not both or none")
+        if self.release is None and self.releases is not None:
+            raise ValueError("releases counts what a budget with a release pays for: leave it out, it is worked out")
         if self.form != "approximate" and (self.order, self.failure, self.release) != (None, None, None):
             raise ValueError("order, failure and release belong to Budget(epsilon=, delta=) with delta > 0: leave them out")
         if self.release is not None:
             if self.order is not None or self.failure is not None:
                 raise ValueError("release says what is charged, and a plan of it has no order and no failure: leave them out")
-            if not self.admits(self.release):
-                raise ValueError(f"it does not pay for one release ({type(self.release).__name__}): raise it, or add noise")
+            self._fix_releases(recorded=info.context == RECORDED)
         elif self.form == "approximate":
             self._fix_filter()
         return self
+
+    def _fix_releases(self, *, recorded: bool) -> None:
+        """Write how many releases a plan may have, so that a ledger's count does not move with a later version."""
+        assert self.release is not None
+        if self.releases is None:
+            most = greatest(lambda count: self.admits(count * cast(Curve, self.release)), _MOST_RELEASES)
+            if most == 0:
+                raise ValueError(f"it does not pay for one release ({type(self.release).__name__}): raise it, or add noise")
+            object.__setattr__(self, "releases", most)
+        elif "capacity" in vars(self):  # validated before, and now as a field of another model
+            return
+        elif not (self.admitted_before if recorded else self.admits)(self.releases * self.release):
+            raise ValueError(f"releases={self.releases} are more than it pays for: leave it out, it is worked out")
+        assert self.capacity.main > 0
 
     def _fix_filter(self) -> None:
         """Write the defaults into the fields, so that they are stored and no later version can choose others."""
@@ -193,6 +211,11 @@ class Budget(Frozen):
         cost = self.cost(curve)
         return self.covers(self.cost(curve, thorough=True) if self.limit < cost <= _NEAR * self.limit else cost)
 
+    def admitted_before(self, curve: Curve) -> bool:
+        """Whether another version may have admitted `curve`: it costs the budget, or one part in 1,000 more."""
+        cost = self.cost(curve, thorough=True)
+        return cost <= self.limit * _VERSIONS
+
     def covers(self, cost: float) -> bool:
         """Whether `cost`, in the unit of `limit`, is within it, both read as the decimals that they print as."""
         return math.isfinite(cost) and exact(cost) <= exact(self.limit)
@@ -217,7 +240,7 @@ class Budget(Frozen):
     @property
     def _main_capacity(self) -> Decimal:
         if self.release is not None:
-            return Decimal(_most_releases(self))
+            return Decimal(self.releases or 0)
         if isinstance(self.order, float):
             return _renyi_capacity(self.limit, self.conversion_delta, self.order)
         if self.order == "gaussian":
@@ -322,12 +345,6 @@ class Budget(Frozen):
         if price == NOTHING:
             raise InvalidArgument(f"{type(curve).__name__} costs nothing: any number of charges fits")
         return min(have // need for have, need in zip(self.capacity.minus(spent), price, strict=True) if need > 0)
-
-
-@lru_cache(maxsize=256)
-def _most_releases(budget: Budget) -> int:
-    """The longest plan of the declared release that the search finds and the budget admits. Theorem F10."""
-    return greatest(lambda count: budget.admits(count * cast(Curve, budget.release)), _MOST_RELEASES)
 
 
 def greatest(admits: Callable[[int], bool], most: int) -> int:

@@ -22,7 +22,7 @@ from typing import Annotated, Any, ClassVar, Literal, final, get_args
 from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, field_validator
 
 from accounting.arguments import Relation, shown
-from accounting.budget import Budget, Price
+from accounting.budget import RECORDED, Budget, Price
 from accounting.curves import Approximate, Composed, Curve
 from accounting.errors import AccountingError, InvalidBudget
 from accounting.frozen import Frozen
@@ -49,7 +49,7 @@ OPENS: tuple[Action, ...] = ("charge", "reserve")  # a charge, at its full price
 
 
 def _read_budget(text: str) -> Budget:
-    return Budget.model_validate(read_json(text))
+    return Budget.model_validate(read_json(text), context=RECORDED)
 
 
 def _is_budget(value: object, info: ValidationInfo) -> Budget:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, final
 from pydantic import AfterValidator, Field, model_validator
 from sqlalchemy import Connection, bindparam, literal_column, select
 
-from accounting.budget import NOTHING, Budget, Price
+from accounting.budget import NOTHING, RECORDED, Budget, Price
 from accounting.errors import AccountingError
 from accounting.frozen import Frozen
 from accounting.ledger.errors import InvalidEntry
@@ -181,7 +181,7 @@ def in_force(connection: Connection, dataset_id: int) -> list[Revision]:
 @lru_cache(maxsize=256)
 def _read_quota(text: str | None) -> Quota:
     try:
-        return Quota.model_validate_json(text or "")
+        return Quota.model_validate_json(text or "", context=RECORDED)
     except AccountingError:
         raise InvalidEntry("a quota cannot be read: it was edited") from None
 

@@ -72,10 +72,14 @@ class Chain:
         self._before: Entry | None = None
 
         @lru_cache(maxsize=4096)
-        def price(curve: str | None, count: int) -> tuple[Price, Relation | None]:
-            """What the curve costs, and the one relation that it is proved for."""
+        def price(curve: str | None, count: int, whole: bool) -> tuple[Price, Relation | None]:
+            """The price of the curve, and the one relation that it is proved for.
+
+            A charge of the whole budget was admitted as a plan: another version's last digits do not take that back.
+            """
             read = Curve.from_json(curve or "")
-            return dataset.budget.price(count * read), read.proved_for
+            due = dataset.budget.capacity if whole and dataset.budget.admitted_before(count * read) else None
+            return due or dataset.budget.price(count * read), read.proved_for
 
         self._price = price
 
@@ -143,7 +147,7 @@ class Chain:
 
     def _curve(self, entry: Entry) -> Iterator[tuple[Kind, str]]:
         try:
-            due, relation = self._price(entry.curve, entry.count)
+            due, relation = self._price(entry.curve, entry.count, entry.price == self.dataset.budget.capacity)
         except AccountingError as error:
             yield "price", f"the entry's curve cannot be priced ({type(error).__name__})"
             return

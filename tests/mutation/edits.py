@@ -36,8 +36,13 @@ accounting/budget.py
         _DOWN.multiply(Decimal(low), Decimal(@@low))
         @@float_down(self.conversion_delta))
     laws/test_filter_laws.py::test_identical_releases_one_by_one_are_a_plan
-        Decimal(_most_releases(self)) => Decimal(_most_releases(self) + 1)
+        Decimal(self.releases or 0) => Decimal((self.releases or 0) + 1)
         self.release is not None or price is None => price is None
+    accounting/ledger/test_tolerances.py::test_another_versions_last_digits_take_nothing_back
+        (self.admitted_before if recorded else self.admits)( => self.admits(
+        (self.admitted_before if recorded else self.admits)( => self.admitted_before(
+        cost <= self.limit * _VERSIONS => cost <= self.limit
+        _VERSIONS = 1.001 => _VERSIONS = 1.05
     laws/test_filter_laws.py::test_what_counts_as_a_release
          and @curve.failure <= release.failure
         @curve.added <= release.added
@@ -335,6 +340,8 @@ accounting/ledger/summary.py
     accounting/ledger/test_growth.py::test_sums_are_those_of_the_entries
         is_(None), _back.c.action != "void" => is_(None), _back.c.action == "void"
 accounting/ledger/verification.py
+    accounting/ledger/test_tolerances.py::test_another_versions_last_digits_take_nothing_back
+        if whole and dataset.budget.admitted_before(count * read) else None => if False else None
     accounting/ledger/test_tolerances.py::test_an_entry_one_unit_below_its_price_is_found
         charged < due - 1 - => charged < due - 2 -
     accounting/ledger/test_tolerances.py::test_a_settlement_one_unit_beyond_what_did_not_run_is_found

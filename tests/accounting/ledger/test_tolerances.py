@@ -10,6 +10,7 @@ import pytest
 from ledger_steps import BY, chained, found_in, step
 
 import accounting as acc
+from accounting import budget
 from accounting.budget import Price
 from accounting.ledger import Dataset, Entry
 from accounting.ledger.quota import Accounts, Quota, Revision
@@ -122,3 +123,34 @@ def test_a_charge_one_unit_beyond_its_quota_is_found() -> None:
     for limit, problems in ((100.0, 0), (100.0 - 1e-12, 1)):
         accounts = Accounts(dataset, [Revision(1, Quota(name="all", limit=acc.Budget(epsilon=limit)))])
         assert len(list(accounts.follow(entry))) == problems
+
+
+def test_another_versions_last_digits_take_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A route that converts to one part in 10^5 more moves no recorded count and no charge of the whole; a tenth more does."""
+    plan, release = 30 * acc.BoundedRange(epsilon=0.08), acc.LaplaceDP(epsilon=0.05)
+    whole = declared(acc.Budget(epsilon=plan.epsilon(1e-6), delta=1e-6))
+    of_releases = declared(acc.Budget(epsilon=(100 * release).epsilon(1e-6), delta=1e-6, release=release))
+    assert whole.budget.price(plan) == whole.budget.capacity
+    assert of_releases.budget.releases == 100
+    taken = chained(whole, charged(plan, whole.budget.capacity))
+    counted = chained(of_releases, charged(100 * release, of_releases.budget.capacity))
+    convert = budget.best_epsilon
+
+    def worse(by: float) -> None:
+        def converted(curve: Any, delta: float, **options: Any) -> Any:
+            return replace(found := convert(curve, delta, **options), value=found.value * by)
+
+        monkeypatch.setattr(budget, "best_epsilon", converted)
+        Dataset.from_declaration.cache_clear()
+
+    worse(1 + 1e-5)
+    assert found(whole, taken) == set()
+    read = Dataset.from_declaration(of_releases.declaration())
+    assert read.budget.releases == 100
+    assert found(read, counted) == set()
+    with pytest.raises(acc.errors.InvalidBudget, match="releases=100 are more than it pays for"):
+        acc.Budget.model_validate(of_releases.budget.model_dump())
+    worse(1.04)
+    assert found(whole, taken) == {"price"}
+    with pytest.raises(acc.ledger.errors.LedgerCorrupt):
+        Dataset.from_declaration(of_releases.declaration())
