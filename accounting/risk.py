@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from accounting.arguments import Relation, shown
 from accounting.convert.bounds import Bounded, best_delta, best_epsilon, deltas_near
+from accounting.convert.renyi import of_response
 from accounting.errors import InvalidArgument, missing_extra
 
 if TYPE_CHECKING:
@@ -71,14 +72,12 @@ def advantage(curve: Proved) -> float:
 
 def _advantage_by_renyi(curve: Proved) -> float:
     """The advantage of the least response, true with e^loss times the chance of false, that some order rules out. Theorem R2."""
-    from accounting.curves.closed_form import PureDP  # curves are built on this
-
     orders = np.array([*_ORDERS, *curve.table_orders])
     most = curve.rdp(orders) * _OUTWARD
     low, high = math.log(_LEAST), math.log(_MOST)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        ruled_out = np.any(PureDP.formula(np.array(math.exp(middle)), orders) > most)
+        ruled_out = np.any(of_response(np.array(math.exp(middle)), orders) > most)
         low, high = (low, middle) if ruled_out else (middle, high)
     return math.tanh(math.exp(high) / 2) * _OUTWARD if high < math.log(_MOST) else 1.0
 

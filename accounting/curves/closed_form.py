@@ -12,12 +12,10 @@ from pydantic import Field
 from accounting.convert.gaussian_cover import laplace_mu_squared, pure_mu_squared
 from accounting.convert.pld.hull import Hull
 from accounting.convert.pld.loss import PAD, Banded, Losses, Normal
+from accounting.convert.renyi import of_response
 from accounting.curves.base import Curve, Floats, OneParameter, Undoubted
 from accounting.decimal_sum import exact, float_up, times_up
 from accounting.frozen import Count, NonNegative
-
-# sinh(x) sinh(y) stays far from overflow below this sum of arguments.
-_DIRECT = 60.0
 
 
 class OneEpsilon(OneParameter, ABC):
@@ -51,13 +49,7 @@ class PureDP(OneEpsilon):
 
     @staticmethod
     def formula(parameter: Floats, orders: Floats) -> Floats:
-        e, a = np.broadcast_arrays(parameter, orders)
-        small = a * e < _DIRECT
-        with np.errstate(over="ignore", invalid="ignore"):
-            ratio = 2 * np.sinh(a * e / 2) * np.sinh((a - 1) * e / 2) / np.cosh(e / 2)
-            near = np.log1p(ratio) / (a - 1)
-        far = e + (np.log1p(np.exp((1 - 2 * a) * e)) - np.log1p(np.exp(-e))) / (a - 1)
-        return np.where(small, near, far)
+        return of_response(parameter, orders)
 
     @property
     def rho(self) -> float:
