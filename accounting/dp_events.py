@@ -16,13 +16,14 @@ import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 
-from accounting.arguments import Relation, checked_integer, same_relation
+from accounting.arguments import MOST_COUNT, Relation, checked_integer, same_relation
 from accounting.curves import (
     ZCDP,
     ApproxDP,
     BoundedRange,
     Composed,
     Curve,
+    DiscreteGaussianDP,
     GaussianDP,
     LaplaceDP,
     PureDP,
@@ -31,6 +32,7 @@ from accounting.curves import (
     SampledNoiseDP,
     zero,
 )
+from accounting.curves.discrete_gaussian import LEAST_SIGMA, MOST_SIGMA
 from accounting.curves.profile_table import ProfileTable, as_table, sampled_profile
 from accounting.curves.repeat_and_select import PoissonRuns, RepeatAndSelectDP, TruncatedNegativeBinomial
 from accounting.errors import InvalidArgument, InvalidCurve, NoEquivalent
@@ -231,7 +233,10 @@ def _randomised_response(event: dp_event.RandomizedResponseDpEvent, relation: Re
 
 
 def _discrete_gaussian(event: Any, relation: Relation) -> Curve:
-    """Integer vectors: zCDP of half the squared shift over sigma, in any dimension."""
+    """One integer exactly; integer vectors: zCDP of half the squared shift over sigma, in any dimension."""
+    moved = math.floor(event.sensitivity * _MOVES[relation]) if 0 < event.sensitivity < MOST_COUNT else 0
+    if getattr(event, "dimension", None) == 1 and moved and LEAST_SIGMA <= event.sigma <= MOST_SIGMA:
+        return DiscreteGaussianDP(sigma=event.sigma, sensitivity=moved)
     shift = _shift(event.sigma / event.sensitivity if event.sensitivity > 0 else math.nan, relation)
     return ZCDP(rho=_up(shift * shift / 2 * _OUTWARD))
 

@@ -139,6 +139,9 @@ _GROUPS: dict[type[Curve], Callable[[Any, int], Curve]] = {
     curves.BoundedRange: lambda curve, size: curves.BoundedRange(epsilon=_times(size, curve.epsilon0)),
     curves.GaussianDP: lambda curve, size: curves.GaussianDP(mu=_times(size, curve.mu)),
     curves.LaplaceDP: lambda curve, size: curves.LaplaceDP(epsilon=_times(size, curve.epsilon0)),
+    curves.DiscreteGaussianDP: lambda curve, size: curves.DiscreteGaussianDP(
+        sigma=curve.sigma, sensitivity=size * curve.sensitivity
+    ),
     curves.ZCDP: lambda curve, size: curves.ZCDP(rho=_times(size * size, curve.rho0)),
     curves.ApproxDP: _approximate_dp,
     curves.Approximate: _by_profile,

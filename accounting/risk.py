@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from accounting.arguments import Relation, shown
 from accounting.convert.bounds import Bounded, best_delta, best_epsilon, deltas_near
-from accounting.convert.randomized_response import randomized_response
+from accounting.convert.renyi import of_response
 from accounting.errors import InvalidArgument, missing_extra
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _advantage_by_renyi(curve: Proved) -> float:
     low, high = math.log(_LEAST), math.log(_MOST)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        ruled_out = np.any(randomized_response(np.array(math.exp(middle)), orders) > most)
+        ruled_out = np.any(of_response(np.array(math.exp(middle)), orders) > most)
         low, high = (low, middle) if ruled_out else (middle, high)
     return math.tanh(math.exp(high) / 2) * _OUTWARD if high < math.log(_MOST) else 1.0
 

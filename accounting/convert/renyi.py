@@ -184,3 +184,18 @@ def largest_over_order(divergences: Callable[[Floats], Floats], epsilon: float) 
     at = np.clip(highest, x[:-1], x[1:])
     inside = float(((slope * at + start) / (at * (1 + at))).max()) * (1 + 1e-12)
     return max(float(found[0]), inside, epsilon / float(x[-1]))
+
+
+# sinh(x) sinh(y) stays far from overflow below this sum of arguments.
+_DIRECT = 60.0
+
+
+def of_response(parameter: Floats, orders: Floats) -> Floats:
+    """Renyi divergence of a randomised response of some pure epsilon > 0 (C1), both broadcast against each other."""
+    e, a = np.broadcast_arrays(parameter, orders)
+    small = a * e < _DIRECT
+    with np.errstate(over="ignore", invalid="ignore"):
+        ratio = 2 * np.sinh(a * e / 2) * np.sinh((a - 1) * e / 2) / np.cosh(e / 2)
+        near = np.log1p(ratio) / (a - 1)
+    far = e + (np.log1p(np.exp((1 - 2 * a) * e)) - np.log1p(np.exp(-e))) / (a - 1)
+    return np.where(small, near, far)

@@ -3,6 +3,7 @@
 from accounting.curves.base import AnyCurve, Curve
 from accounting.curves.closed_form import ZCDP, ApproxDP, BoundedRange, GaussianDP, GaussianMax, LaplaceDP, PureDP
 from accounting.curves.composed import Approximate, Composed, ProvedFor, Tighter, tighter, zero
+from accounting.curves.discrete_gaussian import DiscreteGaussianDP
 from accounting.curves.profile_table import ProfileTable, RenyiTable
 from accounting.curves.repeat_and_select import NumberOfRuns, PoissonRuns, RepeatAndSelectDP, TruncatedNegativeBinomial
 from accounting.curves.sampled import SampledGaussianDP, SampledNoiseDP
@@ -16,6 +17,7 @@ __all__ = [
     "BoundedRange",
     "Composed",
     "Curve",
+    "DiscreteGaussianDP",
     "GaussianDP",
     "GaussianMax",
     "LaplaceDP",

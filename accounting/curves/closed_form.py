@@ -12,7 +12,7 @@ from pydantic import Field
 from accounting.convert.gaussian_cover import laplace_mu_squared, pure_mu_squared
 from accounting.convert.pld.hull import Hull
 from accounting.convert.pld.loss import PAD, Banded, Losses, Normal
-from accounting.convert.randomized_response import randomized_response
+from accounting.convert.renyi import of_response
 from accounting.curves.base import Curve, Floats, OneParameter, Undoubted
 from accounting.decimal_sum import exact, float_up, times_up
 from accounting.frozen import Count, NonNegative
@@ -49,7 +49,7 @@ class PureDP(OneEpsilon):
 
     @staticmethod
     def formula(parameter: Floats, orders: Floats) -> Floats:
-        return randomized_response(parameter, orders)
+        return of_response(parameter, orders)
 
     @property
     def rho(self) -> float:

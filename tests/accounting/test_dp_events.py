@@ -10,7 +10,7 @@ import attr
 import numpy as np
 import pytest
 from dp_accounting import NeighboringRelation, dp_event
-from dp_accounting.pld import PLDAccountant
+from dp_accounting.pld import PLDAccountant, privacy_loss_distribution
 from dp_accounting.rdp import RdpAccountant, rdp_privacy_accountant
 from spread import spread
 
@@ -288,7 +288,7 @@ LATER: dict[str, tuple[str, ...]] = {
     "EpsilonDeltaDpEvent": ("epsilon", "delta"),
     "ExponentialMechanismDpEvent": ("epsilon",),
     "PermuteAndFlipDpEvent": ("epsilon",),
-    "DiscreteGaussianDpEvent": ("sigma", "sensitivity"),
+    "DiscreteGaussianDpEvent": ("sigma", "sensitivity", "dimension"),
 }
 
 
@@ -324,11 +324,35 @@ def test_the_rho_of_a_discrete_gaussian_is_its_kullback_leibler_divergence(
     for relation, moves in zip(BOTH, (1, 2), strict=True):
         loss = ((noise - moves * sensitivity) ** 2 - noise**2) / (2 * sigma**2)
         exact = float(law @ loss / law.sum())
-        rho = from_dp_event(later["DiscreteGaussianDpEvent"](sigma, sensitivity), relation).rho
+        rho, one = (from_dp_event(later["DiscreteGaussianDpEvent"](sigma, sensitivity, d), relation).rho for d in (None, 1))
+        assert one == pytest.approx(rho, rel=1e-11)
         assert exact * (1 - 1e-13) <= rho <= exact * (1 + 1e-9)
     for wrong in ((0.0, 1), (1.0, 0), (math.nan, 1), (1.0, -2)):
         with pytest.raises(InvalidCurve):
-            from_dp_event(later["DiscreteGaussianDpEvent"](*wrong), "add_remove")
+            from_dp_event(later["DiscreteGaussianDpEvent"](*wrong, 1), "add_remove")
+
+
+@pytest.mark.parametrize(("sigma", "sensitivity", "runs"), [(1.0, 1, 1), (1.0, 1, 10), (0.5, 3, 1), (3.0, 2, 5)])
+def test_one_discrete_gaussian_is_exact(later: dict[str, Any], sigma: float, sensitivity: int, runs: int) -> None:
+    """Its price is dp-accounting's own to a part in 10^4, for smaller shifts too, and in more dimensions no lower one is said."""
+    pld = privacy_loss_distribution.from_discrete_gaussian_mechanism(sigma, sensitivity=sensitivity).self_compose(runs)
+    event = later["DiscreteGaussianDpEvent"](sigma, sensitivity + 0.5, 1)
+    for delta in (1e-3, 1e-6, 1e-9):
+        ours, theirs = (runs * from_dp_event(event, "add_remove")).epsilon(delta), pld.get_epsilon_for_delta(delta)
+        assert theirs * (1 - 1e-4) <= ours <= theirs * (1 + 1e-6)
+        vector = later["DiscreteGaussianDpEvent"](sigma, sensitivity, None)
+        assert ours < (runs * from_dp_event(vector, "add_remove")).epsilon(delta)
+
+
+def test_a_discrete_gaussian_at_the_ends_of_its_fields(later: dict[str, Any]) -> None:
+    """Noise that is far less than a shift, far more, or beyond what is summed: a price that no group or count makes smaller."""
+    for sigma, sensitivity in ((1e-3, 1), (1.0, 10**15), (1e3, 1), (1e-4, 1), (1e4, 1)):
+        curve = from_dp_event(later["DiscreteGaussianDpEvent"](sigma, sensitivity, 1), "add_remove")
+        assert isinstance(curve, ZCDP) == (sigma in (1e-4, 1e4))
+        costs = [float(one.delta(0.5)) for one in (curve, 2 * curve, acc.group_privacy(curve, 2))]
+        assert 0 < costs[0] <= min(costs[1:]) <= 1
+    replaced = from_dp_event(later["DiscreteGaussianDpEvent"](2.0, 1, 1), "replace_one")
+    assert replaced == acc.group_privacy(from_dp_event(later["DiscreteGaussianDpEvent"](2.0, 1, 1), "add_remove"), 2)
 
 
 def test_a_class_with_the_name_of_a_later_event_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ CURVES: list[acc.Curve] = [
     acc.BoundedRange(epsilon=3.0),
     acc.GaussianDP(mu=0.4),
     acc.curves.GaussianMax(mu=0.4, candidates=10),
+    acc.curves.DiscreteGaussianDP(sigma=1.7, sensitivity=1),
     acc.LaplaceDP(epsilon=1.3),
     acc.ZCDP(rho=0.05),
     acc.ApproxDP(epsilon=0.5, delta=1e-4),

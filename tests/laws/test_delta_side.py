@@ -57,6 +57,14 @@ CASES = {
     "gaussian_max": Case(
         acc.curves.GaussianMax(mu=0.3, candidates=3), lambda epsilon: 3 * gaussian(0.3)(epsilon), (0.5, 0.75, 1.5), False
     ),
+    "discrete_gaussian_dp": Case(
+        acc.curves.DiscreteGaussianDP(sigma=1.3, sensitivity=2),
+        of_pair(
+            *(np.exp(-((np.arange(-60, 61) - at) ** 2) / 3.38) / np.exp(-(np.arange(-60, 61) ** 2) / 3.38).sum() for at in (0, 2))
+        ),
+        (0.0, 0.2, 1.0, 3.0),
+        True,
+    ),
     "laplace_dp": Case(acc.LaplaceDP(epsilon=0.7), laplace(0.7), (0.0, 0.2, 0.6), True),
     "zcdp": Case(acc.ZCDP(rho=0.1), _from_moments(_ORDERS, 0.1 * _ORDERS), (0.2, 0.75, 1.5), False),
     "renyi_table": Case(

@@ -150,6 +150,12 @@ accounting/curves/composed.py
         decimal_sum([(1, inner.added), (1, self.added)]) => decimal_sum([(1, inner.added)])
     laws/test_delta_side.py::test_delta_is_that_of_a_pair_or_its_closed_form
         min(1.0, inner + @self.added)
+accounting/curves/discrete_gaussian.py
+    laws/test_delta_side.py::test_delta_is_that_of_a_pair_or_its_closed_form
+        @self.sensitivity * (self.sensitivity - 2 * x)
+        math.nextafter(@value * _OUTWARD, 1.0)
+    accounting/test_dp_events.py::test_one_discrete_gaussian_is_exact
+        (@weights[seen] * _OUTWARD)
 accounting/curves/profile_table.py
     accounting/test_group.py::test_bad_events_grow_along_the_path
         epsilons[-1] = @end

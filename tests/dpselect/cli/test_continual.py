@@ -223,7 +223,7 @@ def test_a_run_without_a_ledger_is_named_by_its_log_and_question(
     stated: dict[str, Any] = settings | {"state": "table.state"}
     once, again = (dps.continual.run(table, **stated).to_pandas() for _ in range(2))
     assert once.equals(again)
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(dps.errors.HorizonError, match="it is not that of key="):
         dps.continual.run(table, **stated | {"where": "where != zoo"})  # another question of the same state
     held: dict[str, Any] = stated | {"ledger": paid[1], "dataset": paid[3]}
     with pytest.raises(InvalidRequest, match="key= is missing: a log that is no file"):
