@@ -59,7 +59,7 @@ class FileOptions(Frozen, ABC):
         default=None, description="Encoding of text in a file, such as cp1252 or utf-16."
     )
     decimal: SkipValidation[str] = Field(
-        default=".", description="Decimal point of numbers that are text: '.', or ',' where points group digits (1.234,50)."
+        default=".", description="Decimal point of numbers in CSV and TSV: '.', or ',' where points group digits (1.234,50)."
     )
     time_format: SkipValidation[str | None] = Field(
         default=None,

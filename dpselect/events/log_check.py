@@ -219,7 +219,9 @@ def _doubts(found: LogCheck, reading: Reading, lists: str | None) -> Iterator[st
         yield f"most items hold {lists!r}: state split={lists!r} if each is a list of items"
     for role, number in found.without.items():
         if number > _MOST * found.rows:
-            yield f"{number:,} of {found.rows:,} events have no {role}: is the column the one meant?"
+            form = reading.time_format if role == "time" else None
+            meant = "column" if form is None else f"format (time_format={form!r}; without it those that fit are named)"
+            yield f"{number:,} of {found.rows:,} events have no {role}: is the {meant} the one meant?"
     if found.outside > _MOST * (found.rows + found.outside):
         of = f"{found.outside:,} of {found.rows + found.outside:,} events"
         stated = ["since=, until= and time_unit="] * bool(reading.window) + ["where="] * bool(reading.where)

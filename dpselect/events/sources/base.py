@@ -45,7 +45,7 @@ Kind = Literal["int", "str", "number", "wall", "instant"]
 values, numbers; of times, those of a clock on the wall or instants. Values and times may be text, too."""
 Kinds = Mapping[str, Kind]
 """The kind of the column of every role."""
-OF_TEXT = ("header", "delimiter", "quote", "escape", "comment", "encoding")
+OF_TEXT = ("header", "delimiter", "quote", "escape", "comment", "encoding", "decimal")
 """What is said about delimited text alone."""
 LABELS = ("user", "item", "group")
 """The roles whose values are labels; further parts of one are, too."""
@@ -194,7 +194,7 @@ class Given(NotPickled):
         """Refuse options that say nothing about a source of this kind."""
         kinds = {"format": "files", "table": "a database", "query": "a database"}
         for field in fields:
-            if (stated := getattr(self.said, field)) != ("auto" if field == "format" else None):
+            if (stated := getattr(self.said, field)) != FileOptions.model_fields[field].default:
                 whose = kinds.get(field, "csv and tsv")
                 raise EventLogError(f"{field}={stated!r} is for {whose}, and this is {what}: leave it out")
 

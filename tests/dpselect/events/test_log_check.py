@@ -43,8 +43,9 @@ def test_the_days_of_a_log_are_those_of_the_clock(tmp_path: Path) -> None:
         spec = CheckSpec(user="u", item="i", time="t", time_zone=zone)
         assert check(path, spec.reading()).days == (first, "2024-05-01")
     assert check(path, CheckSpec(user="u", item="i").reading()).days is None
-    path.write_text("u,i,t\na,x,\n")
-    assert check(path, CheckSpec(user="u", item="i", time="t").reading()).days is None
+    found = check(path, CheckSpec(user="u", item="i", time="t", time_format="%d.%m.%Y").reading())
+    assert found.days is None
+    assert "time_format='%d.%m.%Y'; without it those that fit are named" in found.doubts[1]
 
 
 def test_labels_that_are_written_in_several_ways_are_named() -> None:
