@@ -20,6 +20,7 @@ from accounting.guarantee import Priced, common_relation, read_item
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, in_words, itemised
 from accounting.process_state import ProcessState
 from accounting.remaining import BudgetExceeded, Remaining, refusal
+from accounting.wording import format_number
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,8 @@ class PrivacyOdometer:
             if total.failure > self._failure:
                 left = of_unit(self._failure - spent.failure, FAILURE_UNIT)
                 raise BudgetExceeded(
-                    f"{type(curve).__name__} may fail with probability {curve.delta0:g}, but only {left} of failure is left. "
+                    f"{type(curve).__name__} may fail with probability {format_number(curve.delta0)}, but "
+                    f"only {left} of failure is left. "
                     "Nothing was charged: give the odometer a larger failure, or lower the mechanism's delta.",
                     requested=price,
                     spent=spent,

@@ -9,9 +9,9 @@ from accounting.arguments import WORDS
 from accounting.ledger import Ledger
 from accounting.ledger.model import package_version
 from accounting.page.templates import asset
-from accounting.page.wording import in_words
 from accounting.remaining import stated
 from accounting.report import fullest_of
+from accounting.wording import in_words
 
 TO_FILL_IN = "TO FILL IN: "
 _MOST_CURVES = 20

@@ -20,6 +20,7 @@ from accounting.curves import ZCDP, ApproxDP, Approximate, Curve, GaussianDP, Pu
 from accounting.decimal_sum import decimal_sum, exact, float_down, float_up, of_unit, times_up
 from accounting.errors import AccountingError, Unaffordable
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, Measure
+from accounting.wording import format_number, rounded
 
 MOST_RUNS = 10**12
 _MAIN, _FAILURE = "the budget", "failure probability (delta0)"
@@ -112,9 +113,9 @@ class Remaining:
         if self.spent == NOTHING:
             spent = "nothing"
         elif math.isfinite(epsilon):
-            spent = f"epsilon {_rounded(exact(epsilon), ROUND_CEILING, 4)}" + (f", delta {delta:g}" if delta else "")
+            spent = f"epsilon {rounded(exact(epsilon), ROUND_CEILING, 4)}" + (f", delta {format_number(delta)}" if delta else "")
         else:
-            spent = f"rho {_rounded(of_unit(self.spent.main, MAIN_UNIT), ROUND_CEILING, 4)}"
+            spent = f"rho {rounded(of_unit(self.spent.main, MAIN_UNIT), ROUND_CEILING, 4)}"
         return {"budget": stated(self.budget), "spent so far": spent, "left": self.left_in_words()}
 
     def __str__(self) -> str:
@@ -301,9 +302,9 @@ class Remaining:
 
 
 def stated(budget: Budget) -> str:
-    """A budget in words, as it was declared: "epsilon 3, delta 1e-06"."""
-    words = f"epsilon {budget.epsilon:g}" if budget.epsilon is not None else f"rho {budget.rho:g}"
-    return words + (f", delta {budget.delta:g}" if budget.delta else "")
+    """A budget in words, as it was declared: "epsilon 3, delta 1e-6"."""
+    words = f"{'rho' if budget.epsilon is None else 'epsilon'} {format_number(budget.limit)}"
+    return words + (f", delta {format_number(budget.delta)}" if budget.delta else "")
 
 
 def _shares(part: Price, whole: Price) -> tuple[float, float]:
@@ -314,15 +315,10 @@ def _shares(part: Price, whole: Price) -> tuple[float, float]:
 def _share(amount: int, whole: int, of: str, rounding: str) -> str:
     """An amount of one part: a failure probability as such, all else as a share of the budget, never of epsilon."""
     if of == _FAILURE:
-        return f"{_rounded(of_unit(amount, FAILURE_UNIT), rounding, 4)} of {of}"
+        return f"{rounded(of_unit(amount, FAILURE_UNIT), rounding, 4)} of {of}"
     if whole == 0:
         return f"none of {of}" if amount == 0 else f"more than {of}"
-    return f"{_rounded(_EXACT.divide(Decimal(100 * amount), Decimal(whole)), rounding, 6)} % of {of}"
-
-
-def _rounded(value: Decimal, rounding: str, digits: int = 6) -> str:
-    context = Context(prec=digits, rounding=rounding)
-    return f"{float(context.create_decimal(value)):.{digits}g}"
+    return f"{rounded(_EXACT.divide(Decimal(100 * amount), Decimal(whole)), rounding, 6)} % of {of}"
 
 
 # -- over periods ---------------------------------------------------------------------------------------------------------
@@ -356,8 +352,8 @@ def in_all_in_words(epsilon: float, delta: float, periods: int, window: str) -> 
     of = f"all {periods:,} {window}s" if periods != 1 else f"the one {window}"
     if not math.isfinite(epsilon):
         return f"somebody whose rows lie in {of} faces all their rho in all; no epsilon is stated without a delta"
-    words = f"somebody whose rows lie in {of} faces epsilon {_rounded(exact(epsilon), ROUND_CEILING, 4)}"
-    return words + (f", delta {_rounded(exact(delta), ROUND_CEILING, 4)}" if delta else "") + " in all"
+    words = f"somebody whose rows lie in {of} faces epsilon {rounded(exact(epsilon), ROUND_CEILING, 4)}"
+    return words + (f", delta {rounded(exact(delta), ROUND_CEILING, 4)}" if delta else "") + " in all"
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------
@@ -428,7 +424,7 @@ def _remedies(remaining: Remaining, price: Price, count: int, fit: int) -> Itera
         most = _share(left.main, budget.capacity.main, _MAIN, ROUND_FLOOR)
         yield f"a smaller epsilon for {'this release' if count == 1 else 'these releases'}, or more noise: at most {most} in all"
     if price.failure > left.failure:
-        most = _rounded(of_unit(left.failure, FAILURE_UNIT), ROUND_FLOOR)
+        most = rounded(of_unit(left.failure, FAILURE_UNIT), ROUND_FLOOR)
         yield (
             f"a failure probability of at most {most} in all: lower the mechanism's delta (more noise does not help; releases=N "
             "gives each of N releases an equal part)"

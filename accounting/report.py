@@ -33,10 +33,10 @@ from accounting.ledger.summary import Summary
 from accounting.ledger.verification import Verification
 from accounting.page.spent import HEADS, account_cells, budget_in_words, failure_up, main_up, percent_up, unit_of, units_in_words
 from accounting.page.templates import asset, card, template
-from accounting.page.wording import at_most, in_words, plain, rounded_up
 from accounting.remaining import Remaining, in_all_in_words, over_periods, stated
 from accounting.risk import Risk
 from accounting.strict_json import read_json
+from accounting.wording import at_most, format_number, in_words, rounded_up
 
 # ruff: noqa: RUF001 - written for readers: Greek letters, a true minus, a multiplication sign
 
@@ -173,12 +173,12 @@ def _promise(dataset: Dataset) -> str:
     """What was promised to whom, in sentences."""
     budget = dataset.budget
     if budget.rho is not None:
-        bound = f"with ρ-zero-concentrated differential privacy, ρ = {plain(budget.rho)}"
-        bound += f", but for events of probability δ = {plain(budget.delta)}" if budget.delta else ""
+        bound = f"with ρ-zero-concentrated differential privacy, ρ = {format_number(budget.rho)}"
+        bound += f", but for events of probability δ = {format_number(budget.delta)}" if budget.delta else ""
     else:
         factor = rounded_up(math.exp(min(budget.limit, 700.0)), 3)
-        bound = f"by a factor of at most e^ε = {factor} (ε = {plain(budget.limit)})"
-        bound += f", and by δ = {plain(budget.delta)} on top of that" if budget.delta else ""
+        bound = f"by a factor of at most e^ε = {factor} (ε = {format_number(budget.limit)})"
+        bound += f", and by δ = {format_number(budget.delta)} on top of that" if budget.delta else ""
     rows = "" if dataset.window == "whole" else f", for the rows of each {dataset.window} taken by themselves"
     return (
         f"To every {dataset.unit}: {WORDS[dataset.relation]} changes the chance of whatever anybody concludes from all that is "
@@ -309,11 +309,11 @@ def _guarantee(budget: Budget, curves: dict[str, Curve] | None, delta: float) ->
     whole = "none stated" if (found := whole_epsilon(budget, delta)) is None else at_most(found)
     bounds = [best_epsilon(curve, delta, thorough=True) for curve in (curves or {}).values()]
     if not bounds:
-        return [plain(delta), "not computed" if curves is None else "0", "", "", whole]
+        return [format_number(delta), "not computed" if curves is None else "0", "", "", whole]
     worst = max(bounds, key=lambda bound: bound.value)
     route = ROUTES[worst.route] if math.isfinite(worst.value) else "more may fail than this δ allows"
     order = f"{worst.order:.4g}" if worst.order is not None and math.isfinite(worst.value) else ""
-    return [plain(delta), at_most(worst.value), route, order, whole]
+    return [format_number(delta), at_most(worst.value), route, order, whole]
 
 
 def whole_epsilon(budget: Budget, delta: float) -> float | None:

@@ -192,7 +192,7 @@ class Curve(Frozen, ABC):
     @final
     def _repr_html_(self) -> str:
         from accounting.page.templates import card, priced
-        from accounting.page.wording import in_words  # notebooks only
+        from accounting.wording import in_words  # notebooks only
 
         return card(type(self).__name__, facts=[("guarantee", in_words(self.to_json()))], **priced(self))
 

@@ -16,7 +16,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from accounting.convert.bounds import Bounded, best_epsilon
-from accounting.page.wording import at_most, plain
+from accounting.wording import at_most, format_number
 
 
 def asset(package: str, name: str) -> str:
@@ -90,5 +90,5 @@ def card(
 
 def priced(curve: Bounded) -> dict[str, Any]:
     """The table of a card: what a curve costs at usual deltas, rounded up."""
-    rows = [(plain(delta), at_most(best_epsilon(curve, delta, thorough=True).value)) for delta in _DELTAS]
+    rows = [(format_number(delta), at_most(best_epsilon(curve, delta, thorough=True).value)) for delta in _DELTAS]
     return {"heads": ["at \u03b4", "\u03b5 (nats)"], "rows": rows}

@@ -24,9 +24,9 @@ from accounting.files import PRIVATE, new_file, read_text
 from accounting.ledger import Entry, Heads, InvalidEntry, Ledger, Quota, Receipt, SigningKey, Verification
 from accounting.ledger.item import Terms, require_known
 from accounting.page.spent import budget_in_words, percent_up
-from accounting.page.wording import in_words
 from accounting.remaining import Remaining, stated
 from accounting.strict_json import read_json
+from accounting.wording import in_words
 from dpselect.cli import guard, out
 from dpselect.cli.from_model import spelled, verb
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup

@@ -22,6 +22,7 @@ from accounting.arguments import WORDS
 from accounting.curves import Composed
 from accounting.frozen import Count, Positive, Probability, Real, kind_of
 from accounting.risk import Risk
+from accounting.wording import format_number
 from dpselect.cells import ANY_GROUPS
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import (
@@ -227,7 +228,9 @@ class PlanQuestion(Stated):
     @property
     def budget_in_words(self) -> str:
         """As it is stated."""
-        return f"{self.unit} {self.budget.limit:g}" + (f", delta {self.budget.delta:g}" if self.budget.delta else "")
+        return f"{self.unit} {format_number(self.budget.limit)}" + (
+            f", delta {format_number(self.budget.delta)}" if self.budget.delta else ""
+        )
 
     @property
     def releases_in_words(self) -> str:
@@ -349,8 +352,8 @@ class TopKPlan(PlanQuestion, Plan):
             clip: float | None = getattr(run, "clip", None)
             looked = "" if clip is None else f"; a second look clips users to {clip:.4g} among the items of the release"
             yield "counts", f"within {math.ceil(around.half_width):,} users, {noise}; {around.words()}{looked}"
-        at = f" at delta {self.budget.delta:g}" if self.budget.delta else ""
-        yield "cost", f"{self.unit} {planned.cost:.4g} of {self.budget.limit:g}{at} for {self.releases_in_words}"
+        at = f" at delta {format_number(self.budget.delta)}" if self.budget.delta else ""
+        yield "cost", f"{self.unit} {planned.cost:.4g} of {format_number(self.budget.limit)}{at} for {self.releases_in_words}"
         yield "risk", self.risk(planned).in_words(self.sensitivity.relation)
         if planned.worst_recall is None:
             yield (

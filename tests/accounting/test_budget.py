@@ -238,7 +238,7 @@ def test_a_refusal_says_which_part_is_short_and_by_how_much() -> None:
     delta = acc.PrivacyFilter(acc.Budget(rho=5.0, delta=1e-6))
     with pytest.raises(acc.BudgetExceeded, match=r"failure .*; of the budget there is enough.*delta.* noise does not help"):
         delta.charge(acc.Approximate(curve=acc.ZCDP(rho=0.1), delta0=2e-6))
-    assert "of failure probability (delta0) is needed and 1e-06 is left" in shortfall(
+    assert "of failure probability (delta0) is needed and 1e-6 is left" in shortfall(
         Budget(rho=5.0, delta=1e-6), NOTHING, Price(1, 2 * 10**12)
     )
     budget = Budget(epsilon=1.0, delta=1e-6)

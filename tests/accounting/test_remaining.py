@@ -162,7 +162,7 @@ def test_the_three_figures_stand_in_one_order_and_in_the_same_words() -> None:
     left = Remaining(budget, budget.price(curve).times(5), curve)
     assert list(left.figures) == ["budget", "spent so far", "left"]
     assert re.fullmatch(
-        r"budget: epsilon 3, delta 1e-06; spent so far: epsilon [\d.]+, delta 1e-06; left: [\d,]+ more releases like this one",
+        r"budget: epsilon 3, delta 1e-6; spent so far: epsilon [\d.]+, delta 1e-6; left: [\d,]+ more releases like this one",
         str(left),
     )
     assert left.as_data() == {
@@ -189,7 +189,7 @@ def test_a_refusal_counts_releases_and_its_remedies_hold() -> None:
     budget = acc.Budget(epsilon=3.0, delta=1e-6, order="gaussian")
     spent = acc.price.Price(int(budget.capacity.main - 1.5 * budget.price(curve).main), 0)
     error = _asked(budget, spent, curve, 2)
-    assert str(error).startswith("here: 1 fits, 2 were asked for. budget: epsilon 3, delta 1e-06; spent so far: epsilon ")
+    assert str(error).startswith("here: 1 fits, 2 were asked for. budget: epsilon 3, delta 1e-6; spent so far: epsilon ")
     assert "fewer releases (1)" in str(error)
     assert "of epsilon" not in str(error)
     assert (error.would_fit, budget.fits(spent, budget.price(curve)), budget.fits(spent, budget.price(2 * curve))) == (

@@ -361,10 +361,10 @@ accounting/page/spent.py
     accounting/ledger/test_report.py::test_three_figures_say_what_is_spent_and_how_many_more_fit
         yield percent_up(left.used[0]) => yield percent_up(left.used[1])
         {failure_up(left.spent.failure)}/ => {failure_up(left.spent.failure * 19 // 20)}/
-accounting/page/wording.py
+accounting/wording.py
     accounting/ledger/test_report.py::test_what_is_spent_rounds_up_and_what_is_left_down
-        rounding=ROUND_CEILING => rounding="ROUND_HALF_EVEN"
-        rounding=ROUND_FLOOR => rounding=ROUND_CEILING
+        rounded(value, ROUND_CEILING, digits) => rounded(value, "ROUND_HALF_EVEN", digits)
+        rounded(value, ROUND_FLOOR, digits) => rounded(value, ROUND_CEILING, digits)
 accounting/remaining.py
     accounting/ledger/test_limits.py::test_failures_over_periods_add_up
         (1, conversion), (1, @failures)

@@ -19,8 +19,8 @@ import accounting as acc
 from accounting.convert.bounds import Route, best_epsilon
 from accounting.ledger import Ledger, Quota, SigningKey
 from accounting.page.spent import account_cells
-from accounting.page.wording import in_words, rounded_down, rounded_up
 from accounting.report import ROUTES, curve_proofs, theorems_of, whole_epsilon, write_report
+from accounting.wording import in_words, rounded_down, rounded_up
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \" ' & \u202eevil"
 VOID_TAGS = {"meta", "input", "br"}

@@ -17,7 +17,7 @@ from accounting.ledger import Ledger
 from dpselect.cli import app
 
 FIGURES = re.compile(
-    r"budget: epsilon 9, delta 1e-05; spent so far: (.*?); left: ([\d,]+) more releases? like (?:this|the last) one"
+    r"budget: epsilon 9, delta 1e-5; spent so far: (.*?); left: ([\d,]+) more releases? like (?:this|the last) one"
 )
 CURVE = acc.GaussianDP(mu=0.2)
 CHARGES = {
@@ -52,14 +52,14 @@ def test_the_three_figures_are_the_same_wherever_they_stand(
     opening = next(entry for entry in ledger.latest("d") if entry.action in ("charge", "reserve"))
     curve = acc.Curve.from_json(opening.curve or "")
     found = ledger.affordable("d", curve, relation="add_remove")
-    assert str(found) == f"budget: epsilon 9, delta 1e-05; spent so far: {so_far}; left: {left} more releases like this one"
+    assert str(found) == f"budget: epsilon 9, delta 1e-5; spent so far: {so_far}; left: {left} more releases like this one"
     assert found.so_far == ledger.total("d").so_far
     shown = _said("ledger", "show", "--ledger", url)
-    assert f"budget: epsilon 9, delta 1e-05 spent so far: {so_far}; left:" in shown
+    assert f"budget: epsilon 9, delta 1e-5 spent so far: {so_far}; left:" in shown
     if opening.count == 1:
         assert f"left: {left} more releases like the last one" in shown
     asked = _said("ledger", "affordable", "--ledger", url, "--dataset", "d", "--curve", curve.to_json())
-    assert f"budget: epsilon 9, delta 1e-05 spent so far: {so_far} left: {left} more releases like this one" in asked
+    assert f"budget: epsilon 9, delta 1e-5 spent so far: {so_far} left: {left} more releases like this one" in asked
     _said("ledger", "report", "--ledger", url, "--output", "r.html")
     page = re.sub(r"<[^>]*>|\s+", " ", Path("r.html").read_text()).replace("\xa0", " ")
     assert so_far in re.sub(" +", " ", page)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import accounting as acc
 import dpselect as dps
 from accounting.convert.bounds import Route
-from accounting.page.wording import rounded_up
 from accounting.risk import Risk
+from accounting.wording import rounded_up
 from dpselect.release.answer import ROUTES, Promise, ProvenEpsilon, promise
 
 RISK = Risk(advantage=0.5, right_guesses=0.75, fpr=0.01, found=0.03)

@@ -146,14 +146,14 @@ def test_show_lists_the_latest_periods(shell: Shell) -> None:
     show = ("show", "--dataset", "months")
     with Ledger.open(shell.url) as ledger:
         ledger.create_dataset("months", acc.Budget(epsilon=1.0, delta=1e-6), "add_remove", window="month")
-        assert "budget: epsilon 1, delta 1e-06 for each month spent so far: nothing" in shell.run(*show)
+        assert "budget: epsilon 1, delta 1e-6 for each month spent so far: nothing" in shell.run(*show)
         for month in range(1, 15):
             curve = acc.ApproxDP(epsilon=0.001 * month, delta=2e-7)
             period = f"20{24 + (month - 1) // 12}-{(month - 1) % 12 + 1:02}"
             ledger.charge("months", curve, relation="add_remove", period=period)
         told = shell.run(*show)
         assert "2 earlier periods: see --json 2024-03: spent so far: epsilon " in told
-        assert re.search(r"2025-02: spent so far: epsilon [\d.]+, delta 1e-06; left: \d+ more releases? like the last one", told)
+        assert re.search(r"2025-02: spent so far: epsilon [\d.]+, delta 1e-6; left: \d+ more releases? like the last one", told)
         ledger.charge("months", acc.PureDP(epsilon=0.0), relation="add_remove", period="2025-02")
         # What costs nothing, the mark of a horizon's period for example, says nothing of how many more fit.
         assert told.partition("Latest")[0] == shell.run(*show).partition("Latest")[0]
@@ -176,7 +176,7 @@ def test_show_as_data_has_what_is_left_in_every_unit(shell: Shell) -> None:
     ("options", "more", "words"),
     [
         (["--order", "gaussian"], {"order": "gaussian"}, "for Gaussian noise (μ² is added up)"),
-        (["--order", "12.5"], {"order": 12.5}, "budget: epsilon 1, delta 1e-06"),
+        (["--order", "12.5"], {"order": 12.5}, "budget: epsilon 1, delta 1e-6"),
         (["--only", GAUSSIAN], {"release": acc.GaussianDP(mu=0.05)}, "for releases of gaussian dp"),
         (["--mostly", GAUSSIAN], None, "for Gaussian noise"),
     ],
@@ -379,7 +379,7 @@ def test_an_entry_for_the_registry(shell: Shell, tmp_path: Path) -> None:
     loss = known["privacy_loss"]
     assert (loss["privacy_unit"], loss["privacy_parameters"]) == ("household", {"epsilon": 1.0, "delta": 1e-6})
     assert "for the rows of each month" in loss["privacy_parameters_details"]
-    assert "budget: epsilon 1, delta 1e-06; spent so far: epsilon" in loss["privacy_parameters_details"]
+    assert "budget: epsilon 1, delta 1e-6; spent so far: epsilon" in loss["privacy_parameters_details"]
     assert "1 x pure dp: ε = 0.4" in known["implementation"]["mechanisms"]
     assert "ε = 0.1" not in known["implementation"]["mechanisms"]
     assert "is not declared" in shell.run("report", "--registry", "nobody", "--output", str(tmp_path / "x.yaml"), status=1)
