@@ -113,8 +113,9 @@ class PrivacyFilter:
 
     @property
     def remaining(self) -> Remaining:
-        """Where the budget stands: what is spent and what is left."""
-        return Remaining(self._budget, self.spent)
+        """Where the budget stands: the share used, the cost as charged and what is left."""
+        charged = Composed.of([(charge.count, charge.curve) for charge in self.charges])
+        return Remaining(self._budget, self.spent, charged=charged)
 
     @property
     def charges(self) -> tuple[Charge, ...]:

@@ -1,4 +1,4 @@
-"""`Remaining`: where a budget stands, in three figures: what was declared, what is spent so far, how many more releases fit.
+"""`Remaining`: where a budget stands, in three figures: the share that is used, the cost as charged, how many more releases fit.
 
 The same figures in the same order and words stand in reports, terminals, refusals and answers. What else is known of a standing,
 shares of the budget, currencies that auditors ask for, what runs out first and what to change, hangs on the same object.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import cached_property, lru_cache
 from typing import Any, Literal, final
@@ -19,8 +19,8 @@ from accounting.convert.bounds import best_epsilon
 from accounting.curves import ZCDP, ApproxDP, Approximate, Curve, GaussianDP, PureDP, RenyiTable, zero
 from accounting.decimal_sum import decimal_sum, exact, float_down, float_up, of_unit, times_up
 from accounting.errors import AccountingError, Unaffordable
-from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, Measure
-from accounting.wording import format_number, rounded
+from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, Measure, unit_in_words
+from accounting.wording import format_number, percent_up, rounded
 
 MOST_RUNS = 10**12
 _MAIN, _FAILURE = "the budget", "failure probability (delta0)"
@@ -40,6 +40,7 @@ class Remaining:
         spent: the sum of the prices so far.
         curve: of one release, for what is said in releases; None says nothing in releases.
         account: whose rows or which quota, in words; "" for all rows.
+        charged: the composition of all that was charged; None if it is not known, which leaves one of two bounds on its cost.
 
     Example:
         >>> import accounting as acc
@@ -48,19 +49,20 @@ class Remaining:
         >>> left.releases, left.main
         (2, 0.7)
         >>> print(left)
-        budget: epsilon 1; spent so far: epsilon 0.3; left: 2 more releases like this one
+        budget: epsilon 1; used: 30%; cost as charged: epsilon 0.3; left: 2 more releases like this one
     """
 
     budget: Budget
     spent: Price
     curve: Curve | None = None
     account: str = ""
+    charged: Curve | None = None
 
     # -- the three figures --------------------------------------------------------------------------------------------
 
     @cached_property
     def so_far(self) -> tuple[float, float]:
-        """(epsilon, delta), rounded up, of every way of charging that adds up to what is spent, choices along the way included.
+        """The filter's bound: (epsilon, delta), rounded up, of every way of charging that adds up to what is spent.
 
         The budget's filter with a capacity of what is spent, at the same order (Theorem F12): it begins at what the order costs
         and ends at the budget. The budget itself where all of it is spent, perhaps by a plan that another route admitted; of a
@@ -72,6 +74,23 @@ class Remaining:
         if budget.form == "zcdp":
             return (self._epsilon_so_far(), delta) if delta else (math.inf, 0.0)
         return (budget.limit if self._left.main == 0 else min(budget.limit, self._epsilon_so_far())), delta
+
+    @property
+    def as_charged(self) -> tuple[float, float]:
+        """Cost of all charges as (epsilon, delta), rounded up: the smaller of two bounds. Charges may depend on answers.
+
+        The sum of pure epsilons outside of the charges' bad events, whose probabilities add up to the delta; and the filter's,
+        `so_far` (Theorem F13). It grows with every charge and ends at most at the budget.
+        """
+        summed, whole = self.charged, self.so_far
+        if summed is not None and summed.delta0 <= self.delta and summed.core_epsilon <= whole[0]:
+            return summed.core_epsilon, summed.delta0
+        return whole
+
+    def after(self, curve: Curve) -> Remaining:
+        """Where the budget stands once `curve` is charged too."""
+        charged = None if self.charged is None else self.charged + curve
+        return replace(self, spent=self.spent.plus(self.budget.price(curve)), charged=charged)
 
     def _epsilon_so_far(self) -> float:
         budget, measure = self.budget, self.measure
@@ -108,28 +127,44 @@ class Remaining:
 
     @property
     def figures(self) -> dict[str, str]:
-        """The budget, what is spent so far and what is left, in words."""
-        epsilon, delta = self.so_far
+        """The budget, and the three figures: the share that is used, the cost as charged and what is left, in words."""
+        epsilon, delta = self.as_charged
         if self.spent == NOTHING:
             spent = "nothing"
         elif math.isfinite(epsilon):
             spent = f"epsilon {rounded(exact(epsilon), ROUND_CEILING, 4)}" + (f", delta {format_number(delta)}" if delta else "")
         else:
             spent = f"rho {rounded(of_unit(self.spent.main, MAIN_UNIT), ROUND_CEILING, 4)}"
-        return {"budget": stated(self.budget), "spent so far": spent, "left": self.left_in_words()}
+        used = percent_up(max(self.used))
+        return {"budget": stated(self.budget), "used": used, "cost as charged": spent, "left": self.left_in_words()}
+
+    @property
+    def why_share(self) -> str:
+        """Why the share of the budget that is used is not the ratio of two epsilons; "" where it is."""
+        budget = self.budget
+        if budget.epsilon is None or budget.release is not None or self.measure == "epsilon":
+            return ""
+        small = budget.epsilon / 100
+        used = percent_up(max(_shares(budget.price(PureDP(epsilon=small)), budget.capacity)))
+        return (
+            f"Shares add up and epsilons do not: the budget is counted in {unit_in_words(self.measure)}, so a release of epsilon "
+            f"{format_number(small)} uses {used} of epsilon {format_number(budget.epsilon)} and not 1%."
+        )
 
     def __str__(self) -> str:
         return "; ".join(f"{name}: {words}" for name, words in self.figures.items())
 
     def as_data(self) -> dict[str, Any]:
-        """The three figures as plain data; "releases" is None without a curve."""
+        """The three figures as plain data, and each bound by itself; "releases" is None without a curve."""
         budget = {"epsilon": self.budget.epsilon, "rho": self.budget.rho, "delta": self.budget.delta}
-        epsilon, delta = self.so_far
-        spent = {"epsilon": epsilon, "delta": delta} if math.isfinite(epsilon) else {"rho": float_up(self.spent.main, MAIN_UNIT)}
+        rho, bounds = {"rho": float_up(self.spent.main, MAIN_UNIT)}, (self.as_charged, self.so_far)
+        cost, by_filter = ({"epsilon": one, "delta": delta} if math.isfinite(one) else rho for one, delta in bounds)
         return {
             "budget": {name: value for name, value in budget.items() if value is not None},
-            "spent": spent,
+            "used": max(self.used),
+            "cost": cost,
             "left": {"releases": None if self.curve is None else self.releases},
+            "for_auditors": {"filter": by_filter, "odometer": {"epsilon": self.epsilon, "delta": self.delta}},
         }
 
     def left_in_words(self) -> str:

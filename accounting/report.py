@@ -31,12 +31,12 @@ from accounting.ledger.model import ACTIONS, Dataset, Entry, package_version
 from accounting.ledger.quota import Quota
 from accounting.ledger.summary import Summary
 from accounting.ledger.verification import Verification
-from accounting.page.spent import HEADS, account_cells, budget_in_words, failure_up, main_up, percent_up, unit_of, units_in_words
+from accounting.page.spent import HEADS, account_cells, budget_in_words, failure_up, main_up, unit_of, units_in_words
 from accounting.page.templates import asset, card, template
 from accounting.remaining import Remaining, in_all_in_words, over_periods, stated
 from accounting.risk import Risk
 from accounting.strict_json import read_json
-from accounting.wording import at_most, format_number, in_words, rounded_up
+from accounting.wording import at_most, format_number, in_words, percent_up, rounded_up
 
 # ruff: noqa: RUF001 - written for readers: Greek letters, a true minus, a multiplication sign
 
@@ -147,7 +147,7 @@ def _section(ledger: Ledger, name: str, deltas: Sequence[float], latest: int, pr
         "tiles": _tiles(dataset, fullest, entries),
         "risk": Risk.of(fullest.guarantee).in_words(dataset.relation),
         "figure": _figure(summary),
-        "periods": [(one.account, _bar(one), at_most(one.so_far[0])) for one in shown] if windowed else [],
+        "periods": [(one.account, _bar(one), at_most(one.as_charged[0])) for one in shown] if windowed else [],
         "all_periods": len(totals),
         "quotas": [
             (f"{quota.name}: {quota.in_words}", budget_in_words(one.budget), one.account, percent_up(max(one.used)))
@@ -201,6 +201,8 @@ def _facts(dataset: Dataset, summary: Summary) -> Iterator[tuple[str, str]]:
             yield "All periods together", f"{in_all_in_words(epsilon, delta, len(summary.totals), dataset.window)}; {limit}"
     yield "Rows", dataset.data_period or "not stated"
     yield "Declared", f"{dataset.at[:19].replace('T', ' ')} UTC by {dataset.actor}"
+    if why := Remaining(dataset.budget, NOTHING).why_share:
+        yield "Shares", why
     yield "Head", f"entry {summary.entries:,}, {summary.head}"
 
 
@@ -210,12 +212,13 @@ def fullest_of(totals: Iterable[Remaining]) -> Remaining | None:
 
 
 def _tiles(dataset: Dataset, fullest: Remaining, latest: Sequence[Entry]) -> Iterator[tuple[str, str, str]]:
-    """The three figures, of the fullest period where there are several."""
+    """The budget and the three figures, of the fullest period where there are several."""
     last = next((entry for entry in latest if entry.opens and max(entry.price) > 0), None)
     left = replace(fullest, curve=None if last is None else last.count * Curve.from_json(last.curve or ""))
     where = [f"in the fullest {dataset.window}, {fullest.account}"] if fullest.account else []
     first = ["failure probability runs out first"] if left.runs_out == "failure" else []
-    units = f"for each {dataset.window}" if dataset.window != "whole" else "", ", ".join(where), ", ".join(where + first)
+    each = f"for each {dataset.window}" if dataset.window != "whole" else ""
+    units = each, ", ".join(where), "", ", ".join(first)
     for (name, words), unit in zip(left.figures.items(), units, strict=True):
         yield name.capitalize(), words.replace("like this one", "like the last one"), unit
 

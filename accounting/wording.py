@@ -92,3 +92,9 @@ def rounded(value: Decimal | float, rounding: str, digits: int = 6) -> str:
 def format_number(value: float, digits: int = 6) -> str:
     """A number as people write it: 1e-6, not 1e-06. Whatever people read prints numbers by this function."""
     return f"{value:.{digits}g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
+
+
+def percent_up(share: float) -> str:
+    """A share in percent to three digits, rounded up; 100% only where nothing is left."""
+    words = rounded_up(Decimal(repr(float(share))).scaleb(2, Context(prec=30)), 3)
+    return "over 99.9%" if words == "100" and share < 1 else f"{words}%"

@@ -11,7 +11,7 @@ from accounting.budget import NOTHING, Budget
 from accounting.decimal_sum import of_unit
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, Measure, unit_in_words
 from accounting.remaining import Remaining
-from accounting.wording import format_number, in_words, rounded_down, rounded_up
+from accounting.wording import format_number, in_words, percent_up, rounded_down, rounded_up
 
 
 def unit_of(measure: Measure) -> str:
@@ -45,14 +45,6 @@ def failure_up(units: int) -> str:
 
 def _up(units: int, unit: Decimal) -> str:
     return "−" + rounded_down(of_unit(-units, unit)) if units < 0 else rounded_up(of_unit(units, unit))
-
-
-def percent_up(share: float) -> str:
-    """A share in percent, rounded up to a tenth; 100 % only where nothing is left."""
-    if share >= 1:
-        return "100 %"
-    tenths = min(999, -int(-share * 1000 // 1))
-    return f"{tenths / 10:.1f} %"
 
 
 HEADS = ("Period", "Spent", "Left", "Part", "δ₀ used/of", "ε so far", "ε left", "μ left")
