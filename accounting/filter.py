@@ -90,7 +90,7 @@ class PrivacyFilter:
         with self._kept.locked() as state:
             relation = common_relation(state.relation, stated, begun=state.number > 0)
             if not self._budget.fits(state.spent, price):
-                raise refusal(Remaining(self._budget, state.spent, curve), count, f"{count} x {type(curve).__name__}")
+                raise refusal(Remaining(self._budget, state.spent, curve), count, "this filter")
             del self._charges[state.number :]  # of a charge that was interrupted
             self._charges.append(Charge(curve, count, label, price))
             self._kept.value = _State(relation, state.spent.plus(price), state.number + 1)

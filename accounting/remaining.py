@@ -171,7 +171,7 @@ class Remaining:
         """How many more releases like `curve` fit; without one, or where it is free, which share of the budget is left."""
         if self.curve is None:
             least = min(self.left if self.budget.capacity.failure else self.left[:1])
-            return "all of it" if self.spent == NOTHING else f"{math.floor(1000 * least) / 10:.1f} % of the budget"
+            return "all of it" if self.spent == NOTHING else f"{math.floor(1000 * least) / 10:g}% of the budget"
         if self.runs_out is None and self.releases:
             return "any number of releases like this one: it costs nothing"
         return f"{self.releases:,} more release{'' if self.releases == 1 else 's'} like this one"
@@ -353,7 +353,7 @@ def _share(amount: int, whole: int, of: str, rounding: str) -> str:
         return f"{rounded(of_unit(amount, FAILURE_UNIT), rounding, 4)} of {of}"
     if whole == 0:
         return f"none of {of}" if amount == 0 else f"more than {of}"
-    return f"{rounded(_EXACT.divide(Decimal(100 * amount), Decimal(whole)), rounding, 6)} % of {of}"
+    return f"{rounded(_EXACT.divide(Decimal(100 * amount), Decimal(whole)), rounding, 6)}% of {of}"
 
 
 # -- over periods ---------------------------------------------------------------------------------------------------------
@@ -422,55 +422,55 @@ def refusal(remaining: Remaining, count: int, where: str) -> BudgetExceeded:
     budget, spent, curve = remaining.budget, remaining.spent, remaining.curve
     assert curve is not None
     price, fit = budget.price(count * curve), remaining.as_one_plan(count - 1)
-    message = (
-        f"{where}: {'none' if fit == 0 else f'{fit:,}'} {'fits' if fit < 2 else 'fit'}, {count:,} "
-        f"{'was' if count == 1 else 'were'} asked for. {remaining}. Missing: {shortfall(budget, spent, price)}. What helps: "
-        f"{'; '.join(_remedies(remaining, price, count, fit))}. Nothing was charged, nothing may be released."
-    )
+    subject = "This release does not fit" if count == 1 else f"These {count:,} releases do not fit"
+    short = f"the budget of {where} is used up"
+    if remaining._left.main:
+        short = f"{'it needs' if count == 1 else 'they need'} {shortfall(budget, spent, price, where)}"
+    message = f"{subject} because {short}. {'. '.join(_remedies(remaining, price, fit))}. Nothing was charged."
     return BudgetExceeded(message, requested=price, spent=spent, remaining=remaining, would_fit=fit)
 
 
-def shortfall(budget: Budget, spent: Price, price: Price) -> str:
-    """Which parts of a price do not fit after `spent`, and by how much.
+def shortfall(budget: Budget, spent: Price, price: Price, where: str) -> str:
+    """Which parts of a price do not fit after `spent`, and by how much, as what follows "it needs"; `where` has the budget.
 
     What is asked for is rounded up and what is left is rounded down, so that the two never print alike.
     """
     left, capacity = budget.capacity.minus(spent), budget.capacity
-    short, enough = [], []
-    for asked, rest, whole, of in zip(price, left, capacity, (_MAIN, _FAILURE), strict=True):
-        if asked > rest and of == _MAIN and budget.release is not None:
-            short.append(
-                f"{of_unit(asked, MAIN_UNIT):,.0f} of the declared releases are needed, {of_unit(rest, MAIN_UNIT):,.0f} are left"
-            )
-        elif asked > rest:
-            bare = _share(rest, whole, of, ROUND_FLOOR).removesuffix(f" of {of}")
-            short.append(f"{_share(asked, whole, of, ROUND_CEILING)} is needed and {bare} is left")
-        elif asked:
-            enough.append(f"of {of} there is enough")
-    return "; ".join(short + enough)
+    short = []
+    if price.main > left.main and budget.release is not None:
+        asked, rest = (f"{of_unit(part, MAIN_UNIT):,.0f}" for part in (price.main, left.main))
+        short.append(f"{asked} of the releases declared for {where} and {rest} are left")
+    elif price.main > left.main:
+        rest = _share(left.main, capacity.main, _MAIN, ROUND_FLOOR).removesuffix(f" of {_MAIN}")
+        short.append(f"{_share(price.main, capacity.main, _MAIN, ROUND_CEILING)} of {where} and {rest} is left")
+    if price.failure > left.failure:
+        asked = rounded(of_unit(price.failure, FAILURE_UNIT), ROUND_CEILING, 4)
+        rest = rounded(of_unit(left.failure, FAILURE_UNIT), ROUND_FLOOR, 4)
+        short.append(f"a failure probability (delta0) of {asked} from {where} and {rest} is left")
+    return "; and ".join(short)
 
 
-def _remedies(remaining: Remaining, price: Price, count: int, fit: int) -> Iterator[str]:
+def _remedies(remaining: Remaining, price: Price, fit: int) -> Iterator[str]:
     """What can be done about a price that does not fit; each was found to hold."""
     budget, left = remaining.budget, remaining._left
     if fit:
-        yield f"fewer releases ({fit:,})"
+        yield f"Ask for at most {fit:,} of them"
     if left.main and price.main > left.main and budget.release is None:
         most = _share(left.main, budget.capacity.main, _MAIN, ROUND_FLOOR)
-        yield f"a smaller epsilon for {'this release' if count == 1 else 'these releases'}, or more noise: at most {most} in all"
-    if price.failure > left.failure:
+        yield f"Use a smaller epsilon or more noise: at most {most} in all"
+    if left.main and price.failure > left.failure:
         most = rounded(of_unit(left.failure, FAILURE_UNIT), ROUND_FLOOR)
         yield (
-            f"a failure probability of at most {most} in all: lower the mechanism's delta (more noise does not help; releases=N "
-            "gives each of N releases an equal part)"
+            f"Lower the mechanism's delta to a failure probability of at most {most} in all: more noise does not help, and "
+            "releases=N gives each of N releases an equal part"
             if left.failure
-            else "a mechanism that never fails"
+            else "Use a mechanism that never fails"
         )
     if remaining.account.startswith("quota "):
-        yield "a larger quota, within the dataset's budget, if whoever declares quotas agrees (ledger quota)"
+        yield "Have a larger quota declared, within the dataset's budget (ledger quota)"
         return
     if not left.main:
-        yield "nothing for these rows: the budget is spent, and no command adds to it"
+        yield "A declared budget cannot be raised, so declare another dataset, but only for new data"
     if (new := _for_new_rows(budget, remaining.curve)) is not None:
         yield new
 
@@ -489,4 +489,4 @@ def _for_new_rows(budget: Budget, curve: Curve | None) -> str | None:
     ways = [f"{alone:,} such releases one by one"]
     ways += [f"{order:,} if it is declared for them (ledger init --mostly)"] if order > alone else []
     ways += [f"{plan:,} as one plan that is fixed in advance"] if plan > max(alone, order) else []
-    return f"for rows that are new, a new dataset with this budget pays for {', '.join(ways)}"
+    return f"For new data, a new dataset with this budget pays for {', '.join(ways)}"

@@ -94,7 +94,7 @@ def test_what_is_left_is_never_more_than_what_is_left(main: int, failure: int) -
 def _everything(budget: acc.Budget, spent: acc.price.Price) -> list[object]:
     curve = acc.GaussianDP(mu=0.7)
     left = Remaining(budget, spent, acc.GaussianDP(mu=0.01))
-    words = [str(left), left.as_data(), shortfall(budget, spent, budget.price(curve)), left.reason, left.remedy]
+    words = [str(left), left.as_data(), shortfall(budget, spent, budget.price(curve), "here"), left.reason, left.remedy]
     return [
         left.main,
         left.failure,
@@ -179,7 +179,7 @@ def test_the_three_figures_stand_in_one_order_and_in_the_same_words() -> None:
     one = Remaining(acc.Budget(epsilon=1.0), acc.price.Price(6 * 10**11, 0), acc.PureDP(epsilon=0.4))
     assert str(one) == "budget: epsilon 1; used: 60%; cost as charged: epsilon 0.6; left: 1 more release like this one"
     assert str(Remaining(acc.Budget(rho=0.5), NOTHING)) == "budget: rho 0.5; used: 0%; cost as charged: nothing; left: all of it"
-    assert Remaining(acc.Budget(rho=0.5), acc.price.Price(10**11, 0)).left_in_words() == "80.0 % of the budget"
+    assert Remaining(acc.Budget(rho=0.5), acc.price.Price(10**11, 0)).left_in_words() == "80% of the budget"
     free = Remaining(budget, NOTHING, acc.zero()).left_in_words()
     assert free == "any number of releases like this one: it costs nothing"
 
@@ -195,8 +195,9 @@ def test_a_refusal_counts_releases_and_its_remedies_hold() -> None:
     budget = acc.Budget(epsilon=3.0, delta=1e-6, order="gaussian")
     spent = acc.price.Price(int(budget.capacity.main - 1.5 * budget.price(curve).main), 0)
     error = _asked(budget, spent, curve, 2)
-    assert str(error).startswith("here: 1 fits, 2 were asked for. budget: epsilon 3, delta 1e-6; used: ")
-    assert "fewer releases (1)" in str(error)
+    assert str(error).startswith("These 2 releases do not fit because they need ")
+    assert re.search(r" need [\d.]+% of the budget of here and [\d.]+% is left\.", str(error))
+    assert "Ask for at most 1 of them" in str(error)
     assert "of epsilon" not in str(error)
     assert (error.would_fit, budget.fits(spent, budget.price(curve)), budget.fits(spent, budget.price(2 * curve))) == (
         1,
@@ -204,7 +205,7 @@ def test_a_refusal_counts_releases_and_its_remedies_hold() -> None:
         False,
     )
     assert [_asked(budget, acc.price.Price(0, 0), curve, asked).would_fit for asked in (100, 999)] == 2 * [budget.how_many(curve)]
-    match = re.search(r"at most ([\d.]+) % of the budget in all", str(error))
+    match = re.search(r"at most ([\d.]+)% of the budget in all", str(error))
     assert match is not None
     share = float(match[1]) / 100
     for factor, fits in ((1.0, True), (1.01, False)):
@@ -216,7 +217,7 @@ def test_a_refusal_says_which_failure_probability_would_do() -> None:
     """Where failure probability runs out, the delta that it names is charged and one a hundredth larger is not."""
     budget, spent = acc.Budget(epsilon=3.0, delta=1e-6), acc.price.Price(0, 4 * 10**11)
     error = _asked(budget, spent, acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=2e-7), 1)
-    assert str(error).startswith("here: none fits, 1 was asked for.")
+    assert str(error).startswith("This release does not fit because it needs a failure probability (delta0) of 2e-7 from here")
     match = re.search(r"a failure probability of at most ([\d.e-]+) in all", str(error))
     assert match is not None
     for factor, fits in ((1.0, True), (1.01, False)):
@@ -234,7 +235,7 @@ def test_a_refusal_says_what_a_new_dataset_would_give() -> None:
     assert alone < declared
     assert f"pays for {alone:,} such releases one by one, {declared:,} if it is declared for them" in text
     assert (f"{plan:,} as one plan" in text) is (plan > declared)
-    assert "no command adds to it" in text
+    assert "the budget of here is used up. A declared budget cannot be raised" in text
 
 
 @pytest.mark.parametrize("budget", [*STATED, *BUDGETS[2:]])
