@@ -115,7 +115,9 @@ class Promise:
         slack = f", up to a probability of {rounded_up(delta, 3)}" if delta else ""
         factor = f"e^{rounded_up(epsilon)}"
         if epsilon < 20:
-            factor += f" = {rounded_up(math.nextafter(math.exp(epsilon), math.inf), 3)}"
+            digits = 3 + max(0, -math.floor(math.log10(max(epsilon, 1e-9))) - 1)  # else each small epsilon would be 1.01
+            shown = rounded_up(math.nextafter(math.exp(epsilon), math.inf), digits)
+            factor = f"{factor} = {shown}" if epsilon >= 0.001 else shown
         return f"{start} {change} changes the probability of any outcome by a factor of at most {factor}{slack}."
 
     def as_data(self) -> dict[str, Any]:
