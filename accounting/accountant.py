@@ -15,7 +15,7 @@ from accounting.convert.renyi import rdp_to_epsilon
 from accounting.convert.reported import WHY, PlanConverter, Why
 from accounting.curves import Composed, Curve
 from accounting.guarantee import Priced, common_relation, read_item
-from accounting.page.wording import plain, rounded_up
+from accounting.wording import format_number, rounded_up
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
@@ -68,7 +68,7 @@ class Breakdown:
     def _facts(self) -> list[tuple[str, object]]:
         theirs = "none" if self.dp_accounting is None else f"{self.dp_accounting:.6g}"
         return [
-            ("epsilon", f"{rounded_up(self.epsilon, 6)} at delta {plain(self.delta)}"),
+            ("epsilon", f"{rounded_up(self.epsilon, 6)} at delta {format_number(self.delta)}"),
             ("proved bound", f"{rounded_up(self.proved, 6)} by {self.route}"),
             ("dp-accounting", theirs),
             ("reported", WHY[self.why]),
@@ -78,10 +78,10 @@ class Breakdown:
     def _rows(self) -> list[tuple[str, int, str, str]]:
         """Label, count, part of the Renyi divergence, and failure probability."""
         both = zip(self.shares, self.parts, strict=True)
-        return [(s.label, s.count, "-" if part is None else f"{part:.1%}", plain(s.delta0)) for s, part in both]
+        return [(s.label, s.count, "-" if part is None else f"{part:.1%}", format_number(s.delta0)) for s, part in both]
 
     def __repr__(self) -> str:
-        return f"Breakdown(epsilon={self.epsilon:.6g}, delta={plain(self.delta)}, why={self.why!r}, labels={len(self.shares)})"
+        return f"Breakdown(epsilon={self.epsilon:.6g}, delta={format_number(self.delta)}, why={self.why!r}, labels={len(self.shares)})"
 
     def __str__(self) -> str:
         rows = [_HEADS, *([str(cell) for cell in row] for row in self._rows())]

@@ -20,6 +20,7 @@ from accounting.errors import InvalidArgument, InvalidBudget, Unaffordable
 from accounting.frozen import Count, Frozen, NonNegative, Positive
 from accounting.guarantee import Priced, read_item
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, MOST, NOTHING, Measure, Price, in_words, itemised, main_cost
+from accounting.wording import format_number
 
 Floats = NDArray[np.float64]
 Order = float | Literal["inf", "gaussian"]
@@ -291,7 +292,8 @@ class Budget(Frozen):
         name, measure = type(curve).__name__, self.measure
         if curve.delta0 > 0 and self.capacity.failure == 0:
             return (
-                f"{name} may fail with probability {curve.delta0:g}, and {self!r} has no failure probability of at least "
+                f"{name} may fail with probability {format_number(curve.delta0)}, and "
+                f"{self!r} has no failure probability of at least "
                 f"{FAILURE_UNIT} to spend. Choose a mechanism without delta, or state a new budget with a delta (or a larger "
                 f"failure). {_DECLARED}"
             )

@@ -20,6 +20,7 @@ from accounting.guarantee import Priced, common_relation, read_item
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, in_words, itemised
 from accounting.process_state import ProcessState
 from accounting.remaining import BudgetExceeded, Remaining, refusal
+from accounting.wording import format_number
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class PrivacyFilter:
         with self._kept.locked() as state:
             relation = common_relation(state.relation, stated, begun=state.number > 0)
             if not self._budget.fits(state.spent, price):
-                raise refusal(Remaining(self._budget, state.spent, curve), count, f"{count} x {type(curve).__name__}")
+                raise refusal(Remaining(self._budget, state.spent, curve), count, "this filter")
             del self._charges[state.number :]  # of a charge that was interrupted
             self._charges.append(Charge(curve, count, label, price))
             self._kept.value = _State(relation, state.spent.plus(price), state.number + 1)
@@ -112,8 +113,9 @@ class PrivacyFilter:
 
     @property
     def remaining(self) -> Remaining:
-        """Where the budget stands: what is spent and what is left."""
-        return Remaining(self._budget, self.spent)
+        """Where the budget stands: the share used, the cost as charged and what is left."""
+        charged = Composed.of([(charge.count, charge.curve) for charge in self.charges])
+        return Remaining(self._budget, self.spent, charged=charged)
 
     @property
     def charges(self) -> tuple[Charge, ...]:
@@ -197,7 +199,8 @@ class PrivacyOdometer:
             if total.failure > self._failure:
                 left = of_unit(self._failure - spent.failure, FAILURE_UNIT)
                 raise BudgetExceeded(
-                    f"{type(curve).__name__} may fail with probability {curve.delta0:g}, but only {left} of failure is left. "
+                    f"{type(curve).__name__} may fail with probability {format_number(curve.delta0)}, but "
+                    f"only {left} of failure is left. "
                     "Nothing was charged: give the odometer a larger failure, or lower the mechanism's delta.",
                     requested=price,
                     spent=spent,

@@ -22,6 +22,7 @@ from accounting.curves.sampled import MOST_EXACT
 from accounting.decimal_sum import decimal_sum
 from accounting.errors import NoEquivalent
 from accounting.guarantee import Guarantee, Priced, read_item
+from accounting.wording import format_number
 
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 281)
 _KNOTS = 1 + np.geomspace(1e-2, 1e6, 1000)  # of curves that have an integral at each order: the chain asks for 80,000
@@ -117,7 +118,7 @@ def _approximate_dp(curve: curves.ApproxDP, size: int) -> Curve:
     delta = _grown(curve.failure, curve.epsilon0, size)
     if delta >= 1:
         raise NoEquivalent(
-            f"a group of {size} has no guarantee from {curve!r}: its delta grows to {delta:g}; take a smaller group"
+            f"a group of {size} has no guarantee from {curve!r}: its delta grows to {format_number(delta)}; take a smaller group"
         )
     return curves.ApproxDP(epsilon=_times(size, curve.epsilon0), delta=delta)
 

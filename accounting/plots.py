@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from accounting.errors import InvalidArgument, missing_extra
-from accounting.page.wording import plain
 from accounting.remaining import Remaining
+from accounting.wording import format_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,7 +68,7 @@ def plot_plan(
     left.plot(_ORDERS, np.where(np.isfinite(divergences), divergences, np.nan), color=_COLOURS[0], linewidth=1.8)
     left.set(xlabel="Renyi order", ylabel="Renyi divergence (nats)", xscale="log")
     if order is not None:
-        label = f"best order at delta {plain(delta)}"
+        label = f"best order at delta {format_number(delta)}"
         left.axvline(order, color=_COLOURS[1], linewidth=1.2, linestyle=(0, (5, 3)), label=label)
         left.legend(frameon=False)
     epsilons = np.array([epsilon(one) for one in _DELTAS.tolist()])
@@ -79,7 +79,7 @@ def plot_plan(
     right.barh(range(len(shown)), [100 * part for _, part in shown], color=_COLOURS[2])
     right.set_yticks(range(len(shown)), [name for name, _ in shown])
     right.invert_yaxis()
-    right.set(xlabel=f"share of the cost at delta {plain(delta)} (%)")
+    right.set(xlabel=f"share of the cost at delta {format_number(delta)} (%)")
     for one in (left, middle, right):
         one.grid(visible=True, which="major", alpha=0.3)
         one.spines[["top", "right"]].set_visible(False)

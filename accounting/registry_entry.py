@@ -9,9 +9,10 @@ from accounting.arguments import WORDS
 from accounting.ledger import Ledger
 from accounting.ledger.model import package_version
 from accounting.page.templates import asset
-from accounting.page.wording import in_words
-from accounting.remaining import stated
+from accounting.price import NOTHING
+from accounting.remaining import Remaining, stated
 from accounting.report import fullest_of
+from accounting.wording import in_words
 
 TO_FILL_IN = "TO FILL IN: "
 _MOST_CURVES = 20
@@ -35,7 +36,7 @@ def entry(ledger: Ledger, name: str) -> str:
     slug = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in dataset.name.lower()).strip("-")
     each = f" of each {window} (days begin in {dataset.time_zone})" if window else " as a whole"
     fullest = fullest_of(ledger.totals(dataset.name))
-    spent = "nothing" if fullest is None else fullest.figures["spent so far"]
+    figures = (fullest or Remaining(budget, NOTHING)).figures
     measure = budget.measure
     summed = _SUMMED[measure] if isinstance(measure, str) else f"Renyi divergences of order {measure:g}"
     over = f"; the rows of each {window} have a budget of their own" if window else ""
@@ -49,7 +50,8 @@ def entry(ledger: Ledger, name: str) -> str:
         "privacy_unit_details": f"Neighbouring datasets ({dataset.relation}): {WORDS[dataset.relation]}.",
         "privacy_parameters_details": (
             f"The most that all releases together may cost, for the rows{each}. budget: {stated(budget)}; "
-            f"spent so far: {spent}{f' in the fullest {window}' if window else ''}."
+            f"used: {figures['used']}; cost as charged: {figures['cost as charged']}"
+            f"{f' in the fullest {window}' if window else ''}."
         ),
         "release_type": "One release" if len(days) < 2 else "Many releases",
         "data_source_type": "Dynamic" if window else "Static",

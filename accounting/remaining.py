@@ -1,4 +1,4 @@
-"""`Remaining`: where a budget stands, in three figures: what was declared, what is spent so far, how many more releases fit.
+"""`Remaining`: where a budget stands, in three figures: the share that is used, the cost as charged, how many more releases fit.
 
 The same figures in the same order and words stand in reports, terminals, refusals and answers. What else is known of a standing,
 shares of the budget, currencies that auditors ask for, what runs out first and what to change, hangs on the same object.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import cached_property, lru_cache
 from typing import Any, Literal, final
@@ -19,7 +19,8 @@ from accounting.convert.bounds import best_epsilon
 from accounting.curves import ZCDP, ApproxDP, Approximate, Curve, GaussianDP, PureDP, RenyiTable, zero
 from accounting.decimal_sum import decimal_sum, exact, float_down, float_up, of_unit, times_up
 from accounting.errors import AccountingError, Unaffordable
-from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, Measure
+from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, Measure, unit_in_words
+from accounting.wording import format_number, percent_up, rounded
 
 MOST_RUNS = 10**12
 _MAIN, _FAILURE = "the budget", "failure probability (delta0)"
@@ -39,6 +40,7 @@ class Remaining:
         spent: the sum of the prices so far.
         curve: of one release, for what is said in releases; None says nothing in releases.
         account: whose rows or which quota, in words; "" for all rows.
+        charged: the composition of all that was charged; None if it is not known, which leaves one of two bounds on its cost.
 
     Example:
         >>> import accounting as acc
@@ -47,19 +49,20 @@ class Remaining:
         >>> left.releases, left.main
         (2, 0.7)
         >>> print(left)
-        budget: epsilon 1; spent so far: epsilon 0.3; left: 2 more releases like this one
+        budget: epsilon 1; used: 30%; cost as charged: epsilon 0.3; left: 2 more releases like this one
     """
 
     budget: Budget
     spent: Price
     curve: Curve | None = None
     account: str = ""
+    charged: Curve | None = None
 
     # -- the three figures --------------------------------------------------------------------------------------------
 
     @cached_property
     def so_far(self) -> tuple[float, float]:
-        """(epsilon, delta), rounded up, of every way of charging that adds up to what is spent, choices along the way included.
+        """The filter's bound: (epsilon, delta), rounded up, of every way of charging that adds up to what is spent.
 
         The budget's filter with a capacity of what is spent, at the same order (Theorem F12): it begins at what the order costs
         and ends at the budget. The budget itself where all of it is spent, perhaps by a plan that another route admitted; of a
@@ -71,6 +74,23 @@ class Remaining:
         if budget.form == "zcdp":
             return (self._epsilon_so_far(), delta) if delta else (math.inf, 0.0)
         return (budget.limit if self._left.main == 0 else min(budget.limit, self._epsilon_so_far())), delta
+
+    @property
+    def as_charged(self) -> tuple[float, float]:
+        """Cost of all charges as (epsilon, delta), rounded up: the smaller of two bounds. Charges may depend on answers.
+
+        The sum of pure epsilons outside of the charges' bad events, whose probabilities add up to the delta; and the filter's,
+        `so_far` (Theorem F13). It grows with every charge and ends at most at the budget.
+        """
+        summed, whole = self.charged, self.so_far
+        if summed is not None and summed.delta0 <= self.delta and summed.core_epsilon <= whole[0]:
+            return summed.core_epsilon, summed.delta0
+        return whole
+
+    def after(self, curve: Curve) -> Remaining:
+        """Where the budget stands once `curve` is charged too."""
+        charged = None if self.charged is None else self.charged + curve
+        return replace(self, spent=self.spent.plus(self.budget.price(curve)), charged=charged)
 
     def _epsilon_so_far(self) -> float:
         budget, measure = self.budget, self.measure
@@ -107,35 +127,51 @@ class Remaining:
 
     @property
     def figures(self) -> dict[str, str]:
-        """The budget, what is spent so far and what is left, in words."""
-        epsilon, delta = self.so_far
+        """The budget, and the three figures: the share that is used, the cost as charged and what is left, in words."""
+        epsilon, delta = self.as_charged
         if self.spent == NOTHING:
             spent = "nothing"
         elif math.isfinite(epsilon):
-            spent = f"epsilon {_rounded(exact(epsilon), ROUND_CEILING, 4)}" + (f", delta {delta:g}" if delta else "")
+            spent = f"epsilon {rounded(exact(epsilon), ROUND_CEILING, 4)}" + (f", delta {format_number(delta)}" if delta else "")
         else:
-            spent = f"rho {_rounded(of_unit(self.spent.main, MAIN_UNIT), ROUND_CEILING, 4)}"
-        return {"budget": stated(self.budget), "spent so far": spent, "left": self.left_in_words()}
+            spent = f"rho {rounded(of_unit(self.spent.main, MAIN_UNIT), ROUND_CEILING, 4)}"
+        used = percent_up(max(self.used))
+        return {"budget": stated(self.budget), "used": used, "cost as charged": spent, "left": self.left_in_words()}
+
+    @property
+    def why_share(self) -> str:
+        """Why the share of the budget that is used is not the ratio of two epsilons; "" where it is."""
+        budget = self.budget
+        if budget.epsilon is None or budget.release is not None or self.measure == "epsilon":
+            return ""
+        small = budget.epsilon / 100
+        used = percent_up(max(_shares(budget.price(PureDP(epsilon=small)), budget.capacity)))
+        return (
+            f"Shares add up and epsilons do not: the budget is counted in {unit_in_words(self.measure)}, so a release of epsilon "
+            f"{format_number(small)} uses {used} of epsilon {format_number(budget.epsilon)} and not 1%."
+        )
 
     def __str__(self) -> str:
         return "; ".join(f"{name}: {words}" for name, words in self.figures.items())
 
     def as_data(self) -> dict[str, Any]:
-        """The three figures as plain data; "releases" is None without a curve."""
+        """The three figures as plain data, and each bound by itself; "releases" is None without a curve."""
         budget = {"epsilon": self.budget.epsilon, "rho": self.budget.rho, "delta": self.budget.delta}
-        epsilon, delta = self.so_far
-        spent = {"epsilon": epsilon, "delta": delta} if math.isfinite(epsilon) else {"rho": float_up(self.spent.main, MAIN_UNIT)}
+        rho, bounds = {"rho": float_up(self.spent.main, MAIN_UNIT)}, (self.as_charged, self.so_far)
+        cost, by_filter = ({"epsilon": one, "delta": delta} if math.isfinite(one) else rho for one, delta in bounds)
         return {
             "budget": {name: value for name, value in budget.items() if value is not None},
-            "spent": spent,
+            "used": max(self.used),
+            "cost": cost,
             "left": {"releases": None if self.curve is None else self.releases},
+            "for_auditors": {"filter": by_filter, "odometer": {"epsilon": self.epsilon, "delta": self.delta}},
         }
 
     def left_in_words(self) -> str:
         """How many more releases like `curve` fit; without one, or where it is free, which share of the budget is left."""
         if self.curve is None:
             least = min(self.left if self.budget.capacity.failure else self.left[:1])
-            return "all of it" if self.spent == NOTHING else f"{math.floor(1000 * least) / 10:.1f} % of the budget"
+            return "all of it" if self.spent == NOTHING else f"{math.floor(1000 * least) / 10:g}% of the budget"
         if self.runs_out is None and self.releases:
             return "any number of releases like this one: it costs nothing"
         return f"{self.releases:,} more release{'' if self.releases == 1 else 's'} like this one"
@@ -301,9 +337,9 @@ class Remaining:
 
 
 def stated(budget: Budget) -> str:
-    """A budget in words, as it was declared: "epsilon 3, delta 1e-06"."""
-    words = f"epsilon {budget.epsilon:g}" if budget.epsilon is not None else f"rho {budget.rho:g}"
-    return words + (f", delta {budget.delta:g}" if budget.delta else "")
+    """A budget in words, as it was declared: "epsilon 3, delta 1e-6"."""
+    words = f"{'rho' if budget.epsilon is None else 'epsilon'} {format_number(budget.limit)}"
+    return words + (f", delta {format_number(budget.delta)}" if budget.delta else "")
 
 
 def _shares(part: Price, whole: Price) -> tuple[float, float]:
@@ -314,15 +350,10 @@ def _shares(part: Price, whole: Price) -> tuple[float, float]:
 def _share(amount: int, whole: int, of: str, rounding: str) -> str:
     """An amount of one part: a failure probability as such, all else as a share of the budget, never of epsilon."""
     if of == _FAILURE:
-        return f"{_rounded(of_unit(amount, FAILURE_UNIT), rounding, 4)} of {of}"
+        return f"{rounded(of_unit(amount, FAILURE_UNIT), rounding, 4)} of {of}"
     if whole == 0:
         return f"none of {of}" if amount == 0 else f"more than {of}"
-    return f"{_rounded(_EXACT.divide(Decimal(100 * amount), Decimal(whole)), rounding, 6)} % of {of}"
-
-
-def _rounded(value: Decimal, rounding: str, digits: int = 6) -> str:
-    context = Context(prec=digits, rounding=rounding)
-    return f"{float(context.create_decimal(value)):.{digits}g}"
+    return f"{rounded(_EXACT.divide(Decimal(100 * amount), Decimal(whole)), rounding, 6)}% of {of}"
 
 
 # -- over periods ---------------------------------------------------------------------------------------------------------
@@ -356,8 +387,8 @@ def in_all_in_words(epsilon: float, delta: float, periods: int, window: str) -> 
     of = f"all {periods:,} {window}s" if periods != 1 else f"the one {window}"
     if not math.isfinite(epsilon):
         return f"somebody whose rows lie in {of} faces all their rho in all; no epsilon is stated without a delta"
-    words = f"somebody whose rows lie in {of} faces epsilon {_rounded(exact(epsilon), ROUND_CEILING, 4)}"
-    return words + (f", delta {_rounded(exact(delta), ROUND_CEILING, 4)}" if delta else "") + " in all"
+    words = f"somebody whose rows lie in {of} faces epsilon {rounded(exact(epsilon), ROUND_CEILING, 4)}"
+    return words + (f", delta {rounded(exact(delta), ROUND_CEILING, 4)}" if delta else "") + " in all"
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------
@@ -391,55 +422,55 @@ def refusal(remaining: Remaining, count: int, where: str) -> BudgetExceeded:
     budget, spent, curve = remaining.budget, remaining.spent, remaining.curve
     assert curve is not None
     price, fit = budget.price(count * curve), remaining.as_one_plan(count - 1)
-    message = (
-        f"{where}: {'none' if fit == 0 else f'{fit:,}'} {'fits' if fit < 2 else 'fit'}, {count:,} "
-        f"{'was' if count == 1 else 'were'} asked for. {remaining}. Missing: {shortfall(budget, spent, price)}. What helps: "
-        f"{'; '.join(_remedies(remaining, price, count, fit))}. Nothing was charged, nothing may be released."
-    )
+    subject = "This release does not fit" if count == 1 else f"These {count:,} releases do not fit"
+    short = f"the budget of {where} is used up"
+    if remaining._left.main:
+        short = f"{'it needs' if count == 1 else 'they need'} {shortfall(budget, spent, price, where)}"
+    message = f"{subject} because {short}. {'. '.join(_remedies(remaining, price, fit))}. Nothing was charged."
     return BudgetExceeded(message, requested=price, spent=spent, remaining=remaining, would_fit=fit)
 
 
-def shortfall(budget: Budget, spent: Price, price: Price) -> str:
-    """Which parts of a price do not fit after `spent`, and by how much.
+def shortfall(budget: Budget, spent: Price, price: Price, where: str) -> str:
+    """Which parts of a price do not fit after `spent`, and by how much, as what follows "it needs"; `where` has the budget.
 
     What is asked for is rounded up and what is left is rounded down, so that the two never print alike.
     """
     left, capacity = budget.capacity.minus(spent), budget.capacity
-    short, enough = [], []
-    for asked, rest, whole, of in zip(price, left, capacity, (_MAIN, _FAILURE), strict=True):
-        if asked > rest and of == _MAIN and budget.release is not None:
-            short.append(
-                f"{of_unit(asked, MAIN_UNIT):,.0f} of the declared releases are needed, {of_unit(rest, MAIN_UNIT):,.0f} are left"
-            )
-        elif asked > rest:
-            bare = _share(rest, whole, of, ROUND_FLOOR).removesuffix(f" of {of}")
-            short.append(f"{_share(asked, whole, of, ROUND_CEILING)} is needed and {bare} is left")
-        elif asked:
-            enough.append(f"of {of} there is enough")
-    return "; ".join(short + enough)
+    short = []
+    if price.main > left.main and budget.release is not None:
+        asked, rest = (f"{of_unit(part, MAIN_UNIT):,.0f}" for part in (price.main, left.main))
+        short.append(f"{asked} of the releases declared for {where} and {rest} are left")
+    elif price.main > left.main:
+        rest = _share(left.main, capacity.main, _MAIN, ROUND_FLOOR).removesuffix(f" of {_MAIN}")
+        short.append(f"{_share(price.main, capacity.main, _MAIN, ROUND_CEILING)} of {where} and {rest} is left")
+    if price.failure > left.failure:
+        asked = rounded(of_unit(price.failure, FAILURE_UNIT), ROUND_CEILING, 4)
+        rest = rounded(of_unit(left.failure, FAILURE_UNIT), ROUND_FLOOR, 4)
+        short.append(f"a failure probability (delta0) of {asked} from {where} and {rest} is left")
+    return "; and ".join(short)
 
 
-def _remedies(remaining: Remaining, price: Price, count: int, fit: int) -> Iterator[str]:
+def _remedies(remaining: Remaining, price: Price, fit: int) -> Iterator[str]:
     """What can be done about a price that does not fit; each was found to hold."""
     budget, left = remaining.budget, remaining._left
     if fit:
-        yield f"fewer releases ({fit:,})"
+        yield f"Ask for at most {fit:,} of them"
     if left.main and price.main > left.main and budget.release is None:
         most = _share(left.main, budget.capacity.main, _MAIN, ROUND_FLOOR)
-        yield f"a smaller epsilon for {'this release' if count == 1 else 'these releases'}, or more noise: at most {most} in all"
-    if price.failure > left.failure:
-        most = _rounded(of_unit(left.failure, FAILURE_UNIT), ROUND_FLOOR)
+        yield f"Use a smaller epsilon or more noise: at most {most} in all"
+    if left.main and price.failure > left.failure:
+        most = rounded(of_unit(left.failure, FAILURE_UNIT), ROUND_FLOOR)
         yield (
-            f"a failure probability of at most {most} in all: lower the mechanism's delta (more noise does not help; releases=N "
-            "gives each of N releases an equal part)"
+            f"Lower the mechanism's delta to a failure probability of at most {most} in all: more noise does not help, and "
+            "releases=N gives each of N releases an equal part"
             if left.failure
-            else "a mechanism that never fails"
+            else "Use a mechanism that never fails"
         )
     if remaining.account.startswith("quota "):
-        yield "a larger quota, within the dataset's budget, if whoever declares quotas agrees (ledger quota)"
+        yield "Have a larger quota declared, within the dataset's budget (ledger quota)"
         return
     if not left.main:
-        yield "nothing for these rows: the budget is spent, and no command adds to it"
+        yield "A declared budget cannot be raised, so declare another dataset, but only for new data"
     if (new := _for_new_rows(budget, remaining.curve)) is not None:
         yield new
 
@@ -458,4 +489,4 @@ def _for_new_rows(budget: Budget, curve: Curve | None) -> str | None:
     ways = [f"{alone:,} such releases one by one"]
     ways += [f"{order:,} if it is declared for them (ledger init --mostly)"] if order > alone else []
     ways += [f"{plan:,} as one plan that is fixed in advance"] if plan > max(alone, order) else []
-    return f"for rows that are new, a new dataset with this budget pays for {', '.join(ways)}"
+    return f"For new data, a new dataset with this budget pays for {', '.join(ways)}"

@@ -31,12 +31,12 @@ from accounting.ledger.model import ACTIONS, Dataset, Entry, package_version
 from accounting.ledger.quota import Quota
 from accounting.ledger.summary import Summary
 from accounting.ledger.verification import Verification
-from accounting.page.spent import HEADS, account_cells, budget_in_words, failure_up, main_up, percent_up, unit_of, units_in_words
+from accounting.page.spent import HEADS, account_cells, budget_in_words, failure_up, main_up, unit_of, units_in_words
 from accounting.page.templates import asset, card, template
-from accounting.page.wording import at_most, in_words, plain, rounded_up
 from accounting.remaining import Remaining, in_all_in_words, over_periods, stated
 from accounting.risk import Risk
 from accounting.strict_json import read_json
+from accounting.wording import at_most, format_number, in_words, percent_up, rounded_up
 
 # ruff: noqa: RUF001 - written for readers: Greek letters, a true minus, a multiplication sign
 
@@ -147,7 +147,7 @@ def _section(ledger: Ledger, name: str, deltas: Sequence[float], latest: int, pr
         "tiles": _tiles(dataset, fullest, entries),
         "risk": Risk.of(fullest.guarantee).in_words(dataset.relation),
         "figure": _figure(summary),
-        "periods": [(one.account, _bar(one), at_most(one.so_far[0])) for one in shown] if windowed else [],
+        "periods": [(one.account, _bar(one), at_most(one.as_charged[0])) for one in shown] if windowed else [],
         "all_periods": len(totals),
         "quotas": [
             (f"{quota.name}: {quota.in_words}", budget_in_words(one.budget), one.account, percent_up(max(one.used)))
@@ -173,12 +173,12 @@ def _promise(dataset: Dataset) -> str:
     """What was promised to whom, in sentences."""
     budget = dataset.budget
     if budget.rho is not None:
-        bound = f"with ρ-zero-concentrated differential privacy, ρ = {plain(budget.rho)}"
-        bound += f", but for events of probability δ = {plain(budget.delta)}" if budget.delta else ""
+        bound = f"with ρ-zero-concentrated differential privacy, ρ = {format_number(budget.rho)}"
+        bound += f", but for events of probability δ = {format_number(budget.delta)}" if budget.delta else ""
     else:
         factor = rounded_up(math.exp(min(budget.limit, 700.0)), 3)
-        bound = f"by a factor of at most e^ε = {factor} (ε = {plain(budget.limit)})"
-        bound += f", and by δ = {plain(budget.delta)} on top of that" if budget.delta else ""
+        bound = f"by a factor of at most e^ε = {factor} (ε = {format_number(budget.limit)})"
+        bound += f", and by δ = {format_number(budget.delta)} on top of that" if budget.delta else ""
     rows = "" if dataset.window == "whole" else f", for the rows of each {dataset.window} taken by themselves"
     return (
         f"To every {dataset.unit}: {WORDS[dataset.relation]} changes the chance of whatever anybody concludes from all that is "
@@ -201,6 +201,8 @@ def _facts(dataset: Dataset, summary: Summary) -> Iterator[tuple[str, str]]:
             yield "All periods together", f"{in_all_in_words(epsilon, delta, len(summary.totals), dataset.window)}; {limit}"
     yield "Rows", dataset.data_period or "not stated"
     yield "Declared", f"{dataset.at[:19].replace('T', ' ')} UTC by {dataset.actor}"
+    if why := Remaining(dataset.budget, NOTHING).why_share:
+        yield "Shares", why
     yield "Head", f"entry {summary.entries:,}, {summary.head}"
 
 
@@ -210,12 +212,13 @@ def fullest_of(totals: Iterable[Remaining]) -> Remaining | None:
 
 
 def _tiles(dataset: Dataset, fullest: Remaining, latest: Sequence[Entry]) -> Iterator[tuple[str, str, str]]:
-    """The three figures, of the fullest period where there are several."""
+    """The budget and the three figures, of the fullest period where there are several."""
     last = next((entry for entry in latest if entry.opens and max(entry.price) > 0), None)
     left = replace(fullest, curve=None if last is None else last.count * Curve.from_json(last.curve or ""))
     where = [f"in the fullest {dataset.window}, {fullest.account}"] if fullest.account else []
     first = ["failure probability runs out first"] if left.runs_out == "failure" else []
-    units = f"for each {dataset.window}" if dataset.window != "whole" else "", ", ".join(where), ", ".join(where + first)
+    each = f"for each {dataset.window}" if dataset.window != "whole" else ""
+    units = each, ", ".join(where), "", ", ".join(first)
     for (name, words), unit in zip(left.figures.items(), units, strict=True):
         yield name.capitalize(), words.replace("like this one", "like the last one"), unit
 
@@ -309,11 +312,11 @@ def _guarantee(budget: Budget, curves: dict[str, Curve] | None, delta: float) ->
     whole = "none stated" if (found := whole_epsilon(budget, delta)) is None else at_most(found)
     bounds = [best_epsilon(curve, delta, thorough=True) for curve in (curves or {}).values()]
     if not bounds:
-        return [plain(delta), "not computed" if curves is None else "0", "", "", whole]
+        return [format_number(delta), "not computed" if curves is None else "0", "", "", whole]
     worst = max(bounds, key=lambda bound: bound.value)
     route = ROUTES[worst.route] if math.isfinite(worst.value) else "more may fail than this δ allows"
     order = f"{worst.order:.4g}" if worst.order is not None and math.isfinite(worst.value) else ""
-    return [plain(delta), at_most(worst.value), route, order, whole]
+    return [format_number(delta), at_most(worst.value), route, order, whole]
 
 
 def whole_epsilon(budget: Budget, delta: float) -> float | None:

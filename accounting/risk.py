@@ -137,11 +137,11 @@ def _least(value: Callable[[float], float], end: float) -> float:
 
 
 Unit = Literal["user", "record"]
-_QUESTIONS: dict[tuple[Relation, Unit], str] = {
-    ("add_remove", "user"): "whether somebody is in the log",
-    ("replace_one", "user"): "which of two people's data are in the log",
-    ("add_remove", "record"): "whether a record is in the data",
-    ("replace_one", "record"): "which of two records is in the data",
+_GROUPS: dict[tuple[Relation, Unit], tuple[str, str]] = {
+    ("add_remove", "user"): ("people who are not in the data", "people who are"),
+    ("replace_one", "user"): ("people whose data were replaced", "people whose data were used"),
+    ("add_remove", "record"): ("records that are not in the data", "records that are"),
+    ("replace_one", "record"): ("records that were replaced", "records that were used"),
 }
 
 
@@ -178,11 +178,11 @@ class Risk:
 
     def in_words(self, relation: Relation = "add_remove", unit: Unit = "user") -> str:
         """The sentence, about what is protected: all that a user did, or a record."""
-        question = _QUESTIONS[relation, unit]
+        absent, present = _GROUPS[relation, unit]
+        accepted = "one false accusation" if self.fpr == 0.01 else f"{100 * self.fpr:g} false accusations"
         return (
-            f"an attacker who guesses {question} is right at most {_of_100(self.right_guesses)} times of 100 (50 by chance); at "
-            f"{100 * self.fpr:g} false alarm{'' if self.fpr == 0.01 else 's'} in a hundred, at most {_of_100(self.found)} in a "
-            "hundred are found"
+            f"Suppose an attacker accepts {accepted} per 100 {absent}. They can then identify at most {_of_100(self.found)} of "
+            f"every 100 {present}; guessing identifies {100 * self.fpr:g}"
         )
 
 

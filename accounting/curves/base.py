@@ -193,7 +193,7 @@ class Curve(Frozen, ABC):
     @final
     def _repr_html_(self) -> str:
         from accounting.page.templates import card, priced
-        from accounting.page.wording import in_words  # notebooks only
+        from accounting.wording import in_words  # notebooks only
 
         table = priced(lambda delta: bounds.best_epsilon(self, delta, thorough=True).value)
         return card(type(self).__name__, facts=[("guarantee", in_words(self.to_json()))], **table)

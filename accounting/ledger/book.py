@@ -157,7 +157,7 @@ class Book:
 
     def accounts(self, periods: tuple[str, ...], who: Mapping[str, Any]) -> Iterator[tuple[Place, str, Remaining]]:
         """Where everything stands that a charge is held against, and as what: its periods, then its accounts of quotas."""
-        where = f"dataset={self.dataset.name!r}"
+        where = repr(self.dataset.name)
         for place, spent in self.spent(0, periods).items():
             _, period = place
             left = Remaining(self.dataset.budget, spent, account=period)

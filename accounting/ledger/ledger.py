@@ -6,7 +6,7 @@ What changes it is one transaction each: read the totals, hold them against the 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -20,7 +20,7 @@ from accounting.curves import Curve
 from accounting.errors import InvalidArgument
 from accounting.files import PRIVATE
 from accounting.guarantee import read_item
-from accounting.ledger.book import Step, openings, reading, state_of, writing
+from accounting.ledger.book import Book, Step, openings, reading, state_of, writing
 from accounting.ledger.errors import InvalidEntry
 from accounting.ledger.export import export_lines, import_lines
 from accounting.ledger.heads import Head, Heads, SigningKey
@@ -39,9 +39,9 @@ from accounting.ledger.store import (
     stream,
 )
 from accounting.ledger.stored_text import Window, checked_name, checked_periods, optional_text
-from accounting.ledger.summary import Summary
+from accounting.ledger.summary import Summary, charged_curves, standing
 from accounting.ledger.verification import Verification, verify
-from accounting.price import MOST
+from accounting.price import MOST, Price
 from accounting.remaining import BudgetExceeded, Remaining
 
 if TYPE_CHECKING:
@@ -246,12 +246,12 @@ class Ledger:
             account, *others = checked_periods(book.dataset.window, period)
             if others:
                 raise InvalidEntry(f"period={period!r} names several, each with a budget of its own: name one, or ask `totals`")
-            return Remaining(book.dataset.budget, book.spent(0, [account])[0, account], account=account)
+            return _standing(book, {account: book.spent(0, [account])[0, account]})[0]
 
     def totals(self, dataset: str) -> list[Remaining]:
         """Where every period stands that was charged, in order."""
         with reading(self._store, dataset) as book:
-            return [Remaining(book.dataset.budget, spent, account=period) for period, spent in book.totals().items()]
+            return list(_standing(book, book.totals()))
 
     def in_all(self, dataset: str, item: Curve | Chargeable | None = None, periods: Iterable[str] = ()) -> tuple[float, float]:
         """(epsilon, delta) that somebody faces whose rows lie in every period that was charged, or is about to be: each of
@@ -289,7 +289,11 @@ class Ledger:
         request = Request.read("charge", cast(Chargeable, item), {**terms, "count": 1}, self._clock())
         with reading(self._store, dataset) as book:
             due, periods = request.due(book.dataset)
-            return [replace(left, curve=due.curve) for _, _, left in book.accounts(periods, due.fields)]
+            curves = charged_curves(book.connection, book.declared, periods) or {}
+            return [
+                replace(left, curve=due.curve, charged=None if quota else curves.get(period))
+                for (quota, period), _, left in book.accounts(periods, due.fields)
+            ]
 
     def affordable(self, dataset: str, item: Curve | Chargeable | DpEvent, **terms: Unpack[Terms]) -> Remaining:
         """How many more releases like `item` fit, charged one by one on these terms, and what runs out first: as the account
@@ -364,6 +368,10 @@ class Ledger:
 
     def _repr_html_(self) -> str:
         return import_module("accounting.report").standings(repr(self), self.datasets, self.totals)
+
+
+def _standing(book: Book, spent: Mapping[str, Price]) -> tuple[Remaining, ...]:
+    return standing(book.declared, spent, charged_curves(book.connection, book.declared, spent))
 
 
 @final

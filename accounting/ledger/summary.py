@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -59,15 +60,22 @@ class Summary:
     def of(cls, connection: Connection, declared: Declared) -> Self:
         """The summary of one dataset, from one state of the store."""
         spent = all_totals(connection, declared.id)
-        totals = tuple(Remaining(declared.dataset.budget, price, account=period) for period, price in spent.items())
-        curves = _curves(connection, declared, list(spent))
+        curves = charged_curves(connection, declared, list(spent))
+        totals = standing(declared, spent, curves)
         points, shares = _points(connection, declared), _shares(connection, declared)
         return cls(declared.dataset, declared.seq, declared.head, totals, curves, points, shares)
 
 
-def _curves(connection: Connection, declared: Declared, periods: list[str]) -> dict[str, Curve] | None:
+def standing(declared: Declared, spent: Mapping[str, Price], curves: Mapping[str, Curve] | None) -> tuple[Remaining, ...]:
+    """Where each period stands, of which this was spent and these curves charged."""
+    known, budget = curves or {}, declared.dataset.budget
+    return tuple(Remaining(budget, price, account=period, charged=known.get(period)) for period, price in spent.items())
+
+
+def charged_curves(connection: Connection, declared: Declared, periods: Collection[str]) -> dict[str, Curve] | None:
+    """See `Summary.curves`, of the periods that are named."""
     asked = select(entries.c.period, entries.c.curve, func.sum(entries.c.count)).select_from(_CHARGES).where(_STAND)
-    grouped = asked.group_by(entries.c.period, entries.c.curve).limit(MOST_CURVES + 1)
+    grouped = asked.where(entries.c.period.in_(periods)).group_by(entries.c.period, entries.c.curve).limit(MOST_CURVES + 1)
     rows = connection.execute(grouped, {"mine": declared.id}).all()
     if len(rows) > MOST_CURVES:
         return None

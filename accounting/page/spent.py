@@ -9,9 +9,9 @@ from decimal import Decimal
 
 from accounting.budget import NOTHING, Budget
 from accounting.decimal_sum import of_unit
-from accounting.page.wording import in_words, plain, rounded_down, rounded_up
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, Measure, unit_in_words
 from accounting.remaining import Remaining
+from accounting.wording import format_number, in_words, percent_up, rounded_down, rounded_up
 
 
 def unit_of(measure: Measure) -> str:
@@ -26,11 +26,11 @@ def unit_of(measure: Measure) -> str:
 def budget_in_words(budget: Budget) -> str:
     """A budget as it was declared."""
     if budget.rho is not None:
-        return f"ρ = {plain(budget.rho)}" + (f" with δ = {plain(budget.delta)}" if budget.delta else "")
+        return f"ρ = {format_number(budget.rho)}" + (f" with δ = {format_number(budget.delta)}" if budget.delta else "")
     unit = ", for Gaussian noise (μ² is added up)" if budget.order == "gaussian" else ""
     if budget.release is not None:
         unit = f", for releases of {in_words(budget.release.to_json())}"
-    return f"ε = {plain(budget.limit)}" + (f", δ = {plain(budget.delta)}" if budget.delta else "") + unit
+    return f"ε = {format_number(budget.limit)}" + (f", δ = {format_number(budget.delta)}" if budget.delta else "") + unit
 
 
 def main_up(units: int) -> str:
@@ -45,14 +45,6 @@ def failure_up(units: int) -> str:
 
 def _up(units: int, unit: Decimal) -> str:
     return "−" + rounded_down(of_unit(-units, unit)) if units < 0 else rounded_up(of_unit(units, unit))
-
-
-def percent_up(share: float) -> str:
-    """A share in percent, rounded up to a tenth; 100 % only where nothing is left."""
-    if share >= 1:
-        return "100 %"
-    tenths = min(999, -int(-share * 1000 // 1))
-    return f"{tenths / 10:.1f} %"
 
 
 HEADS = ("Period", "Spent", "Left", "Part", "δ₀ used/of", "ε so far", "ε left", "μ left")
@@ -74,17 +66,18 @@ def account_cells(left: Remaining) -> Iterator[str]:
 def units_in_words(budget: Budget) -> str:
     """What the columns count, in a sentence: two of them are not sums, and readers add them up."""
     also = Remaining(budget, NOTHING)
-    whole = "" if budget.epsilon is None else f"All of it together is ({plain(budget.epsilon)}, {plain(budget.delta)})-DP. "
+    pair = f"({format_number(budget.limit)}, {format_number(budget.delta)})"
+    whole = "" if budget.epsilon is None else f"All of it together is {pair}-DP. "
     words = f"Spent, left: {unit_in_words(budget.measure)}. δ₀: failure probability. "
     if budget.measure == "release":
         words += f"ε: none while releases are counted. {whole}"
     elif also.epsilon is None:
         words += "ε: none without a delta. "
     elif budget.measure == "epsilon":
-        words += f"ε: at δ = {plain(also.delta)}. "
+        words += f"ε: at δ = {format_number(also.delta)}. "
     else:
         words += (
-            f"ε so far: the loss at any time is at most this, but with probability {plain(also.delta)} (odometer); it has a "
-            f"start-up cost that ε left, what the rest can add, has not. {whole}"
+            f"ε so far: the loss at any time is at most this, but with probability {format_number(also.delta)} (odometer); it "
+            f"has a start-up cost that ε left, what the rest can add, has not. {whole}"
         )
     return words + ("" if also.mu_left is None else "μ left: of one Gaussian release that still fits.")

@@ -15,7 +15,7 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from accounting.page.wording import at_most, plain
+from accounting.wording import at_most, format_number
 
 
 def asset(package: str, name: str) -> str:
@@ -89,5 +89,5 @@ def card(
 
 def priced(epsilon: Callable[[float], float]) -> dict[str, Any]:
     """The table of a card: the epsilons at usual deltas, rounded up."""
-    rows = [(plain(delta), at_most(epsilon(delta))) for delta in _DELTAS]
+    rows = [(format_number(delta), at_most(epsilon(delta))) for delta in _DELTAS]
     return {"heads": ["at \u03b4", "\u03b5 (nats)"], "rows": rows}

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from typer import Argument
 
 from accounting.address import masked
-from accounting.page.wording import plain, rounded_up
+from accounting.wording import format_number, rounded_up
 from dpselect.cli import guard, out
 from dpselect.cli.from_model import verb
 from dpselect.cli.guard import PLAIN, GuardedGroup
@@ -119,7 +119,9 @@ def _as_text(told: dict[str, Any]) -> RenderableType:
         parts.append(out.section(f"Period {one['period']} of {horizon['periods']}{name}", rows))
     strongest = min((one for one in points if one["epsilon"] is not None), key=lambda one: one["epsilon"], default=None)
     promised = (
-        "see --json" if strongest is None else f"{rounded_up(strongest['epsilon'], 6)} at delta {plain(strongest['delta'])}"
+        "see --json"
+        if strongest is None
+        else f"{rounded_up(strongest['epsilon'], 6)} at delta {format_number(strongest['delta'])}"
     )
     facts = [
         ("horizon", f"{printable(horizon['key'])}: {horizon['periods']} periods, {horizon['periods_left']} left"),

@@ -17,6 +17,7 @@ from typer import Option, echo
 from accounting import Budget
 from accounting.address import masked
 from accounting.files import new_file
+from accounting.wording import format_number
 from dpselect.cli import guard, out
 from dpselect.cli.topk import as_text
 from dpselect.csv_text import csv_records
@@ -52,9 +53,8 @@ def demo(
         question = Question.of(log, TopKSpec(user="user_id", item="item_id", k=k, epsilon=budget.epsilon, delta=budget.delta))
         with out.reading() as callback:
             released = run(question, log, callback)
-    command = (
-        f"dpselect topk {shlex.quote(str(log))} --user user_id --item item_id --k {k} --epsilon {epsilon:g} --delta {delta:g}"
-    )
+    price = f"--epsilon {format_number(epsilon)} --delta {format_number(delta)}"
+    command = f"dpselect topk {shlex.quote(str(log))} --user user_id --item item_id --k {k} {price}"
     if json:
         truth = {
             "note": "the people are made up: for real data the truth is private",

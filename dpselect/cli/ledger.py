@@ -23,10 +23,11 @@ from accounting.errors import located
 from accounting.files import PRIVATE, new_file, read_text
 from accounting.ledger import Entry, Heads, InvalidEntry, Ledger, Quota, Receipt, SigningKey, Verification
 from accounting.ledger.item import Terms, require_known
-from accounting.page.spent import budget_in_words, percent_up
-from accounting.page.wording import in_words
+from accounting.page.spent import budget_in_words
+from accounting.price import NOTHING
 from accounting.remaining import Remaining, stated
 from accounting.strict_json import read_json
+from accounting.wording import in_words, percent_up
 from dpselect.cli import guard, out
 from dpselect.cli.from_model import spelled, verb
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup
@@ -378,7 +379,7 @@ def _totals(ledger: Ledger, name: str) -> list[Remaining]:
 
 
 def _in_figures(ledger: Ledger, name: str) -> Iterator[Text]:
-    """The declaration, and for each of the latest periods what is spent so far and how many more like the last release fit."""
+    """The declaration, and for each of the latest periods the share used, the cost and how many more like the last fit."""
     dataset, totals = ledger.dataset(name), _totals(ledger, name)
     yield Text(printable(name), style="bold")
     _, _, kind = budget_in_words(dataset.budget).replace("\u00a0", " ").partition(", for ")
@@ -394,7 +395,9 @@ def _in_figures(ledger: Ledger, name: str) -> Iterator[Text]:
         words = "; ".join(f"{figure}: {said}" for figure, said in figures).replace("like this one", "like the last one")
         yield Text(f"{total.account + ': ' if total.account else ''}{words}")
     if not totals:
-        yield Text("spent so far: nothing")
+        yield Text("used: 0%; cost as charged: nothing")
+    if why := Remaining(dataset.budget, NOTHING).why_share:
+        yield Text(why)
 
 
 def _by_quota(ledger: Ledger, name: str, most: int | None = None) -> Iterator[tuple[Quota, list[Remaining]]]:
@@ -411,8 +414,8 @@ def _quotas(ledger: Ledger, name: str) -> Iterator[Text]:
         assert quota.limit is not None
         yield Text(printable(f"Quota {quota.name} {quota.in_words}: {stated(quota.limit)}"))
         for left in accounts:
-            used = f"spent so far: {left.figures['spent so far']}; left: {left.left_in_words()}"
-            yield Text(printable(f"       {left.account}: {used}"))
+            _, *figures = left.figures.items()
+            yield Text(printable(f"       {left.account}: {'; '.join(f'{name}: {said}' for name, said in figures)}"))
 
 
 def _latest(entries: Iterable[Entry], budget: Budget) -> Iterator[Text]:

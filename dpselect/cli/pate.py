@@ -14,7 +14,7 @@ from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 from typer import Argument, Exit, echo
 
 from accounting.address import masked, without_password
-from accounting.page.wording import plain, rounded_up
+from accounting.wording import format_number, rounded_up
 from dpselect.cli import guard, out
 from dpselect.cli.from_model import command, spelled
 from dpselect.cli.guard import SPENT, Terminated
@@ -93,7 +93,7 @@ def _shown(told: dict[str, Any]) -> Group:
 def _price(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     stated, mechanism = told["guarantee"], told["mechanism"]
     epsilon = "no bound" if stated["epsilon"] is None else f"epsilon {rounded_up(stated['epsilon'], 6)}"
-    yield "all rounds", f"{epsilon} at delta {plain(stated['delta'])}, whatever the votes"
+    yield "all rounds", f"{epsilon} at delta {format_number(stated['delta'])}, whatever the votes"
     if told["risk"] is not None:
         yield "risk", told["risk"]["in_words"]
     yield "protects", f"one private record: it changes one teacher's ballots in all rounds ({stated['relation']})"

@@ -12,7 +12,7 @@ from rich.table import Column, Table
 from rich.text import Text
 from typer import Argument, echo
 
-from accounting.page.wording import plain, rounded_up
+from accounting.wording import format_number, rounded_up
 from dpselect.cli import guard, out
 from dpselect.cli.from_model import command, spelled
 from dpselect.errors import InvalidRequest, printable
@@ -197,13 +197,13 @@ def _column(name: object) -> str:
 def _promises(stated: Promise, question: Question) -> Iterator[tuple[str, str]]:
     yield "relation", f"{stated.relation}: {stated.relation_in_words}"
     budget, releases = question.budget, question.releases
-    main = f"rho {budget.rho:g}" if budget.rho is not None else f"epsilon {budget.epsilon:g}"
-    delta = f", delta {plain(budget.delta)}" if budget.delta else ""
+    main = f"{'epsilon' if budget.rho is None else 'rho'} {format_number(budget.limit)}"
+    delta = f", delta {format_number(budget.delta)}" if budget.delta else ""
     share = "this whole release" if releases == 1 else f"{releases:,} releases, of which this is one"
     yield "budget", f"{main}{delta}, for {share}"
     for point in stated.points:
         epsilon = "none" if point.epsilon is None else rounded_up(point.epsilon, 6)
-        yield "epsilon", f"{epsilon} at delta {plain(point.delta)} (by {point.proved_by})"
+        yield "epsilon", f"{epsilon} at delta {format_number(point.delta)} (by {point.proved_by})"
     yield "pure epsilon", "none" if stated.pure_epsilon is None else f"{rounded_up(stated.pure_epsilon, 6)}, without any delta"
     outside = " outside a failure of probability delta0" if stated.delta0 else ""
     yield "zCDP", "none" if stated.rho is None else f"rho {rounded_up(stated.rho, 6)}{outside}"

@@ -263,7 +263,7 @@ class Horizon:
 
     @property
     def left(self) -> str | None:
-        """The dataset's budget, what is spent so far and how many more horizons like this one fit; None without a ledger."""
+        """The dataset's budget, the share used, the cost and how many more horizons like this one fit; None without a ledger."""
         if self._account is None:
             return None
         ledger, name = self._account

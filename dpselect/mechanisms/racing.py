@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 
 from accounting import Approximate, Curve, GaussianDP
 from accounting.frozen import Count, NonNegative, Positive, Probability, Real
+from accounting.wording import format_number
 from dpselect.cells import parts_of
 from dpselect.errors import InvalidScores, NoClosedForm
 from dpselect.mechanisms.base import SCALE, Traits
@@ -187,7 +188,7 @@ class RacingTopK(WeighsAgain):
             )
         if delta * min(self.failures) < _LEAST_PART:
             raise ValueError(
-                f"delta={delta:g} leaves less than {_LEAST_PART:g} for the threshold of a round: "
+                f"delta={format_number(delta)} leaves less than {format_number(_LEAST_PART)} for the threshold of a round: "
                 "the tails of the noise are no floats there, so raise it"
             )
 

@@ -23,6 +23,7 @@ from accounting.convert.bounds import best_epsilon
 from accounting.files import PRIVATE, new_file, require_new
 from accounting.ledger import Dataset
 from accounting.risk import Risk
+from accounting.wording import format_number
 from dpselect.csv_text import csv_records
 from dpselect.errors import InvalidMechanism, InvalidRequest, Note
 from dpselect.mechanisms.base import Mechanism
@@ -227,7 +228,8 @@ def _mechanism(spec: LabelSpec, settings: dict[str, Any], rounds: int) -> Vote:
         raise InvalidRequest(str(error).replace(f"{member.__name__}.", "").replace(" is missing", "= is missing", 1)) from None
     if (failure := rounds * mechanism.curve.delta0) >= 1:
         raise InvalidRequest(
-            f"{rounds} rounds that may each fail with probability {mechanism.curve.delta0:g} promise nothing ({failure:g} in "
+            f"{rounds} rounds that may each fail with probability {format_number(mechanism.curve.delta0)} "
+            f"promise nothing ({format_number(failure)} in "
             "all): lower failure_delta= to far less than 1 / rounds"
         )
     return mechanism

@@ -286,7 +286,7 @@ class Labeling:
                 raise BudgetExceeded(
                     f"the rounds that are left to label do not fit into what is left of dataset={name!r}, which buys "
                     f"{room.budget.how_many(room.curve, spent=room.spent)} rounds. Nothing was drawn. "
-                    f"{shortfall(room.budget, room.spent, needed)}. {self._remedy(rooms)}",
+                    f"They need {shortfall(room.budget, room.spent, needed, repr(name))}. {self._remedy(rooms)}",
                     requested=needed,
                     spent=room.spent,
                     remaining=room,

@@ -11,6 +11,7 @@ from typing import Any, Self, final
 
 from accounting import Budget, Curve, calibrate
 from accounting.errors import CalibrationError
+from accounting.wording import format_number
 from dpselect import mechanisms
 from dpselect.mechanisms import Mechanism
 from dpselect.mechanisms.base import SCALE, fields_of
@@ -111,7 +112,7 @@ class CountNoise:
 def limits_of(budget: Budget) -> str:
     """What a budget states, as fields of a question."""
     stated = {"epsilon": budget.epsilon, "rho": budget.rho, "delta": budget.delta}
-    return ", ".join(f"{name}={value:g}" for name, value in stated.items() if value is not None)
+    return ", ".join(f"{name}={format_number(value)}" for name, value in stated.items() if value is not None)
 
 
 def _norm_of(budget: Budget) -> Norm:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from accounting import Budget
 from accounting.risk import Risk
+from accounting.wording import format_number
 from dpselect.continual import means
 from dpselect.continual.continual_top_k import UNIT, ContinualTopK
 from dpselect.errors import InvalidRequest
@@ -53,13 +54,14 @@ class HorizonPlan(Plan):
     def words(self) -> Iterator[Section]:
         """What each period finds, and what it costs."""
         expected, mechanism = self.expected, self.mechanism
+        limit, delta = map(format_number, (self.budget.limit, self.budget.delta))
         yield Section(
             self.headline,
             facts=[
                 ("use", f"ContinualTopK with gaussian noise of scale {mechanism.scale:.4g}"),
                 ("expect", f"{expected.in_words(f'the top {mechanism.k:,}')}, on average over periods"),
                 ("periods", f"{_bars(self.by_period)} from {share(self.by_period[0])} to {share(self.by_period[-1])}"),
-                ("cost", f"epsilon {self.budget.limit:g} at delta {self.budget.delta:g} for all periods together"),
+                ("cost", f"epsilon {limit} at delta {delta} for all periods together"),
                 ("risk", Risk.of(mechanism.curve).in_words(mechanism.relation)),
                 ("profile", f"{self.profile}, spread evenly over all periods"),
             ],

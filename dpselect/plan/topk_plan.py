@@ -17,6 +17,7 @@ from accounting import Budget, Curve
 from accounting.arguments import WORDS
 from accounting.frozen import Count, Positive, Real, kind_of
 from accounting.risk import Risk
+from accounting.wording import format_number
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import AnyMechanism, Mechanism
 from dpselect.mechanisms.base import settings_of
@@ -162,8 +163,9 @@ class TopKPlan(Plan, Stated):
         around = interval(planned.mechanism)
         if self.request.counts is not None and around is not None:
             yield "counts", f"within {math.ceil(around.half_width):,} users; {around.words()}"
-        at = f" at delta {self.budget.delta:g}" if self.budget.delta else ""
-        yield "cost", f"{self.unit} {planned.cost:.4g} of {self.budget.limit:g}{at} for {self.releases_in_words}"
+        cost, limit = format_number(planned.cost, 4), format_number(self.budget.limit)
+        at = f" at delta {format_number(self.budget.delta)}" if self.budget.delta else ""
+        yield "cost", f"{self.unit} {cost} of {limit}{at} for {self.releases_in_words}"
         yield "risk", Risk.of(self.curve).in_words(self.request.sensitivity.relation)
 
     def rows(self) -> Iterator[Section]:
@@ -195,8 +197,8 @@ class TopKPlan(Plan, Stated):
 
     def _asked(self) -> Iterator[tuple[str, str]]:
         request, relation = self.request, self.request.sensitivity.relation
-        delta = f", delta {self.budget.delta:g}" if self.budget.delta else ""
-        yield "budget", f"{self.unit} {self.budget.limit:g}{delta}, for all releases together, charged one by one"
+        delta = f", delta {format_number(self.budget.delta)}" if self.budget.delta else ""
+        yield "budget", f"{self.unit} {format_number(self.budget.limit)}{delta}, for all releases together, charged one by one"
         if self.payer:
             yield "ledger", self.payer
         yield "relation", f"{relation}: {WORDS[relation]}"

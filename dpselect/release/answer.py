@@ -28,8 +28,8 @@ from accounting.arguments import WORDS, Relation
 from accounting.convert.bounds import Route, best_epsilon
 from accounting.errors import OutputError, OutputRefused, missing_extra
 from accounting.files import PRIVATE, name_file, new_file, read_bytes, read_text, require_new, write_draft
-from accounting.page.wording import rounded_up
 from accounting.risk import Risk
+from accounting.wording import format_number, rounded_up
 from dpselect.csv_text import csv_records
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.mechanisms.base import Mechanism
@@ -115,7 +115,9 @@ class Promise:
         slack = f", up to a probability of {rounded_up(delta, 3)}" if delta else ""
         factor = f"e^{rounded_up(epsilon)}"
         if epsilon < 20:
-            factor += f" = {rounded_up(math.nextafter(math.exp(epsilon), math.inf), 3)}"
+            digits = 3 + max(0, -math.floor(math.log10(max(epsilon, 1e-9))) - 1)  # else each small epsilon would be 1.01
+            shown = rounded_up(math.nextafter(math.exp(epsilon), math.inf), digits)
+            factor = f"{factor} = {shown}" if epsilon >= 0.001 else shown
         return f"{start} {change} changes the probability of any outcome by a factor of at most {factor}{slack}."
 
     def as_data(self) -> dict[str, Any]:
@@ -440,7 +442,8 @@ def _cautions(question: Question) -> Iterator[str]:
         yield f"epsilon {budget.epsilon:g} protects hardly anybody: 1 is a common choice, above {_LARGE_EPSILON:g} is not"
     if budget.delta > _LARGE_DELTA:
         yield (
-            f"delta {budget.delta:g} lets one user in {1 / budget.delta:,.0f} be shown whole: choose far less than 1 / users, "
+            f"delta {format_number(budget.delta)} lets one user in {1 / budget.delta:,.0f} be shown whole: "
+            f"choose far less than 1 / users, "
             "for example 1e-6"
         )
 
@@ -480,7 +483,11 @@ class DryRun:
 
     def lines(self) -> list[str]:
         """All of it in words."""
-        priced = [f"epsilon {one.epsilon:.6g} at delta {one.delta:g}" for one in self.guarantee.points if one.epsilon is not None]
+        priced = [
+            f"epsilon {one.epsilon:.6g} at delta {format_number(one.delta)}"
+            for one in self.guarantee.points
+            if one.epsilon is not None
+        ]
         if self.guarantee.pure_epsilon is not None:
             priced = [f"epsilon {self.guarantee.pure_epsilon:.6g} without any delta"]
         elif not priced and self.guarantee.rho is not None:

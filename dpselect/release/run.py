@@ -80,7 +80,7 @@ class Charged:
         """By how the accounts stood before, which is after it where an earlier call had made it."""
         if receipt.replayed:
             return cls(receipt, tuple(before))
-        return cls(receipt, tuple(replace(one, spent=one.spent.plus(one.budget.price(price))) for one in before))
+        return cls(receipt, tuple(one.after(price) for one in before))
 
     @property
     def paid(self) -> PaidCharge:
@@ -150,7 +150,7 @@ class Payer:
         return BoundItem(item, hashlib.sha256(json.dumps(self.asked(), sort_keys=True).encode()).hexdigest()[:32])
 
     def left(self, mechanism: Mechanism, price: acc.Curve | None = None, *, after: bool = False) -> str | None:
-        """The budget, what is spent so far and how many more releases like this one fit: one line, of the fullest account.
+        """The budget, the share used, the cost and how many more releases like this one fit: one line, of the fullest account.
 
         Args:
             price: of the release, where it is not that of the mechanism alone.
@@ -159,8 +159,9 @@ class Payer:
         if self.session is None:
             return None
         found, name = self.session.affordable(mechanism, one_by_one=True), self.session.dataset.name
-        spent = found.spent.plus(found.budget.price(mechanism.curve if price is None else price)) if after else found.spent
-        return _left(name, replace(found, curve=found.curve if price is None else price, spent=spent))
+        if after:
+            found = found.after(mechanism.curve if price is None else price)
+        return _left(name, found if price is None else replace(found, curve=price))
 
     def require(self, item: Chargeable, *, kept: bool) -> None:
         """Raise as a release would, before a long read; the charge itself is checked again. `kept` as for `staged`."""

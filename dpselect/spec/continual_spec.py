@@ -12,6 +12,7 @@ from accounting import Budget
 from accounting.arguments import Relation
 from accounting.errors import InvalidBudget
 from accounting.frozen import Count, Real
+from accounting.wording import format_number
 from dpselect.continual.continual_top_k import ITEMS_PER_PERIOD, HorizonClip, Over
 from dpselect.events.file_options import FileOptions
 from dpselect.events.time_window import Every
@@ -145,10 +146,12 @@ class HorizonBudgetFields(PeriodFields):
     @model_validator(mode="after")
     def _states_a_budget(self) -> Self:
         if not self.epsilon > 0:
-            raise InvalidBudget(f"epsilon={self.epsilon:g} must be a finite number above 0, in nats; 1 is a common choice")
+            raise InvalidBudget(
+                f"epsilon={format_number(self.epsilon)} must be a finite number above 0, in nats; 1 is a common choice"
+            )
         if not 0 < self.delta < 1:
             raise InvalidBudget(
-                f"delta={self.delta:g} must lie strictly between 0 and 1: 1e-6 for example, far less than 1 / users"
+                f"delta={format_number(self.delta)} must lie strictly between 0 and 1: 1e-6 for example, far less than 1 / users"
             )
         if self.items_per_period is not None and not self.with_counts:
             raise Contradiction("items_per_period", "says how many items count with with_counts=: state both, or neither")

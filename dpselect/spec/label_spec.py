@@ -11,6 +11,7 @@ from pydantic import SkipValidation, model_validator
 from accounting import Budget
 from accounting.errors import InvalidBudget
 from accounting.frozen import Count, Real
+from accounting.wording import format_number
 from dpselect.mechanisms.base import Pay
 from dpselect.pate.ballots import Missing, Split, Voting
 from dpselect.spec.base import URL, Flag, Spec, option
@@ -89,9 +90,11 @@ class LabelSpec(RunFields, BallotFields, RoundFields, LedgerFields):
     @model_validator(mode="after")
     def _states_who_pays_for_what(self) -> Self:
         if self.epsilon is not None and not self.epsilon > 0:
-            raise InvalidBudget(f"epsilon={self.epsilon:g} must be a finite number above 0, in nats; 1 is a common choice")
+            raise InvalidBudget(
+                f"epsilon={format_number(self.epsilon)} must be a finite number above 0, in nats; 1 is a common choice"
+            )
         if self.delta is not None and not 0 < self.delta < 1:
-            raise InvalidBudget(f"delta={self.delta:g} must lie strictly between 0 and 1")
+            raise InvalidBudget(f"delta={format_number(self.delta)} must lie strictly between 0 and 1")
         if self.ledger is None and self.pay_for_what_came_out:
             raise ValueError("pay_for_what_came_out= needs ledger= and dataset=: the job's own ledger pays for nothing else")
         if self.pay_for_what_came_out and self.mechanism != "confident":

@@ -14,6 +14,7 @@ from accounting import Budget
 from accounting.arguments import Relation
 from accounting.errors import InvalidBudget, located
 from accounting.frozen import Real
+from accounting.wording import format_number
 from dpselect.cells import ANY_GROUPS
 from dpselect.errors import EventLogError, InvalidRequest
 from dpselect.events.file_options import FileOptions
@@ -29,7 +30,7 @@ else:  # not checked by pydantic: a question without a ledger does without a dat
 
 
 def _delta_refused(delta: float) -> str:
-    return f"delta={delta:g} must lie strictly between 0 and 1; leave it out for a budget without delta"
+    return f"delta={format_number(delta)} must lie strictly between 0 and 1; leave it out for a budget without delta"
 
 
 BUDGETED = frozenset({"epsilon", "delta", "rho", "releases"})

@@ -166,7 +166,7 @@ def test_more_failures_than_certain_ones_do_not_fit() -> None:
     """Runs whose chances of failure add up to more than 1 are valid and too many: they are refused as runs that do not fit."""
     budget, curve = acc.Budget(epsilon=1.0, delta=1e-6), acc.Approximate(curve=acc.PureDP(epsilon=1e-9), delta0=1e-7)
     assert budget.price(20_000_000 * curve).failure == budget.price(10_000_000 * curve).failure
-    with pytest.raises(acc.BudgetExceeded, match=r"1 of failure probability \(delta0\) is needed"):
+    with pytest.raises(acc.BudgetExceeded, match=r"a failure probability \(delta0\) of 1 from this filter"):
         acc.PrivacyFilter(budget).charge(curve, count=20_000_000)
     likely = acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=0.9)
     assert acc.Approximate(curve=likely, delta0=0.9).delta0 == (3 * likely).delta0 == 1.0
@@ -233,20 +233,20 @@ def test_a_refusal_says_which_part_is_short_and_by_how_much() -> None:
     """The part that does not fit is named with its remedy, and amounts that differ in the tenth digit do not print alike."""
     close = acc.PrivacyFilter(acc.Budget(epsilon=1.0))
     close.charge(acc.PureDP(epsilon=0.5))
-    with pytest.raises(acc.BudgetExceeded, match=r"50\.0001 % of the budget is needed and 50 % is left.* or more noise"):
+    with pytest.raises(acc.BudgetExceeded, match=r"50\.0001% of the budget of this filter and 50% is left.* or more noise"):
         close.charge(acc.PureDP(epsilon=0.5 + 1e-10))
     delta = acc.PrivacyFilter(acc.Budget(rho=5.0, delta=1e-6))
-    with pytest.raises(acc.BudgetExceeded, match=r"failure .*; of the budget there is enough.*delta.* noise does not help"):
+    with pytest.raises(acc.BudgetExceeded, match=r"because it needs a failure .*delta.* noise does not help"):
         delta.charge(acc.Approximate(curve=acc.ZCDP(rho=0.1), delta0=2e-6))
-    assert "of failure probability (delta0) is needed and 1e-06 is left" in shortfall(
-        Budget(rho=5.0, delta=1e-6), NOTHING, Price(1, 2 * 10**12)
+    assert "a failure probability (delta0) of 2e-6 from here and 1e-6 is left" in shortfall(
+        Budget(rho=5.0, delta=1e-6), NOTHING, Price(1, 2 * 10**12), "here"
     )
     budget = Budget(epsilon=1.0, delta=1e-6)
-    words = shortfall(budget, budget.price(GaussianDP(mu=0.1)), budget.price(GaussianDP(mu=0.3)))
-    assert "% of the budget is needed" in words
+    words = shortfall(budget, budget.price(GaussianDP(mu=0.1)), budget.price(GaussianDP(mu=0.3)), "here")
+    assert "% of the budget of here and " in words
     assert "epsilon" not in words  # a share of what is added up is none of epsilon
-    spent_pure = shortfall(Budget(epsilon=1.0), Budget(epsilon=1.0).capacity, Price(1, 0))
-    assert "1e-10 % of the budget is needed and 0 % is left" in spent_pure
+    spent_pure = shortfall(Budget(epsilon=1.0), Budget(epsilon=1.0).capacity, Price(1, 0), "here")
+    assert "1e-10% of the budget of here and 0% is left" in spent_pure
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_what_is_left_is_never_more_than_what_is_left(main: int, failure: int) -
 def _everything(budget: acc.Budget, spent: acc.price.Price) -> list[object]:
     curve = acc.GaussianDP(mu=0.7)
     left = Remaining(budget, spent, acc.GaussianDP(mu=0.01))
-    words = [str(left), left.as_data(), shortfall(budget, spent, budget.price(curve)), left.reason, left.remedy]
+    words = [str(left), left.as_data(), shortfall(budget, spent, budget.price(curve), "here"), left.reason, left.remedy]
     return [
         left.main,
         left.failure,
@@ -153,27 +153,33 @@ def test_rho_that_is_spent_is_stated_at_twice_its_delta() -> None:
     """Half of it pays for failures, half for the conversion of what is spent; without a delta it is stated as rho."""
     left = Remaining(BUDGETS[2], acc.price.Price(5 * 10**10, 0))
     assert left.so_far == (acc.ZCDP(rho=0.05).epsilon(1e-7), 2e-7)
-    assert Remaining(BUDGETS[3], acc.price.Price(5 * 10**10, 0)).as_data()["spent"] == {"rho": 0.05}
+    assert Remaining(BUDGETS[3], acc.price.Price(5 * 10**10, 0)).as_data()["cost"] == {"rho": 0.05}
 
 
 def test_the_three_figures_stand_in_one_order_and_in_the_same_words() -> None:
     """The budget, what is spent so far, what is left: in words and as data, of every form of budget."""
     curve, budget = acc.GaussianDP(mu=0.1), acc.Budget(epsilon=3.0, delta=1e-6)
     left = Remaining(budget, budget.price(curve).times(5), curve)
-    assert list(left.figures) == ["budget", "spent so far", "left"]
+    assert list(left.figures) == ["budget", "used", "cost as charged", "left"]
     assert re.fullmatch(
-        r"budget: epsilon 3, delta 1e-06; spent so far: epsilon [\d.]+, delta 1e-06; left: [\d,]+ more releases like this one",
+        r"budget: epsilon 3, delta 1e-6; used: [\d.]+%; cost as charged: epsilon [\d.]+, delta 1e-6; left: [\d,]+ more "
+        "releases like this one",
         str(left),
     )
     assert left.as_data() == {
         "budget": {"epsilon": 3.0, "delta": 1e-6},
-        "spent": {"epsilon": left.so_far[0], "delta": 1e-6},
+        "used": max(left.used),
+        "cost": {"epsilon": left.so_far[0], "delta": 1e-6},
         "left": {"releases": left.releases},
+        "for_auditors": {
+            "filter": {"epsilon": left.so_far[0], "delta": 1e-6},
+            "odometer": {"epsilon": left.epsilon, "delta": 1e-6},
+        },
     }
     one = Remaining(acc.Budget(epsilon=1.0), acc.price.Price(6 * 10**11, 0), acc.PureDP(epsilon=0.4))
-    assert str(one) == "budget: epsilon 1; spent so far: epsilon 0.6; left: 1 more release like this one"
-    assert str(Remaining(acc.Budget(rho=0.5), NOTHING)) == "budget: rho 0.5; spent so far: nothing; left: all of it"
-    assert Remaining(acc.Budget(rho=0.5), acc.price.Price(10**11, 0)).left_in_words() == "80.0 % of the budget"
+    assert str(one) == "budget: epsilon 1; used: 60%; cost as charged: epsilon 0.6; left: 1 more release like this one"
+    assert str(Remaining(acc.Budget(rho=0.5), NOTHING)) == "budget: rho 0.5; used: 0%; cost as charged: nothing; left: all of it"
+    assert Remaining(acc.Budget(rho=0.5), acc.price.Price(10**11, 0)).left_in_words() == "80% of the budget"
     free = Remaining(budget, NOTHING, acc.zero()).left_in_words()
     assert free == "any number of releases like this one: it costs nothing"
 
@@ -189,8 +195,9 @@ def test_a_refusal_counts_releases_and_its_remedies_hold() -> None:
     budget = acc.Budget(epsilon=3.0, delta=1e-6, order="gaussian")
     spent = acc.price.Price(int(budget.capacity.main - 1.5 * budget.price(curve).main), 0)
     error = _asked(budget, spent, curve, 2)
-    assert str(error).startswith("here: 1 fits, 2 were asked for. budget: epsilon 3, delta 1e-06; spent so far: epsilon ")
-    assert "fewer releases (1)" in str(error)
+    assert str(error).startswith("These 2 releases do not fit because they need ")
+    assert re.search(r" need [\d.]+% of the budget of here and [\d.]+% is left\.", str(error))
+    assert "Ask for at most 1 of them" in str(error)
     assert "of epsilon" not in str(error)
     assert (error.would_fit, budget.fits(spent, budget.price(curve)), budget.fits(spent, budget.price(2 * curve))) == (
         1,
@@ -198,7 +205,7 @@ def test_a_refusal_counts_releases_and_its_remedies_hold() -> None:
         False,
     )
     assert [_asked(budget, acc.price.Price(0, 0), curve, asked).would_fit for asked in (100, 999)] == 2 * [budget.how_many(curve)]
-    match = re.search(r"at most ([\d.]+) % of the budget in all", str(error))
+    match = re.search(r"at most ([\d.]+)% of the budget in all", str(error))
     assert match is not None
     share = float(match[1]) / 100
     for factor, fits in ((1.0, True), (1.01, False)):
@@ -210,7 +217,7 @@ def test_a_refusal_says_which_failure_probability_would_do() -> None:
     """Where failure probability runs out, the delta that it names is charged and one a hundredth larger is not."""
     budget, spent = acc.Budget(epsilon=3.0, delta=1e-6), acc.price.Price(0, 4 * 10**11)
     error = _asked(budget, spent, acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=2e-7), 1)
-    assert str(error).startswith("here: none fits, 1 was asked for.")
+    assert str(error).startswith("This release does not fit because it needs a failure probability (delta0) of 2e-7 from here")
     match = re.search(r"a failure probability of at most ([\d.e-]+) in all", str(error))
     assert match is not None
     for factor, fits in ((1.0, True), (1.01, False)):
@@ -228,7 +235,7 @@ def test_a_refusal_says_what_a_new_dataset_would_give() -> None:
     assert alone < declared
     assert f"pays for {alone:,} such releases one by one, {declared:,} if it is declared for them" in text
     assert (f"{plan:,} as one plan" in text) is (plan > declared)
-    assert "no command adds to it" in text
+    assert "the budget of here is used up. A declared budget cannot be raised" in text
 
 
 @pytest.mark.parametrize("budget", [*STATED, *BUDGETS[2:]])
@@ -239,3 +246,56 @@ def test_the_guarantee_so_far_is_what_is_stated(budget: acc.Budget, share: float
     epsilon, delta = left.so_far
     assert best_epsilon(left.guarantee, delta, thorough=True).value <= epsilon * (1 + 1e-9)
     assert 0 <= left.guarantee.advantage <= 1
+
+
+_ITEMS = st.one_of(
+    st.floats(1e-4, 0.2).map(lambda epsilon: acc.PureDP(epsilon=epsilon)),
+    st.floats(1e-4, 0.1).map(lambda rho: acc.PureDP(epsilon=math.sqrt(2 * rho))),
+    st.floats(1e-3, 0.3).map(lambda mu: acc.GaussianDP(mu=mu)),
+    st.tuples(st.floats(1e-3, 0.2), st.floats(1e-9, 1e-7)).map(
+        lambda pair: acc.Approximate(curve=acc.PureDP(epsilon=pair[0]), delta0=pair[1])
+    ),
+)
+
+
+@given(items=st.lists(_ITEMS, min_size=1, max_size=8))
+@pytest.mark.parametrize("budget", [APPROXIMATE, acc.Budget(epsilon=4.0, delta=1e-6), STATED[3], BUDGETS[2]])
+def test_share_cost_and_count_never_contradict_each_other(budget: acc.Budget, items: list[acc.Curve]) -> None:
+    """Over random ledgers the cost as charged grows, is at most either bound and the budget, and counts fall as shares grow."""
+    spending, seen = acc.PrivacyFilter(budget), []
+    for item in items:
+        if not spending.can_afford(item):
+            continue
+        spending.charge(item)
+        left = spending.remaining
+        total = math.fsum(charge.curve.core_epsilon for charge in spending.charges)
+        cost, delta = left.as_charged
+        assert cost == pytest.approx(min(total, left.so_far[0]))
+        assert delta <= left.delta
+        assert budget.epsilon is None or (cost, delta) <= (budget.epsilon, budget.delta)
+        fits = budget.how_many(acc.PureDP(epsilon=0.01), left.spent)
+        seen.append((max(left.used), cost, -fits))
+    assert all(sorted(figure) == list(figure) for figure in zip(*seen, strict=True))
+
+
+def test_a_small_charge_costs_what_it_says_and_uses_its_share() -> None:
+    """0.01 of (1, 1e-6) costs 0.01, uses 0.217% and a sentence says why that is not 1%; else the filter's is shown."""
+    curve = acc.PureDP(epsilon=0.01)
+    spending = acc.PrivacyFilter(APPROXIMATE)
+    spending.charge(curve)
+    left = spending.remaining
+    assert left.figures["used"] == "0.217%"
+    assert left.figures["cost as charged"] == "epsilon 0.01"
+    assert "a release of epsilon 0.01 uses 0.217% of epsilon 1 and not 1%" in left.why_share
+    assert Remaining(APPROXIMATE, left.spent).as_charged == left.so_far > left.as_charged
+    assert left == Remaining(APPROXIMATE, NOTHING, charged=acc.zero()).after(curve)
+    assert Remaining(acc.Budget(epsilon=1.0), NOTHING).why_share == ""
+
+
+def test_bad_events_add_up_in_the_cost_and_too_many_leave_the_filters_bound() -> None:
+    """Three charges that fail with 1e-7 each cost the sum of their epsilons at 3e-7; past the budget's delta they do not."""
+    curve = acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=1e-7)
+    spent = APPROXIMATE.price(3 * curve)
+    assert Remaining(APPROXIMATE, spent, charged=3 * curve).as_charged == (0.3, 3e-7)
+    beyond = Remaining(APPROXIMATE, spent, charged=acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=1.01e-6))
+    assert beyond.as_charged == beyond.so_far

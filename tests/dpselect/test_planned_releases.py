@@ -167,7 +167,7 @@ def test_topk_takes_its_share_of_the_datasets_budget(shell: Any, tmp_path: Path)
         assert (told["planned_releases"], told["curve"]["delta0"]) == (2, 4e-07)
     refused = shell(*ask)
     assert (refused.exit_code, refused.stdout) == (3, "")
-    assert "none fits, 1 was asked for" in refused.stderr
+    assert "This release does not fit because " in refused.stderr
     nowhere = CliRunner().invoke(app, list(map(str, ask)))  # no ledger to look at
     assert (nowhere.exit_code, "no budget is stated" in nowhere.stderr) == (2, True)
     assert "Nothing was charged" in refused.stderr

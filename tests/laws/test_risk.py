@@ -102,19 +102,19 @@ def test_the_trade_off_is_one(curve: acc.Curve) -> None:
         assert curve.advantage >= acc.GaussianDP(mu=mu).advantage
 
 
-def test_the_words_round_up_and_name_the_question() -> None:
-    """Nobody reads a smaller risk than there is; under replace_one the question is another one."""
+def test_the_words_round_up_and_name_who_is_suspected() -> None:
+    """Nobody reads a smaller risk than there is; under replace_one others are suspected."""
     curve = acc.GaussianDP(mu=0.2508)  # (1, 1e-6)
     words = Risk.of(curve).in_words()
     assert words == (
-        "an attacker who guesses whether somebody is in the log is right at most 55 times of 100 (50 by chance); at 1 false "
-        "alarm in a hundred, at most 1.9 in a hundred are found"
+        "Suppose an attacker accepts one false accusation per 100 people who are not in the data. They can then identify at most "
+        "1.9 of every 100 people who are; guessing identifies 1"
     )
     assert curve.attack(0.01) <= 0.019
-    assert "which of two people's data are in the log" in Risk.of(curve).in_words("replace_one")
-    assert Risk.of(acc.PureDP(epsilon=50.0)).in_words().count("100 times of 100") == 1
-    assert "whether a record is in the data" in Risk.of(curve).in_words(unit="record")
-    assert "which of two records is in the data" in Risk.of(curve).in_words("replace_one", "record")
+    assert "people whose data were replaced" in Risk.of(curve).in_words("replace_one")
+    assert Risk.of(acc.PureDP(epsilon=50.0)).in_words().count("100 of every 100") == 1
+    assert "records that are not in the data" in Risk.of(curve).in_words(unit="record")
+    assert "records that were replaced" in Risk.of(curve).in_words("replace_one", "record")
     stated, gain = Risk.of(curve, 0.1), curve.advantage
     assert (stated.advantage, stated.fpr, stated.found) == (gain, 0.1, curve.attack(0.1))
     assert stated.right_guesses == pytest.approx((1 + gain) / 2, rel=1e-11)

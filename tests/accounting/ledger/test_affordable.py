@@ -34,8 +34,8 @@ def test_both_parts_are_named_where_both_are_short() -> None:
     budget = acc.Budget(rho=0.2, delta=1e-7)
     found = Remaining(budget, acc.price.Price(0, 0), curve)
     assert found.releases == 4
-    assert "add noise: at most 12.5 % of the budget each; and lower its delta" in found.remedy
-    assert found.remedy.endswith("at most 1.25e-08 of failure probability (delta0) each; then 8 fit")
+    assert "add noise: at most 12.5% of the budget each; and lower its delta" in found.remedy
+    assert found.remedy.endswith("at most 1.25e-8 of failure probability (delta0) each; then 8 fit")
     cheaper = acc.Approximate(curve=acc.ZCDP(rho=0.025), delta0=1.25e-8)
     assert Remaining(budget, acc.price.Price(0, 0), cheaper).releases == 8
 

@@ -19,8 +19,8 @@ import accounting as acc
 from accounting.convert.bounds import Route, best_epsilon
 from accounting.ledger import Ledger, Quota, SigningKey
 from accounting.page.spent import account_cells
-from accounting.page.wording import in_words, rounded_down, rounded_up
 from accounting.report import ROUTES, curve_proofs, theorems_of, whole_epsilon, write_report
+from accounting.wording import in_words, rounded_down, rounded_up
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \" ' & \u202eevil"
 VOID_TAGS = {"meta", "input", "br"}
@@ -202,17 +202,17 @@ def test_each_release_names_its_proof(filled: Ledger) -> None:
     ],
 )
 def test_three_figures_say_what_is_spent_and_how_many_more_fit(made: Made, curve: acc.Curve, more: int, first: str) -> None:
-    """After two charges: the budget, what is spent so far, how many more like the last the ledger admits; shares are below."""
+    """After two charges: the budget, the share used, the cost, how many more like the last fit; shares are below."""
     ledger = made(acc.Budget(epsilon=1.0, delta=1e-6, order="inf"))
     for _ in range(2):
         ledger.charge("clicks", curve, relation="add_remove")
     text = page(ledger)
     tiles = re.findall(r'<div class="tile"><h3>(.*?)</h3><p class="number">(.*?)</p><p class="unit">(.*?)</p>', text)
     figures = replace(ledger.total("clicks"), curve=curve).figures
-    assert [name for name, _, _ in tiles[:3]] == ["Budget", "Spent so far", "Left"]
-    assert [words.replace("the last one", "this one") for _, words, _ in tiles[:3]] == list(figures.values())
-    assert (tiles[2][1].split()[0], tiles[2][2]) == (str(more), first)
-    account = re.search(r"all rows\s+([\d.]+)\s+([\d.]+)\s+([\d.]+) %\s+([\d.e-]+)/1e-6", re.sub(r"<[^>]+>", " ", text))
+    assert [name for name, _, _ in tiles[:4]] == ["Budget", "Used", "Cost as charged", "Left"]
+    assert [words.replace("the last one", "this one") for _, words, _ in tiles[:4]] == list(figures.values())
+    assert (tiles[3][1].split()[0], tiles[3][2]) == (str(more), first)
+    account = re.search(r"all rows\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)%\s+([\d.e-]+)/1e-6", re.sub(r"<[^>]+>", " ", text))
     assert account is not None
     spent, left, part, lost = map(float, account.groups())
     assert (spent, 100 * spent, spent + left) == pytest.approx((2 * curve.core_epsilon, part, 1.0), abs=1e-9)

@@ -17,7 +17,8 @@ from accounting.ledger import Ledger
 from dpselect.cli import app
 
 FIGURES = re.compile(
-    r"budget: epsilon 9, delta 1e-05; spent so far: (.*?); left: ([\d,]+) more releases? like (?:this|the last) one"
+    r"budget: epsilon 9, delta 1e-5; (used: [^;]*; cost as charged: .*?); "
+    r"left: ([\d,]+) more releases? like (?:this|the last) one"
 )
 CURVE = acc.GaussianDP(mu=0.2)
 CHARGES = {
@@ -52,17 +53,17 @@ def test_the_three_figures_are_the_same_wherever_they_stand(
     opening = next(entry for entry in ledger.latest("d") if entry.action in ("charge", "reserve"))
     curve = acc.Curve.from_json(opening.curve or "")
     found = ledger.affordable("d", curve, relation="add_remove")
-    assert str(found) == f"budget: epsilon 9, delta 1e-05; spent so far: {so_far}; left: {left} more releases like this one"
-    assert found.so_far == ledger.total("d").so_far
+    assert str(found) == f"budget: epsilon 9, delta 1e-5; {so_far}; left: {left} more releases like this one"
+    assert found.as_charged == ledger.total("d").as_charged
     shown = _said("ledger", "show", "--ledger", url)
-    assert f"budget: epsilon 9, delta 1e-05 spent so far: {so_far}; left:" in shown
+    assert f"budget: epsilon 9, delta 1e-5 {so_far}; left:" in shown
     if opening.count == 1:
         assert f"left: {left} more releases like the last one" in shown
     asked = _said("ledger", "affordable", "--ledger", url, "--dataset", "d", "--curve", curve.to_json())
-    assert f"budget: epsilon 9, delta 1e-05 spent so far: {so_far} left: {left} more releases like this one" in asked
+    assert f"budget: epsilon 9, delta 1e-5 {so_far.replace(';', '')} left: {left} more releases like this one" in asked
     _said("ledger", "report", "--ledger", url, "--output", "r.html")
     page = re.sub(r"<[^>]*>|\s+", " ", Path("r.html").read_text()).replace("\xa0", " ")
-    assert so_far in re.sub(" +", " ", page)
+    assert so_far.rpartition(": ")[2] in re.sub(" +", " ", page)
 
 
 def test_a_plan_of_what_runs_elsewhere_is_asked_for_by_its_event(url: str, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import accounting as acc
 import dpselect as dps
 from accounting.convert.bounds import Route
-from accounting.page.wording import rounded_up
 from accounting.risk import Risk
+from accounting.wording import rounded_up
 from dpselect.release.answer import ROUTES, Promise, ProvenEpsilon, promise
 
 RISK = Risk(advantage=0.5, right_guesses=0.75, fpr=0.01, found=0.03)
@@ -58,6 +58,8 @@ def test_words_follow_the_strongest_number() -> None:
     point = ProvenEpsilon(1e-6, 0.5, "rdp", 12.0)
     assert "e^1 = 2.72." in stated(pure_epsilon=1.0, points=(point,)).in_words
     assert "e^0.5 = 1.65, up to a probability of 1e-6." in stated(points=(point,)).in_words
+    assert "at most 1.000098." in stated(pure_epsilon=9.772e-5).in_words
+    assert "e^0.05 = 1.052." in stated(pure_epsilon=0.05).in_words
     assert "e^700." in stated(pure_epsilon=700.0).in_words
     assert "what a user did" in stated(relation="replace_one", pure_epsilon=1.0).in_words
 

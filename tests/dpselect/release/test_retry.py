@@ -194,7 +194,7 @@ def test_nothing_asks_the_ledger_between_the_draw_and_the_claim(place: Path, mon
         left = dps.Session(ledger, "log").affordable(found.mechanism, one_by_one=True)
     assert found.charge is not None
     assert found.left.startswith("log: budget: epsilon 30")
-    assert left.figures["spent so far"] in found.left
+    assert left.figures["cost as charged"] in found.left
     assert found.left in json.loads((place / "answer.json").read_text())["notes"]
 
 

@@ -129,14 +129,17 @@ def test_a_reservation_is_voided_from_the_shell(shell: Shell) -> None:
 
 def test_show_is_for_people(shell: Shell) -> None:
     """In three figures; control characters are shown by their code."""
-    assert "spent so far: nothing; left: all of it" in shell.run("show")
+    assert "used: 0%; cost as charged: nothing; left: all of it" in shell.run("show")
     with Ledger.open(shell.url) as ledger:
         ledger.charge("clicks", acc.PureDP(epsilon=0.25), relation="add_remove", label="evil \u202e label")
         ledger.reserve("clicks", acc.PureDP(epsilon=0.1), relation="add_remove", key="back")
         ledger.void("clicks", "back", actor="ada", reason="no data")
     brief = shell.run("show")
-    said = "add_remove, unit: visitor budget: epsilon 1 spent so far: epsilon 0.25; left: 7 more releases like the last one "
-    for words in (said, "charge, 1 run, 25.0 % of the budget", "void, 10.0 % given back"):
+    said = (
+        "add_remove, unit: visitor budget: epsilon 1 used: 25%; "
+        "cost as charged: epsilon 0.25; left: 7 more releases like the last one "
+    )
+    for words in (said, "charge, 1 run, 25% of the budget", "void, 10% given back"):
         assert words in brief
     assert "\u202e" not in brief
 
@@ -146,14 +149,17 @@ def test_show_lists_the_latest_periods(shell: Shell) -> None:
     show = ("show", "--dataset", "months")
     with Ledger.open(shell.url) as ledger:
         ledger.create_dataset("months", acc.Budget(epsilon=1.0, delta=1e-6), "add_remove", window="month")
-        assert "budget: epsilon 1, delta 1e-06 for each month spent so far: nothing" in shell.run(*show)
+        assert "budget: epsilon 1, delta 1e-6 for each month used: 0%; cost as charged: nothing" in shell.run(*show)
         for month in range(1, 15):
             curve = acc.ApproxDP(epsilon=0.001 * month, delta=2e-7)
             period = f"20{24 + (month - 1) // 12}-{(month - 1) % 12 + 1:02}"
             ledger.charge("months", curve, relation="add_remove", period=period)
         told = shell.run(*show)
-        assert "2 earlier periods: see --json 2024-03: spent so far: epsilon " in told
-        assert re.search(r"2025-02: spent so far: epsilon [\d.]+, delta 1e-06; left: \d+ more releases? like the last one", told)
+        assert "2 earlier periods: see --json 2024-03: used: " in told
+        assert re.search(
+            r"2025-02: used: [\d.]+%; cost as charged: epsilon [\d.]+, delta 2e-7; left: \d+ more releases? like the last one",
+            told,
+        )
         ledger.charge("months", acc.PureDP(epsilon=0.0), relation="add_remove", period="2025-02")
         # What costs nothing, the mark of a horizon's period for example, says nothing of how many more fit.
         assert told.partition("Latest")[0] == shell.run(*show).partition("Latest")[0]
@@ -176,7 +182,7 @@ def test_show_as_data_has_what_is_left_in_every_unit(shell: Shell) -> None:
     ("options", "more", "words"),
     [
         (["--order", "gaussian"], {"order": "gaussian"}, "for Gaussian noise (μ² is added up)"),
-        (["--order", "12.5"], {"order": 12.5}, "budget: epsilon 1, delta 1e-06"),
+        (["--order", "12.5"], {"order": 12.5}, "budget: epsilon 1, delta 1e-6"),
         (["--only", GAUSSIAN], {"release": acc.GaussianDP(mu=0.05)}, "for releases of gaussian dp"),
         (["--mostly", GAUSSIAN], None, "for Gaussian noise"),
     ],
@@ -293,7 +299,7 @@ def test_limits_from_the_shell(shell: Shell) -> None:
     assert "quota='interns'" in shell.run(*ON, *BARE, "--team", "interns", status=3)
     (quota,) = shell.shown()["quotas"]
     assert (quota["name"], quota["accounts"][0]["spent"]["main"]) == ("interns", 4 * 10**11)
-    said = "Quota interns for team interns over all rows: epsilon 0.5 interns: spent so far: epsilon 0.4; left: 20.0 % of"
+    said = "epsilon 0.5 interns: used: 80%; cost as charged: epsilon 0.4; left: 20% of"
     assert said in shell.run("show")
     shell.run("quota", *ON[1:], "--name", "interns", "--withdraw")
     shell.run(*ON, *BARE, "--team", "interns")
@@ -379,7 +385,7 @@ def test_an_entry_for_the_registry(shell: Shell, tmp_path: Path) -> None:
     loss = known["privacy_loss"]
     assert (loss["privacy_unit"], loss["privacy_parameters"]) == ("household", {"epsilon": 1.0, "delta": 1e-6})
     assert "for the rows of each month" in loss["privacy_parameters_details"]
-    assert "budget: epsilon 1, delta 1e-06; spent so far: epsilon" in loss["privacy_parameters_details"]
+    assert "budget: epsilon 1, delta 1e-6; used: " in loss["privacy_parameters_details"]
     assert "1 x pure dp: ε = 0.4" in known["implementation"]["mechanisms"]
     assert "ε = 0.1" not in known["implementation"]["mechanisms"]
     assert "is not declared" in shell.run("report", "--registry", "nobody", "--output", str(tmp_path / "x.yaml"), status=1)

@@ -72,9 +72,9 @@ def test_what_is_left_is_counted_in_the_part_that_runs_out_first(tmp_path: Path)
         ask: dict[str, Any] = {**ASK, "epsilon": 1.0, "delta": 1e-6, "use_everything": True}
         ask |= {"ledger": ledger, "dataset": "log", "actor": "grace", "label": "a trial"}
         first = dps.topk(LOG, **ask)
-        assert (
-            first.left
-            == "log: budget: epsilon 10, delta 4e-06; spent so far: epsilon 1, delta 4e-06; left: 3 more releases like this one"
+        assert first.left == (
+            "log: budget: epsilon 10, delta 4e-6; used: 25%; cost as charged: epsilon 1, delta 1e-6; "
+            "left: 3 more releases like this one"
         )
         for _ in range(3):
             dps.topk(LOG, **ask)

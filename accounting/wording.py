@@ -1,4 +1,4 @@
-"""Curves and mechanisms in words, from their JSON alone: an auditor need not install what drew the noise."""
+"""Numbers in words, and curves and mechanisms from their JSON alone: an auditor need not install what drew the noise."""
 
 # ruff: noqa: RUF001 - written for readers: Greek letters, a true minus, a multiplication sign
 
@@ -54,7 +54,7 @@ def _value(value: object, depth: int) -> str:
     if isinstance(value, list):
         shown = ", ".join(_value(item, depth - 1) for item in value[:_MOST_ITEMS])
         return f"[{shown}{', …' if len(value) > _MOST_ITEMS else ''}]"
-    return plain(value) if isinstance(value, float) else str(value)
+    return format_number(value) if isinstance(value, float) else str(value)
 
 
 def _composed(parts: object, depth: int) -> str:
@@ -68,7 +68,7 @@ def _composed(parts: object, depth: int) -> str:
 
 def rounded_up(value: Decimal | float, digits: int = 4) -> str:
     """`value` to `digits` significant digits, never less than it is."""
-    return _rounded(value, Context(prec=digits, rounding=ROUND_CEILING))
+    return rounded(value, ROUND_CEILING, digits)
 
 
 def at_most(epsilon: float) -> str:
@@ -78,17 +78,23 @@ def at_most(epsilon: float) -> str:
 
 def rounded_down(value: Decimal | float, digits: int = 4) -> str:
     """`value` to `digits` significant digits, never more than it is."""
-    return _rounded(value, Context(prec=digits, rounding=ROUND_FLOOR))
+    return rounded(value, ROUND_FLOOR, digits)
 
 
-def _rounded(value: Decimal | float, context: Context) -> str:
+def rounded(value: Decimal | float, rounding: str, digits: int = 6) -> str:
+    """`value` to `digits` significant digits, rounded as `decimal` names it: ROUND_CEILING or ROUND_FLOOR."""
     exact = value if isinstance(value, Decimal) else Decimal(repr(float(value)))
     if not exact.is_finite():
         return "∞"
-    shown = context.create_decimal(exact)
-    return plain(float(shown), context.prec)
+    return format_number(float(Context(prec=digits, rounding=rounding).create_decimal(exact)), digits)
 
 
-def plain(value: float, digits: int = 6) -> str:
-    """A number as people write it: 1e-6, not 1e-06."""
-    return f"{value:.{digits}g}".replace("e-0", "e-").replace("e+0", "e")
+def format_number(value: float, digits: int = 6) -> str:
+    """A number as people write it: 1e-6, not 1e-06. Whatever people read prints numbers by this function."""
+    return f"{value:.{digits}g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
+
+
+def percent_up(share: float) -> str:
+    """A share in percent to three digits, rounded up; 100% only where nothing is left."""
+    words = rounded_up(Decimal(repr(float(share))).scaleb(2, Context(prec=30)), 3)
+    return "over 99.9%" if words == "100" and share < 1 else f"{words}%"
