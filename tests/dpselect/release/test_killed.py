@@ -38,20 +38,25 @@ class Kills:
         )
         with Ledger.open(self.url) as ledger:
             ledger.create_dataset("log", acc.Budget(rho=1e4, delta=0.1), "add_remove")
+        CliRunner().invoke(app, [*self.words("none"), "--dry-run"])  # what all of them plan alike is computed before the forks
         self.calls = [self.run(f"whole{late}", None, late=late)[1] for late in (False, True)]
+
+    def words(self, key: str) -> list[str]:
+        """The command."""
+        words = ["topk", str(self.folder / "log.csv"), "--user", "who", "--item", "shop", "--k", "2", "--epsilon", "2"]
+        words += ["--delta", "1e-6", *self.more, "--ledger", self.url, "--dataset", "log", "--key", key]
+        return [*words, "--output", str(self.folder / f"{key}.csv")]
 
     def run(self, key: str, at: int | None, *, late: bool = False) -> tuple[int, int]:
         """Status of a forked process that is killed in its n-th call of a function since it began to charge, or to keep what it
         drew; and how many there were."""
-        words = ["--user", "who", "--item", "shop", "--k", "2", "--epsilon", "2", "--delta", "1e-6", *self.more]
-        words += ["--ledger", self.url, "--dataset", "log", "--key", key, "--output", str(self.folder / f"{key}.csv")]
         read, write = os.pipe()
         number = os.fork()
         if number == 0:
             status = 70
             try:
                 count = _counting(at, *((answer, "write_draft") if late else (Ledger, "charge")))
-                status = CliRunner().invoke(app, ["topk", str(self.folder / "log.csv"), *words]).exit_code
+                status = CliRunner().invoke(app, self.words(key)).exit_code
                 sys.setprofile(None)
                 os.write(write, str(count()).encode())
             finally:
@@ -76,7 +81,7 @@ class Kills:
         for number in range(count):
             key = f"k{number}"
             late = number % 2 == 1
-            at = places.randrange(self.calls[late] // (12 if late else 3))  # most of the calls are those that print
+            at = places.randrange(self.calls[late] // (8 if late else 3))  # most of the calls are those that print
             assert self.run(key, at, late=late)[0] == -signal.SIGKILL
             state, claim = self.stands(key)
             found[state] += 1
