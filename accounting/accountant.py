@@ -81,7 +81,8 @@ class Breakdown:
         return [(s.label, s.count, "-" if part is None else f"{part:.1%}", format_number(s.delta0)) for s, part in both]
 
     def __repr__(self) -> str:
-        return f"Breakdown(epsilon={self.epsilon:.6g}, delta={format_number(self.delta)}, why={self.why!r}, labels={len(self.shares)})"
+        delta = format_number(self.delta)
+        return f"Breakdown(epsilon={self.epsilon:.6g}, {delta=!s}, why={self.why!r}, labels={len(self.shares)})"
 
     def __str__(self) -> str:
         rows = [_HEADS, *([str(cell) for cell in row] for row in self._rows())]
