@@ -70,10 +70,17 @@ def advantage(curve: Proved) -> float:
     return min(1.0, best_delta(curve, 0.0, thorough=True).value, _advantage_by_renyi(curve) + curve.delta0)
 
 
+@lru_cache(maxsize=256)
+def _renyi(curve: Proved) -> tuple[Floats, Floats]:
+    """The orders that are tried, and the bounds at them."""
+    orders = np.array([*_ORDERS, *curve.table_orders])
+    return orders, curve.rdp(orders)
+
+
 def _advantage_by_renyi(curve: Proved) -> float:
     """The advantage of the least response, true with e^loss times the chance of false, that some order rules out. Theorem R2."""
-    orders = np.array([*_ORDERS, *curve.table_orders])
-    most = curve.rdp(orders) * _OUTWARD
+    orders, bounds = _renyi(curve)
+    most = bounds * _OUTWARD
     low, high = math.log(_LEAST), math.log(_MOST)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -86,8 +93,8 @@ def _true_positives(curve: Proved, alpha: float) -> float:
     """The least share of true positives that some Renyi order rules out at these false ones. Theorem R2."""
     if curve.delta0 > 0 or alpha == 1:
         return 1.0
-    orders = np.array([*_ORDERS, *curve.table_orders])
-    most, low, high = curve.rdp(orders), alpha, 1.0
+    orders, most = _renyi(curve)
+    low, high = alpha, 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         ruled_out = np.any(_least_divergence(orders, middle, alpha) > most) or np.any(

@@ -419,11 +419,11 @@ accounting/risk.py
         @@math.exp(-epsilon) * (1 - alpha - delta)]
         [math.exp(epsilon) * alpha + @delta,
     laws/test_risk.py::test_by_renyi_divergence_alone_the_advantage_is_that_of_a_response
-        most = @curve.rdp(orders) * _OUTWARD
+        most = @bounds * _OUTWARD
         math.tanh(@math.exp(high) / 2) * _OUTWARD
         _advantage_by_renyi(curve) + @curve.delta0)
     laws/test_risk.py::test_by_renyi_divergence_alone_a_test_finds_what_two_coins_show
-        most, low, high = @curve.rdp(orders), alpha
+        return orders, @curve.rdp(orders)
         / (orders - 1)¶    return np.where => / (0.95 * (orders - 1))¶    return np.where
 dpselect/archives.py
     dpselect/pate/test_votes_files.py::test_other_methods_than_deflate_are_refused
