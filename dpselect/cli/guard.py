@@ -169,7 +169,9 @@ class GuardedGroup(_WithExamples, TyperGroup):
             message = printable(" ".join(usage.format_message().split()))
             context = getattr(usage, "ctx", None)
             path = "dpselect" if context is None else context.command_path
-            _complain(f"{message.rstrip('.')}. See '{path} --help'.")
+            for pattern, plain in _PLAINER:
+                message = re.sub(pattern, plain, message)
+            _complain(f"{message.rstrip('.')}{'' if message.endswith('?') else '.'} See '{path} --help'.")
             sys.exit(USAGE)
         if standalone_mode:
             sys.exit(status if isinstance(status, int) else 0)
@@ -286,6 +288,13 @@ def _settle_output() -> None:
             sys.stdout.flush()
     except (OSError, ValueError):
         abandon_standard_output()
+
+
+# What typer and pydantic say of an option, and how it is said here.
+_PLAINER: Final = (
+    (r"^Invalid value for '(-[^']*)': Value error, ('[^']*') is not one of ", r"\1=\2 is not one of "),
+    (r"^Invalid value for '(-[^']*)': Input should be (.*?)(, unable to parse .*)?$", r"\1 must be \2"),
+)
 
 
 def _complain(message: str) -> None:

@@ -12,6 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Column, Table
 from rich.text import Text
 from typer import Argument, Exit, Typer, echo
 
@@ -93,13 +96,13 @@ def _show(spec: ledger_spec.StandingSpec, json: guard.Json = False) -> None:
             data = {"heads": heads, "datasets": [_as_data(ledger, name, spec.limit) for name in names]}
             out.emit(out.json_text(data) + "\n")
             return
-        console = out.screen(highlight=True)
+        parts: list[RenderableType] = []
         for name in names:
-            console.print(*_in_figures(ledger, name), *_quotas(ledger, name), sep="\n", highlight=False)
+            parts += [*_in_figures(ledger, name), *_quotas(ledger, name)]
             if spec.limit:
-                lines = _latest(ledger.latest(name, spec.limit), ledger.dataset(name).budget)
-                console.print(Text("Latest entries"), *lines, sep="\n", soft_wrap=False)
-            console.print()
+                parts += [Text("Latest entries"), _latest(ledger.latest(name, spec.limit), ledger.dataset(name).budget)]
+            parts.append(Text())
+        out.emit(Group(*parts))
 
 
 @verb(app, "affordable", ledger_spec.AffordableSpec, configured=False)
@@ -136,8 +139,7 @@ def _quota(
     with Ledger.open(spec.ledger, create=False) as ledger:
         quotas = ledger.quotas(spec.dataset)
         if action == "list":
-            lines = list(_quotas(ledger, spec.dataset)) or [Text("no quota is declared")]
-            out.screen(highlight=True).print(*lines, sep="\n", highlight=False)
+            out.emit(Group(*(list(_quotas(ledger, spec.dataset)) or [Text("no quota is declared")])))
             return
         if spec.name is None:
             raise InvalidRequest("name= is missing: which quota is declared; `dpselect ledger quota list` shows those that are")
@@ -408,28 +410,30 @@ def _by_quota(ledger: Ledger, name: str, most: int | None = None) -> Iterator[tu
         yield quota, [left for of, left in standing if of == quota]
 
 
-def _quotas(ledger: Ledger, name: str) -> Iterator[Text]:
+def _quotas(ledger: Ledger, name: str) -> Iterator[RenderableType]:
     """A line for each quota and one for each of its fullest accounts."""
     for quota, accounts in _by_quota(ledger, name, _FULLEST):
         assert quota.limit is not None
         yield Text(printable(f"Quota {quota.name} {quota.in_words}: {stated(quota.limit)}"))
         for left in accounts:
             _, *figures = left.figures.items()
-            yield Text(printable(f"       {left.account}: {'; '.join(f'{name}: {said}' for name, said in figures)}"))
+            words = "; ".join(f"{figure}: {said}" for figure, said in figures)
+            yield Padding(Text(printable(f"{left.account}: {words}")), (0, 0, 0, 7))
 
 
-def _latest(entries: Iterable[Entry], budget: Budget) -> Iterator[Text]:
-    """Two or three lines for each entry, which are not broken into columns on a narrow terminal."""
+def _latest(entries: Iterable[Entry], budget: Budget) -> Table:
+    """Two or three lines for each entry beside its number; what is too long goes on below its beginning."""
+    table = Table.grid(Column(width=5, justify="right"), Column(overflow="fold"), padding=(0, 2, 0, 0))
     for entry in entries:
         runs = f", {entry.count:,} run{'s' if entry.count > 1 else ''}" if entry.count else ""
         cost = _cost(entry, budget)
         place = entry.period and f", {printable(entry.period)}"
         at = printable(entry.at[:19].replace("T", " "))
-        yield Text(f"{entry.seq:>5}  {at} UTC  {entry.action}{runs}{cost}{place}")
+        lines = [f"{at} UTC  {entry.action}{runs}{cost}{place}"]
         what = in_words(entry.mechanism or entry.curve).replace("\u00a0", " ")
-        for line in (what, f"by {entry.actor}" + (f": {entry.label}" if entry.label else "")):
-            if line:
-                yield Text(f"       {printable(line)}")
+        lines += [printable(line) for line in (what, f"by {entry.actor}" + (f": {entry.label}" if entry.label else "")) if line]
+        table.add_row(Text(str(entry.seq)), Text("\n".join(lines)))
+    return table
 
 
 def _cost(entry: Entry, budget: Budget) -> str:

@@ -125,6 +125,8 @@ def emit(content: str | RenderableType) -> None:
             with console.capture() as captured:
                 console.print(content)
             content = captured.get()
+            if not console.is_terminal:  # cells are padded, which files and pipes need not keep
+                content = "".join(f"{line.rstrip()}\n" for line in content.splitlines())
         if sys.stdout is None:
             raise ValueError("closed")
         sys.stdout.write(content)

@@ -228,7 +228,7 @@ class Ballots(Rounds[Mechanism]):
         if isinstance(mechanism, Vote) and mechanism.one_vote and self._missing == "refuse" and not self._sizes[0].all():
             raise InvalidBallots(
                 f"{type(mechanism).__name__} needs one vote of every teacher in every round, and a teacher's is missing: pass "
-                "missing='allow' to Ballots, which costs no more; to leave such rounds out would itself tell something of votes"
+                "missing='allow', which costs no more; to leave such rounds out would itself tell something of votes"
             )
         self.settled(mechanism)._check_stated()
 

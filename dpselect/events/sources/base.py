@@ -439,10 +439,12 @@ def by_path(
         if not header or (positions and isinstance(column, int)):
             place, count = _position(column), len(names)
             if place is None or place >= count:
+                columns = f"{count} columns, so give a number from 1 to {count} ('column0' to 'column{count - 1}' mean the same)"
+                if count == 1:
+                    columns = "one column, so give 1 ('column0' means the same)"
                 raise EventLogError(
-                    f"{stated_as(role)}={column!r} is not a column of {what}, read without a header: it has {count} columns, so "
-                    f"give a number from 1 to {count} ('column0' to 'column{count - 1}' mean the same), or state header= if its "
-                    "first line has names, or its delimiter="
+                    f"{stated_as(role)}={column!r} is not a column of {what}, read without a header: it has {columns}, or state "
+                    "header= if its first line has names, or its delimiter="
                 )
             places[role] = place, ()
         elif paths and isinstance(column, str) and column not in names and (found := placed(column, names)) is not None:

@@ -314,7 +314,7 @@ def test_a_batch_is_charged_as_a_whole(shell: Shell, tmp_path: Path) -> None:
         file.write_text("\n".join(json.dumps(line) for line in lines))
         return shell.run(*ON, "--batch", str(file), "--label", "night", status=status)
 
-    assert "none fits" in charged(*({**item, "key": str(number)} for number in range(3)), status=3)
+    assert "does not fit" in charged(*({**item, "key": str(number)} for number in range(3)), status=3)
     assert shell.shown()["periods"][0]["spent"]["main"] == 0
     for wrong in (item, {**item, "key": "b", "colour": 1}, {"key": "b"}, 3):
         assert "line 2" in charged({**item, "key": "a"}, wrong, status=1)

@@ -179,3 +179,15 @@ def test_sums_of_several_columns_within_a_window(run: Any, tmp_path: Path) -> No
     assert "(units of paid)" in " ".join(text.split())
     repeated = ("topk", log, "--user", "u", "--item", "country", "--item", "city", "--k", 1, *CERTAIN)
     assert data(run(*repeated, "--json"))["selection"]["labels"] in (["DE,Berlin"], ["FR,Lyon"])
+
+
+def test_a_log_of_one_column_is_called_that_and_pipes_get_no_padding(tmp_path: Path) -> None:
+    """One column has one position, not a range of them; lines of an answer end where their words end."""
+    (tmp_path / "one.csv").write_text("7\n8\n")
+    (tmp_path / "two.csv").write_text("".join(f"{user},pier\n" for user in range(500)))
+    ask = ["--no-header", "--user", "1", "--k", "1", "--epsilon", "1", "--delta", "1e-6"]
+    refused = CliRunner().invoke(app, ["topk", str(tmp_path / "one.csv"), "--item", "9", *ask])
+    assert "it has one column, so give 1 ('column0' means the same)" in refused.output
+    answered = CliRunner().invoke(app, ["topk", str(tmp_path / "two.csv"), "--item", "2", *ask])
+    assert answered.exit_code == 0, answered.output
+    assert [line for line in answered.stdout.splitlines() if line != line.rstrip()] == []
