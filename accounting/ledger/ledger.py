@@ -6,7 +6,7 @@ What changes it is one transaction each: read the totals, hold them against the 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -289,7 +289,7 @@ class Ledger:
         request = Request.read("charge", cast(Chargeable, item), {**terms, "count": 1}, self._clock())
         with reading(self._store, dataset) as book:
             due, periods = request.due(book.dataset)
-            curves = charged_curves(book.connection, book.declared, periods) or {}
+            curves = _charged(book, periods) or {}
             return [
                 replace(left, curve=due.curve, charged=None if quota else curves.get(period))
                 for (quota, period), _, left in book.accounts(periods, due.fields)
@@ -371,7 +371,13 @@ class Ledger:
 
 
 def _standing(book: Book, spent: Mapping[str, Price]) -> tuple[Remaining, ...]:
-    return standing(book.declared, spent, charged_curves(book.connection, book.declared, spent))
+    return standing(book.declared, spent, _charged(book, spent))
+
+
+def _charged(book: Book, periods: Collection[str]) -> dict[str, Curve] | None:
+    """What was charged, read from all entries; None of a pure budget, whose running total is the sum of epsilons already."""
+    pure = book.dataset.budget.measure == "epsilon" and not book.dataset.budget.delta
+    return None if pure else charged_curves(book.connection, book.declared, periods)
 
 
 @final

@@ -190,6 +190,7 @@ def curves() -> dict[str, tuple[acc.Curve, Reached | Callable[[], float]]]:
         "BoundedRange 1": acc.BoundedRange(epsilon=1.0),
         "LaplaceDP 1": laplace,
         "GaussianDP 0.3": gauss,
+        "DiscreteGaussianDP 3": acc.curves.DiscreteGaussianDP(sigma=3.0, sensitivity=1),
         "ApproxDP 0.5, 1e-7": acc.ApproxDP(epsilon=0.5, delta=1e-7),
         "Approximate LaplaceDP 1, 5e-7": acc.Approximate(curve=laplace, delta0=5e-7),
         "ProfileTable of two points": table,

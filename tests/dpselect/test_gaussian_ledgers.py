@@ -100,7 +100,7 @@ def test_a_mixed_ledger_of_mu_squared_settles_limits_reports_and_verifies(ledger
     fits = session.affordable(HISTOGRAM, one_by_one=True)
     assert (fits.releases, fits.runs_out) == (quota.limit.how_many(HISTOGRAM, settled), "divergence")
     ledger.charge("visits", HISTOGRAM, count=fits.releases, actor="ada")
-    with pytest.raises(acc.BudgetExceeded, match=r"quota='each' \(ada\).*of the budget is needed"):
+    with pytest.raises(acc.BudgetExceeded, match=r"needs .*of the budget of .*quota='each' \(ada\)"):
         ledger.charge("visits", HISTOGRAM, actor="ada")
     ledger.charge("visits", HISTOGRAM, actor="bo")
     so_far = ledger.total("visits")

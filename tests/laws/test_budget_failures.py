@@ -204,7 +204,15 @@ SCOPES: dict[str, Way] = {
     "rolling": _quota(rolling=2),
 }
 # These have laws of their own here, or hold no charge.
-_ELSEWHERE = {"Budget.for_workload", "Budget.unused", "Budget.conversion_delta", "Budget.form", "Budget.limit", "Budget.measure"}
+_ELSEWHERE = {
+    "Budget.admitted_before",
+    "Budget.for_workload",
+    "Budget.unused",
+    "Budget.conversion_delta",
+    "Budget.form",
+    "Budget.limit",
+    "Budget.measure",
+}
 
 
 def test_every_way_has_a_case() -> None:

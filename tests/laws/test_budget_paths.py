@@ -291,7 +291,10 @@ _NO_PATH = {
         "continual.Horizon",
     ),
     "plan.Grouping.every",  # asked by default_choice
-    *(f"continual.Horizon.{name}" for name in ("key", "state", "close", "rehearse", "released", "periods_left", "left")),
+    *(
+        f"continual.Horizon.{name}"
+        for name in ("key", "state", "close", "rehearse", "released", "count_closed", "periods_left", "left")
+    ),
     *(f"continual.{name}" for name in ("start", "close", "show", "recharge", "run")),  # what their commands do, above
     "pate.label",
     *(f"Schedule.{name}" for name in ("key", "left", "select", "void")),

@@ -301,7 +301,7 @@ def test_identical_releases_one_by_one_are_a_plan(curve: acc.Curve, kinds: str) 
     kept = acc.PrivacyFilter(budget)
     kept.charge(curve, count - 1)
     kept.charge(curve)
-    with pytest.raises(acc.BudgetExceeded, match="of the declared releases are needed"):
+    with pytest.raises(acc.BudgetExceeded, match="the budget of this filter is used up"):
         kept.charge(curve)
     assert kept.remaining.main == 0
     assert budget.price(acc.zero()) == NOTHING

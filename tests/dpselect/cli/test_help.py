@@ -111,7 +111,7 @@ def test_help_shows_what_most_people_need_in_that_order(call: str, needed: str, 
 def test_an_option_of_one_value_is_given_once(run: Any) -> None:
     """The last does not win in silence; what may be repeated still may be."""
     asked = ("topk", "none.csv", "--user", "who", "--item", "shop", "--epsilon", 1, "--delta", "1e-6", "--k", 3)
-    for twice in (("--k", 5), ("--k=5",), ("--user", "who")):
+    for twice in (("--k", 5), ("--k=5",), ("--dataset", "a", "--dataset", "b")):
         done = run(*asked, *twice)
         assert (done.exit_code, "is given 2 times" in done.stderr) == (2, True)
     assert "does not exist" in run(*asked, "--item", "town", "--null", "a", "--null", "b").stderr

@@ -35,9 +35,8 @@ def test_what_is_said_is_true() -> None:
     assert (peeling["domain"], peeling["relations"]) == ("public", ("add_remove", "replace_one"))
     assert limited["topk"]
     assert peeling["topk"]
-    assert peeling["planned"]
     gap = describe(MEMBERS["large_gap"])
-    assert (gap["topk"], gap["planned"]) == (False, False)
+    assert not gap["topk"]
     required = {parameter["name"] for parameter in limited["parameters"] if parameter["required"]}
     assert required == {"k", "kbar", "epsilon", "delta"}
 

@@ -98,7 +98,7 @@ def test_one_story_with_one_file(run: Run, folder: Path) -> None:
         assert released["planned_releases"] == 3
     refused = run("topk", "--config", file, folder / "log.csv")
     assert refused.exit_code != 0
-    assert "none fits" in refused.stderr
+    assert "does not fit" in refused.stderr
     report = folder / "report.html"
     assert run("ledger", "report", "--config", file, "--output", report).exit_code == 0
     page = report.read_text()
