@@ -1,4 +1,4 @@
-"""`Budget`: what may be spent, in one of three forms, and the price at which a filter charges for it."""
+"""`Budget`: what may be spent, in one of four forms, and the price at which a filter charges for it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ class Budget(Frozen):
     """What a plan or a dataset may spend.
 
     `Budget(epsilon=)` is pure, `Budget(epsilon=, delta=)` approximate, `Budget(rho=)` or `Budget(rho=, delta=)`
-    zero-concentrated, `delta` then being the most that the bad events (`Curve.delta0`) may add up to.
+    zero-concentrated, `delta` then being the most that the bad events (`Curve.delta0`) may add up to. `Budget(advantage=)` is
+    an attacker's greatest gain (`Curve.advantage`): it is for a plan, to choose a noise by, and no filter or ledger counts in it.
 
     `admits` judges a plan that is fixed in advance. `price`, `capacity` and `fits` are a privacy filter: charges may be chosen
     after seeing earlier answers, and a sequence of them is allowed while the sum of prices is at most the capacity. Theorems
@@ -93,6 +94,7 @@ class Budget(Frozen):
     epsilon: Positive | None = Field(default=None, description="a finite epsilon > 0, in nats")
     delta: Annotated[NonNegative, Field(lt=1)] = Field(default=0.0, description="a delta in [0, 1)")
     rho: Positive | None = Field(default=None, description="a finite rho > 0, in nats")
+    advantage: Annotated[Positive, Field(lt=1)] | None = Field(default=None, description="an advantage in (0, 1)")
     order: Annotated[Order | None, BeforeValidator(_order)] = Field(
         default=None, description="a Renyi order above 1, 'inf' or 'gaussian'"
     )
@@ -102,8 +104,12 @@ class Budget(Frozen):
 
     @model_validator(mode="after")
     def _has_one_form(self, info: ValidationInfo) -> Self:
-        if (self.epsilon is None) == (self.rho is None):
-            raise ValueError("give either epsilon (with or without delta) or rho (with or without delta), not both or none")
+        if sum(amount is not None for amount in (self.epsilon, self.rho, self.advantage)) != 1:
+            raise ValueError(
+                "give epsilon (with or without delta), rho (with or without delta) or advantage, not both of two, and not none"
+            )
+        if self.advantage is not None and self.delta > 0:
+            raise ValueError("an advantage has every failure in it: leave delta out")
         if self.release is None and self.releases is not None:
             raise ValueError("releases counts what a budget with a release pays for: leave it out, it is worked out")
         if self.form != "approximate" and (self.order, self.failure, self.release) != (None, None, None):
@@ -180,18 +186,18 @@ class Budget(Frozen):
         return cls(epsilon=epsilon, delta=delta, order=order, failure=failure)
 
     @property
-    def form(self) -> Literal["pure", "approximate", "zcdp"]:
-        """Which of the three forms this is."""
+    def form(self) -> Literal["pure", "approximate", "zcdp", "advantage"]:
+        """Which of the four forms this is."""
+        if self.advantage is not None:
+            return "advantage"
         if self.rho is not None:
             return "zcdp"
         return "approximate" if self.delta > 0 else "pure"
 
     @property
     def limit(self) -> float:
-        """The number that `cost` is held against: epsilon or rho, in nats."""
-        limit = self.epsilon if self.rho is None else self.rho
-        assert limit is not None
-        return limit
+        """The number that `cost` is held against: epsilon or rho, in nats, or an advantage."""
+        return next(amount for amount in (self.epsilon, self.rho, self.advantage) if amount is not None)
 
     @property
     def conversion_delta(self) -> Decimal:
@@ -203,6 +209,8 @@ class Budget(Frozen):
     def cost(self, curve: Curve | Priced, *, thorough: bool = False) -> float:
         """What `curve` costs in the unit of `limit`, in nats; inf if nothing admits it. `thorough`: as `best_epsilon`."""
         curve = read_item(curve, None)[0]
+        if self.form == "advantage":
+            return curve.advantage
         if self.form == "zcdp":
             return curve.rho if exact(curve.delta0) <= exact(self.delta) else math.inf
         return curve.pure_epsilon if self.form == "pure" else best_epsilon(curve, self.delta, thorough=thorough).value
@@ -234,7 +242,16 @@ class Budget(Frozen):
 
     @cached_property
     def capacity(self) -> Price:
-        """The most that prices may add up to, rounded down."""
+        """The most that prices may add up to, rounded down.
+
+        Raises:
+            InvalidBudget: the budget is an advantage.
+        """
+        if self.form == "advantage":
+            raise InvalidBudget(
+                f"{self!r} is for a plan that is fixed in advance: calibrate by it, and state the budget of a filter or a ledger "
+                "as Budget(epsilon=, delta=) or Budget(rho=, delta=)"
+            )
         failure = self.failure if self.form == "approximate" else self.delta  # that of a release is part of its plan
         return Price(min(MOST, rounded_down(self._main_capacity, MAIN_UNIT)), rounded_down(exact(failure or 0.0), FAILURE_UNIT))
 

@@ -65,6 +65,8 @@ def calibrate(
     """
     if charges is not None and not (isinstance(charges, Fraction) and charges >= 1):
         charges = checked_integer("charges", charges, "how many charges share the budget")
+    if charges is not None:
+        _ = checked_budget(budget).capacity  # refused where it has none
     probes = _Probes(_checked_family(family, "parameter"), checked_budget(budget), charges)
     if bracket is None:
         _outward(probes)

@@ -65,6 +65,7 @@ class PrivacyFilter:
 
     def __init__(self, budget: Budget, relation: Relation | None = None) -> None:
         self._budget = checked_budget(budget)
+        _ = self._budget.capacity  # refused here where it has none
         self._kept = ProcessState(
             _State(same_relation(None, relation)),
             owner="a PrivacyFilter",

@@ -57,6 +57,7 @@ def _is_budget(value: object, info: ValidationInfo) -> Budget:
         raise InvalidBudget(
             f"{info.field_name} must be an accounting.Budget, not {type(value).__name__}: Budget(epsilon=1, delta=1e-6), say"
         )
+    _ = value.capacity  # refused where it has none
     return value
 
 

@@ -131,8 +131,10 @@ class TopKPlan(Plan, Stated):
     # -- in words and as data ---------------------------------------------------------------------------------------------
 
     @property
-    def unit(self) -> Literal["rho", "epsilon"]:
+    def unit(self) -> Literal["rho", "advantage", "epsilon"]:
         """What the budget's limit is of."""
+        if self.budget.advantage is not None:
+            return "advantage"
         return "rho" if self.budget.rho is not None else "epsilon"
 
     @property

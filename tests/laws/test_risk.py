@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -178,3 +179,38 @@ def test_the_advantage_of_a_plan_known_by_its_rho() -> None:
     assert acc.ZCDP(rho=1.337).advantage == pytest.approx(0.72617, abs=1e-5)
     assert acc.ZCDP(rho=20.0).advantage < 1
     assert acc.PureDP(epsilon=0.0).advantage == 0
+
+
+@pytest.mark.parametrize("gain", [1e-6, 0.1, 0.726, 0.999])
+def test_a_budget_of_an_advantage_buys_the_noise_that_attains_it(gain: float) -> None:
+    """Closed forms: a Gaussian shift, randomised response, and several releases of one plan."""
+    budget = acc.Budget(advantage=gain)
+    mu = acc.calibrate(lambda mu: acc.GaussianDP(mu=mu), budget)
+    assert 2 * norm.cdf(mu / 2) - 1 == pytest.approx(gain, rel=1e-6)
+    epsilon = acc.calibrate(lambda epsilon: acc.PureDP(epsilon=epsilon), budget)
+    assert math.tanh(epsilon / 2) == pytest.approx(gain, rel=1e-6)
+    four = acc.calibrate(lambda mu: 4 * acc.GaussianDP(mu=mu), budget)
+    assert four == pytest.approx(mu / 2, rel=1e-6)
+    assert budget.admits(acc.GaussianDP(mu=mu))
+    assert not budget.admits(acc.GaussianDP(mu=1.001 * mu))
+    assert acc.Budget.model_validate_json(budget.model_dump_json()) == budget
+
+
+def test_no_filter_counts_in_advantages(tmp_path: Path) -> None:
+    """What is charged step by step is refused, with the budget that a filter or a ledger takes."""
+    budget, curve = acc.Budget(advantage=0.1), acc.PureDP(epsilon=0.01)
+    with pytest.raises(acc.errors.InvalidBudget, match="leave delta out"):
+        acc.Budget(advantage=0.1, delta=1e-6)
+    with pytest.raises(acc.errors.InvalidBudget, match="not both"):
+        acc.Budget(advantage=0.1, epsilon=1.0)
+    with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
+        for asked in (
+            lambda: acc.PrivacyFilter(budget),
+            lambda: budget.how_many(curve),
+            lambda: budget.price(curve),
+            lambda: acc.calibrate(lambda e: acc.PureDP(epsilon=e), budget, charges=3),
+            lambda: ledger.create_dataset("d", budget, "add_remove"),
+        ):
+            with pytest.raises(acc.errors.InvalidBudget, match="state the budget of a filter or a ledger"):
+                asked()
+        assert ledger.datasets() == []

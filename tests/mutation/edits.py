@@ -32,6 +32,8 @@ accounting/address.py
         :.*@ => :[^@]*@
         *:/+[^:@/\s]*):.*@ => *://[^:@/\s]*):.*@
 accounting/budget.py
+    laws/test_risk.py::test_a_budget_of_an_advantage_buys_the_noise_that_attains_it
+        return @curve.advantage
     laws/test_filter_laws.py::test_gaussians_one_by_one_cost_what_their_plan_costs
         _DOWN.multiply(Decimal(low), Decimal(@@low))
         @@float_down(self.conversion_delta))
