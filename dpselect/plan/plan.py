@@ -79,10 +79,8 @@ def amount(value: float) -> str:
 
 
 def share(value: float) -> str:
-    """A share of 1 in percent, to two digits; 0% and 100% only where it is exact."""
+    """A share that was simulated, in percent: never 0 or 100%, which no number of draws shows."""
     percent = 100 * value
-    if 0 < percent < 1:
+    if percent < 1:
         return "under 1%"
-    if 99 < percent < 100:
-        return "over 99%"
-    return f"{percent:.0f}%"
+    return "over 99%" if percent > 99 else f"{percent:.0f}%"

@@ -209,7 +209,7 @@ class TopKPlan(Plan, Stated):
         if (groups := self.groups) is not None:
             sizes = f"{groups.count:,} of a public list, sizes by Zipf's law ({groups.exponent:g})"
             most = groups.max_groups_per_user
-            kept = "in any number" if most is None else f"kept in {most:,}: {share(groups.kept)} of the pairs"
+            kept = "in any number" if most is None else f"kept in {most:,}: {groups.kept:.0%} of the pairs"
             yield "groups", f"{sizes}; a user is in {groups.per_user:g}, {kept}"
         yield "profile", self.profile
 
