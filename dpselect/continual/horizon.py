@@ -155,7 +155,8 @@ def _best(state: State, items: Integers, scores: Floats, order: Floats) -> tuple
 
 
 _BOUNDED: Final = ("max_items_per_user", "clip", "value", "within")
-# Options of a file that rewrite no label of a user: what the file is, what is read of it, and how several items are written.
+# Options of a file that rewrite no label of a user: what the file is, what is read of it, and how several items are written. A
+# query= may have a date in it, so that it is another one every night; that it writes users alike is its author's statement.
 _SAME_USERS: Final = frozenset({"format", "header", "decimal", "time_format", "table", "query", "split"})
 
 
