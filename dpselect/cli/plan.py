@@ -81,7 +81,8 @@ def _file(spec: PlanSpec, found: TopKPlan, over: Path | None) -> Config:
     planned, expected = found.recommended, found.recommended.expected
     recall = {"recall": expected.recall, "recall_low": expected.low, "recall_high": expected.high}
     about = recall | {"exact_set": expected.all_right, "released": expected.released}
-    release = {"k": spec.k, "with_counts": spec.with_counts, "mechanism": planned.mechanism, "expected": about}
+    k = planned.mechanism.most_of_each if spec.k == "all" else spec.k  # a mechanism has a number
+    release = {"k": k, "with_counts": spec.with_counts, "mechanism": planned.mechanism, "expected": about}
     whole = (Config() if over is None else read(over)).planned(spec, release)
     bounds: dict[str, Any] = {"clip": planned.clip, "max_items_per_user": planned.max_items_per_user}
     if planned.mechanism.traits.cells:  # one norm over all groups: a bound on them is for a selection in each

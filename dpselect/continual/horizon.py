@@ -598,6 +598,10 @@ def of_pairs(reading: Reading, *, grouped: bool = False) -> Reading:
     """A reading of pairs, or of (user, group, item), and nothing else: what users may contribute is the horizon's to bound."""
     if bounded := [name for name in _BOUNDED if getattr(reading, name) is not None]:
         raise InvalidRequest(f"{bounded[0]}= is not for a horizon, whose mechanism says what counts: leave it out")
+    if not isinstance(reading.user, str | int):  # over periods `7` and `7.0` are one user, and within a record they would be two
+        raise InvalidRequest(
+            "user= of a series must be one column: write the parts of a user into one column of the log, and name that"
+        ).at("user")
     if reading.max_groups_per_user not in (None, ANY_GROUPS):
         raise InvalidRequest("max_groups_per_user= is not for a horizon, which bounds a user over all groups: leave it out")
     if reading.group is None and grouped:

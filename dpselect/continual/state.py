@@ -574,7 +574,10 @@ def _read_key(path: Path) -> str:
     file = key_file(path)
     if not file.exists():
         raise HorizonError(f"the key of its users, {masked(file)}, does not exist: {_KEY_BACK}")
-    return read_text(file, HorizonError, "the key of its users", 2**10)
+    key = read_text(file, HorizonError, "the key of its users", 2**10)
+    if re.fullmatch("[0-9a-f]{64}", key) is None:
+        raise HorizonError(f"{masked(file)} holds no key that a state made: {_KEY_BACK}")
+    return key
 
 
 def _hash_of_key(key: str) -> str:
@@ -631,7 +634,9 @@ def _asked(work: Callable[[], T], failed: str = _UNREADABLE, path: Path | None =
         interrupted, text = was_interrupted(error), str(error)
         full = lack_of_room(text) is not None or isinstance(error, duckdb.OutOfMemoryException)
         no_memory, refused = is_memory_fault(error), _REFUSED.search(text)
-        in_use = path is not None and isinstance(error, duckdb.IOException) and _IN_USE in text.partition(str(path))[0]
+        in_use = (
+            path is not None and isinstance(error, duckdb.IOException) and text.removeprefix("IO Error: ").startswith(_IN_USE)
+        )
     if interrupted:
         raise KeyboardInterrupt
     if in_use:

@@ -124,12 +124,12 @@ def public_list(stated: Any, column: _Names | None, item: _Names | None, options
     if not isinstance(stated, str | os.PathLike):
         return written_alike(listed(stated, what), options.normalize)
     split = column is not None or unpacked_suffix(Path(stated)) in (*CSV.suffixes[:1], *TSV.suffixes)
-    names = ("encoding", "missing", "null", "normalize", *(("delimiter", "quote", "escape", "comment") if split else ()))
+    names = ("encoding", "missing", "null", "normalize", *(("delimiter", "quote") if split else ()))
     return tuple(read_catalogue(stated, column, item=item, **cast(Any, {name: getattr(options, name) for name in names})))
 
 
 def read_catalogue(
-    source: Any, column: _Names | None = None, *, item: _Names | None = None, **said: Unpack[FileSaid]
+    source: Any, column: _Names | int | None = None, *, item: _Names | int | None = None, **said: Unpack[FileSaid]
 ) -> list[Label]:
     """Read public item labels, as text and in their order, from any source of a log with the same options.
 
@@ -149,7 +149,8 @@ def read_catalogue(
     """
     options = ListOptions(**cast(Any, said))
     what = f"catalogue {masked(source)}" if isinstance(source, str | os.PathLike) else "the catalogue"
-    found = labels_in(source, column, item, options, what)
+    at, named = (str(one) if isinstance(one, int) else one for one in (column, item))
+    found = labels_in(source, at, named, options, what)
     if not found:
         raise EventLogError(f"{what} holds no item: it must name at least one")
     _require_distinct(found, what)
@@ -218,7 +219,7 @@ def _column(
         names = CSV.first_record(workbook(source, head, what, rows=1), what)
     elif isinstance(kind, Delimited):
         form = kind.stated(options)
-        form = form.sniffed(plain(source, head, options.encoding, form.quote, options.comment), parts, what)
+        form = form.sniffed(plain(source, head, options.encoding, form.quote), parts, what)
         names, options = form.first_record(head, what), options.model_copy(update={"delimiter": form.delimiter})
     else:
         return stated, options

@@ -348,9 +348,9 @@ def _explained(error: Exception, what: str, *, tells: bool) -> str:
         return f"{what} is in use by another process, which may write to it: close it there, or read a copy of the file"
     if "CSV Error" in text:
         return (
-            f"{what} cannot be read{place}: it has a malformed row, such as a quote that is not closed, or that is escaped by a "
-            "backslash (Spark writes it so: state escape='\\'), or is of another format than stated. It is refused whole: "
-            "correct it, or say what it is with format="
+            f"{what} cannot be read{place}: it has a malformed row, such as a quote that is not closed, or that a backslash "
+            "escapes where CSV doubles it, or is of another format than stated. It is refused whole: correct it, or say what it "
+            "is with format="
         )
     if "JSON" in text:
         return (
@@ -440,11 +440,11 @@ def unpacked_suffix(path: Path) -> str:
     return (path.with_suffix("") if path.suffix.lower() in _PACKED else path).suffix.lower()
 
 
-def plain(path: Path, target: Path, encoding: str | None = None, quote: str | None = None, comment: str | None = None) -> Path:
+def plain(path: Path, target: Path, encoding: str | None = None, quote: str | None = None) -> Path:
     """`target`, made a file with the contents of `path`: unpacked, in UTF-8, without byte order mark; a link where it is that.
 
-    With a `quote`, or "" for none, it holds the first record alone that does not begin with `comment`, and what lies below it
-    decides nothing: a packed file that is damaged there is refused when it is read.
+    With a `quote`, or "" for none, it holds the first record alone, and what lies below it decides nothing: a packed file that
+    is damaged there is refused when it is read.
 
     Unpacking gzip here costs 5 CPU s per 10^9 bytes and checks the checksum, which the engine does not; and the engine never sees
     a name in which it would find a pattern (*, ?, [) or a key=value to read columns from.
@@ -462,7 +462,7 @@ def plain(path: Path, target: Path, encoding: str | None = None, quote: str | No
                 raise UnicodeError
             if quote is not None:
                 parts = itertools.chain([b"" if head == _BOM else head], iter(lambda: _next_part(stream), b""))
-                target.write_bytes(_begun(parts, coded, quote, comment))
+                target.write_bytes(_begun(parts, coded, quote))
                 return target
             if not packed and head != _BOM and coded in (None, "utf-8"):
                 target.symlink_to(path.resolve())
@@ -493,18 +493,13 @@ def plain(path: Path, target: Path, encoding: str | None = None, quote: str | No
     raise EventLogError(f"{shown} {failure}")
 
 
-def _begun(parts: Iterable[bytes], coded: str | None, quote: str, comment: str | None) -> bytes:
-    """The first record that is no comment, in UTF-8, of what is read in parts: up to the first line end outside quotes, if it is
-    not far.
-    """
+def _begun(parts: Iterable[bytes], coded: str | None, quote: str) -> bytes:
+    """The first record, in UTF-8, of what is read in parts: up to the first line end outside quotes, if it is not far."""
     decoder = codecs.getincrementaldecoder(coded or "utf-8")("strict" if coded else "surrogateescape")
     held, looked, inside = b"", 0, False
     for part in parts:
         held += decoder.decode(part).encode(errors="surrogateescape")
         while (end := min((at for mark in (b"\n", b"\r") if (at := held.find(mark, looked)) >= 0), default=-1)) >= 0:
-            if comment is not None and looked == 0 and held.startswith(comment.encode()):
-                held = held[end + 1 :].removeprefix(b"\n")
-                continue
             inside ^= bool(quote) and held.count(quote.encode(), looked, end) % 2 == 1
             looked = end + 1
             if not inside:

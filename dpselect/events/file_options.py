@@ -48,13 +48,6 @@ class FileOptions(Frozen, ABC):
         description="What stands between fields of CSV, such as ';' or '::'. By default a header that is plain tells.",
     )
     quote: SkipValidation[str | None] = Field(default=None, description="Character around fields of CSV; '' for none.")
-    escape: SkipValidation[str | None] = Field(
-        default=None,
-        description="Character before a quote within a quoted field of CSV: '\\' as Spark writes. Default: the quote.",
-    )
-    comment: SkipValidation[str | None] = Field(
-        default=None, description="Leave out lines of CSV and TSV that begin with this character, such as '#'."
-    )
     encoding: SkipValidation[str | None] = Field(
         default=None, description="Encoding of text in a file, such as cp1252 or utf-16."
     )
@@ -117,12 +110,6 @@ class FileOptions(Frozen, ABC):
             raise EventLogError(
                 f"quote={self.quote!r} is part of delimiter={self.delimiter!r}: state another one, or '' for none"
             )
-        if self.escape not in (None, "\\"):
-            raise EventLogError(f"escape={self.escape!r} must be '\\\\', or None where a quote is doubled within a quoted field")
-        if self.comment is not None and not (
-            isinstance(self.comment, str) and re.fullmatch(r"[^\w\s\"]", self.comment, re.ASCII)
-        ):
-            raise EventLogError(f"comment={self.comment!r} must be one character that is no letter, digit or quote, or None")
         if self.decimal not in (".", ","):
             raise EventLogError(f"decimal={self.decimal!r} must be '.' or ','")
         if self.time_format is not None and not (
@@ -171,8 +158,6 @@ class FileSaid(TypedDict, total=False):
     header: bool | None
     delimiter: str | None
     quote: str | None
-    escape: str | None
-    comment: str | None
     encoding: str | None
     decimal: str
     time_format: str | None

@@ -81,7 +81,7 @@ class Reading(FileOptions):
         time_unit: what times that are numbers count since 1970 in UTC: "s", "ms" or "us".
         within: look at these items only, public or released before: what a user has beyond them is neither counted nor takes a
             place under the bound. The result has one entry for each, in this order, 0 where nobody touched it.
-        format, header, delimiter, quote, escape, comment, encoding, decimal, time_format, missing, null, split, normalize, table,
+        format, header, delimiter, quote, encoding, decimal, time_format, missing, null, split, normalize, table,
             query: what is said about a file or a
             database and how its labels are written: as `FileOptions` has them.
         buckets: into how many parts, by user, the log is cut where that saves memory, 1 to 1024; None goes by size. It never

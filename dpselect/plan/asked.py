@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import accounting as acc
 from accounting.address import masked
-from accounting.errors import CalibrationError
+from accounting.errors import CalibrationError, located
 from accounting.frozen import kind_of
 from dpselect.errors import InvalidRequest
 from dpselect.plan.counts import without_counts
 from dpselect.plan.default import Choice, default_mechanism
+from dpselect.plan.fit import mechanism_class
 from dpselect.plan.forecast import DRAWS, Forecaster
 from dpselect.plan.plan import Plan, share
 from dpselect.plan.profile import Groups, Profile
@@ -118,7 +119,8 @@ def plan(
                 f"profile must be a dpselect.Profile, not {type(profile).__name__}: a plan that looks at private data leaks "
                 "them. Use Profile.zipf, or Profile.of_counts(..., public=True) for counts that were published or made up"
             )
-        if said := spec.given("shape", "items", "users", "items_per_user", "column"):
+        of_shape = ("shape", "items", "users", "items_per_user", "column", "user", "item", "log", "public")
+        if said := spec.given(*of_shape) | file_options(spec):
             raise InvalidRequest(f"profile= says what {next(iter(said))}= says: leave one of them out")
     if not isinstance(sensitivity, Sensitivity | None):
         raise InvalidRequest(f"sensitivity must be a dpselect.Sensitivity, not {type(sensitivity).__name__}")
@@ -161,7 +163,10 @@ def _releases(
 ) -> TopKPlan:
     """The plan of releases of `topk`, or of scores of another kind."""
     request, choices = _chosen(spec, profile, budget, sensitivity)
-    about: dict[str, Any] = {"groups": groups_of(spec), "payer": _payer(spec, budget)[1], "seed": spec.seed or 0}
+    whole, payer = _payer(spec, budget)
+    if whole is not None and (fits := _how_many(whole, choices[0].mechanism.curve)) < request.releases:
+        payer += f". Its whole budget pays for {fits:,} such releases, and not for {request.releases:,}: ask for less"
+    about: dict[str, Any] = {"groups": groups_of(spec), "payer": payer, "seed": spec.seed or 0}
     return plan_releases(budget, request, choices, profile, **about, draws=draws)
 
 
@@ -175,14 +180,16 @@ def _chosen(
         request, chosen = _of_scores(spec, profile, budget, sensitivity)
     first = chosen(spec.mechanism)
     own = kind_of(type(without_counts(first.mechanism)))
-    return request, [first, *(chosen(kind) for kind in dict.fromkeys(spec.compare or ()) if kind != own)]
+    with located("compare"):
+        kinds = dict.fromkeys(kind_of(mechanism_class(kind)) for kind in spec.compare or ())
+        return request, [first, *(chosen(kind) for kind in kinds if kind != own)]
 
 
 def _of_scores(
     spec: PlanSpec, profile: Profile, budget: acc.Budget, sensitivity: Sensitivity
 ) -> tuple[TopKRequest, Callable[[Any], Choice]]:
     """A release of scores of another kind, and what a named mechanism, or the default, is for it."""
-    if stated := spec.given("relation", "max_items_per_user", "groups", "with_counts"):
+    if stated := spec.given("relation", "max_items_per_user", "groups", "with_counts", "ledger"):
         raise InvalidRequest(f"sensitivity= is of scores of your own: leave {next(iter(stated))}= out")
     k = most(profile, spec) if spec.k == "all" else spec.k
     listed = None if spec.unknown_domain else profile.size
@@ -204,13 +211,19 @@ def _of_counts(spec: PlanSpec, profile: Profile, budget: acc.Budget) -> tuple[To
         asked |= {"group": "group", "max_groups_per_user": groups.max_groups_per_user}
     whole, _ = _payer(spec, budget)
     listed = None if spec.unknown_domain else profile.size
+    if budget.form == "advantage" and listed is None:
+        raise InvalidRequest(
+            "an advantage pays for no items that are read off the log: state epsilon= and delta=, or a public list of items"
+        ).at("unknown_domain")
 
     def question(kind: Any) -> Question:
         money = {"epsilon": budget.epsilon, "delta": budget.delta or None, "rho": budget.rho}
         one = TopKSpec(user="user", item="item", mechanism=kind, **asked, **money)
         # Public lists of which only the sizes are known yet.
         lists = {} if spec.groups is None else {"groups": tuple(map(str, range(spec.groups)))}
-        return Question("the log", one, one.reading(**lists), budget, None if listed is None else range(listed))
+        asked_of = Question("the log", one, one.reading(**lists), budget, None if listed is None else range(listed))
+        asked_of.require()
+        return asked_of
 
     return request_of(question(spec.mechanism), whole), lambda kind: choose(question(kind), whole)
 
@@ -219,11 +232,19 @@ def _payer(spec: PlanSpec, budget: acc.Budget) -> tuple[acc.Budget | None, str]:
     """The budget of the dataset that will pay, None without a ledger; and in words where it is from."""
     if spec.ledger is None:
         return None, ""
+    if not isinstance(spec.ledger, str | acc.Ledger):
+        raise InvalidRequest(f"ledger must be a URL or an open ledger, not a {type(spec.ledger).__name__}").at("ledger")
     try:
         with opened_ledger(spec.ledger) as ledger:
             return ledger.dataset(str(spec.dataset)).budget, f"dataset {spec.dataset!r} pays"
     except (acc.ledger.LedgerUnavailable, acc.ledger.UnknownDataset):
         return budget, f"dataset {spec.dataset!r} cannot be read, so this is planned as if it were declared with this budget"
+
+
+def _how_many(whole: acc.Budget, curve: acc.Curve) -> int:
+    with suppress(acc.errors.Unaffordable):
+        return whole.how_many(curve)
+    return 0
 
 
 _SHARED = ("k", "with_counts", "min_users", "noise", "kbar", "releases", "relation", "max_items_per_user")
@@ -252,6 +273,8 @@ def _series(spec: PlanSpec, profile: Profile, budget: acc.Budget) -> Plan:
     from dpselect.release.series import horizon_mechanism
 
     assert spec.periods is not None
+    if budget.form != "approximate":
+        raise InvalidRequest("a series needs epsilon= and delta=, as continual run does: state both").at("delta")
     groups = groups_of(spec)
     mechanism = horizon_mechanism(
         budget,
@@ -299,15 +322,16 @@ def _votes(spec: PlanSpec) -> VotesModel | TrialVotes:
 
 # What a shape says by itself, and its fields therefore may not.
 _SAID_BY = {
-    "a made-up law": ("user", "item", "column"),
-    "a file of counts": ("items", "users"),
+    "a made-up law": ("user", "item", "column", "log", "public", *FileFields.model_fields),
+    "a file of counts": ("items", "users", *FileFields.model_fields),
     "a log": ("items", "users", "items_per_user", "column"),
 }
 
 
 def _require_said_once(spec: PlanSpec, kind: str) -> None:
     """Refuse fields that say what the shape says, or that it has no use for."""
-    if stated := [f"{name}=" for name in spec.given(*_SAID_BY[kind])]:
+    held = spec.given(*(name for name in _SAID_BY[kind] if name not in FileFields.model_fields)) | file_options(spec)
+    if stated := [f"{name}=" for name in held if name in _SAID_BY[kind]]:
         does = f"{', '.join(stated)} {'does' if len(stated) == 1 else 'do'} not go"
         raise InvalidRequest(f"{does} with {kind}, shape={masked(str(spec.shape))}: leave out one or the other")
 
@@ -375,7 +399,7 @@ def enough(
     Raises:
         InvalidRequest: both are stated, the profile is not one that has a number of users to find, or nothing is enough.
     """
-    budgeted = spec.epsilon is not None or spec.rho is not None
+    budgeted = budget is not None or spec.epsilon is not None or spec.rho is not None
     if budgeted and spec.users is not None:
         raise InvalidRequest("recall= says how large epsilon=, or users=, has to be: leave one of them out")
     if budgeted and (profile is not None or spec.kind_of_shape not in ("zipf", "uniform")):
@@ -386,15 +410,18 @@ def enough(
     name, low, high = ("users", 10.0, 1e9) if budgeted else ("epsilon", 1e-3, 1e2)
     known = profile if profile is not None or budgeted else profile_of(spec)
 
-    def found(amount: float) -> float:
+    def expected(amount: float) -> float:
         tried_on = spec.model_copy(update={name: round(amount) if budgeted else amount, "compare": None})
+        paid = tried_on.budget if budget is None else budget
+        plan = _releases(tried_on, known or profile_of(tried_on), paid, sensitivity, _SEARCHED)
+        return plan.recommended.expected.recall
+
+    def found(amount: float) -> float:
         with suppress(InvalidRequest, CalibrationError):  # nothing is found for so little
-            paid = tried_on.budget if budget is None else budget
-            plan = _releases(tried_on, known or profile_of(tried_on), paid, sensitivity, _SEARCHED)
-            return plan.recommended.expected.recall
+            return expected(amount)
         return 0.0
 
-    if (reached := found(high)) < recall:
+    if (reached := expected(high)) < recall:  # what is refused for so much is refused for any
         finds = f"{high:,.6g} finds {share(reached) if reached else 'nothing'}"
         raise InvalidRequest(f"recall={recall:g} is out of reach: {finds}; ask for less, or for fewer items")
     for _ in range(_STEPS):

@@ -31,6 +31,8 @@ DRAWS = 80
 """Simulated releases of a forecast, over all profiles that fit."""
 
 _MOST_PAIRS = 1_000_000  # of a user and an item; of more users so many are made up, and each stands for several
+_MOST_CELLS = 10_000_000  # of groups and items, which are simulated
+_MANY, _FEWER = 100_000, 20  # items of which a draw takes long, and the draws that are then made
 _MOST_TIMES = 30  # that items are drawn for a user until they differ
 _STEPS = 40  # of the search for what makes an item as popular as its count
 # What logs look like of which somebody states Zipf's law and its numbers: counts to these powers, since people guess an exponent
@@ -71,18 +73,19 @@ class MadeUpUsers:
         """
         loads = Loads.of_mean(1.0) if profile.loads is None else profile.loads
         total = float(profile.values @ profile.multiplicities)
-        number = total / loads.mean if profile.users is None else profile.users
+        mean = float(np.minimum(loads.sizes, profile.touched) @ loads.users)  # nobody has an item twice
+        number = total / mean if profile.users is None else profile.users
         if number < 1:
             raise InvalidRequest("the profile has no users: state how many there are")
         per_user = 1.0 if groups is None else min(groups.per_user, groups.count)
-        made = max(1, min(round(number), int(_MOST_PAIRS / loads.mean / per_user)))
+        made = max(1, min(round(number), int(_MOST_PAIRS / mean / per_user)))
         owners, within = np.arange(made), np.zeros(made, dtype=np.int64)
         if groups is not None:
             shares = np.cumsum(np.arange(1, groups.count + 1, dtype=np.float64) ** -groups.exponent)
             many = _sampled(Loads.of_mean(groups.per_user), made, rng)
             owners, within = _drawn(np.minimum(many, groups.count), shares, rng)
         # A mean of less than one item says that some users have none.
-        sizes, busy = _sampled(loads, len(owners), rng), min(1.0, total / (number * loads.mean))
+        sizes, busy = _sampled(loads, len(owners), rng), min(1.0, total / (number * mean))
         sizes = np.minimum(sizes, profile.touched)[rng.random(len(owners)) < busy] if profile.users else sizes
         chances = np.cumsum(np.repeat(_appeal(profile, loads), profile.multiplicities))
         member, item = _drawn(sizes, chances, rng)
@@ -285,12 +288,19 @@ class Forecaster:
             InvalidRequest: k is larger.
         """
         most = self.profile.size if self.known else self.profile.touched
+        if self.profile.touched == 0:
+            raise InvalidRequest("no item of the profile has a user: state more users=").at("users")
         if most < k:
             raise InvalidRequest(f"k={k} items cannot come out of a profile with {most:,} items: ask for fewer").at("k")
 
     def _tried(self, choice: Choice, k: int, share: float, draws: int) -> Forecast:
         """What is found in a group with this share of the users, or in all cells."""
         inner = without_counts(choice.mechanism)
+        if choice.cells and self.groups is not None and self.profile.size * self.groups.count > _MOST_CELLS:
+            raise InvalidRequest(
+                f"{self.groups.count:,} groups of {self.profile.size:,} items are too many cells to simulate: state the most "
+                "popular items, or fewer groups"
+            ).at("items")
         mechanism = TopOfGroups(k=k, mechanism=inner) if choice.cells else inner
         run, data = replace(choice, mechanism=mechanism), list[tuple[Scores, NDArray[np.bool_], int]]()
         if run.bounding.idle and not choice.cells and not isinstance(inner, WeighsAgain) and choice.again is None:
@@ -306,6 +316,7 @@ class Forecaster:
             rng = np.random.default_rng([self.seed, 5])
             for users in self.users(None if choice.cells else share):
                 data.append((users.scores(run, known=self.known, rng=rng), top_of(users.counts, users.size, k), users.size))
+        draws = draws if self.profile.size <= _MANY else min(draws, _FEWER)
         rng, each = np.random.default_rng([self.seed, 4]), max(1, round(draws / len(data)))
         return Forecast.average(_on(run, k, *one, draws=each, rng=rng) for one in data)
 

@@ -21,7 +21,7 @@ from dpselect.plan.plan import Plan, Section, share
 from dpselect.plan.profile import Floats, Groups, Indices, Profile
 
 _DRAWS = 2  # of the noise, on each profile that fits
-_MOST_COUNTS = 50_000_000  # of cells in periods, which are simulated at once
+_MOST_COUNTS = 10_000_000  # of cells in periods, which are simulated at once
 
 
 @final

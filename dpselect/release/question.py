@@ -66,14 +66,23 @@ class Question:
         several = len(spec.periods) > 1 and spec.relation == "add_remove"
         unsalted = {"salt": None} if unstated and observed and not several else {}
         asked = cls(named(source), spec, spec.reading(**unsalted), _budget(spec), spec.catalogue())
-        if spec.clip is not None and spec.with_counts and not asked.recounted:
+        asked.require()
+        return asked
+
+    def require(self) -> None:
+        """Refuse what no mechanism can do.
+
+        Raises:
+            InvalidRequest: counts of clipped users, or a least number of users without a delta.
+        """
+        spec = self.spec
+        if spec.clip is not None and spec.with_counts and not self.recounted:
             raise InvalidRequest(WHOLE_COUNTS)
-        if spec.min_users is not None and asked.budget.delta == 0:
+        if spec.min_users is not None and self.budget.delta == 0:
             raise InvalidRequest(
                 f"min_users={spec.min_users} needs a delta, even with public items: whether an item has that many users may "
                 "rest on one of them. Choose far less than 1 / users, for example 1e-6"
             ).at("min_users")
-        return asked
 
     @property
     def k(self) -> int:

@@ -29,8 +29,6 @@ class SharedFileOptions(TypedDict, total=False):
     header: bool | None
     delimiter: str | None
     quote: str | None
-    escape: str | None
-    comment: str | None
     encoding: str | None
     decimal: str
     time_format: str | None

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 else:  # not checked by pydantic: a plan without a ledger does without a database
     Ledger = Any
 
+_MOST_GROUPS = 1_000_000
+
 Way = Literal["releases", "periods", "pate"]
 """What is planned: releases of `topk`, a series with one budget, or a labeling job."""
 
@@ -196,6 +198,10 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
             raise ValueError(f"{name}= does not go with {self.way}=: leave one of them out")
         if self.way == "pate":
             return self
+        if self.groups is not None and self.groups > _MOST_GROUPS:
+            raise ValueError(f"groups={self.groups:,} are more than {_MOST_GROUPS:,}, the most that are planned: state fewer")
+        if self.items_per_period is not None and not self.with_counts:
+            raise ValueError("items_per_period= says how many items count with with_counts=: state both, or neither")
         if self.k is None:
             raise ValueError("no size is stated: give k=, how many items each release has")
         if self.groups is None and (self.groups_per_user, self.group_exponent, self.max_groups_per_user) != (None, None, None):

@@ -212,7 +212,6 @@ TOPK: dict[str, dict[str, Any]] = {
 }
 OF_FILES: dict[str, tuple[str, dict[str, Any]]] = {
     "how a file is written": ("csv", {"format": "csv", "header": True, "delimiter": ",", "quote": '"', "encoding": "utf-8"}),
-    "lines and quotes": ("csv", {"comment": "#", "escape": "\\"}),
     "numbers and times as they are written": (
         "csv",
         {**WINDOW, "time_format": "%Y-%m-%d", "decimal": ",", "value": "v", "value_clip": 5.0, "max_items_per_user": 3},

@@ -45,7 +45,7 @@ Kind = Literal["int", "str", "number", "wall", "instant"]
 values, numbers; of times, those of a clock on the wall or instants. Values and times may be text, too."""
 Kinds = Mapping[str, Kind]
 """The kind of the column of every role."""
-OF_TEXT = ("header", "delimiter", "quote", "escape", "comment", "encoding", "decimal")
+OF_TEXT = ("header", "delimiter", "quote", "encoding", "decimal")
 """What is said about delimited text alone."""
 LABELS = ("user", "item", "group")
 """The roles whose values are labels; further parts of one are, too."""

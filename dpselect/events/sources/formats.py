@@ -77,17 +77,14 @@ class Delimited:
     suffixes: tuple[str, ...]
     delimiter: str
     quote: str
-    escape: str | None = None
 
     def rows(self, engine: Engine, given: Given) -> Rows:
         """The columns of a delimited file. Without `header`, a file has one unless all columns are positions."""
         source, asked, what = checked(given.source), given.asked, given.called(self.name)
-        form, comment = self.stated(given.said), given.said.comment
+        form = self.stated(given.said)
         if given.unread and not form.has_header(asked, given.said.header):
             return given.unknown(what)  # its first line is an event
-        path = plain(source, engine.unused("source"), given.said.encoding, form.quote if given.unread else None, comment)
-        if comment is not None and not given.unread:
-            path = form.uncommented(path, engine.unused("without comments"), comment)
+        path = plain(source, engine.unused("source"), given.said.encoding, form.quote if given.unread else None)
         sniff = given.said.delimiter is None
         return form.read(path, asked, given.said.header, what, sniff=sniff, tells=engine.tells)
 
@@ -97,28 +94,9 @@ class Delimited:
         return not asked.by_position() if stated is None else stated
 
     def stated(self, said: FileOptions) -> Delimited:
-        """With the delimiter, quote and escape that were stated."""
+        """With the delimiter and quote that were stated."""
         quote = self.quote if said.quote is None else said.quote
-        return replace(self, delimiter=said.delimiter or self.delimiter, quote=quote, escape=said.escape if quote else None)
-
-    def uncommented(self, path: Path, target: Path, comment: str) -> Path:
-        """`target`, made the file without the lines outside quotes that begin with `comment`. The engine would also cut text that
-        has the character within.
-        """
-        inside = False
-        with path.open("rb") as lines, target.open("xb") as kept:
-            for line in lines:
-                if inside or not line.startswith(comment.encode()):
-                    inside ^= self.quotes_in(line) % 2 == 1
-                    kept.write(line)
-        return target
-
-    def quotes_in(self, text: bytes) -> int:
-        """The number of quotes that open or close a field, or stand in one doubled."""
-        if not self.quote:
-            return 0
-        within = 0 if self.escape is None else text.count((self.escape + self.quote).encode())
-        return text.count(self.quote.encode()) - within
+        return replace(self, delimiter=said.delimiter or self.delimiter, quote=quote)
 
     def read(self, path: Path, asked: Asked, header: bool | None, what: str, *, sniff: bool, tells: bool = False) -> Rows:
         """The columns of a file of UTF-8 that lies in the folder of the reading; a refusal `tells` lines to who may see them."""
@@ -145,7 +123,7 @@ class Delimited:
         sql = (
             f"SELECT {columns} FROM read_csv({located(path)}, auto_detect = false, "
             f"columns = {{{types}}}, header = {str(has_header).lower()}, delim = {literal(form.delimiter)}, "
-            f"quote = {literal(form.quote)}, escape = {literal(form.escape or form.quote)}, nullstr = '', compression = 'none', "
+            f"quote = {literal(form.quote)}, escape = {literal(form.quote)}, nullstr = '', compression = 'none', "
             "strict_mode = true, null_padding = false, ignore_errors = false, hive_partitioning = false)"
         )
         return Rows(sql, path.stat().st_size, what, dict.fromkeys(places, "str"), texts=(sql,), how=how)
@@ -164,7 +142,7 @@ class Delimited:
         The engine finds bytes that are not UTF-8, too, but its threads may then wait for each other for ever.
         """
         decoder, begun, failure = codecs.getincrementaldecoder("utf-8")(), 0, ""
-        lines, quotes, before = 1, 0, b""
+        lines, quotes, before, quote = 1, 0, b"", self.quote.encode() or b"\0"
         try:
             with path.open("rb") as stream:
                 while block := stream.read(_BLOCK):
@@ -178,7 +156,7 @@ class Delimited:
                     seen = before + block
                     for blank in _BLANK.finditer(seen) if b"\n\n" in seen or b"\n\r\n" in seen else ():
                         head = seen[: blank.end() - 1]
-                        if (quotes + self.quotes_in(head)) % 2 == 0:  # not inside a field
+                        if (quotes + head.count(quote)) % 2 == 0:  # not inside a field
                             line = lines + head.count(b"\n")
                             place = f" (line {line})" if tells else ""
                             failure = f"has text below a blank line{place}: a footnote? Remove it, or the blank line"
@@ -187,7 +165,7 @@ class Delimited:
                         break
                     before = seen[-3:]
                     lines += seen.count(b"\n") - before.count(b"\n")
-                    quotes += self.quotes_in(seen) - self.quotes_in(before)
+                    quotes += seen.count(quote) - before.count(quote)
                 else:
                     decoder.decode(b"", final=True)
         except UnicodeDecodeError:
@@ -199,7 +177,6 @@ class Delimited:
         """Records by Python's reader, which knows delimiters of one character alone."""
         quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE
         form: Any = {"quotechar": self.quote or None, "quoting": quoting, "strict": True}
-        form |= {"escapechar": self.escape, "doublequote": False} if self.escape not in (None, self.quote) else {}
         if len(self.delimiter) == 1:
             return csv.reader(stream, delimiter=self.delimiter, **form)
         lines = (line.replace(self.delimiter, _STAND_IN) for line in stream)

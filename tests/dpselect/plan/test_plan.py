@@ -77,14 +77,16 @@ def test_a_ledger_that_pays_decides_as_for_a_release(tmp_path: Path) -> None:
     with acc.Ledger.open(f"sqlite:///{tmp_path / 'p.db'}") as ledger:
         ledger.create_dataset("d", acc.Budget(epsilon=5, delta=1e-5, order="inf"), "add_remove")
         paid = dps.plan(BUDGET, 20, profile=SHAPE, unknown_domain=True, ledger=ledger, dataset="d")
+        few = dps.plan(BUDGET, 20, 9, profile=SHAPE, unknown_domain=True, ledger=ledger, dataset="d")
     assert paid.recommended.name == "limited_domain"
+    assert "pays for 5 such releases, and not for 9" in few.payer
     assert dps.plan(BUDGET, 20, profile=SHAPE, unknown_domain=True).recommended.name == "racing_top_k"
 
 
 def test_other_kinds_are_compared_where_they_are_named() -> None:
     """Each is what `topk` runs under that name; a kind that the default is already stands once, and the best comes first."""
     kinds = ["limited_domain", "racing_top_k", "top_stable"]
-    found = dps.plan(BUDGET, 20, profile=SHAPE, unknown_domain=True, compare=kinds)
+    found = dps.plan(BUDGET, 20, profile=SHAPE, unknown_domain=True, compare=[*kinds, "RacingTopK", "LimitedDomain"])
     assert {one.name for one in found.ranked} == set(kinds)
     assert len(found.compared) == 2
     recalls = [one.expected.recall for one in found.ranked]
@@ -182,6 +184,24 @@ FEW = Profile.of_counts([5.0] * 4 + [0.0] * 196, public=True)
         ({"k": 5, "profile": dps.Scores([1.0], sensitivity=dps.Sensitivity())}, "private data leaks"),
         ({"k": 5, "groups_per_user": 2.0}, "a plan for groups needs groups="),
         ({"k": 5, "periods": 3, "releases": 2}, "releases= does not go with periods="),
+        ({"k": 5, "periods": 3, "items_per_period": 2}, "items_per_period= says"),
+        ({"k": 5, "periods": 3, "budget": acc.Budget(advantage=0.1)}, "a series needs epsilon= and delta="),
+        ({"k": 5, "budget": acc.Budget(advantage=0.1), "unknown_domain": True}, "an advantage pays for no items"),
+        ({"k": 5, "min_users": 9, "budget": acc.Budget(epsilon=1)}, "min_users=9 needs a delta"),
+        ({"k": 5, "recall": 0.9, "unknown_domain": True, "budget": None}, "delta= is missing"),
+        ({"k": 5, "recall": 0.9, "mechanism": "magic", "budget": None}, "magic"),
+        ({"k": 5, "recall": 0.9}, "recall= finds users for"),
+        ({"k": 5, "delimiter": ";"}, "profile= says what delimiter= says"),
+        ({"k": 5, "public": True}, "profile= says what public= says"),
+        (
+            {"k": 5, "profile": None, "shape": "zipf:1", "items": 9, "users": 99, "public": True},
+            "public= does not go with a made-up",
+        ),
+        ({"k": 5, "ledger": 5, "dataset": "d"}, "ledger must be a URL or an open ledger, not a int"),
+        ({"k": 5, "groups": 10**6 + 1}, "groups=1,000,001 are more than"),
+        ({"k": 5, "groups": 10**5, "unknown_domain": True}, "too many cells to simulate"),
+        ({"k": 5, "profile": Profile.of_counts([0.0] * 9, public=True)}, "no item of the profile has a user"),
+        ({"k": 5, "sensitivity": dps.Sensitivity(), "ledger": "sqlite:///x.db", "dataset": "d"}, "leave ledger= out"),
         ({"k": 5, "window": 3}, "window= belongs to plan with periods="),
     ],
 )

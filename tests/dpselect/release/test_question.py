@@ -30,8 +30,6 @@ CHANGED: dict[str, dict[str, Any]] = {
     **{"format": {"format": "csv"}, "header": {"header": True}, "delimiter": {"delimiter": ";"}, "quote": {"quote": "'"}},
     **{
         "encoding": {"encoding": "latin-1"},
-        "escape": {"escape": "\\"},
-        "comment": {"comment": "#"},
         "decimal": {"decimal": ","},
         "time_format": {"time": "at", "until": "2024-05-02", "time_format": "%d.%m.%Y"},
         "null": {"null": ("none",)},

@@ -227,6 +227,21 @@ def test_nothing_is_planned_if_it_cannot_be_written(run: Run, tmp_path: Path) ->
     assert (other.read_text(), list(tmp_path.iterdir())) == ("precious = true\n", [other])
 
 
+@pytest.mark.parametrize("unknown", [True, False])
+def test_all_items_are_kept_as_a_number_that_topk_takes(run: Run, tmp_path: Path, *, unknown: bool) -> None:
+    """A mechanism in a file is for so many items, and so is the release that takes it."""
+    file, log, listed = tmp_path / "all.toml", tmp_path / "log.csv", tmp_path / "items.txt"
+    domain = ("--unknown-domain",) if unknown else ("--public-domain",)
+    asked = ("plan", "--k", "all", "--epsilon", 9, "--delta", 1e-6, "--shape", "zipf:1", "--items", 3, "--users", 900, *domain)
+    assert run(*asked, "--write", file).exit_code == 0
+    log.write_text("who,shop\n" + "".join(f"{user},a\n{user},b\n" for user in range(900)))
+    listed.write_text("a\nb\nc\n")
+    more = () if unknown else ("--domain", listed)
+    done = run("topk", log, "--config", file, "--user", "who", "--item", "shop", *more, "--json")
+    assert done.exit_code == 0, done.stderr
+    assert {"a", "b"} <= set(json.loads(done.stdout)["selection"]["labels"])
+
+
 def test_a_least_number_of_users_is_not_kept_in_a_file(run: Run, tmp_path: Path) -> None:
     """Its mechanism would keep no such rule: the remedy is to give the option to topk."""
     refused = run(*ASKED, *MADE_UP, "--unknown-domain", "--min-users", 20, "--write", tmp_path / "x.toml")
