@@ -211,6 +211,7 @@ UNMADE: dict[str, str] = {
     **dict.fromkeys(("LazyUniform", "Sweep", "Swept", "Thresholds"), "a part of one draw, made of numbers"),
     **dict.fromkeys(("TrialVotes", "VotingPlan"), "votes that are declared public, and a plan by them"),
     "LowerBound": "of a mechanism alone, whose inputs are made up",
+    "PlanConverter": "a curve's conversions, which are numbers",
     **dict.fromkeys(("FileFormat", "Traits"), "what a kind of file, or a mechanism, is: constants of this package"),
     "Cluster": "a Spark session of the caller's, by the name of its application",
     "Best": "what a function of the caller's returned, which is released",
