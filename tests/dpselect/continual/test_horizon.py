@@ -115,7 +115,7 @@ def test_a_reading_that_is_refused_leaves_the_period_open(start: Any) -> None:
     for more, day, rule in (
         ({"user": "u"}, DAYS[1], "item"),
         ({**COLUMNS, "clip": 1.0}, DAYS[1], "clip= is not for a horizon"),
-        ({**COLUMNS, "user": ["u", "i"]}, DAYS[1], "user= of a series must be one column"),
+        ({**COLUMNS, "user": ["u", "other"]}, DAYS[1], "user= of a series must be one column"),
         ({**COLUMNS, "max_items_per_user": 3}, DAYS[1], "max_items_per_user="),
         ({**COLUMNS, "users": 1}, DAYS[1], "users"),
         ({"user": "nobody", "item": "i"}, DAYS[1], "nobody"),
