@@ -117,6 +117,11 @@ def show_dry_run(found: DryRun, *, json: bool) -> None:
     show(found, lambda found: Group(*map(Text, map(printable, found.lines()))), json=json)
 
 
+def unpadded(text: str, console: Console) -> str:
+    """What a console shows; without the padding of cells in a file or a pipe."""
+    return text if console.is_terminal else "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+
+
 def emit(content: str | RenderableType) -> None:
     """Write to standard output, all of it, now: what a command prints is not lost in silence."""
     try:
@@ -124,9 +129,7 @@ def emit(content: str | RenderableType) -> None:
             console = screen()
             with console.capture() as captured:
                 console.print(content)
-            content = captured.get()
-            if not console.is_terminal:  # cells are padded, which files and pipes need not keep
-                content = "".join(f"{line.rstrip()}\n" for line in content.splitlines())
+            content = unpadded(captured.get(), console)
         if sys.stdout is None:
             raise ValueError("closed")
         sys.stdout.write(content)

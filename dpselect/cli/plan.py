@@ -132,4 +132,4 @@ def _show(found: dict[str, Any] | list[Section], first: str = "") -> None:
                 console.print(out.rows(kept, rows, left=section.left))
             for line in section.notes:
                 console.print(Text(line, style="dim"))
-    out.emit(captured.get())
+    out.emit(out.unpadded(captured.get(), console))
