@@ -359,16 +359,17 @@ def _share(amount: int, whole: int, of: str, rounding: str) -> str:
 # -- over periods ---------------------------------------------------------------------------------------------------------
 
 
-def over_periods(budget: Budget, spent: Iterable[Price]) -> tuple[float, float]:
-    """(epsilon, delta), rounded up, for somebody whose rows lie in all periods that have a budget each and were charged this.
+def over_periods(budget: Budget, totals: Iterable[Remaining]) -> tuple[float, float]:
+    """(epsilon, delta), rounded up, for somebody whose rows lie in all periods that have a budget each and stand like this.
 
-    All charges together are one filter whose capacity is their sum (Theorem F12), or each period's own promise and their sum,
+    All charges together are one filter whose capacity is their sum (Theorem F12), or each period's own cost and their sum,
     whichever epsilon is smaller. A period of which everything is spent counts by its promise: see `Remaining.so_far`.
     """
-    charged = [one for one in spent if one != NOTHING]
+    periods = [one for one in totals if one.spent != NOTHING]
+    charged = [one.spent for one in periods]
     whole = [one for one in charged if budget.form == "approximate" and one.main >= budget.capacity.main]
     rest = [one for one in charged if one not in whole]
-    each = [Remaining(budget, one).so_far for one in charged]
+    each = [one.as_charged for one in periods]
     basic = decimal_sum((1, epsilon) for epsilon, _ in each), min(1.0, decimal_sum((1, delta) for _, delta in each))
     together = Price(sum(one.main for one in rest), sum(one.failure for one in rest))
     if not rest or not all(math.isfinite(epsilon) for epsilon, _ in each):

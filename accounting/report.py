@@ -195,7 +195,7 @@ def _facts(dataset: Dataset, summary: Summary) -> Iterator[tuple[str, str]]:
     if dataset.most_per_release is not None:
         yield "A single release", f"at most {stated(dataset.most_per_release)}, unless it states why"
     if dataset.window != "whole" and summary.totals:  # what somebody faces who is in all periods
-        epsilon, delta = over_periods(dataset.budget, [total.spent for total in summary.totals])
+        epsilon, delta = over_periods(dataset.budget, summary.totals)
         limit = "no limit is declared" if dataset.most_in_all is None else f"at most epsilon {dataset.most_in_all:g} is allowed"
         if math.isfinite(epsilon):
             yield "All periods together", f"{in_all_in_words(epsilon, delta, len(summary.totals), dataset.window)}; {limit}"

@@ -241,7 +241,7 @@ class Book:
         """What somebody faces whose rows lie in all periods, these charged a price more; BudgetExceeded if less is allowed."""
         dataset, spent = self.dataset, self.totals()
         spent |= {period: spent.get(period, NOTHING).plus(price) for period in periods}
-        epsilon, delta = over_periods(dataset.budget, spent.values())
+        epsilon, delta = over_periods(dataset.budget, [Remaining(dataset.budget, one) for one in spent.values()])
         if dataset.most_in_all is not None and epsilon > dataset.most_in_all:
             raise BudgetExceeded(
                 f"dataset={dataset.name!r}: {in_all_in_words(epsilon, delta, len(spent), dataset.window)}, and the dataset "

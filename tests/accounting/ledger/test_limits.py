@@ -9,9 +9,15 @@ from ledger_steps import Made
 
 import accounting as acc
 from accounting.ledger import InvalidEntry, Ledger, Quota
-from accounting.remaining import over_periods
+from accounting.price import Price
+from accounting.remaining import Remaining, over_periods
 
 SMALL, LARGE = acc.PureDP(epsilon=0.2), acc.PureDP(epsilon=0.6)
+
+
+def in_all(budget: acc.Budget, prices: list[Price]) -> tuple[float, float]:
+    """Add up periods whose totals are these prices."""
+    return over_periods(budget, [Remaining(budget, price) for price in prices])
 
 
 def test_a_single_release_is_capped_unless_it_says_why(made_on_either: Made) -> None:
@@ -74,14 +80,14 @@ def test_the_sum_over_periods_is_within_every_exact_one(order: str | None) -> No
     """Gaussian releases of ten periods: at least the exact epsilon of all of them, at most the sum of the periods' promises."""
     budget = acc.Budget(epsilon=1.0, delta=1e-6, order=order)
     price = budget.price(acc.GaussianDP(mu=0.1))
-    epsilon, delta = over_periods(budget, [price] * 10)
+    epsilon, delta = in_all(budget, [price] * 10)
     assert acc.GaussianDP(mu=0.1 * math.sqrt(10)).epsilon(delta) <= epsilon <= 10.0
     assert delta <= 1e-5
     if order == "gaussian":
         assert epsilon <= acc.GaussianDP(mu=0.1 * math.sqrt(10)).epsilon(4e-7)
-    whole = over_periods(budget, [budget.capacity, budget.capacity])
+    whole = in_all(budget, [budget.capacity, budget.capacity])
     assert whole == (2.0, 2e-6)
-    assert over_periods(acc.Budget(rho=0.1, delta=1e-6), [acc.price.Price(10**11, 0)] * 3)[0] >= acc.ZCDP(rho=0.3).epsilon(6e-6)
+    assert in_all(acc.Budget(rho=0.1, delta=1e-6), [Price(10**11, 0)] * 3)[0] >= acc.ZCDP(rho=0.3).epsilon(6e-6)
 
 
 @pytest.mark.parametrize("order", [None, "gaussian"])
@@ -90,9 +96,9 @@ def test_failures_over_periods_add_up(order: str | None) -> None:
     budget = acc.Budget(epsilon=1.0, delta=1e-6, order=order)
     plain = budget.price(acc.GaussianDP(mu=0.1))
     failing = budget.price(acc.Approximate(curve=acc.GaussianDP(mu=0.1), delta0=2e-8))
-    (epsilon, delta), (same, more) = (over_periods(budget, [price] * 10) for price in (plain, failing))
+    (epsilon, delta), (same, more) = (in_all(budget, [price] * 10) for price in (plain, failing))
     assert (same, more) == (epsilon, pytest.approx(delta + 2e-7, rel=1e-9))
-    with_promise = over_periods(budget, [failing] * 10 + [budget.capacity])
+    with_promise = in_all(budget, [failing] * 10 + [budget.capacity])
     assert with_promise == (pytest.approx(epsilon + 1.0, rel=1e-9), pytest.approx(more + 1e-6, rel=1e-9))
 
 
