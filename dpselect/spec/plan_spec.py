@@ -216,7 +216,11 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
     @classmethod
     def over(cls, file: Mapping[str, Any], stated: Mapping[str, Any]) -> Self:
         """As of any budget; what is stated takes the place of what contradicts it in the file."""
-        gone = {"mechanism"}  # the one that an earlier plan wrote
+        from dpselect.plan.default import GENEROUS  # help does without mechanisms
+
+        gone = {"mechanism"}  # the one that an earlier plan wrote, and a bound that it brought, which nobody stated
+        if file.get("mechanism") is not None and file.get("max_items_per_user") == GENEROUS:
+            gone |= {"max_items_per_user"}
         if stated.get("shape") is not None:  # nothing of another shape may stay
             gone |= {"shape", "items", "users", "items_per_user", "column", "log", "public"}
         elif stated.get("column") is not None:  # what was declared is another column

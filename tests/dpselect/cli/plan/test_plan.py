@@ -14,6 +14,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.cli import app
 from dpselect.plan import TopKPlan
+from dpselect.plan.default import GENEROUS
 
 Run = Callable[..., Result]
 
@@ -240,6 +241,19 @@ def test_all_items_are_kept_as_a_number_that_topk_takes(run: Run, tmp_path: Path
     done = run("topk", log, "--config", file, "--user", "who", "--item", "shop", *more, "--json")
     assert done.exit_code == 0, done.stderr
     assert {"a", "b"} <= set(json.loads(done.stdout)["selection"]["labels"])
+
+
+@pytest.mark.slow
+def test_a_bound_that_a_plan_brought_is_not_asked_for_by_the_next(run: Run, tmp_path: Path) -> None:
+    """A plan for groups is made again from its own file: the bound beside its mechanism was never stated."""
+    file = tmp_path / "groups.toml"
+    asked = ("plan", "--k", 2, "--epsilon", 30, "--delta", 1e-6, "--unknown-domain", "--shape", "zipf:1", "--items", 9)
+    first = run(*asked, "--users", 2000, "--groups", 3, "--groups-per-user", 1, "--max-groups-per-user", 1, "--write", file)
+    assert first.exit_code == 0, first.output
+    assert tomllib.loads(file.read_text())["data"]["max_items_per_user"] == GENEROUS
+    again = run("plan", "--config", file)
+    assert again.exit_code == 0, again.output
+    assert again.stdout.partition("What was asked")[0] == first.stdout.partition("What was asked")[0]
 
 
 def test_a_least_number_of_users_is_not_kept_in_a_file(run: Run, tmp_path: Path) -> None:
