@@ -154,6 +154,7 @@ def _best(state: State, items: Integers, scores: Floats, order: Floats) -> tuple
     return selection, [item for _, _, item, _ in best]
 
 
+_SAME: Final = "Ask for what the series was opened with, or name another state= and key= for another series"
 _BOUNDED: Final = ("max_items_per_user", "clip", "value", "within")
 # Options of a file that rewrite no label of a user: what the file is, what is read of it, and how several items are written. A
 # query= may have a date in it, so that it is another one every night; that it writes users alike is its author's statement.
@@ -388,7 +389,7 @@ class Horizon:
         with State.opened(self._path) as state:
             meta, begun = state.meta, len(state.closed())
             for differs, words in (
-                (meta.belongs_to != self._name, f"it is not that of key={self._key!r} {self._of}"),
+                (meta.belongs_to != self._name, f"it is not that of key={self._key!r} {self._of}. {_SAME}"),
                 (
                     begun and not charged,
                     f"it has released {begun} periods, and this ledger knows of no key={self._key!r}. If it is another "
