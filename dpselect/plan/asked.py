@@ -162,8 +162,8 @@ def _releases(
     spec: PlanSpec, profile: Profile, budget: acc.Budget, sensitivity: Sensitivity | None, draws: int = DRAWS
 ) -> TopKPlan:
     """The plan of releases of `topk`, or of scores of another kind."""
-    request, choices = _chosen(spec, profile, budget, sensitivity)
     whole, payer = _payer(spec, budget)
+    request, choices = _chosen(spec, profile, budget, whole, sensitivity)
     if whole is not None and (fits := _how_many(whole, choices[0].mechanism.curve)) < request.releases:
         payer += f". Its whole budget pays for {fits:,} such releases, and not for {request.releases:,}: ask for less"
     about: dict[str, Any] = {"groups": groups_of(spec), "payer": payer, "seed": spec.seed or 0}
@@ -171,11 +171,14 @@ def _releases(
 
 
 def _chosen(
-    spec: PlanSpec, profile: Profile, budget: acc.Budget, sensitivity: Sensitivity | None
+    spec: PlanSpec, profile: Profile, budget: acc.Budget, whole: acc.Budget | None, sensitivity: Sensitivity | None
 ) -> tuple[TopKRequest, list[Choice]]:
-    """What is public about one release; what `topk` runs for it, and what it runs where another kind is named."""
+    """The request of one release, what `topk` runs for it, and what it runs where another kind is named.
+
+    `whole`: the budget of the dataset that pays, if one does.
+    """
     if sensitivity is None:
-        request, chosen = _of_counts(spec, profile, budget)
+        request, chosen = _of_counts(spec, profile, budget, whole)
     else:
         request, chosen = _of_scores(spec, profile, budget, sensitivity)
     first = chosen(spec.mechanism)
@@ -204,12 +207,13 @@ def _of_scores(
     return request, chosen
 
 
-def _of_counts(spec: PlanSpec, profile: Profile, budget: acc.Budget) -> tuple[TopKRequest, Callable[[Any], Choice]]:
+def _of_counts(
+    spec: PlanSpec, profile: Profile, budget: acc.Budget, whole: acc.Budget | None
+) -> tuple[TopKRequest, Callable[[Any], Choice]]:
     """A release of `topk`, and what a named mechanism, or the default, is for it."""
     asked = {name: getattr(spec, name) for name in _SHARED if getattr(spec, name) is not None}
     if (groups := groups_of(spec)) is not None:
         asked |= {"group": "group", "max_groups_per_user": groups.max_groups_per_user}
-    whole, _ = _payer(spec, budget)
     listed = None if spec.unknown_domain else profile.size
     if budget.form == "advantage" and listed is None:
         raise InvalidRequest(
@@ -394,7 +398,7 @@ def enough(
     """The question with the least epsilon whose plan expects `recall=` or, where a budget is stated, the fewest users.
 
     Args:
-        budget, sensitivity: as for `plan_releases`.
+        budget, sensitivity: as for `plan`.
 
     Raises:
         InvalidRequest: both are stated, the profile is not one that has a number of users to find, or nothing is enough.

@@ -20,7 +20,6 @@ from dpselect.mechanisms.base import INSTEAD, MECHANISMS, Knob, fields_of
 from dpselect.noise import NoiseName, by_name
 from dpselect.plan.counts import CountNoise, limits_of, takes_its_own, without_counts
 from dpselect.plan.request import TopKRequest
-from dpselect.sensitivity import Sensitivity
 
 # Shares of delta tried for the chance of failure; the rest is left for the conversion to epsilon. The loss from so coarse a
 # grid is below 2 % of the threshold.
@@ -75,7 +74,6 @@ def fitted(
     request: TopKRequest,
     *,
     every: EveryGroup | None = None,
-    settings: Mapping[str, Any] | None = None,
 ) -> Mechanism:
     """The mechanism called `kind`, for `request`, with the noise that spends `budget`.
 
@@ -86,7 +84,6 @@ def fitted(
     Args:
         kind: a mechanism's `kind` or the name of its class.
         every: the groups, each of which gets such a release: all that a user is in are paid for.
-        settings: further fields of the mechanism.
 
     Raises:
         InvalidRequest: the mechanism is unknown, or it cannot do what is asked.
@@ -100,7 +97,7 @@ def fitted(
             f"{type(request).__name__}: fitted('limited_domain', acc.Budget(epsilon=1.0, delta=1e-6), TopKRequest(k=10))"
         )
     member = mechanism_class(kind)
-    fields, best = _settings(member, budget, request, settings), None
+    fields, best = _settings(member, budget, request), None
     _require_domain(member, request, takes_observed=member.traits.domain != "public")
     counted = None if request.counts is None else CountNoise.of(request, budget, 1 if every is None else every.times)
     for split in _splits(member, budget, request, every):
@@ -259,15 +256,7 @@ def knob_of(member: type[Mechanism]) -> Knob:
     return member.traits.noise
 
 
-def public_settings(k: int, candidates: int | None, sensitivity: Sensitivity) -> dict[str, Any]:
-    """What is public about a release, under the names that mechanisms have for it; k compete unless more are said to."""
-    stated = {name: getattr(sensitivity, name) for name in ("relation", "l0", "monotone")}
-    return {"k": k, "kbar": k, "candidates": candidates, "sensitivity": sensitivity, **stated}
-
-
-def _settings(
-    member: type[Mechanism], budget: Budget, request: TopKRequest, more: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+def _settings(member: type[Mechanism], budget: Budget, request: TopKRequest) -> dict[str, Any]:
     """The fields of the mechanism that follow from the request; what is None keeps the mechanism's own default.
 
     Raises:
@@ -284,8 +273,9 @@ def _settings(
     if request.min_users is not None and "floor" not in fields:
         raise InvalidRequest(f"{name} may release items of fewer users than min_users={request.min_users}: use sparse_histogram")
     choice = "noise" in fields and fields["noise"].is_required()
-    public = {
-        **public_settings(request.k, request.candidates, request.sensitivity),
+    public: dict[str, Any] = {
+        **{name: getattr(request, name) for name in ("k", "candidates", "sensitivity")},
+        **{name: getattr(request.sensitivity, name) for name in ("relation", "l0", "monotone")},
         "kbar": default_kbar(request.k),
         "noise": request.noise or (_NOISES.get(budget.form, "gumbel") if choice else None),
         **traits.usual(request.k),
@@ -295,7 +285,7 @@ def _settings(
         public["floor"] = float(request.min_users - 1)
     if request.counts is not None and not request.recounted and takes_its_own(member, public):
         public["values"] = True
-    found = {name: value for name, value in public.items() if name in fields and value is not None} | dict(more or {})
+    found = {name: value for name, value in public.items() if name in fields and value is not None}
     given = {*found, knob_of(member).field, traits.failure}
     if missing := [name for name, field in fields.items() if field.is_required() and name not in given]:
         raise InvalidRequest(f"{name} also needs {', '.join(missing)}: configure it in the library")
