@@ -1,6 +1,6 @@
 """Charges per second, singly and in batches, and reports on many entries.
 
-    python tests/benchmarks/bench_ledger.py [sqlite:///FILE | postgresql://...] [--entries 10 10000 1000000] [--processes 1 8]
+    python docs/benchmarks/bench_ledger.py [sqlite:///FILE | postgresql://...] [--entries 10 10000 1000000] [--processes 1 8]
         [--audits sum report export verify]
 
 The store must be empty. A million entries take a minute or two to fill in, and a gigabyte. `own` is this process's own time.

@@ -1,6 +1,6 @@
 """What a person waits for before anything happens: whole processes against `python -c pass`, in the same run.
 
-    python tests/benchmarks/bench_start.py [--runs 5] [--plan]
+    python docs/benchmarks/bench_start.py [--runs 5] [--plan]
 
 With bytecode, as an installation has it: a first run of each command, which does not count, writes it to a folder of its own.
 --plan adds README's plan, some seconds a run.

@@ -1,6 +1,6 @@
 """The top k of each group of a log at once: the default with and without a bound on groups, NumPy, and a call for each group.
 
-    python tests/benchmarks/bench_cells.py [--logs quarters home months squares] [--k 10 50] [--epsilon 0.5 1] [--delta 1e-6]
+    python docs/benchmarks/bench_cells.py [--logs quarters home months squares] [--k 10 50] [--epsilon 0.5 1] [--delta 1e-6]
         [--groups 1 3] [--draws 6]
 
 quarters: venues of New York and Tokyo, each city halved at its median latitude; a user is in one or two of four groups. home:

@@ -1,6 +1,6 @@
 """An event log to counts: dpselect and plain DuckDB side by side, each in a process of its own.
 
-    python tests/benchmarks/bench_events.py [--events 20000000] [--items 1000000] [--bound 20] [--csv]
+    python docs/benchmarks/bench_events.py [--events 20000000] [--items 1000000] [--bound 20] [--csv]
         [--tasks distinct] [--group-events 3000000] [--groups 10000] [--group-items 10000]
 
 The log is Parquet with integer ids: items by a Zipf-like law, users shuffled. `--csv` adds the same log as CSV, which plain

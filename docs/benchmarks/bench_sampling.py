@@ -1,6 +1,6 @@
 """Draws against what anybody would write: ratios to NumPy and to OpenDP, all within one process.
 
-    python tests/benchmarks/bench_sampling.py [--sizes 1e5 1e6 1e7] [--runs 5] [--memory] [--rows] [--opendp] [--timing]
+    python docs/benchmarks/bench_sampling.py [--sizes 1e5 1e6 1e7] [--runs 5] [--memory] [--rows] [--opendp] [--timing]
 
 Without any --sizes the table of ratios is left out. --rows: many rounds, also of StableTopK.
 """

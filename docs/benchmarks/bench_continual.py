@@ -1,6 +1,6 @@
 """Share of the true top k over time: releases that are charged one by one, and one horizon for all of them; and its cost.
 
-    python tests/benchmarks/bench_continual.py [--logs films mine.parquet] [--user user] [--item item] [--time time] [--times 1]
+    python docs/benchmarks/bench_continual.py [--logs films mine.parquet] [--user user] [--item item] [--time time] [--times 1]
         [--releases 30] [--window 7] [--k 10 100] [--epsilon 1] [--delta 1e-6] [--draws 2] [--domain unknown public]
         [--count period window running]
 

@@ -1,6 +1,6 @@
 """Counts that stay in the engine: Spark against DuckDB on one log, and many distinct items.
 
-    python tests/benchmarks/bench_held.py [--events 5000000] [--items 10000000] [--no-spark]
+    python docs/benchmarks/bench_held.py [--events 5000000] [--items 10000000] [--no-spark]
 
 Each line is a process of its own: wall and CPU seconds (Java's included) and its peak memory (Java's apart). The last log has a
 million events on 200 popular items, and an event of its own for each of the others.

@@ -1,6 +1,6 @@
 """Numbers of users beside a top k: how often intervals hold the true number, how wide they are, what they cost in recall.
 
-    python tests/benchmarks/bench_counts.py [--logs gowalla nyc tky films messages zipf:1.1,5000,20000,100] [--k 10 100]
+    python docs/benchmarks/bench_counts.py [--logs gowalla nyc tky films messages zipf:1.1,5000,20000,100] [--k 10 100]
         [--epsilon 0.5 1] [--delta 1e-6] [--draws 10]
 
 Logs as for bench_recall.py; items are unknown, and releases are those of `dpselect topk --with-counts`. The true number

@@ -1,6 +1,6 @@
 """How far forecasts of labeling rounds are off.
 
-    python tests/benchmarks/bench_pate.py --votes FILE.npz [--draws 20]
+    python docs/benchmarks/bench_pate.py --votes FILE.npz [--draws 20]
 
 Arrays `votes` (rounds, teachers, labels) and `truth` (rounds, labels); made up where no file is named. The micro-F1 that
 `pate.predicted` expects of several mechanisms stands beside that of seeded draws, from which it should differ by less than .03.

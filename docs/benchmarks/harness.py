@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-sys.path += [str(Path(__file__).resolve().parents[1] / name) for name in ("support", "laws")]  # the tests' oracles
+sys.path += [str(Path(__file__).resolve().parents[2] / "tests" / name) for name in ("support", "laws")]  # the tests' oracles
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 """Logs that are not part of the project: see its README."""

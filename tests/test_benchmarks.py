@@ -13,8 +13,8 @@ from processes import HOME, fresh
 from accounting.curves.base import CURVES
 from dpselect.mechanisms import members
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).resolve().parents[1]
+HERE = ROOT / "docs/benchmarks"
 TINY = "--logs zipf:1.1,300,2000,10 --k 5 --epsilon 1 --draws 2"
 SMALL = {
     "accounting": "--most 100 --runs 1",

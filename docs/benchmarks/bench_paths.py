@@ -1,6 +1,6 @@
 """How many files and functions of the two packages one call runs through, counted by `sys.setprofile`.
 
-    python tests/benchmarks/bench_paths.py [--files]
+    python docs/benchmarks/bench_paths.py [--files]
 
 Every path runs once before it is counted, so that imports and caches are not part of it.
 """

@@ -1,6 +1,6 @@
 """What a forecast on a made-up shape says and what then comes out.
 
-    python tests/benchmarks/bench_forecast.py [--logs gowalla nyc tky films mine.parquet zipf:1.1,300,2000,10]
+    python docs/benchmarks/bench_forecast.py [--logs gowalla nyc tky films mine.parquet zipf:1.1,300,2000,10]
         [--k 10 100] [--epsilon 0.5 1 4] [--draws 20] [--user user_id] [--item item_id]
 
 Logs as for bench_recall.py. The forecast of the default on `zipf:1` is told a log's number of items and users and its mean of

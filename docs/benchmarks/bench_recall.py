@@ -1,6 +1,6 @@
 """Share of the true top k that releases find: the default, other mechanisms, and plain NumPy.
 
-    python tests/benchmarks/bench_recall.py [--logs gowalla nyc tky films messages mine.parquet zipf:1.1,5000,20000,100]
+    python docs/benchmarks/bench_recall.py [--logs gowalla nyc tky films messages mine.parquet zipf:1.1,5000,20000,100]
         [--domain unknown public] [--k 10 50 100] [--epsilon 0.5 1 4] [--delta 1e-6] [--draws 40]
         [--user user_id] [--item item_id]
 

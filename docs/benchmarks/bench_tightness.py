@@ -1,6 +1,6 @@
 """Every public curve and every mechanism: epsilon at delta 1e-6 claimed, and reached by some pair that was searched for.
 
-    python tests/benchmarks/bench_tightness.py [--write]
+    python docs/benchmarks/bench_tightness.py [--write]
 
 "Reached" is exact for the pair found, so a lower bound on any sound claim; "slack" is what the claim exceeds it by. Rows above
 5 % have their reason in docs/tightness.md. The previous table is docs/_static/tightness.csv: rows that moved against it say from

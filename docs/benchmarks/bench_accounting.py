@@ -1,6 +1,6 @@
 """Accounting and calibration against dp-accounting, as ratios measured in one run.
 
-    python tests/benchmarks/bench_accounting.py [--runs 3] [--rounds 600] [--most 100000] [--calibration]
+    python docs/benchmarks/bench_accounting.py [--runs 3] [--rounds 600] [--most 100000] [--calibration]
 
 Times are the least of several; ratios are ours over theirs. --calibration prints the noise that a budget is found to pay for
 instead: `parameter` is the price, so that a larger one means less noise for the same promise, and `over` what it costs beyond.
