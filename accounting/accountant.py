@@ -1,4 +1,6 @@
-"""`Accountant`: compose a plan that is fixed in advance, and read its cost as dp-accounting and the proved bound state it."""
+"""`Accountant`: compose a plan that is fixed in advance, and read its cost as dp-accounting and the
+proved bound state it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ _MOST_LABELS = 20  # in a notebook
 
 @dataclass(frozen=True)
 class Share:
-    """One label's part of a plan: its number of curves, and their Renyi divergence at the order of the breakdown (nats)."""
+    """One label's part of a plan: its number of curves, and their Renyi divergence at the order of
+    the breakdown (nats).
+    """
 
     label: str
     count: int
@@ -45,7 +49,8 @@ class Breakdown:
         proved: the proved bound (nats), by `route`.
         dp_accounting: dp-accounting's figure (nats); None if it has none.
         why: which of the two is reported, and why: a key of `accounting.convert.reported.WHY`.
-        order: the Renyi order at which the plan converts best and shares are stated; None if it has none.
+        order: the Renyi order at which the plan converts best and shares are stated; None if it has
+            none.
     """
 
     epsilon: float
@@ -60,10 +65,14 @@ class Breakdown:
 
     @property
     def parts(self) -> tuple[float | None, ...]:
-        """Each label's part of the plan's Renyi divergence, from 0 to 1; None if that is not finite."""
+        """Each label's part of the plan's Renyi divergence, from 0 to 1; None if that is not
+        finite.
+        """
         total = math.fsum(share.rdp or 0.0 for share in self.shares)
         known = total > 0 and math.isfinite(total)
-        return tuple(share.rdp / total if known and share.rdp is not None else None for share in self.shares)
+        return tuple(
+            share.rdp / total if known and share.rdp is not None else None for share in self.shares
+        )
 
     def _facts(self) -> list[tuple[str, object]]:
         theirs = "none" if self.dp_accounting is None else f"{self.dp_accounting:.6g}"
@@ -78,16 +87,25 @@ class Breakdown:
     def _rows(self) -> list[tuple[str, int, str, str]]:
         """Label, count, part of the Renyi divergence, and failure probability."""
         both = zip(self.shares, self.parts, strict=True)
-        return [(s.label, s.count, "-" if part is None else f"{part:.1%}", format_number(s.delta0)) for s, part in both]
+        return [
+            (s.label, s.count, "-" if part is None else f"{part:.1%}", format_number(s.delta0))
+            for s, part in both
+        ]
 
     def __repr__(self) -> str:
         delta = format_number(self.delta)
-        return f"Breakdown(epsilon={self.epsilon:.6g}, {delta=!s}, why={self.why!r}, labels={len(self.shares)})"
+        return (
+            f"Breakdown(epsilon={self.epsilon:.6g}, {delta=!s}, why={self.why!r},"
+            f" labels={len(self.shares)})"
+        )
 
     def __str__(self) -> str:
         rows = [_HEADS, *([str(cell) for cell in row] for row in self._rows())]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
         return "\n".join([*(f"{name:<15}{value}" for name, value in self._facts()), "", *lines])
 
     def _repr_html_(self) -> str:
@@ -103,9 +121,9 @@ _HEADS = ("label", "count", "share", "failure")
 class Accountant:
     """Adds up the curves of a plan fixed in advance and converts the total through dp-accounting.
 
-    The proved bound stands beside dp-accounting's figure: where they agree within 1% the larger is reported, and otherwise the
-    proved bound (Theorem A7). The plan may repeat queries and choose inputs adaptively, but not its own length or noise: that
-    needs a filter, see `Budget`.
+    The proved bound stands beside dp-accounting's figure: where they agree within 1% the larger is
+    reported, and otherwise the proved bound (Theorem A7). The plan may repeat queries and choose
+    inputs adaptively, but not its own length or noise: that needs a filter, see `Budget`.
 
     Args:
         relation: the neighbouring relation of the plan; if None, the first mechanism states it.
@@ -124,21 +142,30 @@ class Accountant:
         self._converter: PlanConverter | None = None
 
     def compose(
-        self, item: Curve | Priced, count: int = 1, label: str | None = None, *, relation: Relation | None = None
+        self,
+        item: Curve | Priced,
+        count: int = 1,
+        label: str | None = None,
+        *,
+        relation: Relation | None = None,
     ) -> Self:
-        """Add a curve or mechanism, `count` times, under `label` (its kind by default). Returns the accountant itself.
+        """Add a curve or mechanism, `count` times, under `label` (its kind by default). Returns the
+        accountant itself.
 
         Raises:
-            RelationMismatch: the relation differs from what was composed before, or is stated for a part of the plan only: pass
-                mechanisms, or `relation` with every bare curve.
-            InvalidArgument: count is not an integer from 0 to 10^18, item has no curve, or relation is none of the two.
+            RelationMismatch: the relation differs from what was composed before, or is stated for a
+                part of the plan only: pass mechanisms, or `relation` with every bare curve.
+            InvalidArgument: count is not an integer from 0 to 10^18, item has no curve, or relation
+                is none of the two.
         """
         curve, stated = read_item(item, relation)
         count = checked_integer("count", count, "how many times the mechanism runs", least=0)
         with self._lock:
             if count > 0:
                 if stated is not None or self._relation is not None:
-                    self._relation = common_relation(self._relation, stated, begun=bool(self._items))
+                    self._relation = common_relation(
+                        self._relation, stated, begun=bool(self._items)
+                    )
                 kind = str(getattr(item, "kind", type(item).__name__))
                 self._items.append((kind if label is None else label, count, curve))
                 self._converter = None
@@ -155,7 +182,9 @@ class Accountant:
         return cast(Curve, self._plan().plan)
 
     def epsilon(self, delta: float) -> float:
-        """The epsilon (nats) at `delta` in [0, 1), in whatever order the plan runs; never below the proved bound."""
+        """The epsilon (nats) at `delta` in [0, 1), in whatever order the plan runs; never below the
+        proved bound.
+        """
         found = self._plan().epsilon(delta)
         bounds.announced(found.proved)
         return found.value
@@ -167,11 +196,15 @@ class Accountant:
         return found.value
 
     def breakdown(self, delta: float) -> Breakdown:
-        """The cost at `delta`, dp-accounting's figure and the proved bound, and what each label contributed."""
+        """The cost at `delta`, dp-accounting's figure and the proved bound, and what each label
+        contributed.
+        """
         found = self._plan().epsilon(delta)
         order, shares = self._best_order(delta), []
         for label, count in self._labels().items():
-            total = Composed.of((count, curve) for given, count, curve in self._items if given == label)
+            total = Composed.of(
+                (count, curve) for given, count, curve in self._items if given == label
+            )
             rdp = None if order is None else float(total.rdp(order))
             shares.append(Share(label, count, rdp, total.delta0))
         return Breakdown(
@@ -195,8 +228,11 @@ class Accountant:
         found = rdp_to_epsilon(plan.rdp, kept, plan.table_orders)
         return found.order if math.isfinite(found.value) else None
 
-    def plot(self, axes: tuple[Axes, Axes, Axes] | None = None, *, delta: float = 1e-6) -> tuple[Axes, Axes, Axes]:
-        """Draw Renyi divergence by order, epsilon by delta, and each label's share at `delta`; returns the axes.
+    def plot(
+        self, axes: tuple[Axes, Axes, Axes] | None = None, *, delta: float = 1e-6
+    ) -> tuple[Axes, Axes, Axes]:
+        """Draw Renyi divergence by order, epsilon by delta, and each label's share at `delta`;
+        returns the axes.
 
         Args:
             axes: three matplotlib axes to draw on; new ones if None.
@@ -209,10 +245,13 @@ class Accountant:
 
         told = self.breakdown(delta)
         names = [f"{share.count:,} x {share.label}" for share in told.shares]
-        return plot_plan(self.curve, self.epsilon, delta, told.order, zip(names, told.parts, strict=True), axes)
+        return plot_plan(
+            self.curve, self.epsilon, delta, told.order, zip(names, told.parts, strict=True), axes
+        )
 
     def to_dp_event(self) -> DpEvent:
-        """The dp-accounting event of the plan, read under its relation; `accounting.from_dp_event` reads it back.
+        """The dp-accounting event of the plan, read under its relation; `accounting.from_dp_event`
+        reads it back.
 
         Raises:
             NoEquivalent: dp-accounting has no event that means a part of the plan.
@@ -223,7 +262,9 @@ class Accountant:
         """The plan so far with its conversions, made once until it grows."""
         with self._lock:
             if self._converter is None:
-                self._converter = PlanConverter(Composed.of((count, curve) for _, count, curve in self._items))
+                self._converter = PlanConverter(
+                    Composed.of((count, curve) for _, count, curve in self._items)
+                )
             return self._converter
 
     def _labels(self) -> Counter[str]:
@@ -240,7 +281,16 @@ class Accountant:
         from accounting.page.templates import card, priced  # notebooks only
 
         counts = self._labels()
-        plan = ", ".join(f"{count:,} x {label}" for label, count in counts.most_common(_MOST_LABELS)) or "empty"
-        more = f", and {len(counts) - _MOST_LABELS:,} more labels" if len(counts) > _MOST_LABELS else ""
+        plan = (
+            ", ".join(f"{count:,} x {label}" for label, count in counts.most_common(_MOST_LABELS))
+            or "empty"
+        )
+        more = (
+            f", and {len(counts) - _MOST_LABELS:,} more labels"
+            if len(counts) > _MOST_LABELS
+            else ""
+        )
         facts = [("relation", self._relation or "not stated"), ("plan", plan + more)]
-        return card("Accountant", facts=facts, **priced(lambda delta: self._plan().epsilon(delta).value))
+        return card(
+            "Accountant", facts=facts, **priced(lambda delta: self._plan().epsilon(delta).value)
+        )

@@ -1,7 +1,9 @@
-"""Checks of plain arguments: numpy's numbers are numbers, a bool is none, a huge one is not printed; and of relations.
+"""Checks of plain arguments: numpy's numbers are numbers, a bool is none, a huge one is not
+printed; and of relations.
 
-`add_remove`: one user is added or removed. `replace_one`: one user's data are replaced, the number of users being public.
-A guarantee holds for one relation only, so guarantees under different relations are never mixed.
+`add_remove`: one user is added or removed. `replace_one`: one user's data are replaced, the number
+of users being public. A guarantee holds for one relation only, so guarantees under different
+relations are never mixed.
 """
 
 from __future__ import annotations
@@ -25,34 +27,51 @@ def checked_integer(
     error: type[AccountingError] = InvalidArgument,
 ) -> int:
     """`value` as an int from `least` to `most`; of any integer type, numpy's included."""
-    if isinstance(value, bool) or not isinstance(value, _INTEGERS) or not least <= (number := int(value)) <= most:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, _INTEGERS)
+        or not least <= (number := int(value)) <= most
+    ):
         power = len(str(most)) - 1
         largest = f"10^{power}" if power > 6 and most == 10**power else str(most)
-        raise error(f"{name}={shown(value)} must be an integer >= {least}, at most {largest}: {meaning}")
+        raise error(
+            f"{name}={shown(value)} must be an integer >= {least}, at most {largest}: {meaning}"
+        )
     return number
 
 
 def shown(value: object) -> str:
     """A number, short enough to read; of anything else only its type."""
-    if value is None or isinstance(value, bool | float) or (isinstance(value, numbers.Integral) and abs(int(value)) < 10**19):
+    if (
+        value is None
+        or isinstance(value, bool | float)
+        or (isinstance(value, numbers.Integral) and abs(int(value)) < 10**19)
+    ):
         return repr(value)
     return f"<{'huge' if isinstance(value, numbers.Integral) else type(value).__name__}>"
 
 
 Relation = Literal["add_remove", "replace_one"]
 
-WORDS: dict[Relation, str] = {"add_remove": "adding or removing any one user", "replace_one": "replacing any one user's data"}
+WORDS: dict[Relation, str] = {
+    "add_remove": "adding or removing any one user",
+    "replace_one": "replacing any one user's data",
+}
 
 
 def same_relation(first: Relation | None, second: Relation | None) -> Relation | None:
     """The common relation of two statements, where None means "not stated"."""
     for stated in (first, second):
         if stated is not None and stated not in tuple(WORDS):
-            raise InvalidArgument(f"relation={stated!r} is not a neighbouring relation: it must be one of {', '.join(WORDS)}")
+            raise InvalidArgument(
+                f"relation={stated!r} is not a neighbouring relation: it must be one of"
+                f" {', '.join(WORDS)}"
+            )
     if first is not None and second is not None and first != second:
         raise RelationMismatch(
-            f"relation={second!r} cannot be combined with relation={first!r}: a guarantee holds for one neighbouring "
-            f"relation only. Configure every mechanism of one plan with relation={first!r}, or charge what is proved for "
-            f"{second!r} alone to a dataset that was declared with it"
+            f"relation={second!r} cannot be combined with relation={first!r}: a guarantee holds for"
+            " one neighbouring relation only. Configure every mechanism of one plan with"
+            f" relation={first!r}, or charge what is proved for {second!r} alone to a dataset that"
+            " was declared with it"
         )
     return second if first is None else first

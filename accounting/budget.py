@@ -1,4 +1,6 @@
-"""`Budget`: what may be spent, in one of four forms, and the price at which a filter charges for it."""
+"""`Budget`: what may be spent, in one of four forms, and the price at which a filter charges for
+it.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,33 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, ValidationInfo, model_serializer, model_validator
 
 from accounting.convert.bounds import best_epsilon
-from accounting.curves import ZCDP, AnyCurve, ApproxDP, Approximate, BoundedRange, Composed, Curve, GaussianDP, LaplaceDP, PureDP
+from accounting.curves import (
+    ZCDP,
+    AnyCurve,
+    ApproxDP,
+    Approximate,
+    BoundedRange,
+    Composed,
+    Curve,
+    GaussianDP,
+    LaplaceDP,
+    PureDP,
+)
 from accounting.decimal_sum import exact, float_down, float_up, units_up
 from accounting.errors import InvalidArgument, InvalidBudget, Unaffordable
 from accounting.frozen import Count, Frozen, NonNegative, Positive
 from accounting.guarantee import Priced, read_item
-from accounting.price import FAILURE_UNIT, MAIN_UNIT, MOST, NOTHING, Measure, Price, in_words, itemised, main_cost
+from accounting.price import (
+    FAILURE_UNIT,
+    MAIN_UNIT,
+    MOST,
+    NOTHING,
+    Measure,
+    Price,
+    in_words,
+    itemised,
+    main_cost,
+)
 from accounting.wording import format_number
 
 Floats = NDArray[np.float64]
@@ -33,7 +56,8 @@ _GUARD = Decimal("1e-40")
 _ORDERS = 1 + np.geomspace(1e-4, 1e18, 177)
 _ROUNDS, _POINTS = 4, 17
 _MOST_MU = 2.0**13  # mu^2 beyond 9e6 is more than a price counts
-_ORDERED = (PureDP, BoundedRange, GaussianDP, LaplaceDP, ZCDP)  # a smaller parameter is a smaller guarantee
+# a smaller parameter is a smaller guarantee
+_ORDERED = (PureDP, BoundedRange, GaussianDP, LaplaceDP, ZCDP)
 _SHORT = Context(prec=6, rounding=ROUND_FLOOR)
 _MOST_RELEASES = 2**22 - 1  # in units of 10^-12 they are within what a price counts
 RECORDED = "recorded"  # the context in which what a ledger has recorded is read
@@ -42,22 +66,38 @@ _NEAR = 1.2  # no plan is known whose cost a thorough account lowers by more
 
 
 _INSTEAD: dict[Measure, str] = {
-    "epsilon": "Choose a mechanism with a pure epsilon, or state a new budget as Budget(epsilon=, delta=) "
-    "or Budget(rho=, delta=).",
-    "rho": "Choose a mechanism with a finite rho, or state a new budget as Budget(epsilon=, delta=), whose "
-    "filter needs one Renyi order only.",
-    "mu^2": "Choose Gaussian noise, or state a new budget with a Renyi order: Budget(epsilon=, delta=) or "
-    "Budget.for_workload(curve=).",
+    "epsilon": (
+        "Choose a mechanism with a pure epsilon, or state a new budget as Budget(epsilon=, delta=) "
+        "or Budget(rho=, delta=)."
+    ),
+    "rho": (
+        "Choose a mechanism with a finite rho, or state a new budget as Budget(epsilon=, delta=),"
+        " whose filter needs one Renyi order only."
+    ),
+    "mu^2": (
+        "Choose Gaussian noise, or state a new budget with a Renyi order: Budget(epsilon=, delta=)"
+        " or Budget.for_workload(curve=)."
+    ),
 }
-_OTHER_ORDER = "Choose a mechanism whose Renyi divergence is finite there, or state a new budget by Budget.for_workload(curve=)."
+_OTHER_ORDER = (
+    "Choose a mechanism whose Renyi divergence is finite there, or state a new budget by"
+    " Budget.for_workload(curve=)."
+)
 _DECLARED = "The budget of a declared dataset stays as it is."
 
 
 def _order(value: object) -> object:
     if value is None or value in (math.inf, "inf", "gaussian"):
         return "inf" if value == math.inf else value
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating) or not 1 < value < 1e300:
-        raise ValueError("a Renyi order above 1, 'inf' for the sum of pure epsilons, or 'gaussian' for the sum of mu^2")
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float | np.integer | np.floating)
+        or not 1 < value < 1e300
+    ):
+        raise ValueError(
+            "a Renyi order above 1, 'inf' for the sum of pure epsilons, or 'gaussian' for the sum"
+            " of mu^2"
+        )
     return float(value)
 
 
@@ -65,18 +105,23 @@ def _order(value: object) -> object:
 class Budget(Frozen):
     """What a plan or a dataset may spend.
 
-    `Budget(epsilon=)` is pure, `Budget(epsilon=, delta=)` approximate, `Budget(rho=)` or `Budget(rho=, delta=)`
-    zero-concentrated, `delta` then being the most that the bad events (`Curve.delta0`) may add up to. `Budget(advantage=)` is
-    an attacker's greatest gain (`Curve.advantage`): it is for a plan, to choose a noise by, and no filter or ledger counts in it.
+    `Budget(epsilon=)` is pure, `Budget(epsilon=, delta=)` approximate, `Budget(rho=)` or
+    `Budget(rho=, delta=)` zero-concentrated, `delta` then being the most that the bad events
+    (`Curve.delta0`) may add up to. `Budget(advantage=)` is an attacker's greatest gain
+    (`Curve.advantage`): it is for a plan, to choose a noise by, and no filter or ledger counts in
+    it.
 
-    `admits` judges a plan that is fixed in advance. `price`, `capacity` and `fits` are a privacy filter: charges may be chosen
-    after seeing earlier answers, and a sequence of them is allowed while the sum of prices is at most the capacity. Theorems
-    F1 to F3. The approximate form adds up one thing, which is fixed here and never changed later: Renyi divergence of one
-    `order` (> 1), or at "inf" pure epsilons (Theorems F2 and F4); at "gaussian" mu^2, for Gaussian releases (Theorem F9); or the
-    releases of one declared curve, as many as a plan of them may have (Theorem F10): a charge of `release`, or of a smaller curve
-    of its kind, is one, and nothing else is paid for; `releases` records how many, and is worked out here. By default the
-    order is the best one for zCDP charges; `for_workload` chooses for other curves. `failure` is the part of delta that bad
-    events may use, by default one half, all of it at order "inf"; the rest pays for the conversion.
+    `admits` judges a plan that is fixed in advance. `price`, `capacity` and `fits` are a privacy
+    filter: charges may be chosen after seeing earlier answers, and a sequence of them is allowed
+    while the sum of prices is at most the capacity. Theorems F1 to F3. The approximate form adds up
+    one thing, which is fixed here and never changed later: Renyi divergence of one `order` (> 1),
+    or at "inf" pure epsilons (Theorems F2 and F4); at "gaussian" mu^2, for Gaussian releases
+    (Theorem F9); or the releases of one declared curve, as many as a plan of them may have
+    (Theorem F10): a charge of `release`, or of a smaller curve of its kind, is one, and nothing
+    else is paid for; `releases` records how many, and is worked out here. By default the order is
+    the best one for zCDP charges; `for_workload` chooses for other curves. `failure` is the part of
+    delta that bad events may use, by default one half, all of it at order "inf"; the rest pays for
+    the conversion.
 
     Raises:
         InvalidBudget: no form or two forms are given, or a value is outside its domain.
@@ -94,66 +139,108 @@ class Budget(Frozen):
     epsilon: Positive | None = Field(default=None, description="a finite epsilon > 0, in nats")
     delta: Annotated[NonNegative, Field(lt=1)] = Field(default=0.0, description="a delta in [0, 1)")
     rho: Positive | None = Field(default=None, description="a finite rho > 0, in nats")
-    advantage: Annotated[Positive, Field(lt=1)] | None = Field(default=None, description="an advantage in (0, 1)")
+    advantage: Annotated[Positive, Field(lt=1)] | None = Field(
+        default=None, description="an advantage in (0, 1)"
+    )
     order: Annotated[Order | None, BeforeValidator(_order)] = Field(
         default=None, description="a Renyi order above 1, 'inf' or 'gaussian'"
     )
-    failure: NonNegative | None = Field(default=None, description="a probability from 0 up to delta")
+    failure: NonNegative | None = Field(
+        default=None, description="a probability from 0 up to delta"
+    )
     release: AnyCurve | None = Field(default=None, description="the curve of one release")
-    releases: Annotated[Count, Field(le=_MOST_RELEASES)] | None = Field(default=None, description="a number of releases")
+    releases: Annotated[Count, Field(le=_MOST_RELEASES)] | None = Field(
+        default=None, description="a number of releases"
+    )
 
     @model_validator(mode="after")
     def _has_one_form(self, info: ValidationInfo) -> Self:
         if sum(amount is not None for amount in (self.epsilon, self.rho, self.advantage)) != 1:
             raise ValueError(
-                "give epsilon (with or without delta), rho (with or without delta) or advantage, not both of two, and not none"
+                "give epsilon (with or without delta), rho (with or without delta) or advantage,"
+                " not both of two, and not none"
             )
         if self.advantage is not None and self.delta > 0:
             raise ValueError("an advantage has every failure in it: leave delta out")
         if self.release is None and self.releases is not None:
-            raise ValueError("releases counts what a budget with a release pays for: leave it out, it is worked out")
-        if self.form != "approximate" and (self.order, self.failure, self.release) != (None, None, None):
-            raise ValueError("order, failure and release belong to Budget(epsilon=, delta=) with delta > 0: leave them out")
+            raise ValueError(
+                "releases counts what a budget with a release pays for: leave it out, it is"
+                " worked out"
+            )
+        if self.form != "approximate" and (self.order, self.failure, self.release) != (
+            None,
+            None,
+            None,
+        ):
+            raise ValueError(
+                "order, failure and release belong to Budget(epsilon=, delta=) with delta > 0:"
+                " leave them out"
+            )
         if self.release is not None:
             if self.order is not None or self.failure is not None:
-                raise ValueError("release says what is charged, and a plan of it has no order and no failure: leave them out")
+                raise ValueError(
+                    "release says what is charged, and a plan of it has no order and no failure:"
+                    " leave them out"
+                )
             self._fix_releases(recorded=info.context == RECORDED)
         elif self.form == "approximate":
             self._fix_filter()
         return self
 
     def _fix_releases(self, *, recorded: bool) -> None:
-        """Write how many releases a plan may have, so that a ledger's count does not move with a later version."""
+        """Write how many releases a plan may have, so that a ledger's count does not move with a
+        later version.
+        """
         assert self.release is not None
         if self.releases is None:
-            most = greatest(lambda count: self.admits(count * cast(Curve, self.release)), _MOST_RELEASES)
+            most = greatest(
+                lambda count: self.admits(count * cast(Curve, self.release)), _MOST_RELEASES
+            )
             if most == 0:
-                raise ValueError(f"it does not pay for one release ({type(self.release).__name__}): raise it, or add noise")
+                raise ValueError(
+                    f"it does not pay for one release ({type(self.release).__name__}): raise it, or"
+                    " add noise"
+                )
             object.__setattr__(self, "releases", most)
         elif "capacity" in vars(self):  # validated before, and now as a field of another model
             return
         elif not (self.admitted_before if recorded else self.admits)(self.releases * self.release):
-            raise ValueError(f"releases={self.releases} are more than it pays for: leave it out, it is worked out")
+            raise ValueError(
+                f"releases={self.releases} are more than it pays for: leave it out, it is"
+                " worked out"
+            )
         assert self.capacity.main > 0
 
     def _fix_filter(self) -> None:
-        """Write the defaults into the fields, so that they are stored and no later version can choose others."""
+        """Write the defaults into the fields, so that they are stored and no later version can
+        choose others.
+        """
         if self.failure is None:
             half = float_down(_DOWN.divide(exact(self.delta), Decimal(2)))
             object.__setattr__(self, "failure", self.delta if self.order == "inf" else half)
         if self.conversion_delta < 0 or (self.conversion_delta == 0 and self.order != "inf"):
-            raise ValueError(f"failure={self.failure!r} leaves nothing of delta={self.delta!r} for the conversion: lower it")
+            raise ValueError(
+                f"failure={self.failure!r} leaves nothing of delta={self.delta!r} for the"
+                " conversion: lower it"
+            )
         if self.order is None:
-            # The order that admits the most zCDP, four digits; "inf" if none admits any. It depends on the budget alone.
+            # The order that admits the most zCDP, four digits; "inf" if none admits any. It depends
+            # on the budget alone.
             epsilon, delta = self.limit, float(self.conversion_delta)
             order, most = _argmax(lambda orders: _capacities(epsilon, delta, orders) / orders, ())
             pays = most > 0 and _renyi_capacity(epsilon, exact(delta), order) > 0
             object.__setattr__(self, "order", order if pays else "inf")
         if self.order == "gaussian" and rounded_down(self._main_capacity, MAIN_UNIT) == 0:
-            raise ValueError("order='gaussian' leaves less than mu = 1e-6 to spend: raise epsilon or delta")
-        if isinstance(self.order, float) and _renyi_capacity(self.limit, self.conversion_delta, self.order) <= 0:
             raise ValueError(
-                f"order={self.order!r} converts to more than epsilon={self.epsilon!r} before anything is spent: raise the order"
+                "order='gaussian' leaves less than mu = 1e-6 to spend: raise epsilon or delta"
+            )
+        if (
+            isinstance(self.order, float)
+            and _renyi_capacity(self.limit, self.conversion_delta, self.order) <= 0
+        ):
+            raise ValueError(
+                f"order={self.order!r} converts to more than epsilon={self.epsilon!r} before"
+                " anything is spent: raise the order"
             )
 
     @model_serializer(mode="wrap")
@@ -162,25 +249,33 @@ class Budget(Frozen):
 
     @classmethod
     def for_workload(cls, *, epsilon: float, delta: float, curve: Curve | Priced) -> Self:
-        """The (epsilon, delta) budget whose order and failure probability pay for most separate charges of `curve`.
+        """The (epsilon, delta) budget whose order and failure probability pay for most separate
+        charges of `curve`.
 
-        Where that is Gaussian, or nearly, the budget adds up mu^2, and pays for as many as a plan would; else Renyi divergence.
-        Any other curve may be charged too: the choice decides how far the budget goes, never what it promises.
+        Where that is Gaussian, or nearly, the budget adds up mu^2, and pays for as many as a plan
+        would; else Renyi divergence. Any other curve may be charged too: the choice decides how far
+        the budget goes, never what it promises.
 
         Raises:
-            InvalidBudget: epsilon or delta is outside its domain, or no order pays for one charge of the curve.
+            InvalidBudget: epsilon or delta is outside its domain, or no order pays for one charge
+                of the curve.
             InvalidArgument: the curve has no Renyi cost.
         """
         plain, curve = cls(epsilon=epsilon, delta=delta), read_item(curve, None)[0]
         if plain.form != "approximate":
-            raise InvalidBudget("for_workload needs a delta > 0: a pure budget has no order to choose")
+            raise InvalidBudget(
+                "for_workload needs a delta > 0: a pure budget has no order to choose"
+            )
         if curve.core_epsilon == 0:
-            raise InvalidArgument(f"{type(curve).__name__} has no Renyi cost: take Budget(epsilon=, delta=, order='inf')")
+            raise InvalidArgument(
+                f"{type(curve).__name__} has no Renyi cost: take Budget(epsilon=, delta=,"
+                " order='inf')"
+            )
         order, count = _workload(plain.limit, plain.delta, curve)
         if count < 1:
             raise InvalidBudget(
-                f"no Renyi order pays for one {type(curve).__name__} out of epsilon={epsilon!r}, delta={delta!r}: raise them, "
-                "or lower the cost of the mechanism"
+                f"no Renyi order pays for one {type(curve).__name__} out of epsilon={epsilon!r},"
+                f" delta={delta!r}: raise them, or lower the cost of the mechanism"
             )
         failure = float_up(count * units_up(exact(curve.delta0), FAILURE_UNIT), FAILURE_UNIT)
         return cls(epsilon=epsilon, delta=delta, order=order, failure=failure)
@@ -197,48 +292,70 @@ class Budget(Frozen):
     @property
     def limit(self) -> float:
         """The number that `cost` is held against: epsilon or rho, in nats, or an advantage."""
-        return next(amount for amount in (self.epsilon, self.rho, self.advantage) if amount is not None)
+        return next(
+            amount for amount in (self.epsilon, self.rho, self.advantage) if amount is not None
+        )
 
     @property
     def conversion_delta(self) -> Decimal:
         """The part of delta that pays for turning the sum of charges into epsilon; exact."""
         return _DOWN.subtract(exact(self.delta), exact(self.failure or 0.0))
 
-    # -- a plan that is fixed in advance ------------------------------------------------------------------------------
+    # -- a plan that is fixed in advance -----------------------------------------------------------
 
     def cost(self, curve: Curve | Priced, *, thorough: bool = False) -> float:
-        """What `curve` costs in the unit of `limit`, in nats; inf if nothing admits it. `thorough`: as `best_epsilon`."""
+        """What `curve` costs in the unit of `limit`, in nats; inf if nothing admits it. `thorough`:
+        as `best_epsilon`.
+        """
         curve = read_item(curve, None)[0]
         if self.form == "advantage":
             return curve.advantage
         if self.form == "zcdp":
             return curve.rho if exact(curve.delta0) <= exact(self.delta) else math.inf
-        return curve.pure_epsilon if self.form == "pure" else best_epsilon(curve, self.delta, thorough=thorough).value
+        return (
+            curve.pure_epsilon
+            if self.form == "pure"
+            else best_epsilon(curve, self.delta, thorough=thorough).value
+        )
 
     def admits(self, curve: Curve | Priced) -> bool:
         """Whether the whole budget pays for `curve`, a plan that is fixed in advance."""
         cost = self.cost(curve)
-        return self.covers(self.cost(curve, thorough=True) if self.limit < cost <= _NEAR * self.limit else cost)
+        return self.covers(
+            self.cost(curve, thorough=True) if self.limit < cost <= _NEAR * self.limit else cost
+        )
 
     def admitted_before(self, curve: Curve) -> bool:
-        """Whether another version may have admitted `curve`: it costs the budget, or one part in 1,000 more."""
+        """Whether another version may have admitted `curve`: it costs the budget, or one part in
+        1,000 more.
+        """
         cost = self.cost(curve, thorough=True)
         return cost <= self.limit * _VERSIONS
 
     def covers(self, cost: float) -> bool:
-        """Whether `cost`, in the unit of `limit`, is within it, both read as the decimals that they print as."""
+        """Whether `cost`, in the unit of `limit`, is within it, both read as the decimals that they
+        print as.
+        """
         return math.isfinite(cost) and exact(cost) <= exact(self.limit)
 
-    # -- a filter: charges chosen one after the other -----------------------------------------------------------------
+    # -- a filter: charges chosen one after the other ----------------------------------------------
 
     @property
     def measure(self) -> Measure:
-        """What the main part of a price adds up: pure epsilon, rho, or Renyi divergence of the order given here."""
+        """What the main part of a price adds up: pure epsilon, rho, or Renyi divergence of the
+        order given here.
+        """
         if self.form == "zcdp":
             return "rho"
         if self.release is not None:
             return "release"
-        return "mu^2" if self.order == "gaussian" else self.order if isinstance(self.order, float) else "epsilon"
+        return (
+            "mu^2"
+            if self.order == "gaussian"
+            else self.order
+            if isinstance(self.order, float)
+            else "epsilon"
+        )
 
     @cached_property
     def capacity(self) -> Price:
@@ -249,11 +366,16 @@ class Budget(Frozen):
         """
         if self.form == "advantage":
             raise InvalidBudget(
-                f"{self!r} is for a plan that is fixed in advance: calibrate by it, and state the budget of a filter or a ledger "
-                "as Budget(epsilon=, delta=) or Budget(rho=, delta=)"
+                f"{self!r} is for a plan that is fixed in advance: calibrate by it, and state the"
+                " budget of a filter or a ledger as Budget(epsilon=, delta=) or Budget(rho=,"
+                " delta=)"
             )
-        failure = self.failure if self.form == "approximate" else self.delta  # that of a release is part of its plan
-        return Price(min(MOST, rounded_down(self._main_capacity, MAIN_UNIT)), rounded_down(exact(failure or 0.0), FAILURE_UNIT))
+        # that of a release is part of its plan
+        failure = self.failure if self.form == "approximate" else self.delta
+        return Price(
+            min(MOST, rounded_down(self._main_capacity, MAIN_UNIT)),
+            rounded_down(exact(failure or 0.0), FAILURE_UNIT),
+        )
 
     @property
     def _main_capacity(self) -> Decimal:
@@ -266,13 +388,15 @@ class Budget(Frozen):
         return exact(self.limit)
 
     def price(self, curve: Curve | Priced) -> Price:
-        """What the filter charges for `curve`, rounded up; a composition given as one curve is a fixed plan, one item.
+        """What the filter charges for `curve`, rounded up; a composition given as one curve is a
+        fixed plan, one item.
 
-        A plan that the filter's own unit overrates, but that `admits` allows, costs the whole capacity: it fits when nothing
-        else is charged before or after it. Theorem F5.
+        A plan that the filter's own unit overrates, but that `admits` allows, costs the whole
+        capacity: it fits when nothing else is charged before or after it. Theorem F5.
 
         Raises:
-            Unaffordable: no budget of this form, order and delta can ever pay for the curve; the message says what could.
+            Unaffordable: no budget of this form, order and delta can ever pay for the curve; the
+                message says what could.
         """
         curve = read_item(curve, None)[0]
         price = self._itemised(curve)
@@ -286,10 +410,17 @@ class Budget(Frozen):
         return price
 
     def unused(self, whole: Curve, part: Curve) -> Price:
-        """What is given back of `whole`'s price where `part` of it ran: nothing if that was all of the capacity. Theorem F8."""
+        """What is given back of `whole`'s price where `part` of it ran: nothing if that was all of
+        the capacity. Theorem F8.
+        """
         price, used = self._itemised(whole), self._itemised(part)
         # A release holds its own chance of failure, which stays charged.
-        if self.release is not None or price is None or used is None or not self.fits(NOTHING, price):
+        if (
+            self.release is not None
+            or price is None
+            or used is None
+            or not self.fits(NOTHING, price)
+        ):
             return NOTHING
         return Price(max(0, price.main - used.main), 0)
 
@@ -297,42 +428,61 @@ class Budget(Frozen):
         if self.release is not None:
             count = _releases_in(curve, self.release)
             return None if count is None else Price(int(count / MAIN_UNIT), 0)
-        return None if curve.delta0 > 0 and self.capacity.failure == 0 else itemised(curve, self.measure)
+        return (
+            None
+            if curve.delta0 > 0 and self.capacity.failure == 0
+            else itemised(curve, self.measure)
+        )
 
     def _why_not(self, curve: Curve) -> str:
         if self.release is not None:
             return (
-                f"this budget was declared for releases of {self.release!r} and pays for those, and for smaller ones of that "
-                f"kind; what is charged is a {type(curve).__name__} that is neither. Lower its cost, add the declared noise, or "
-                "declare another dataset with a budget for it"
+                f"this budget was declared for releases of {self.release!r} and pays for those, and"
+                f" for smaller ones of that kind; what is charged is a {type(curve).__name__} that"
+                " is neither. Lower its cost, add the declared noise, or declare another dataset"
+                " with a budget for it"
             )
         name, measure = type(curve).__name__, self.measure
         if curve.delta0 > 0 and self.capacity.failure == 0:
             return (
-                f"{name} may fail with probability {format_number(curve.delta0)}, and "
-                f"{self!r} has no failure probability of at least "
-                f"{FAILURE_UNIT} to spend. Choose a mechanism without delta, or state a new budget with a delta (or a larger "
-                f"failure). {_DECLARED}"
+                f"{name} may fail with probability {format_number(curve.delta0)}, and {self!r} has"
+                f" no failure probability of at least {FAILURE_UNIT} to spend. Choose a mechanism"
+                " without delta, or state a new budget with a delta (or a larger failure)."
+                f" {_DECLARED}"
             )
         if math.isfinite(main := main_cost(curve, measure)):
-            return f"{name} costs {main:g} nats, more than a filter can count (9e6 nats): it offers no privacy; add noise."
+            return (
+                f"{name} costs {main:g} nats, more than a filter can count (9e6 nats): it offers no"
+                " privacy; add noise."
+            )
         remedy = _INSTEAD.get(measure, _OTHER_ORDER)
-        return f"{name} has no finite {in_words(measure)}, which is what {self!r} adds up. {remedy} {_DECLARED}"
+        return (
+            f"{name} has no finite {in_words(measure)}, which is what {self!r} adds up. {remedy}"
+            f" {_DECLARED}"
+        )
 
     def cost_of_each(self, curve: Curve | Priced, charges: int | Fraction) -> float:
-        """What `charges` separate charges of `curve` cost the filter together, in the unit of `limit`, nats.
+        """What `charges` separate charges of `curve` cost the filter together, in the unit of
+        `limit`, nats.
 
-        At most `limit` exactly where `how_many` counts as many; inf where their chances of failure do not fit.
+        At most `limit` exactly where `how_many` counts as many; inf where their chances of failure
+        do not fit.
         """
         price = self._itemised(read_item(curve, None)[0])
         total = None if price is None else price.times(charges)
         if total is None or total.failure > self.capacity.failure or self.capacity.main == 0:
             return math.inf
         share = self.limit * (total.main / self.capacity.main)
-        return min(share, self.limit) if self.fits(NOTHING, total) else max(share, math.nextafter(self.limit, math.inf))
+        return (
+            min(share, self.limit)
+            if self.fits(NOTHING, total)
+            else max(share, math.nextafter(self.limit, math.inf))
+        )
 
     def failure_of_each(self, charges: int | Fraction) -> float:
-        """The chance of failure (`Curve.delta0`) that each of `charges` charges may have; six digits, rounded down; 0 if none."""
+        """The chance of failure (`Curve.delta0`) that each of `charges` charges may have; six
+        digits, rounded down; 0 if none.
+        """
         return float(_SHORT.multiply(Decimal(self.capacity.failure // charges), FAILURE_UNIT))
 
     def fits(self, spent: Price, price: Price) -> bool:
@@ -347,14 +497,17 @@ class Budget(Frozen):
         return total.main <= self.capacity.main and total.failure <= self.capacity.failure
 
     def can_afford(self, spent: Price, curve: Curve | Priced) -> bool:
-        """Whether `curve` may be charged after `spent`; False also for a curve that this form can never pay for."""
+        """Whether `curve` may be charged after `spent`; False also for a curve that this form can
+        never pay for.
+        """
         try:
             return self.fits(spent, self.price(curve))
         except Unaffordable:
             return False
 
     def how_many(self, curve: Curve | Priced, spent: Price = NOTHING) -> int:
-        """How many separate charges of `curve` fit after `spent`; a plan that is fixed now is often longer (`calibrate_count`).
+        """How many separate charges of `curve` fit after `spent`; a plan that is fixed now is often
+        longer (`calibrate_count`).
 
         Raises:
             InvalidArgument: the curve costs nothing, so any number fits.
@@ -362,12 +515,20 @@ class Budget(Frozen):
         """
         price = self.price(curve)
         if price == NOTHING:
-            raise InvalidArgument(f"{type(curve).__name__} costs nothing: any number of charges fits")
-        return min(have // need for have, need in zip(self.capacity.minus(spent), price, strict=True) if need > 0)
+            raise InvalidArgument(
+                f"{type(curve).__name__} costs nothing: any number of charges fits"
+            )
+        return min(
+            have // need
+            for have, need in zip(self.capacity.minus(spent), price, strict=True)
+            if need > 0
+        )
 
 
 def greatest(admits: Callable[[int], bool], most: int) -> int:
-    """The greatest count, `most` at most, that is admitted as all smaller ones are; 0 if not even 1 is."""
+    """The greatest count, `most` at most, that is admitted as all smaller ones are; 0 if not even 1
+    is.
+    """
     low, high = 0, 1
     while high <= most and admits(high):
         low, high = high, 2 * high
@@ -384,12 +545,17 @@ __all__ = ["NOTHING", "Budget", "Measure", "Price"]
 def checked_budget(budget: object) -> Budget:
     """A budget, if it is one."""
     if not isinstance(budget, Budget):
-        raise InvalidArgument(f"budget must be a Budget, not {type(budget).__name__}: state one, as Budget(epsilon=1.0)")
+        raise InvalidArgument(
+            f"budget must be a Budget, not {type(budget).__name__}: state one, as"
+            " Budget(epsilon=1.0)"
+        )
     return budget
 
 
 def _releases_in(curve: Curve, release: Curve) -> int | None:
-    """The least number of times that `release`, repeated, is seen to cover `curve`; None if it is not. What is free counts 0."""
+    """The least number of times that `release`, repeated, is seen to cover `curve`; None if it is
+    not. What is free counts 0.
+    """
     if curve.core_epsilon == 0 and curve.delta0 == 0:
         return 0
     if _is_covered(curve, release):
@@ -405,7 +571,9 @@ def _releases_in(curve: Curve, release: Curve) -> int | None:
 
 
 def _is_covered(curve: Curve, release: Curve) -> bool:
-    """Whether what satisfies `curve` satisfies `release`: they are equal, or of one kind and no parameter is larger."""
+    """Whether what satisfies `curve` satisfies `release`: they are equal, or of one kind and no
+    parameter is larger.
+    """
     if curve == release:
         return True
     if isinstance(curve, Approximate) and isinstance(release, Approximate):
@@ -419,7 +587,8 @@ def _is_covered(curve: Curve, release: Curve) -> bool:
 
 @lru_cache(maxsize=256)
 def _renyi_capacity(epsilon: float, delta: Decimal, order: float) -> Decimal:
-    """The largest Renyi divergence of `order` that gives (epsilon, delta)-DP, rounded down; negative if there is none.
+    """The largest Renyi divergence of `order` that gives (epsilon, delta)-DP, rounded down;
+    negative if there is none.
 
     Proposition 12 of Canonne, Kamath and Steinke (2020), solved for the divergence. Theorem F4.
     """
@@ -431,36 +600,53 @@ def _renyi_capacity(epsilon: float, delta: Decimal, order: float) -> Decimal:
 
 @lru_cache(maxsize=256)
 def _gaussian_capacity(epsilon: float, delta: float) -> Decimal:
-    """The square of the largest mu for which GaussianDP(mu) is (epsilon, delta)-DP, rounded down; 0 if none is. Theorem F9."""
+    """The square of the largest mu for which GaussianDP(mu) is (epsilon, delta)-DP, rounded down; 0
+    if none is. Theorem F9.
+    """
     low, high = 0.0, 1.0
     while high < _MOST_MU and GaussianDP(mu=high).profile(epsilon) <= delta:
         low, high = high, 2 * high
     while low < (middle := (low + high) / 2) < high:
-        low, high = (middle, high) if GaussianDP(mu=middle).profile(epsilon) <= delta else (low, middle)
+        low, high = (
+            (middle, high) if GaussianDP(mu=middle).profile(epsilon) <= delta else (low, middle)
+        )
     return _DOWN.multiply(Decimal(low), Decimal(low))
 
 
 def waiting_cost(delta: float, order: float) -> Decimal:
-    """ln(1/delta)/(order - 1): what a statement about all moments at once costs; rounded up. Theorem F6."""
+    """ln(1/delta)/(order - 1): what a statement about all moments at once costs; rounded up.
+    Theorem F6.
+    """
     price = _PRECISE.divide(_PRECISE.ln(exact(delta)), _PRECISE.subtract(exact(order), Decimal(1)))
     return _PRECISE.subtract(_GUARD, price)
 
 
 def _workload(epsilon: float, delta: float, curve: Curve) -> tuple[Order, int]:
-    """At which order (epsilon, delta) pays for most charges of `curve`, bad events included, and for how many."""
+    """At which order (epsilon, delta) pays for most charges of `curve`, bad events included, and
+    for how many.
+    """
 
     def at(count: float) -> tuple[Order, float]:
         left = delta - count * curve.delta0
 
         def repetitions(orders: Floats) -> Floats:
             cost = curve.rdp(orders)
-            return np.divide(_capacities(epsilon, left, orders), cost, out=np.zeros_like(cost), where=cost > 0)
+            return np.divide(
+                _capacities(epsilon, left, orders), cost, out=np.zeros_like(cost), where=cost > 0
+            )
 
-        renyi, gaussian = _argmax(repetitions, curve.table_orders), float(_gaussian_capacity(epsilon, left)) / curve.mu_squared
+        renyi, gaussian = (
+            _argmax(repetitions, curve.table_orders),
+            float(_gaussian_capacity(epsilon, left)) / curve.mu_squared,
+        )
         return ("gaussian", gaussian) if gaussian > renyi[1] else renyi
 
     most = at(0)[1]
-    count = most if curve.delta0 == 0 else _crossing(lambda n: at(n)[1], min(most, 0.999 * delta / curve.delta0))
+    count = (
+        most
+        if curve.delta0 == 0
+        else _crossing(lambda n: at(n)[1], min(most, 0.999 * delta / curve.delta0))
+    )
     return at(int(count))[0], int(count)
 
 
@@ -477,16 +663,24 @@ def _crossing(falling: Callable[[float], float], most: float) -> float:
 
 def rounded_down(value: Decimal, unit: Decimal) -> int:
     """`value` in whole units, rounded down, at least 0."""
-    return max(0, int(_DOWN.divide(value, unit).to_integral_value(rounding=ROUND_FLOOR, context=_DOWN)))
+    return max(
+        0, int(_DOWN.divide(value, unit).to_integral_value(rounding=ROUND_FLOOR, context=_DOWN))
+    )
 
 
 def _capacities(epsilon: float, delta: float, orders: Floats) -> Floats:
-    """`_renyi_capacity` in floating point: it decides which order is chosen, never what that order may spend."""
-    return np.maximum(0.0, epsilon - np.log1p(-1 / orders) + (math.log(delta) + np.log(orders)) / (orders - 1))
+    """`_renyi_capacity` in floating point: it decides which order is chosen, never what that order
+    may spend.
+    """
+    return np.maximum(
+        0.0, epsilon - np.log1p(-1 / orders) + (math.log(delta) + np.log(orders)) / (orders - 1)
+    )
 
 
 def _argmax(score: Callable[[Floats], Floats], table: tuple[float, ...]) -> tuple[float, float]:
-    """The order of the greatest score, among the tabulated ones if there are any, and that score."""
+    """The order of the greatest score, among the tabulated ones if there are any, and that
+    score.
+    """
     orders = np.array(table) if table else _ORDERS
     for _ in range(0 if table else _ROUNDS):
         top = int(np.argmax(score(orders)))

@@ -19,13 +19,16 @@ _PROBES, _DECADES = 5, 15  # that begin a search: of a given bracket; to either 
 _MOST_COUNTED = 2**59
 _MOST = 1000  # probes: a limit anywhere among the floats is found by some 130
 _RELATIVE = 4e-10  # of the result, between an admitted and a refused parameter
-_BEYOND, _FARTHEST = 1.9e-9, 300.0  # logarithms of how far past the result the budget is seen to refuse; of the widest stride
+# logarithms of how far past the result the budget is seen to refuse; of the widest stride
+_BEYOND, _FARTHEST = 1.9e-9, 300.0
 _SLACK = 1e-6  # relative noise of a cost that does not break monotony
 _SLACK_NEARBY = 1e-3  # the same between parameters so close that a discretised cost may waver
 _NUDGE = 1.001  # two probes this far apart show the direction of the cost
-_NEAREST, _WIDE = 4, 0.3  # costs that a guess goes by; the most, in logarithms, that its two ends lie to either side of it
+# costs that a guess goes by; the most, in logarithms, that its two ends lie to either side of it
+_NEAREST, _WIDE = 4, 0.3
 _MOST_THOROUGH = 5  # accounts, each of which takes some hundredths of a second up to half a second
-_FINE, _SHORT, _SAFELY = 1e-4, 2e-5, 1e-9  # logarithmic steps that are worth an account; short of the limit; below the limit
+# logarithmic steps that are worth an account; short of the limit; below the limit
+_FINE, _SHORT, _SAFELY = 1e-4, 2e-5, 1e-9
 
 
 def calibrate(
@@ -37,25 +40,30 @@ def calibrate(
 ) -> float:
     """The costliest parameter that `budget` still admits, to one part in 10^9 and on the safe side.
 
-    Where equal bounded-range curves are repeated, the parameter is raised to what the optimal recursion allows, as far as the
-    bracket does, and then to one part in 10^4.
+    Where equal bounded-range curves are repeated, the parameter is raised to what the optimal
+    recursion allows, as far as the bracket does, and then to one part in 10^4.
 
     Args:
-        family: maps a positive parameter to a curve; its cost may rise (an epsilon) or fall (a noise scale), not both. Where
-            it raises an AccountingError, ValueError or ArithmeticError, the parameter is outside its domain, an interval.
+        family: maps a positive parameter to a curve; its cost may rise (an epsilon) or fall (a
+            noise scale), not both. Where it raises an AccountingError, ValueError or
+            ArithmeticError, the parameter is outside its domain, an interval.
         budget: what the curve may cost, as a plan that is fixed in advance.
-        bracket: least and greatest parameter to consider, both from 2.23e-308. If None, decades are searched outward from 1.
-        charges: how many separate charges of the curve the budget has to pay for, as `Budget.how_many` counts them; None for
-            one plan. Of a Fraction n each takes at most 1/n of the budget, of its failure probability too.
+        bracket: least and greatest parameter to consider, both from 2.23e-308. If None, decades are
+            searched outward from 1.
+        charges: how many separate charges of the curve the budget has to pay for, as
+            `Budget.how_many` counts them; None for one plan. Of a Fraction n each takes at most 1/n
+            of the budget, of its failure probability too.
 
     Returns:
-        A parameter that the budget admits, while one part in 10^9 further towards the costlier side it does not, or the domain
-        ends. If the budget admits all of a given bracket, its costlier end.
+        A parameter that the budget admits, while one part in 10^9 further towards the costlier side
+        it does not, or the domain ends. If the budget admits all of a given bracket, its costlier
+        end.
 
     Raises:
-        InvalidArgument: the bracket is not two positive numbers in order, budget is not a Budget, charges is not a whole
-            number >= 1, or family is not a function that returns a Curve.
-        CalibrationError: nothing is admitted, everything is, or the cost is not monotone in the parameter.
+        InvalidArgument: the bracket is not two positive numbers in order, budget is not a Budget,
+            charges is not a whole number >= 1, or family is not a function that returns a Curve.
+        CalibrationError: nothing is admitted, everything is, or the cost is not monotone in the
+            parameter.
 
     Example:
         >>> import accounting as acc
@@ -74,40 +82,52 @@ def calibrate(
         low, high = checked_bracket(bracket)
         ratio = min(high / low, 1e308)  # the quotient may overflow
         probes.add(*(low * ratio ** (i / (_PROBES - 1)) for i in range(1, _PROBES - 1)))
-        if (ends := probes.ends()) is None or ends[1] is None:  # extreme parameters are the slowest to price
+        # extreme parameters are the slowest to price
+        if (ends := probes.ends()) is None or ends[1] is None:
             probes.add(low, high)
     return _thorough_end(probes, _safe_end(probes))
 
 
 def calibrate_count(family: Curve | Callable[[int], Curve], budget: Budget) -> int:
-    """The greatest count that `budget` admits, as a plan that is fixed in advance; 0 if it admits not even one.
+    """The greatest count that `budget` admits, as a plan that is fixed in advance; 0 if it admits
+    not even one.
 
     Args:
         family: a curve to repeat, or a map from a count >= 1 to a curve whose cost rises with it.
-        budget: what the whole may cost. `Budget.how_many` counts charges that are chosen one after the other instead.
+        budget: what the whole may cost. `Budget.how_many` counts charges that are chosen one after
+            the other instead.
 
     Raises:
-        InvalidArgument: budget is not a Budget, or family is neither a Curve nor a function that returns one.
+        InvalidArgument: budget is not a Budget, or family is neither a Curve nor a function that
+            returns one.
         CalibrationError: the budget admits any number, or more than 5 * 10^17.
 
     Example:
         >>> import accounting as acc
-        >>> acc.calibration.calibrate_count(acc.BoundedRange(epsilon=0.08), acc.Budget(epsilon=1.0, delta=1e-6))
+        >>> acc.calibration.calibrate_count(
+        ...     acc.BoundedRange(epsilon=0.08), acc.Budget(epsilon=1.0, delta=1e-6)
+        ... )
         35
     """
     checked_budget(budget)
-    made = (lambda count: Composed.of([(count, family)])) if isinstance(family, Curve) else _checked_family(family, "count")
+    made = (
+        (lambda count: Composed.of([(count, family)]))
+        if isinstance(family, Curve)
+        else _checked_family(family, "count")
+    )
     found = greatest(lambda count: budget.admits(_checked_curve(made(count))), _MOST_COUNTED)
     if found == _MOST_COUNTED:
-        raise CalibrationError(f"{budget!r} admits any number: the cost does not rise with the count")
+        raise CalibrationError(
+            f"{budget!r} admits any number: the cost does not rise with the count"
+        )
     return found
 
 
 def _checked_family(family: Callable[[_Number], Curve], number: str) -> Callable[[_Number], Curve]:
     if not callable(family):
         raise InvalidArgument(
-            f"family must be a function from a {number} to a curve, not {type(family).__name__}: pass one, as "
-            f"lambda {number}: ..."
+            f"family must be a function from a {number} to a curve, not {type(family).__name__}:"
+            f" pass one, as lambda {number}: ..."
         )
     return family
 
@@ -117,9 +137,15 @@ def checked_bracket(bracket: tuple[float, float]) -> tuple[float, float]:
     try:
         low, high = map(float, bracket)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidArgument("bracket must be two positive finite numbers, the smaller first") from None
-    if not sys.float_info.min <= low < high < math.inf:  # below, floats lie too far apart for the precision promised
-        raise InvalidArgument(f"bracket=({low!r}, {high!r}) must be two finite numbers >= 2.23e-308, the smaller first")
+        raise InvalidArgument(
+            "bracket must be two positive finite numbers, the smaller first"
+        ) from None
+    # below, floats lie too far apart for the precision promised
+    if not sys.float_info.min <= low < high < math.inf:
+        raise InvalidArgument(
+            f"bracket=({low!r}, {high!r}) must be two finite numbers >= 2.23e-308, the smaller"
+            " first"
+        )
     return low, high
 
 
@@ -127,16 +153,26 @@ def _checked_curve(found: object) -> Curve:
     """What a family returned, or its curve; InvalidArgument if it is neither."""
     curve = getattr(found, "curve", found) if not isinstance(found, Curve) else found
     if not isinstance(curve, Curve):
-        raise InvalidArgument(f"the family returned a {type(found).__name__}: return a Curve, a mechanism or n * mechanism")
+        raise InvalidArgument(
+            f"the family returned a {type(found).__name__}: return a Curve, a mechanism or n *"
+            " mechanism"
+        )
     return curve
 
 
-# -- what is known ----------------------------------------------------------------------------------------------------
+# -- what is known ---------------------------------------------------------------------------------
 @final
 class _Probes:
-    """All that was tried, only ever added to: `costs` of parameters in the family's domain, `errors` of those outside."""
+    """All that was tried, only ever added to: `costs` of parameters in the family's domain,
+    `errors` of those outside.
+    """
 
-    def __init__(self, family: Callable[[float], Curve], budget: Budget, charges: int | Fraction | None = None) -> None:
+    def __init__(
+        self,
+        family: Callable[[float], Curve],
+        budget: Budget,
+        charges: int | Fraction | None = None,
+    ) -> None:
         self.family, self.budget, self.charges = family, budget, charges
         self.costs: dict[float, float] = {}
         self.errors: dict[float, Exception] = {}
@@ -154,7 +190,11 @@ class _Probes:
                 self.errors[parameter] = error
             else:
                 made, charges = _checked_curve(curve), self.charges
-                cost = self.budget.cost(made) if charges is None else self.budget.cost_of_each(made, charges)
+                cost = (
+                    self.budget.cost(made)
+                    if charges is None
+                    else self.budget.cost_of_each(made, charges)
+                )
                 self.costs[parameter] = cost
 
     def admits(self, parameter: float) -> bool:
@@ -167,7 +207,9 @@ class _Probes:
         return sorted([*self.costs, *self.errors])
 
     def rising(self, slack: float = _SLACK) -> bool | None:
-        """True if the cost rises with the parameter, False if it falls, None if no two probes differ."""
+        """True if the cost rises with the parameter, False if it falls, None if no two probes
+        differ.
+        """
         costs = [self.costs[parameter] for parameter in sorted(self.costs)]
         rises = all(a <= b * (1 + slack) for a, b in pairwise(costs))
         falls = all(a * (1 + slack) >= b for a, b in pairwise(costs))
@@ -176,11 +218,15 @@ class _Probes:
         return None if rises and falls else rises
 
     def towards_cost(self) -> list[float]:
-        """Every parameter, from the cheap side to the costly one; none while it is unknown which is which."""
+        """Every parameter, from the cheap side to the costly one; none while it is unknown which is
+        which.
+        """
         return {True: self.tried(), False: self.tried()[::-1], None: []}[self.rising()]
 
     def ends(self) -> tuple[float, float | None] | None:
-        """The costliest admitted parameter and the next one on the costlier side, None if there is none."""
+        """The costliest admitted parameter and the next one on the costlier side, None if there is
+        none.
+        """
         towards = self.towards_cost()[::-1]
         pairs = zip(towards, [None, *towards], strict=False)
         return next((pair for pair in pairs if self.admits(pair[0])), None)
@@ -201,13 +247,19 @@ class _Bracket(NamedTuple):
         left = self
         for point in points:
             if min(left) < point < max(left):
-                left = _Bracket(point, left.unsafe) if probes.admits(point) else _Bracket(left.safe, point)
+                left = (
+                    _Bracket(point, left.unsafe)
+                    if probes.admits(point)
+                    else _Bracket(left.safe, point)
+                )
         return left
 
 
-# -- where to look: until an admitted parameter lies beside a refused one ---------------------------------------------
+# -- where to look: until an admitted parameter lies beside a refused one --------------------------
 def _outward(probes: _Probes) -> None:
-    """Probe ever more distant decades around 1, on the sides that may matter; in pairs while the direction is unknown."""
+    """Probe ever more distant decades around 1, on the sides that may matter; in pairs while the
+    direction is unknown.
+    """
     probes.add(1.0, _NUDGE)
     for decade in range(1, _DECADES + 1):
         if (ends := probes.ends()) and ends[1] is not None:
@@ -218,14 +270,17 @@ def _outward(probes: _Probes) -> None:
         if rising is not None:
             sides = [1 if rising == probes.admits((max if rising else min)(probes.costs)) else -1]
         for side in sides:
-            if not probes.costs or tried[-1 if side > 0 else 0] in probes.costs:  # not beyond an edge of the domain
+            # not beyond an edge of the domain
+            if not probes.costs or tried[-1 if side > 0 else 0] in probes.costs:
                 probes.add(*(nudge * 10.0 ** (side * decade) for nudge in nudges))
     if (ends := probes.ends()) and ends[1] is None:
         raise _in_vain(probes, _NO_COSTLIEST)
 
 
 def _from_the_edge(probes: _Probes, inside: float) -> tuple[float, float] | None:
-    """Where the cheap side of the domain ends before `inside`, its cheapest probe, an admitted parameter next to that edge."""
+    """Where the cheap side of the domain ends before `inside`, its cheapest probe, an admitted
+    parameter next to that edge.
+    """
     towards = probes.towards_cost()
     outside = towards[max(0, towards.index(inside) - 1)]
     while _apart(outside, inside) > _RELATIVE:
@@ -236,18 +291,25 @@ def _from_the_edge(probes: _Probes, inside: float) -> tuple[float, float] | None
     return None
 
 
-# -- how to close in, and what ends it --------------------------------------------------------------------------------
+# -- how to close in, and what ends it -------------------------------------------------------------
 def _safe_end(probes: _Probes) -> float:
     """The costliest admitted parameter, once the probes show where it must lie."""
     if not probes.costs:
         raise [*probes.errors.values()][-1]
     if len(probes.costs) == 1:  # it shows no direction: probe next to it, within what was probed
         (inside,), tried = probes.costs, probes.tried()
-        probes.add(*(near for near in (inside / _NUDGE, inside * _NUDGE) if tried[0] <= near <= tried[-1]))
+        probes.add(
+            *(near for near in (inside / _NUDGE, inside * _NUDGE) if tried[0] <= near <= tried[-1])
+        )
     rising = probes.rising()
     if rising is None:
         least = min(probes.costs)
-        raise _in_vain(probes, _NO_COST if probes.costs[least] == math.inf else _ONE_COST, least, _remedy(probes, least))
+        raise _in_vain(
+            probes,
+            _NO_COST if probes.costs[least] == math.inf else _ONE_COST,
+            least,
+            _remedy(probes, least),
+        )
     cheapest_of = min if rising else max
     ends = probes.ends() or _from_the_edge(probes, cheapest_of(probes.costs))
     if ends is None:
@@ -257,13 +319,19 @@ def _safe_end(probes: _Probes) -> float:
 
 
 def _close(probes: _Probes, bracket: _Bracket) -> float:
-    """The safe end; round numbers win ties. A cost that wavers is followed to where it stays above the limit nearby."""
+    """The safe end; round numbers win ties. A cost that wavers is followed to where it stays above
+    the limit nearby.
+    """
     bracket = _shrunk(probes, bracket)
     beyond = math.copysign(_BEYOND, bracket.unsafe - bracket.safe)
     while probes.admits(further := bracket.safe * math.exp(beyond)):
         safe, step = further, beyond
-        while probes.admits(further := safe * math.exp(step)):  # in strides that double until they lead out of the budget
-            if not (abs(step) <= _FARTHEST and sys.float_info.min <= further * math.exp(2 * step) < math.inf):
+        # in strides that double until they lead out of the budget
+        while probes.admits(further := safe * math.exp(step)):
+            if not (
+                abs(step) <= _FARTHEST
+                and sys.float_info.min <= further * math.exp(2 * step) < math.inf
+            ):
                 raise _in_vain(probes, _NOT_MONOTONE)
             safe, step = further, 2 * step
         bracket = _shrunk(probes, _Bracket(safe, further))
@@ -286,9 +354,15 @@ def _apart(one: float, other: float) -> float:
 
 
 def _guesses(probes: _Probes, bracket: _Bracket) -> list[float]:
-    """Short of and past where the costs nearest to the limit, as a smooth curve, reach it; the middle if they do not form one."""
+    """Short of and past where the costs nearest to the limit, as a smooth curve, reach it; the
+    middle if they do not form one.
+    """
     limit = math.log(probes.budget.limit)
-    over = [(math.log(cost) - limit, math.log(parameter)) for parameter, cost in probes.costs.items() if 0 < cost < math.inf]
+    over = [
+        (math.log(cost) - limit, math.log(parameter))
+        for parameter, cost in probes.costs.items()
+        if 0 < cost < math.inf
+    ]
     near = sorted(over, key=lambda point: (abs(point[0]), point))[:_NEAREST]
     if len(dict(near)) < len(near) or len(near) < 2:
         return [bracket.at(0.5)]
@@ -299,16 +373,21 @@ def _guesses(probes: _Probes, bracket: _Bracket) -> list[float]:
 
 
 def where_zero(points: list[tuple[float, float]]) -> float:
-    """Where the polynomial through points (value, place), no value twice, takes the value 0: by Neville's rule."""
+    """Where the polynomial through points (value, place), no value twice, takes the value 0: by
+    Neville's rule.
+    """
     values, places = [value for value, _ in points], [place for _, place in points]
     for order in range(1, len(points)):
         for i in range(len(points) - order):
-            places[i] = (values[i + order] * places[i] - values[i] * places[i + 1]) / (values[i + order] - values[i])
+            places[i] = (values[i + order] * places[i] - values[i] * places[i + 1]) / (
+                values[i + order] - values[i]
+            )
     return places[0]
 
 
 def _thorough_end(probes: _Probes, safe: float) -> float:
-    """A costlier parameter than `safe`, where the thorough account of the budget (Theorem D6) admits one; else `safe`.
+    """A costlier parameter than `safe`, where the thorough account of the budget (Theorem D6)
+    admits one; else `safe`.
 
     That account is of one plan: separate charges are paid for by the filter.
     """
@@ -318,10 +397,13 @@ def _thorough_end(probes: _Probes, safe: float) -> float:
     sign, room = (1 if rising else -1), _apart((max if rising else min)(probes.costs), safe)
 
     def point(beyond: float) -> tuple[float, float]:
-        cost = budget.cost(_checked_curve(probes.family(safe * math.exp(sign * beyond))), thorough=True)
+        cost = budget.cost(
+            _checked_curve(probes.family(safe * math.exp(sign * beyond))), thorough=True
+        )
         return beyond, math.log(cost / budget.limit) if cost > 0 else -math.inf
 
-    # Logarithms of how far beyond `safe`, and of the cost over the limit: nearly a line, of slope about one.
+    # Logarithms of how far beyond `safe`, and of the cost over the limit: nearly a line, of slope
+    # about one.
     low, high, slope = point(0.0), None, 1.1
     if low[1] == -math.inf:
         return safe
@@ -336,37 +418,61 @@ def _thorough_end(probes: _Probes, safe: float) -> float:
     return safe * math.exp(sign * low[0])
 
 
-# -- what to say if in vain -------------------------------------------------------------------------------------------
+# -- what to say if in vain ------------------------------------------------------------------------
 _NOT_MONOTONE = (
-    "the cost is not monotone between {least:g} and {most:g}: calibrate needs a family whose cost only rises or only falls "
-    "with its parameter; narrow the bracket to one branch"
+    "the cost is not monotone between {least:g} and {most:g}: calibrate needs a family whose cost"
+    " only rises or only falls with its parameter; narrow the bracket to one branch"
 )
-_ENDLESS = "no end after {tried} parameters from {least:g} to {most:g}: the cost goes up and down; narrow the bracket"
+_ENDLESS = (
+    "no end after {tried} parameters from {least:g} to {most:g}: the cost goes up and down; narrow"
+    " the bracket"
+)
 _NO_COSTLIEST = (
-    "{budget!r} admits every parameter from 1e-{decades} to 1e{decades} that was tried: none is the costliest. "
-    "Give a bracket, or a smaller budget"
+    "{budget!r} admits every parameter from 1e-{decades} to 1e{decades} that was tried: none is the"
+    " costliest. Give a bracket, or a smaller budget"
 )
 _NO_COST = "every parameter tried from {least:g} to {most:g} has no finite cost. {remedy}"
-_ONE_COST = "every parameter tried from {least:g} to {most:g} costs the same, {cost:g} against {limit:g}. {remedy}"
+_ONE_COST = (
+    "every parameter tried from {least:g} to {most:g} costs the same, {cost:g} against {limit:g}."
+    " {remedy}"
+)
 _TOO_COSTLY = (
-    "{budget!r} admits no parameter: every parameter tried from {least:g} to {most:g} costs too much, the cheapest, "
-    "{at:g}, costs {cost:g} against {limit:g}. Widen the bracket, or raise the budget or its delta"
+    "{budget!r} admits no parameter: every parameter tried from {least:g} to {most:g} costs too"
+    " much, the cheapest, {at:g}, costs {cost:g} against {limit:g}. Widen the bracket, or raise the"
+    " budget or its delta"
 )
 
 
-def _in_vain(probes: _Probes, message: str, at: float = math.nan, remedy: str = "") -> CalibrationError:
+def _in_vain(
+    probes: _Probes, message: str, at: float = math.nan, remedy: str = ""
+) -> CalibrationError:
     tried, budget, cost = probes.tried(), probes.budget, probes.costs.get(at)
-    facts = {"least": tried[0], "most": tried[-1], "tried": len(tried), "decades": _DECADES, "remedy": remedy}
-    return CalibrationError(message.format(**facts, budget=budget, limit=budget.limit, at=at, cost=cost))
+    facts = {
+        "least": tried[0],
+        "most": tried[-1],
+        "tried": len(tried),
+        "decades": _DECADES,
+        "remedy": remedy,
+    }
+    return CalibrationError(
+        message.format(**facts, budget=budget, limit=budget.limit, at=at, cost=cost)
+    )
 
 
 def _remedy(probes: _Probes, parameter: float) -> str:
-    """Why a cost that is the same everywhere may be infinite: the form of the budget cannot pay for such curves."""
+    """Why a cost that is the same everywhere may be infinite: the form of the budget cannot pay for
+    such curves.
+    """
     curve, budget = _checked_curve(probes.family(parameter)), probes.budget
     try:
         budget.price(curve)
     except Unaffordable as error:
         return str(error)
-    if curve.delta0 > (budget.delta if probes.charges is None else budget.failure_of_each(probes.charges)):
-        return "Its bad events (delta0) are likelier than the delta of the budget allows: lower them, or raise the delta"
+    if curve.delta0 > (
+        budget.delta if probes.charges is None else budget.failure_of_each(probes.charges)
+    ):
+        return (
+            "Its bad events (delta0) are likelier than the delta of the budget allows: lower them,"
+            " or raise the delta"
+        )
     return "Check that the family uses its parameter, or widen the bracket"

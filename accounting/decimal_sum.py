@@ -1,6 +1,8 @@
-"""Sums that do what people expect of decimals: three charges of 0.1 are 0.3, and nothing is ever rounded down.
+"""Sums that do what people expect of decimals: three charges of 0.1 are 0.3, and nothing is ever
+rounded down.
 
-A float stands for the shortest decimal that prints it (Python's `repr`): 0.1 means one tenth, as the person who typed it meant.
+A float stands for the shortest decimal that prints it (Python's `repr`): 0.1 means one tenth, as
+the person who typed it meant.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""To and from dp-accounting's `DpEvent`s: what has an exact counterpart is converted, all else is refused with a reason.
+"""To and from dp-accounting's `DpEvent`s: what has an exact counterpart is converted, all else is
+refused with a reason.
 
-Events are read by their class, never by a name in a text: nothing is imported or called because a file says so. Poisson sampling
-amplifies where a proof covers it: one application, add_remove, the sample kept secret.
+Events are read by their class, never by a name in a text: nothing is imported or called because a
+file says so. Poisson sampling amplifies where a proof covers it: one application, add_remove, the
+sample kept secret.
 """
 
 from __future__ import annotations
@@ -34,7 +36,11 @@ from accounting.curves import (
 )
 from accounting.curves.discrete_gaussian import LEAST_SIGMA, MOST_SIGMA
 from accounting.curves.profile_table import ProfileTable, as_table, sampled_profile
-from accounting.curves.repeat_and_select import PoissonRuns, RepeatAndSelectDP, TruncatedNegativeBinomial
+from accounting.curves.repeat_and_select import (
+    PoissonRuns,
+    RepeatAndSelectDP,
+    TruncatedNegativeBinomial,
+)
 from accounting.errors import InvalidArgument, InvalidCurve, NoEquivalent
 from accounting.guarantee import Guarantee, Priced, read_item
 from accounting.strict_json import read_json
@@ -43,17 +49,24 @@ from accounting.strict_json import read_json
 @overload
 def poisson_sampled(curve: Curve, rate: float, *, relation: Relation) -> Curve: ...
 @overload
-def poisson_sampled(curve: Priced, rate: float, *, relation: Relation | None = None) -> Guarantee: ...
-def poisson_sampled(curve: Curve | Priced, rate: float, *, relation: Relation | None = None) -> Curve | Guarantee:
-    """`curve`'s mechanism run once on a secret sample that takes each user independently with probability `rate`. Theorem G5.
+def poisson_sampled(
+    curve: Priced, rate: float, *, relation: Relation | None = None
+) -> Guarantee: ...
+def poisson_sampled(
+    curve: Curve | Priced, rate: float, *, relation: Relation | None = None
+) -> Curve | Guarantee:
+    """`curve`'s mechanism run once on a secret sample that takes each user independently with
+    probability `rate`. Theorem G5.
 
-    Compose the result for several runs on fresh samples: `n * poisson_sampled(curve, rate)`. A composition as argument means
-    that all of its parts see the same sample.
+    Compose the result for several runs on fresh samples: `n * poisson_sampled(curve, rate)`. A
+    composition as argument means that all of its parts see the same sample.
 
     Args:
-        curve: of the mechanism on the sample; of Gaussian ones the result is exact. A mechanism gives a `Guarantee`.
+        curve: of the mechanism on the sample; of Gaussian ones the result is exact. A mechanism
+            gives a `Guarantee`.
         rate: sampling probability, in (0, 1].
-        relation: of a bare curve; must be add_remove: replacing a user of a Poisson sample is not covered.
+        relation: of a bare curve; must be add_remove: replacing a user of a Poisson sample is not
+            covered.
 
     Raises:
         NoEquivalent: the relation is replace_one.
@@ -61,14 +74,21 @@ def poisson_sampled(curve: Curve | Priced, rate: float, *, relation: Relation | 
     """
     if not isinstance(curve, Curve):
         priced, relation = read_item(curve, relation)
-        return Guarantee(poisson_sampled(priced, rate, relation=cast(Relation, relation)), cast(Relation, relation))
+        return Guarantee(
+            poisson_sampled(priced, rate, relation=cast(Relation, relation)),
+            cast(Relation, relation),
+        )
     if relation != "add_remove":
         raise NoEquivalent(
-            f"relation={relation!r}: amplification by Poisson sampling is proved here for add_remove only. Configure the "
-            "mechanism under add_remove, or use the curve without amplification"
+            f"relation={relation!r}: amplification by Poisson sampling is proved here for"
+            " add_remove only. Configure the mechanism under add_remove, or use the curve without"
+            " amplification"
         )
     if isinstance(rate, bool) or not isinstance(rate, numbers.Real) or not 0 < rate <= 1:
-        raise InvalidArgument(f"rate={str(rate)[:30]} must lie in (0, 1]: the probability with which a user is sampled")
+        raise InvalidArgument(
+            f"rate={str(rate)[:30]} must lie in (0, 1]: the probability with which a user is"
+            " sampled"
+        )
     if rate == 1:
         return curve
     rate, parts = float(rate), curve.parts if isinstance(curve, Composed) else ((1, curve),)
@@ -79,7 +99,9 @@ def poisson_sampled(curve: Curve | Priced, rate: float, *, relation: Relation | 
         return SampledGaussianDP(mu=GaussianDP.of_rho(curve.rho).mu, rate=rate)
     if isinstance(curve, LaplaceDP) and curve.epsilon0 > 0:
         return SampledNoiseDP(noise="laplace", shift=curve.epsilon0, rate=rate)
-    points = [(_less(epsilon, rate), _times(rate, delta)) for epsilon, delta in sampled_profile(curve)]
+    points = [
+        (_less(epsilon, rate), _times(rate, delta)) for epsilon, delta in sampled_profile(curve)
+    ]
     return as_table(points, type(curve).__name__)
 
 
@@ -95,49 +117,65 @@ def _less(epsilon: float, rate: float) -> float:
 
 
 _RELATION: Relation = "add_remove"  # what dp-accounting assumes unless told otherwise
-_ORDERS = tuple(sorted({float(a) for a in DEFAULT_RDP_ORDERS} | {float(f"{1 + a:.6g}") for a in np.geomspace(1e-2, 1e5, 141)}))
+_ORDERS = tuple(
+    sorted(
+        {float(a) for a in DEFAULT_RDP_ORDERS}
+        | {float(f"{1 + a:.6g}") for a in np.geomspace(1e-2, 1e5, 141)}
+    )
+)
 
 
 def from_dp_event(event: dp_event.DpEvent, relation: Relation | None = None) -> Curve:
     """The curve of a dp-accounting event, compositions included, with their counts. Theorem G6.
 
     Args:
-        event: NoOp, Gaussian, Laplace, DiscreteLaplace, RandomizedResponse, ZCD, compositions of them, and Poisson samples, which
-            are taken to be kept secret, as dp-accounting takes them; the best of a random number of runs of one of these. Where
-            the installed version has them: DiscreteGaussian, EpsilonDelta, ExponentialMechanism, PermuteAndFlip.
-        relation: the neighbouring relation, to be stated: events carry none, dp-accounting assumes add_remove. Noise is
-            relative to the norm of one user's contribution, so replacing it costs twice as much; randomised response exists under
-            replace_one only. An epsilon that an event states is that of the relation stated here.
+        event: NoOp, Gaussian, Laplace, DiscreteLaplace, RandomizedResponse, ZCD, compositions of
+            them, and Poisson samples, which are taken to be kept secret, as dp-accounting takes
+            them; the best of a random number of runs of one of these. Where the installed version
+            has them: DiscreteGaussian, EpsilonDelta, ExponentialMechanism, PermuteAndFlip.
+        relation: the neighbouring relation, to be stated: events carry none, dp-accounting assumes
+            add_remove. Noise is relative to the norm of one user's contribution, so replacing it
+            costs twice as much; randomised response exists under replace_one only. An epsilon that
+            an event states is that of the relation stated here.
 
     Raises:
         InvalidArgument: no relation is stated.
-        NoEquivalent: the event, or a part of it, has no curve; the message names its class and what to do instead.
-        InvalidCurve: a parameter gives no guarantee (NaN, negative, no noise) or a count is not an integer >= 0.
+        NoEquivalent: the event, or a part of it, has no curve; the message names its class and what
+            to do instead.
+        InvalidCurve: a parameter gives no guarantee (NaN, negative, no noise) or a count is not an
+            integer >= 0.
     """
     if relation is None:
         raise InvalidArgument(
-            "an event does not say which relation its price is for: pass relation='add_remove', which dp-accounting assumes, or "
-            "'replace_one', under which the same noise costs more"
+            "an event does not say which relation its price is for: pass relation='add_remove',"
+            " which dp-accounting assumes, or 'replace_one', under which the same noise costs more"
         )
     name = type(event).__name__
-    if name not in _READERS or getattr(dp_event, name, None) is not type(event):  # but another class of that name
-        raise NoEquivalent(f"{name} has no curve: {_REFUSED.get(name, 'it is not a known event of dp-accounting')}")
+    # but another class of that name
+    if name not in _READERS or getattr(dp_event, name, None) is not type(event):
+        raise NoEquivalent(
+            f"{name} has no curve: {_REFUSED.get(name, 'it is not a known event of dp-accounting')}"
+        )
     return _READERS[name](event, same_relation(None, relation) or _RELATION)
 
 
 def to_dp_event(curve: Curve, relation: Relation | None = None) -> dp_event.DpEvent:
-    """The dp-accounting event of a curve: exactly its counterpart, up to rounding towards more privacy loss. Theorem G6.
+    """The dp-accounting event of a curve: exactly its counterpart, up to rounding towards more
+    privacy loss. Theorem G6.
 
     Args:
-        curve: GaussianDP, LaplaceDP, PureDP, ZCDP, one user's noise on a sample, RepeatAndSelectDP, the identity, and
-            compositions; where the installed version has events for them, BoundedRange and ApproxDP.
+        curve: GaussianDP, LaplaceDP, PureDP, ZCDP, one user's noise on a sample, RepeatAndSelectDP,
+            the identity, and compositions; where the installed version has events for them,
+            BoundedRange and ApproxDP.
         relation: the neighbouring relation that the event will be read under, add_remove if None.
 
     Raises:
         NoEquivalent: the curve, or a part of it, has no event.
     """
     if not isinstance(curve, Curve):
-        raise InvalidArgument(f"to_dp_event takes a Curve, not {type(curve).__name__}: pass mechanism.curve")
+        raise InvalidArgument(
+            f"to_dp_event takes a Curve, not {type(curve).__name__}: pass mechanism.curve"
+        )
     if curve.core_epsilon == curve.delta0 == 0:
         return dp_event.NoOpDpEvent()
     if (write := _WRITERS.get(type(curve))) is not None:
@@ -157,16 +195,19 @@ _MOST_DEEP = 20
 
 
 def event_from_json(text: str | bytes) -> dp_event.DpEvent:
-    """The event that a JSON object states: "event" names its class, the rest are its fields, and inner events are objects too.
+    """The event that a JSON object states: "event" names its class, the rest are its fields, and
+    inner events are objects too.
 
-    Only the classes of `from_dp_event` are known, and nothing that the text names is imported or called.
+    Only the classes of `from_dp_event` are known, and nothing that the text names is imported or
+    called.
 
     Raises:
         InvalidCurve: it states no such event, or other fields than the event has.
 
     Example:
         >>> import accounting as acc
-        >>> text = '{"event": "SelfComposed", "count": 1000, "of": {"event": "Gaussian", "noise_multiplier": 40}}'
+        >>> one = '{"event": "Gaussian", "noise_multiplier": 40}'
+        >>> text = f'{{"event": "SelfComposed", "count": 1000, "of": {one}}}'
         >>> acc.from_dp_event(acc.dp_events.event_from_json(text), "add_remove").epsilon(1e-6) < 5
         True
     """
@@ -176,13 +217,15 @@ def event_from_json(text: str | bytes) -> dp_event.DpEvent:
 def _event(data: object, deep: int) -> dp_event.DpEvent:
     if not isinstance(data, dict) or not isinstance(data.get("event"), str) or deep == 0:
         raise InvalidCurve(
-            'an event is a JSON object like {"event": "Gaussian", "noise_multiplier": 1.1}; one inside of another is under "of", '
-            f"{_MOST_DEEP} deep at most"
+            'an event is a JSON object like {"event": "Gaussian", "noise_multiplier": 1.1}; one'
+            f' inside of another is under "of", {_MOST_DEEP} deep at most'
         )
     name = data["event"].removesuffix("DpEvent") + "DpEvent"
     kind = getattr(dp_event, name, None) if name in _READERS else None
     if kind is None:
-        known = ", ".join(sorted(one.removesuffix("DpEvent") for one in _READERS if hasattr(dp_event, one)))
+        known = ", ".join(
+            sorted(one.removesuffix("DpEvent") for one in _READERS if hasattr(dp_event, one))
+        )
         raise InvalidCurve(f"event={data['event'][:40]!r} is none of {known}")
     given = {field: value for field, value in data.items() if field != "event"}
     if "of" in given:
@@ -195,54 +238,81 @@ def _event(data: object, deep: int) -> dp_event.DpEvent:
     try:
         return kind(**given)
     except (TypeError, ValueError):
-        raise InvalidCurve(f"event={data['event'][:40]!r} has other fields than {', '.join(sorted(given))}") from None
+        raise InvalidCurve(
+            f"event={data['event'][:40]!r} has other fields than {', '.join(sorted(given))}"
+        ) from None
 
 
 def dp_sgd(noise_multiplier: float, sampling_rate: float, steps: int) -> dp_event.DpEvent:
-    """The event of DP-SGD: `steps` Gaussian sums of clipped gradients, each over a fresh secret Poisson sample.
+    """The event of DP-SGD: `steps` Gaussian sums of clipped gradients, each over a fresh secret
+    Poisson sample.
 
     Args:
         noise_multiplier: of the noise, in norms to which a gradient is clipped.
         sampling_rate: the probability with which a record is in a batch, in (0, 1].
     """
     one = dp_event.PoissonSampledDpEvent(sampling_rate, dp_event.GaussianDpEvent(noise_multiplier))
-    return dp_event.SelfComposedDpEvent(one, checked_integer("steps", steps, "how many batches there are"))
+    return dp_event.SelfComposedDpEvent(
+        one, checked_integer("steps", steps, "how many batches there are")
+    )
 
 
-# -- events to curves -------------------------------------------------------------------------------------------------
+# -- events to curves ------------------------------------------------------------------------------
 
 
 def _randomised_response(event: dp_event.RandomizedResponseDpEvent, relation: Relation) -> Curve:
-    """Of k answers the true one with probability 1 - noise, else a uniform one; neighbours have different true answers."""
+    """Of k answers the true one with probability 1 - noise, else a uniform one; neighbours have
+    different true answers.
+    """
     if relation != "replace_one":
         raise NoEquivalent(
-            "RandomizedResponseDpEvent has no curve under add_remove: a removed user's answer is missing, which anyone sees. "
-            "Pass relation='replace_one'"
+            "RandomizedResponseDpEvent has no curve under add_remove: a removed user's answer is"
+            " missing, which anyone sees. Pass relation='replace_one'"
         )
     noise, buckets = event.noise_parameter, event.num_buckets
     if isinstance(buckets, bool) or not isinstance(buckets, int) or buckets < 1:
         raise InvalidCurve(f"num_buckets={buckets!r} must be an integer >= 1")
     if not 0 <= noise <= 1 or (noise == 0 and buckets > 1):
-        raise InvalidCurve(f"noise_parameter={noise!r} must lie in (0, 1]: without noise nothing is guaranteed")
+        raise InvalidCurve(
+            f"noise_parameter={noise!r} must lie in (0, 1]: without noise nothing is guaranteed"
+        )
     if buckets == 1 or noise == 1:
         return zero()
     epsilon = math.log1p(buckets * (1 - noise) / noise) * _OUTWARD
     if buckets == 2:
         return PureDP(epsilon=epsilon)
-    return ProfileTable(epsilons=[0.0, epsilon], deltas=[min((1 - noise) * _OUTWARD, math.tanh(epsilon / 2)), 0.0])
+    return ProfileTable(
+        epsilons=[0.0, epsilon], deltas=[min((1 - noise) * _OUTWARD, math.tanh(epsilon / 2)), 0.0]
+    )
 
 
 def _discrete_gaussian(event: Any, relation: Relation) -> Curve:
-    """One integer exactly; integer vectors: zCDP of half the squared shift over sigma, in any dimension."""
-    moved = math.floor(event.sensitivity * _MOVES[relation]) if 0 < event.sensitivity < MOST_COUNT else 0
-    if getattr(event, "dimension", None) == 1 and moved and LEAST_SIGMA <= event.sigma <= MOST_SIGMA:
+    """One integer exactly; integer vectors: zCDP of half the squared shift over sigma, in any
+    dimension.
+    """
+    moved = (
+        math.floor(event.sensitivity * _MOVES[relation])
+        if 0 < event.sensitivity < MOST_COUNT
+        else 0
+    )
+    if (
+        getattr(event, "dimension", None) == 1
+        and moved
+        and LEAST_SIGMA <= event.sigma <= MOST_SIGMA
+    ):
         return DiscreteGaussianDP(sigma=event.sigma, sensitivity=moved)
     shift = _shift(event.sigma / event.sensitivity if event.sensitivity > 0 else math.nan, relation)
     return ZCDP(rho=_up(shift * shift / 2 * _OUTWARD))
 
 
 def _self_composed(event: dp_event.SelfComposedDpEvent, relation: Relation) -> Curve:
-    count = checked_integer("SelfComposedDpEvent.count", event.count, "how often the event runs", least=0, error=InvalidCurve)
+    count = checked_integer(
+        "SelfComposedDpEvent.count",
+        event.count,
+        "how often the event runs",
+        least=0,
+        error=InvalidCurve,
+    )
     return Composed.of([(count, from_dp_event(event.event, relation))])
 
 
@@ -254,13 +324,18 @@ def _repeat_and_select(event: dp_event.RepeatAndSelectDpEvent, relation: Relatio
         return base
     law = TruncatedNegativeBinomial.of_mean(event.mean, eta=event.shape)
     # Rounded towards more runs: the event states their mean, and their law follows from it.
-    return RepeatAndSelectDP(base=base, distribution=law.model_copy(update={"gamma": law.gamma * (1 - 1e-12)}))
+    return RepeatAndSelectDP(
+        base=base, distribution=law.model_copy(update={"gamma": law.gamma * (1 - 1e-12)})
+    )
 
 
 def _shift(noise_multiplier: float, relation: Relation) -> float:
     """Shift of the answer over the scale of its noise, rounded up."""
     if isinstance(noise_multiplier, bool) or not noise_multiplier > 0:
-        raise InvalidCurve(f"noise_multiplier={noise_multiplier!r} must be a number > 0: without noise nothing is guaranteed")
+        raise InvalidCurve(
+            f"noise_multiplier={noise_multiplier!r} must be a number > 0: without noise nothing is"
+            " guaranteed"
+        )
     return 0.0 if math.isinf(noise_multiplier) else _up(_MOVES[relation] / noise_multiplier)
 
 
@@ -268,21 +343,25 @@ def _shift(noise_multiplier: float, relation: Relation) -> float:
 _MOVES: dict[Relation, int] = {"add_remove": 1, "replace_one": 2}
 
 
-# -- curves to events -------------------------------------------------------------------------------------------------
+# -- curves to events ------------------------------------------------------------------------------
 
 
 def _from_pure(curve: PureDP, relation: Relation) -> dp_event.DpEvent:
     if relation == "add_remove":
         return dp_event.DiscreteLaplaceDpEvent(curve.epsilon0, 1)
-    return dp_event.RandomizedResponseDpEvent(_down(2 / (1 + math.exp(min(curve.epsilon0, 700.0)))), 2)
+    return dp_event.RandomizedResponseDpEvent(
+        _down(2 / (1 + math.exp(min(curve.epsilon0, 700.0)))), 2
+    )
 
 
-def _from_sampled(curve: SampledGaussianDP | SampledNoiseDP, relation: Relation) -> dp_event.DpEvent:
+def _from_sampled(
+    curve: SampledGaussianDP | SampledNoiseDP, relation: Relation
+) -> dp_event.DpEvent:
     loss = curve._loss
     if relation != "add_remove" or loss.group > 1:
         raise NoEquivalent(
-            f"{type(curve).__name__} has an event under add_remove and for one user only: a user's replacement is not covered by "
-            "its proof, and events know no groups"
+            f"{type(curve).__name__} has an event under add_remove and for one user only: a user's"
+            " replacement is not covered by its proof, and events know no groups"
         )
     noise = dp_event.GaussianDpEvent if loss.noise == "gaussian" else dp_event.LaplaceDpEvent
     return dp_event.PoissonSampledDpEvent(loss.rate, noise(_down(1 / loss.shift)))
@@ -292,20 +371,31 @@ def _from_repeat_and_select(curve: RepeatAndSelectDP, relation: Relation) -> dp_
     law = curve.distribution
     shape = math.inf if isinstance(law, PoissonRuns) else law.eta
     if shape < 0 or law.mean < 1:
-        raise NoEquivalent("RepeatAndSelectDpEvent has no eta below 0 and no mean below 1. Keep this part in this package.")
+        raise NoEquivalent(
+            "RepeatAndSelectDpEvent has no eta below 0 and no mean below 1. Keep this part in this"
+            " package."
+        )
     return dp_event.RepeatAndSelectDpEvent(to_dp_event(curve.base, relation), _up(law.mean), shape)
 
 
 def _from_composed(curve: Composed, relation: Relation) -> dp_event.DpEvent:
     events = [(count, to_dp_event(part, relation)) for count, part in curve.parts]
-    parts = [event if count == 1 else dp_event.SelfComposedDpEvent(event, count) for count, event in events]
+    parts = [
+        event if count == 1 else dp_event.SelfComposedDpEvent(event, count)
+        for count, event in events
+    ]
     return parts[0] if len(parts) == 1 else dp_event.ComposedDpEvent(parts)
 
 
-_READERS: dict[str, Callable[[Any, Relation], Curve]] = {  # by the name of the event, which the installed version may not have
+# by the name of the event, which the installed version may not have
+_READERS: dict[str, Callable[[Any, Relation], Curve]] = {
     "NoOpDpEvent": lambda _event, _relation: zero(),
-    "GaussianDpEvent": lambda event, relation: GaussianDP(mu=_shift(event.noise_multiplier, relation)),
-    "LaplaceDpEvent": lambda event, relation: LaplaceDP(epsilon=_shift(event.noise_multiplier, relation)),
+    "GaussianDpEvent": lambda event, relation: GaussianDP(
+        mu=_shift(event.noise_multiplier, relation)
+    ),
+    "LaplaceDpEvent": lambda event, relation: LaplaceDP(
+        epsilon=_shift(event.noise_multiplier, relation)
+    ),
     "DiscreteLaplaceDpEvent": lambda event, relation: _discrete_laplace(
         event.noise_parameter, event.sensitivity * _MOVES[relation]
     ),
@@ -317,22 +407,32 @@ _READERS: dict[str, Callable[[Any, Relation], Curve]] = {  # by the name of the 
         else ZCDP(rho=event.rho)
     ),
     "EpsilonDeltaDpEvent": lambda event, _relation: (
-        ApproxDP(epsilon=event.epsilon, delta=event.delta) if event.delta else PureDP(epsilon=event.epsilon)
+        ApproxDP(epsilon=event.epsilon, delta=event.delta)
+        if event.delta
+        else PureDP(epsilon=event.epsilon)
     ),
     "ExponentialMechanismDpEvent": lambda event, _relation: BoundedRange(epsilon=event.epsilon),
     "PermuteAndFlipDpEvent": lambda event, _relation: LaplaceDP(epsilon=event.epsilon),
     "PoissonSampledDpEvent": lambda event, relation: (
-        poisson_sampled(from_dp_event(event.event, relation), event.sampling_probability, relation=relation)
+        poisson_sampled(
+            from_dp_event(event.event, relation), event.sampling_probability, relation=relation
+        )
         if event.sampling_probability
         else zero()
     ),
     "RepeatAndSelectDpEvent": _repeat_and_select,
-    "ComposedDpEvent": lambda event, relation: Composed.of([(1, from_dp_event(part, relation)) for part in event.events]),
+    "ComposedDpEvent": lambda event, relation: Composed.of(
+        [(1, from_dp_event(part, relation)) for part in event.events]
+    ),
     "SelfComposedDpEvent": _self_composed,
 }
 _WRITERS: dict[type[Curve], Callable[[Any, Relation], dp_event.DpEvent]] = {
-    GaussianDP: lambda curve, relation: dp_event.GaussianDpEvent(_down(_MOVES[relation] / curve.mu)),
-    LaplaceDP: lambda curve, relation: dp_event.LaplaceDpEvent(_down(_MOVES[relation] / curve.epsilon0)),
+    GaussianDP: lambda curve, relation: dp_event.GaussianDpEvent(
+        _down(_MOVES[relation] / curve.mu)
+    ),
+    LaplaceDP: lambda curve, relation: dp_event.LaplaceDpEvent(
+        _down(_MOVES[relation] / curve.epsilon0)
+    ),
     PureDP: _from_pure,
     ZCDP: lambda curve, _: dp_event.ZCDpEvent(curve.rho0),
     SampledGaussianDP: _from_sampled,
@@ -340,23 +440,39 @@ _WRITERS: dict[type[Curve], Callable[[Any, Relation], dp_event.DpEvent]] = {
     RepeatAndSelectDP: _from_repeat_and_select,
     Composed: _from_composed,
 }
-_LATER: dict[type[Curve], tuple[str, tuple[str, ...]]] = {  # events of later versions, and the fields of the curve that they take
+# events of later versions, and the fields of the curve that they take
+_LATER: dict[type[Curve], tuple[str, tuple[str, ...]]] = {
     ApproxDP: ("EpsilonDeltaDpEvent", ("epsilon0", "failure")),
     BoundedRange: ("ExponentialMechanismDpEvent", ("epsilon0",)),
 }
 
 _REFUSED: dict[str, str] = {
-    "NonPrivateDpEvent": "it states that nothing is guaranteed. Leave it out only if it touches no private data",
-    "UnsupportedDpEvent": "it states no guarantee. Replace it by the event of the mechanism that ran",
-    "SampledWithReplacementDpEvent": "no bound for it is proved here. Convert the inner event for a valid, looser curve",
-    "SampledWithoutReplacementDpEvent": "no bound for it is proved here. Convert the inner event for a valid, looser curve",
-    "SingleEpochTreeAggregationDpEvent": "its guarantee is for replacing a record by a special one, neither relation known here",
-    "MixtureOfGaussiansDpEvent": "no curve describes its one-sided pair of laws. Use GaussianDP with the largest sensitivity",
-    "TruncatedSubsampledGaussianDpEvent": "no bound for it is proved here. Convert a GaussianDpEvent for a valid, looser curve",
+    "NonPrivateDpEvent": (
+        "it states that nothing is guaranteed. Leave it out only if it touches no private data"
+    ),
+    "UnsupportedDpEvent": (
+        "it states no guarantee. Replace it by the event of the mechanism that ran"
+    ),
+    "SampledWithReplacementDpEvent": (
+        "no bound for it is proved here. Convert the inner event for a valid, looser curve"
+    ),
+    "SampledWithoutReplacementDpEvent": (
+        "no bound for it is proved here. Convert the inner event for a valid, looser curve"
+    ),
+    "SingleEpochTreeAggregationDpEvent": (
+        "its guarantee is for replacing a record by a special one, neither relation known here"
+    ),
+    "MixtureOfGaussiansDpEvent": (
+        "no curve describes its one-sided pair of laws. Use GaussianDP with the largest sensitivity"
+    ),
+    "TruncatedSubsampledGaussianDpEvent": (
+        "no bound for it is proved here. Convert a GaussianDpEvent for a valid, looser curve"
+    ),
 }
 
 
-# Curves of the discrete mechanisms that dp-accounting has events for: their hockey-stick divergences, exactly. Theorem G6.
+# Curves of the discrete mechanisms that dp-accounting has events for: their hockey-stick
+# divergences, exactly. Theorem G6.
 
 _OUTWARD = 1 + 1e-12  # sums of at most a few hundred positive terms
 _MOST_SHIFT = 200
@@ -388,12 +504,20 @@ def _discrete_laplace(rate: float, shift: int) -> Curve:
     kinks = sorted({0.0} | {_up(rate * (shift - 2 * i)) for i in range((shift + 1) // 2)})
     points = [(loss, _hockey_stick(rate, shift, loss)) for loss in kinks]
     falling = [point for point, after in pairwise(points) if point[1] > after[1]]
-    return ProfileTable(epsilons=[e for e, _ in (*falling, points[-1])], deltas=[d for _, d in (*falling, points[-1])])
+    return ProfileTable(
+        epsilons=[e for e, _ in (*falling, points[-1])],
+        deltas=[d for _, d in (*falling, points[-1])],
+    )
 
 
 def _hockey_stick(rate: float, shift: int, epsilon: float) -> float:
-    """Sum of (P - exp(epsilon) Q)_+: all integers up to 0 together, then each between 0 and the shift."""
+    """Sum of (P - exp(epsilon) Q)_+: all integers up to 0 together, then each between 0 and the
+    shift.
+    """
     ends = -math.expm1(min(0.0, epsilon - rate * shift)) / (1 + math.exp(-rate))
     weight = math.tanh(rate / 2)
-    between = (weight * math.exp(-rate * i) * -math.expm1(min(0.0, epsilon - rate * (shift - 2 * i))) for i in range(1, shift))
+    between = (
+        weight * math.exp(-rate * i) * -math.expm1(min(0.0, epsilon - rate * (shift - 2 * i)))
+        for i in range(1, shift)
+    )
     return min(1.0, math.fsum((ends, *between)) * _OUTWARD)

@@ -1,7 +1,7 @@
 """Every error this distribution raises derives from `AccountingError`.
 
-None of them subclasses `ValueError`: pydantic swallows those raised inside a validator, and a nested model's message would then
-come out as pydantic's own, which prints its input.
+None of them subclasses `ValueError`: pydantic swallows those raised inside a validator, and a
+nested model's message would then come out as pydantic's own, which prints its input.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ class AccountingError(Exception):
     """Base of every error raised by `accounting` and `dpselect`.
 
     Attributes:
-        path: names and places that lead to the refused field, the outermost first; empty if no single field is at fault.
+        path: names and places that lead to the refused field, the outermost first; empty if no
+            single field is at fault.
     """
 
     path: tuple[str | int, ...] = ()
@@ -40,7 +41,9 @@ class InvalidCurve(AccountingError):
 
 
 class NoEquivalent(InvalidCurve):
-    """A curve, event, group or sample has no counterpart with a proof; the message says why and what to do instead."""
+    """A curve, event, group or sample has no counterpart with a proof; the message says why and
+    what to do instead.
+    """
 
 
 class InvalidBudget(AccountingError):
@@ -56,7 +59,9 @@ class Unaffordable(InvalidBudget):
 
 
 class ForeignProcess(AccountingError):
-    """Something that counts what one process spends was used in a fork of that process; nothing was charged or drawn."""
+    """Something that counts what one process spends was used in a fork of that process; nothing was
+    charged or drawn.
+    """
 
 
 class CalibrationError(AccountingError):
@@ -68,7 +73,9 @@ class OutputError(AccountingError):
 
 
 class OutputRefused(OutputError):
-    """A file that was to be written exists already, has no folder, or may not be written there: nothing was touched."""
+    """A file that was to be written exists already, has no folder, or may not be written there:
+    nothing was touched.
+    """
 
 
 class MissingExtra(AccountingError):
@@ -76,8 +83,12 @@ class MissingExtra(AccountingError):
 
 
 def missing_extra(needs: str, extra: str) -> MissingExtra:
-    """The error for `needs`, as in "plots need matplotlib", with the command that is true while no index has the package."""
-    return MissingExtra(f"{needs}: install it with pip install '.[{extra}]' in a checkout of dpselect")
+    """The error for `needs`, as in "plots need matplotlib", with the command that is true while no
+    index has the package.
+    """
+    return MissingExtra(
+        f"{needs}: install it with pip install '.[{extra}]' in a checkout of dpselect"
+    )
 
 
 @contextmanager
@@ -91,4 +102,6 @@ def located(*path: str | int) -> Iterator[None]:
 
 
 class GridEdgeWarning(UserWarning):
-    """The best Renyi order lies at the end of the orders that were tried: the bound is valid but may be loose."""
+    """The best Renyi order lies at the end of the orders that were tried: the bound is valid but
+    may be loose.
+    """

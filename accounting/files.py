@@ -1,4 +1,6 @@
-"""Files: read without trust in their size, and written whole or not at all, in no other file's place."""
+"""Files: read without trust in their size, and written whole or not at all, in no other file's
+place.
+"""
 
 from __future__ import annotations
 
@@ -17,28 +19,41 @@ from accounting.errors import AccountingError, OutputError, OutputRefused
 
 PUBLIC, PRIVATE = 0o666, 0o600
 _PIECE = 1 << 20
-_TEXT_BYTES = 2**26  # the longest text that is read as a whole: a plan's counts, heads, a configuration
+# the longest text that is read as a whole: a plan's counts, heads, a configuration
+_TEXT_BYTES = 2**26
 
 
-def read_bytes(path: Path, error: type[AccountingError], what: str = "the file", most: int = _TEXT_BYTES) -> bytes:
+def read_bytes(
+    path: Path, error: type[AccountingError], what: str = "the file", most: int = _TEXT_BYTES
+) -> bytes:
     """All of a regular file that has at most `most` bytes; `what` is how messages call it."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise error(f"{what} {masked(path)} cannot be read: it is not a regular file; name one")
+                raise error(
+                    f"{what} {masked(path)} cannot be read: it is not a regular file; name one"
+                )
             held = io.BytesIO()
-            while held.tell() <= most and (piece := stream.read(_PIECE)):  # read at once, it would take `most` bytes for any file
+            # read at once, it would take `most` bytes for any file
+            while held.tell() <= most and (piece := stream.read(_PIECE)):
                 held.write(piece)
             content = held.getvalue()
     except (OSError, ValueError) as failure:
         reason = getattr(failure, "strerror", None) or "no name of a file"
-        raise error(f"{what} {masked(path)} cannot be read ({reason}): check its name and its permissions") from None
+        raise error(
+            f"{what} {masked(path)} cannot be read ({reason}): check its name and its permissions"
+        ) from None
     if len(content) > most:
-        raise error(f"{what} {masked(path)} has more than {most:,} bytes, the most that is read: give a smaller one")
+        raise error(
+            f"{what} {masked(path)} has more than {most:,} bytes, the most that is read: give a"
+            " smaller one"
+        )
     return content
 
 
-def read_text(path: Path, error: type[AccountingError], what: str = "the file", most: int = _TEXT_BYTES) -> str:
+def read_text(
+    path: Path, error: type[AccountingError], what: str = "the file", most: int = _TEXT_BYTES
+) -> str:
     """`read_bytes` as text in UTF-8; a byte order mark is left out."""
     try:
         return read_bytes(path, error, what, most).decode("utf-8-sig")
@@ -47,30 +62,44 @@ def read_text(path: Path, error: type[AccountingError], what: str = "the file", 
 
 
 def require_new(path: Path, what: str = "the file") -> None:
-    """Check, before any work, that a new file can be made at `path`; `what` is how messages call it."""
+    """Check, before any work, that a new file can be made at `path`; `what` is how messages call
+    it.
+    """
     shown = f"{what} {masked(path)}"
     if "\0" in str(path) or not path.name:
         raise OutputRefused(f"{shown} is not the name of a file: name one")
     if os.path.lexists(path):
-        raise OutputRefused(f"{shown} exists and is not written over: name another file, or move that one away first")
+        raise OutputRefused(
+            f"{shown} exists and is not written over: name another file, or move that one away"
+            " first"
+        )
     if not os.access(path.parent / ".", os.F_OK):
         raise OutputRefused(f"{shown} cannot be written: its folder does not exist; make it first")
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise OutputRefused(f"{shown} cannot be written: its folder may not be written to; name another")
+        raise OutputRefused(
+            f"{shown} cannot be written: its folder may not be written to; name another"
+        )
 
 
 @contextlib.contextmanager
 def new_file(
-    path: Path, what: str = "the file", *, mode: int = PUBLIC, encoding: str | None = None, replace: bool = False
+    path: Path,
+    what: str = "the file",
+    *,
+    mode: int = PUBLIC,
+    encoding: str | None = None,
+    replace: bool = False,
 ) -> Iterator[IO[Any]]:
-    """A stream whose content becomes the file at `path` when the block ends, durably; if it fails, no file appears.
+    """A stream whose content becomes the file at `path` when the block ends, durably; if it fails,
+    no file appears.
 
     Args:
         path: where. The content is written beside it first, under another name.
         what: how messages call it.
         mode: of the file, before the process's mask.
         encoding: of a text stream; None is for bytes.
-        replace: whether a file that is there is replaced: only for a file that the same work has written before.
+        replace: whether a file that is there is replaced: only for a file that the same work has
+            written before.
 
     Raises:
         OutputRefused: as `require_new`, before the block or after it.
@@ -88,21 +117,29 @@ def new_file(
             os.fsync(stream.fileno())
         if replace:
             with contextlib.suppress(FileNotFoundError):
-                scratch.chmod(stat.S_IMODE(path.stat().st_mode))  # who may read it stays as its owner has set it
+                # who may read it stays as its owner has set it
+                scratch.chmod(stat.S_IMODE(path.stat().st_mode))
             scratch.replace(path)
             sync_folder(path.parent)
         elif not settle(scratch, path):
-            raise OutputRefused(f"{what} {masked(path)} came to be meanwhile and is not written over: name another file")
+            raise OutputRefused(
+                f"{what} {masked(path)} came to be meanwhile and is not written over: name another"
+                " file"
+            )
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
-        raise OutputError(f"{what} {masked(path)} cannot be written ({reason}); nothing is left of it") from None
+        raise OutputError(
+            f"{what} {masked(path)} cannot be written ({reason}); nothing is left of it"
+        ) from None
     finally:
         with contextlib.suppress(OSError):
             scratch.unlink(missing_ok=True)
 
 
 def write_text(target: Path | str | IO[str], what: str, pieces: Iterable[str], mode: int) -> None:
-    """Write text piece by piece to a new file, or to one that is open. Arguments and errors: as `new_file`."""
+    """Write text piece by piece to a new file, or to one that is open. Arguments and errors: as
+    `new_file`.
+    """
     try:
         with (
             new_file(Path(target), what, mode=mode, encoding="utf-8")
@@ -112,11 +149,15 @@ def write_text(target: Path | str | IO[str], what: str, pieces: Iterable[str], m
             for piece in pieces:
                 file.write(piece)
     except OSError as error:
-        raise OutputError(f"{what} cannot be written ({error.strerror}): what was written is incomplete") from None
+        raise OutputError(
+            f"{what} cannot be written ({error.strerror}): what was written is incomplete"
+        ) from None
 
 
 def write_draft(path: Path, content: bytes) -> None:
-    """Make a private file durable, its name included; one that is there is replaced. What interrupts it may leave a part."""
+    """Make a private file durable, its name included; one that is there is replaced. What
+    interrupts it may leave a part.
+    """
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE), "wb") as file:
         file.write(content)
         file.flush()
@@ -125,7 +166,9 @@ def write_draft(path: Path, content: bytes) -> None:
 
 
 def settle(scratch: Path, path: Path) -> bool:
-    """Give a file whose content is whole its name, durably; False, and the content is dropped, if the name is taken."""
+    """Give a file whose content is whole its name, durably; False, and the content is dropped, if
+    the name is taken.
+    """
     try:
         return name_file(scratch, path)
     finally:
@@ -136,7 +179,8 @@ def name_file(scratch: Path, path: Path) -> bool:
     """As `settle`, but a file whose name is taken keeps its other one."""
     try:
         _named(scratch, path)
-        sync_folder(path.parent)  # before the other name goes: a power cut might undo the new name and not that
+        # before the other name goes: a power cut might undo the new name and not that
+        sync_folder(path.parent)
     except FileExistsError:
         return False
     scratch.unlink(missing_ok=True)
@@ -144,7 +188,9 @@ def name_file(scratch: Path, path: Path) -> bool:
 
 
 def durable_folder(folder: Path) -> None:
-    """Make a folder that only its owner may enter, and those above it, durably; one that is there stays as it is."""
+    """Make a folder that only its owner may enter, and those above it, durably; one that is there
+    stays as it is.
+    """
     if folder.is_dir():
         return
     durable_folder(folder.parent)
@@ -153,7 +199,9 @@ def durable_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable; where folders cannot be opened (Windows), as durable as the system makes them."""
+    """Make the names in a folder durable; where folders cannot be opened (Windows), as durable as
+    the system makes them.
+    """
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -169,6 +217,9 @@ def _named(scratch: Path, path: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
             raise
-        # A file system without links: take the name, then put the content in the place of the empty file.
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, scratch.stat().st_mode & 0o777))
+        # A file system without links: take the name, then put the content in the place of the empty
+        # file.
+        os.close(
+            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, scratch.stat().st_mode & 0o777)
+        )
         scratch.replace(path)

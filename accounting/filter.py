@@ -1,4 +1,5 @@
-"""Charges that are chosen along the way, in memory: `PrivacyFilter` never passes its budget, `PrivacyOdometer` keeps a total.
+"""Charges that are chosen along the way, in memory: `PrivacyFilter` never passes its budget,
+`PrivacyOdometer` keeps a total.
 
 `Ledger` keeps a filter in a file.
 """
@@ -11,7 +12,15 @@ from decimal import Decimal
 from typing import Literal, NamedTuple, final
 
 from accounting.arguments import Relation, checked_integer, same_relation
-from accounting.budget import NOTHING, Budget, Measure, Price, checked_budget, rounded_down, waiting_cost
+from accounting.budget import (
+    NOTHING,
+    Budget,
+    Measure,
+    Price,
+    checked_budget,
+    rounded_down,
+    waiting_cost,
+)
 from accounting.convert.renyi import check_delta
 from accounting.curves import Composed, Curve
 from accounting.decimal_sum import exact, float_up, of_unit
@@ -41,10 +50,12 @@ class _State(NamedTuple):
 
 @final
 class PrivacyFilter:
-    """Keeps a sequence of charges within `budget`, whatever made the caller choose them. Theorems F1 to F3.
+    """Keeps a sequence of charges within `budget`, whatever made the caller choose them.
+    Theorems F1 to F3.
 
-    Each mechanism may depend on all earlier answers. The whole sequence satisfies the budget: pure or (epsilon, delta)
-    differential privacy, or delta-approximate rho-zCDP. Safe to share between threads. Charge first, then draw the noise.
+    Each mechanism may depend on all earlier answers. The whole sequence satisfies the budget: pure
+    or (epsilon, delta) differential privacy, or delta-approximate rho-zCDP. Safe to share between
+    threads. Charge first, then draw the noise.
 
     Args:
         budget: what may be spent.
@@ -69,19 +80,30 @@ class PrivacyFilter:
         self._kept = ProcessState(
             _State(same_relation(None, relation)),
             owner="a PrivacyFilter",
-            remedy="give each process a filter of its own with a part of the budget, or charge a Ledger",
+            remedy=(
+                "give each process a filter of its own with a part of the budget, or charge a"
+                " Ledger"
+            ),
         )
         self._charges: list[Charge] = []
 
     def charge(
-        self, item: Curve | Priced, count: int = 1, label: str | None = None, *, relation: Relation | None = None
+        self,
+        item: Curve | Priced,
+        count: int = 1,
+        label: str | None = None,
+        *,
+        relation: Relation | None = None,
     ) -> Price:
-        """Charge `count` runs of a curve or mechanism, reserved together and priced as one composition; the price.
+        """Charge `count` runs of a curve or mechanism, reserved together and priced as one
+        composition; the price.
 
         Raises:
-            BudgetExceeded: it does not fit; nothing is charged. Its attributes say what was asked, spent and left.
+            BudgetExceeded: it does not fit; nothing is charged. Its attributes say what was asked,
+                spent and left.
             Unaffordable: the form of the budget can never pay for it; nothing is charged.
-            RelationMismatch: the relation differs from that of earlier charges, or is stated for some of them only.
+            RelationMismatch: the relation differs from that of earlier charges, or is stated for
+                some of them only.
             InvalidArgument: count is not an integer >= 1, or item has no curve.
             ForeignProcess: the filter was made before a fork.
         """
@@ -129,50 +151,69 @@ class PrivacyFilter:
         return self._budget.can_afford(self.spent, item)
 
     def how_many(self, item: Curve | Priced) -> int:
-        """How many separate runs of a curve or mechanism still fit; Unaffordable if the budget's form never pays for it."""
+        """How many separate runs of a curve or mechanism still fit; Unaffordable if the budget's
+        form never pays for it.
+        """
         same_relation(self.relation, read_item(item, None)[1])
         return self._budget.how_many(item, self.spent)
 
     def epsilon(self, delta: float) -> float:
-        """The epsilon (nats) at `delta` of what was charged, read as a plan that had been fixed in advance.
+        """The epsilon (nats) at `delta` of what was charged, read as a plan that had been fixed in
+        advance.
 
-        If the charges were chosen after seeing answers, this number is not a guarantee: the budget is, and a `PrivacyOdometer`
-        gives a running total that is.
+        If the charges were chosen after seeing answers, this number is not a guarantee: the budget
+        is, and a `PrivacyOdometer` gives a running total that is.
         """
         return Composed.of([(charge.count, charge.curve) for charge in self.charges]).epsilon(delta)
 
     def __repr__(self) -> str:
-        return f"PrivacyFilter({self._budget!r}, relation={self.relation!r}, charges={self._kept.value.number})"
+        return (
+            f"PrivacyFilter({self._budget!r}, relation={self.relation!r},"
+            f" charges={self._kept.value.number})"
+        )
 
 
 @final
 class PrivacyOdometer:
-    """With probability at least 1 - delta - failure, the privacy loss is at most `epsilon` at all times. Theorem F6.
+    """With probability at least 1 - delta - failure, the privacy loss is at most `epsilon` at all
+    times. Theorem F6.
 
-    Mechanisms may be chosen after seeing answers, and so may the moment to stop. The loss is that of the transcript: the log of
-    the ratio of its probabilities under two neighbouring inputs.
+    Mechanisms may be chosen after seeing answers, and so may the moment to stop. The loss is that
+    of the transcript: the log of the ratio of its probabilities under two neighbouring inputs.
 
     Args:
         delta: of the statement, in (0, 1); 0 is allowed at order "inf".
-        order: the Renyi order (> 1) at which charges are added, or "inf" for the sum of pure epsilons; fixed here.
+        order: the Renyi order (> 1) at which charges are added, or "inf" for the sum of pure
+            epsilons; fixed here.
         failure: how much `Curve.delta0` may be charged in total.
         relation: the neighbouring relation; if None, the first mechanism states it.
     """
 
     def __init__(
-        self, *, delta: float, order: float | Literal["inf"], failure: float = 0.0, relation: Relation | None = None
+        self,
+        *,
+        delta: float,
+        order: float | Literal["inf"],
+        failure: float = 0.0,
+        relation: Relation | None = None,
     ) -> None:
         self._measure: Measure = "epsilon"
         self._start = Decimal(0)
         if order != "inf":
-            if isinstance(order, bool) or not isinstance(order, numbers.Real) or not 1 < order < 1e300:
+            if (
+                isinstance(order, bool)
+                or not isinstance(order, numbers.Real)
+                or not 1 < order < 1e300
+            ):
                 raise InvalidArgument(
-                    f"order={str(order)[:30]!r} must be a number above 1, or 'inf' for the sum of pure epsilons"
+                    f"order={str(order)[:30]!r} must be a number above 1, or 'inf' for the sum of"
+                    " pure epsilons"
                 )
             self._measure = float(order)
             if check_delta(delta) == 0:
                 raise InvalidArgument(
-                    "delta=0 needs order='inf': at a Renyi order the statement holds with probability below one"
+                    "delta=0 needs order='inf': at a Renyi order the statement holds with"
+                    " probability below one"
                 )
             self._start = waiting_cost(delta, self._measure)
         self._failure = rounded_down(exact(check_delta(failure)), FAILURE_UNIT)
@@ -182,27 +223,40 @@ class PrivacyOdometer:
             remedy="give each process its own and add their epsilons up, or charge a Ledger",
         )
 
-    def charge(self, item: Curve | Priced, count: int = 1, *, relation: Relation | None = None) -> float:
+    def charge(
+        self, item: Curve | Priced, count: int = 1, *, relation: Relation | None = None
+    ) -> float:
         """Add `count` runs of a curve or mechanism; the running epsilon.
 
         Raises:
             Unaffordable: the curve has no finite cost at this order.
             BudgetExceeded: its delta0 does not fit into `failure`; nothing is charged.
-            RelationMismatch: the relation differs from that of earlier charges, or is stated for some of them only.
+            RelationMismatch: the relation differs from that of earlier charges, or is stated for
+                some of them only.
             ForeignProcess: the odometer was made before a fork.
         """
         curve, stated = read_item(item, relation)
-        price = itemised(Composed.of([(checked_integer("count", count, "how many runs are charged"), curve)]), self._measure)
+        price = itemised(
+            Composed.of([(checked_integer("count", count, "how many runs are charged"), curve)]),
+            self._measure,
+        )
         if price is None:
-            raise Unaffordable(f"{type(curve).__name__} has no finite {in_words(self._measure)}: choose another order")
+            raise Unaffordable(
+                f"{type(curve).__name__} has no finite {in_words(self._measure)}: choose another"
+                " order"
+            )
         with self._kept.locked() as (common, spent):
-            relation, total = common_relation(common, stated, begun=spent != NOTHING), spent.plus(price)
+            relation, total = (
+                common_relation(common, stated, begun=spent != NOTHING),
+                spent.plus(price),
+            )
             if total.failure > self._failure:
                 left = of_unit(self._failure - spent.failure, FAILURE_UNIT)
                 raise BudgetExceeded(
-                    f"{type(curve).__name__} may fail with probability {format_number(curve.delta0)}, but "
-                    f"only {left} of failure is left. "
-                    "Nothing was charged: give the odometer a larger failure, or lower the mechanism's delta.",
+                    f"{type(curve).__name__} may fail with probability"
+                    f" {format_number(curve.delta0)}, but only {left} of failure is left. Nothing"
+                    " was charged: give the odometer a larger failure, or lower the mechanism's"
+                    " delta.",
                     requested=price,
                     spent=spent,
                 )

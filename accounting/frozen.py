@@ -1,4 +1,5 @@
-"""The pydantic base of everything that is configuration: frozen, closed, and with errors that never echo data.
+"""The pydantic base of everything that is configuration: frozen, closed, and with errors that never
+echo data.
 
 `Registry` holds the members of a family by their kind, those of installed packages included.
 """
@@ -17,7 +18,14 @@ from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from inspect import isabstract
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    ValidationError,
+)
 from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
 from accounting.arguments import MOST_COUNT
@@ -29,12 +37,15 @@ _SHOWN = 60  # longest configuration value that an error quotes
 class Frozen(BaseModel):
     """A frozen model that forbids unknown fields and raises its family's own error class."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", serialize_by_alias=True, allow_inf_nan=False)
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        frozen=True, extra="forbid", serialize_by_alias=True, allow_inf_nan=False
+    )
     error_class: ClassVar[type[AccountingError]] = AccountingError
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        # The outermost layer, around every validator of the member: a wrap validator of this class would lie inside them.
+        # The outermost layer, around every validator of the member: a wrap validator of this class
+        # would lie inside them.
         return core_schema.no_info_wrap_validator_function(cls._own_error, handler(source))
 
     @classmethod
@@ -43,7 +54,9 @@ class Frozen(BaseModel):
             return validate(data)
         except ValidationError as error:
             details = error.errors(include_url=False)
-            raise cls.error_class("; ".join(_explain_one(cls, detail) for detail in details)).at(*details[0]["loc"][:1]) from None
+            raise cls.error_class("; ".join(_explain_one(cls, detail) for detail in details)).at(
+                *details[0]["loc"][:1]
+            ) from None
 
     @classmethod
     def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
@@ -55,7 +68,9 @@ class Frozen(BaseModel):
         try:
             return super().model_validate_json(json_data, **options)
         except ValidationError:  # what is wrong with values has become `error_class` already
-            raise cls.error_class(f"the text is not the JSON of {cls.__name__}: pass what model_dump_json wrote") from None
+            raise cls.error_class(
+                f"the text is not the JSON of {cls.__name__}: pass what model_dump_json wrote"
+            ) from None
 
     @classmethod
     def model_construct(cls, _fields_set: set[str] | None = None, **values: Any) -> Self:  # type: ignore[override]
@@ -63,7 +78,8 @@ class Frozen(BaseModel):
         return cls.model_validate(values)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with some fields replaced, by name or alias, and all of them validated again; nothing cached comes along.
+        """A copy with some fields replaced, by name or alias, and all of them validated again;
+        nothing cached comes along.
 
         Raises:
             The family's own error class: a value is refused, or a field is unknown.
@@ -77,7 +93,8 @@ class Frozen(BaseModel):
         """As `model_copy`: pydantic's older name, which takes nothing else here."""
         return self.model_copy(**options)
 
-    # What is computed from the fields and kept beside them, by cached_property, is not part of the value.
+    # What is computed from the fields and kept beside them, by cached_property, is not part of the
+    # value.
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
@@ -88,7 +105,12 @@ class Frozen(BaseModel):
     def __getstate__(self) -> dict[Any, Any]:
         state = super().__getstate__()
         fields = type(self).__pydantic_fields__
-        return {**state, "__dict__": {name: value for name, value in state["__dict__"].items() if name in fields}}
+        return {
+            **state,
+            "__dict__": {
+                name: value for name, value in state["__dict__"].items() if name in fields
+            },
+        }
 
     def __repr_args__(self) -> Any:
         fields = type(self).model_fields
@@ -103,7 +125,9 @@ class Frozen(BaseModel):
 
 def _explain_one(cls: type[Frozen], detail: ErrorDetails) -> str:
     path = ".".join(str(step) for step in detail["loc"])
-    known = ", ".join((field.alias or name) for name, field in cls.model_fields.items() if name != "kind")
+    known = ", ".join(
+        (field.alias or name) for name, field in cls.model_fields.items() if name != "kind"
+    )
     if detail["type"] == "extra_forbidden":
         return f"{cls.__name__} has no field {path!r}: its fields are {known}"
     if detail["type"] == "missing":
@@ -111,13 +135,17 @@ def _explain_one(cls: type[Frozen], detail: ErrorDetails) -> str:
     rule = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     if not path:
         return f"{cls.__name__}: {rule}"
-    expected = (field.description for name, field in cls.model_fields.items() if path in (name, field.alias))
+    expected = (
+        field.description for name, field in cls.model_fields.items() if path in (name, field.alias)
+    )
     remedy = f" (expected: {words})" if (words := next(expected, None)) else ""
     return f"{cls.__name__}.{path}={_shown(detail['input'])} is refused: it must be {rule}{remedy}"
 
 
 def _shown(value: object) -> str:
-    """Scalars are configuration and may be quoted; anything larger could be data, so only its type is named."""
+    """Scalars are configuration and may be quoted; anything larger could be data, so only its type
+    is named.
+    """
     if value is None or isinstance(value, bool | int | float | str):
         text = repr(value)
         return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
@@ -125,9 +153,12 @@ def _shown(value: object) -> str:
 
 
 def _real(value: object) -> object:
-    """Numbers of any numeric type, numpy's included, as float; never a bool or a string that looks like a number."""
+    """Numbers of any numeric type, numpy's included, as float; never a bool or a string that looks
+    like a number.
+    """
     if type(value) is float:
-        return value + 0.0  # the common case, -0.0 made 0.0; NaN and infinity are refused by the model's configuration
+        # the common case, -0.0 made 0.0; NaN and infinity are refused by the model's configuration
+        return value + 0.0
     if isinstance(value, bool | str | bytes) or not isinstance(value, numbers.Real):
         raise ValueError("a real number")
     try:
@@ -161,15 +192,19 @@ _LONGEST_KIND = 40  # characters of an unknown kind that an error quotes
 
 @final
 class Registry(Generic[M]):
-    """Members by `kind`. An installed package adds one by an entry point of `group`: its name is the kind, its object the class.
+    """Members by `kind`. An installed package adds one by an entry point of `group`: its name is
+    the kind, its object the class.
 
-    Such a package is imported when its kind is asked for or all members are listed, and not before. A kind that neither the
-    library nor an installed package declares stays unknown: text never decides what is imported. `what` is the family in words,
-    `error` is raised for an unknown kind, and `homes` are the library's own packages of members. A home exports each member under
-    its class name, whose words are the kind, so that asking for one kind imports one module.
+    Such a package is imported when its kind is asked for or all members are listed, and not before.
+    A kind that neither the library nor an installed package declares stays unknown: text never
+    decides what is imported. `what` is the family in words, `error` is raised for an unknown kind,
+    and `homes` are the library's own packages of members. A home exports each member under its
+    class name, whose words are the kind, so that asking for one kind imports one module.
     """
 
-    def __init__(self, what: str, group: str, error: type[AccountingError], *, homes: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, what: str, group: str, error: type[AccountingError], *, homes: tuple[str, ...] = ()
+    ) -> None:
         self._what, self._group, self._error, self._homes = what, group, error, homes
         self._known: dict[str, type[M]] = {}
 
@@ -177,16 +212,24 @@ class Registry(Generic[M]):
         """Register a class under its kind."""
         if isabstract(member):
             raise TypeError(
-                f"{member.__name__} lacks {', '.join(sorted(member.__abstractmethods__))}: every {self._what} states them"
+                f"{member.__name__} lacks {', '.join(sorted(member.__abstractmethods__))}: every"
+                f" {self._what} states them"
             )
         if member.model_fields["kind"].is_required():
-            raise TypeError(f"{member.__name__}.kind has no default: give it one, as in kind: Literal['mine'] = 'mine'")
+            raise TypeError(
+                f"{member.__name__}.kind has no default: give it one, as in kind: Literal['mine'] ="
+                " 'mine'"
+            )
         kind = kind_of(member)
         if self._known.setdefault(kind, member) is not member:
-            raise TypeError(f"{self._what} kind {kind!r} is already taken by {self._known[kind].__name__}")
+            raise TypeError(
+                f"{self._what} kind {kind!r} is already taken by {self._known[kind].__name__}"
+            )
 
     def members(self) -> dict[str, type[M]]:
-        """All of them by kind. A package that cannot be loaded is left out, with a warning that says why."""
+        """All of them by kind. A package that cannot be loaded is left out, with a warning that
+        says why.
+        """
         for home in self._homes:
             _import_all(home)
         for point in _points(self._group, tuple(sys.path)):
@@ -206,12 +249,19 @@ class Registry(Generic[M]):
         if not isinstance(kind, str) or kind not in self._known:
             for home in self._homes:
                 _import_all(home)
-            shown = repr(kind[:_LONGEST_KIND]) if isinstance(kind, str) else f"<{type(kind).__name__}>"
-            raise self._error(f"kind={shown} is not a {self._what}: it must be one of {', '.join(sorted(self._known))}")
+            shown = (
+                repr(kind[:_LONGEST_KIND]) if isinstance(kind, str) else f"<{type(kind).__name__}>"
+            )
+            raise self._error(
+                f"kind={shown} is not a {self._what}: it must be one of"
+                f" {', '.join(sorted(self._known))}"
+            )
         return self._known[kind]
 
     def read(self, text: str | bytes, *, writer: str, too_deep: str) -> M:
-        """The member that `writer` wrote as JSON; `too_deep` is said where it is nested deeper than it can be read."""
+        """The member that `writer` wrote as JSON; `too_deep` is said where it is nested deeper than
+        it can be read.
+        """
         try:
             data = json.loads(text)
         except (ValueError, TypeError, RecursionError):
@@ -224,7 +274,10 @@ class Registry(Generic[M]):
     def build(self, data: object) -> M:
         """The member that decoded JSON describes."""
         if not isinstance(data, Mapping):
-            raise self._error(f"<{type(data).__name__}> is not a {self._what}: give one, or an object with its kind")
+            raise self._error(
+                f"<{type(data).__name__}> is not a {self._what}: give one, or an object with its"
+                " kind"
+            )
         return self.member(data.get("kind")).model_validate(data)
 
     def _load(self, point: EntryPoint) -> None:
@@ -235,12 +288,13 @@ class Registry(Generic[M]):
             point.load()
         except Exception as error:
             raise self._error(
-                f"{self._what} {point.name!r} of the installed {package} cannot be loaded ({type(error).__name__}: {error}): "
-                f"repair or remove {package}"
+                f"{self._what} {point.name!r} of the installed {package} cannot be loaded"
+                f" ({type(error).__name__}: {error}): repair or remove {package}"
             ) from error
         if point.name not in self._known:
             raise self._error(
-                f"{package} declares {self._what} {point.name!r} as {point.value}, which has not that kind: repair or remove it"
+                f"{package} declares {self._what} {point.name!r} as {point.value}, which has not"
+                " that kind: repair or remove it"
             )
 
 
@@ -252,7 +306,9 @@ def _import_all(home: str) -> None:
 
 
 def _import_named(home: str, kind: str) -> None:
-    """Import what a package exports under the class name of this kind: `PeelingTopK` for "peeling_top_k"."""
+    """Import what a package exports under the class name of this kind: `PeelingTopK` for
+    "peeling_top_k".
+    """
     module = import_module(home)
     for name in module.__all__:
         if name.lower() == kind.replace("_", ""):

@@ -1,9 +1,11 @@
-"""Group privacy: from one user's protection to that of a group, or from one event's to that of a user with several.
+"""Group privacy: from one user's protection to that of a group, or from one event's to that of a
+user with several.
 
-A curve holds for inputs that differ by one neighbouring step: one user added or removed, or one replaced. Inputs that differ by
-`size` steps are told apart more easily; `group_privacy` bounds by how much. Two uses: a household of `size` users, and a
-user-level guarantee from an event-level one, when a user holds at most `size` of the records that a step may change. The bound
-on records per user must be enforced, not observed.
+A curve holds for inputs that differ by one neighbouring step: one user added or removed, or one
+replaced. Inputs that differ by `size` steps are told apart more easily; `group_privacy` bounds by
+how much. Two uses: a household of `size` users, and a user-level guarantee from an event-level one,
+when a user holds at most `size` of the records that a step may change. The bound on records per
+user must be enforced, not observed.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from accounting.guarantee import Guarantee, Priced, read_item
 from accounting.wording import format_number
 
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 281)
-_KNOTS = 1 + np.geomspace(1e-2, 1e6, 1000)  # of curves that have an integral at each order: the chain asks for 80,000
+# of curves that have an integral at each order: the chain asks for 80,000
+_KNOTS = 1 + np.geomspace(1e-2, 1e6, 1000)
 _OUTWARD = 1 + 1e-12
 
 
@@ -34,10 +37,12 @@ def group_privacy(curve: Curve, size: int) -> Curve: ...
 @overload
 def group_privacy(curve: Priced, size: int) -> Guarantee: ...
 def group_privacy(curve: Curve | Priced, size: int) -> Curve | Guarantee:
-    """What `curve` guarantees for inputs that are `size` neighbouring steps apart. Theorems G1 to G4.
+    """What `curve` guarantees for inputs that are `size` neighbouring steps apart. Theorems G1 to
+    G4.
 
-    Exact for PureDP, BoundedRange, GaussianDP, LaplaceDP and ZCDP; compositions are taken part by part. A mechanism gives
-    a `Guarantee`, under its own relation. What is proved for one relation only is so for groups.
+    Exact for PureDP, BoundedRange, GaussianDP, LaplaceDP and ZCDP; compositions are taken part by
+    part. A mechanism gives a `Guarantee`, under its own relation. What is proved for one relation
+    only is so for groups.
 
     Raises:
         InvalidArgument: size is not an integer >= 1.
@@ -52,9 +57,16 @@ def group_privacy(curve: Curve | Priced, size: int) -> Curve | Guarantee:
     if not isinstance(curve, Curve):
         priced, relation = read_item(curve, None)
         return Guarantee(group_privacy(priced, size), cast(Relation, relation))
-    made, relation = curve if size == 1 else _GROUPS.get(type(curve), _general)(curve, size), curve.proved_for
+    made, relation = (
+        curve if size == 1 else _GROUPS.get(type(curve), _general)(curve, size),
+        curve.proved_for,
+    )
     # Tables and bounds in closed form are of no relation by themselves.
-    return made if relation in (None, made.proved_for) else curves.ProvedFor(curve=made, relation=relation)
+    return (
+        made
+        if relation in (None, made.proved_for)
+        else curves.ProvedFor(curve=made, relation=relation)
+    )
 
 
 def _times(size: int, value: float) -> float:
@@ -62,37 +74,54 @@ def _times(size: int, value: float) -> float:
 
 
 def _general(curve: Curve, size: int) -> Curve:
-    """Any curve: by Renyi divergences and the pure epsilon if it has no bad event, else by its (epsilon, delta) guarantees."""
+    """Any curve: by Renyi divergences and the pure epsilon if it has no bad event, else by its
+    (epsilon, delta) guarantees.
+    """
     if curve.delta0 > 0:
         return _by_profile(curve, size)
-    known: list[Curve] = [] if math.isinf(curve.rho) else [curves.ZCDP(rho=_times(size * size, curve.rho))]
+    known: list[Curve] = (
+        [] if math.isinf(curve.rho) else [curves.ZCDP(rho=_times(size * size, curve.rho))]
+    )
     if math.isfinite(curve.core_epsilon):
         known.append(curves.PureDP(epsilon=_times(size, curve.core_epsilon)))
     known += [] if (chained := _chain(curve, size)) is None else [chained]
     if not known:
         raise NoEquivalent(
-            f"a group of {size} is beyond the orders of {type(curve).__name__}: give it larger orders, or take a smaller group"
+            f"a group of {size} is beyond the orders of {type(curve).__name__}: give it larger"
+            " orders, or take a smaller group"
         )
     return curves.tighter(*known)
 
 
 def _chain(curve: Curve, size: int) -> curves.RenyiTable | None:
-    """The triangle inequality of Theorem G3 along the path, every intermediate order on one grid."""
+    """The triangle inequality of Theorem G3 along the path, every intermediate order on one
+    grid.
+    """
     orders = np.unique(np.append(_ORDERS, [a for a in curve.table_orders if a > 1.01]))
     if isinstance(curve, curves.SampledNoiseDP):
-        curve = curves.RenyiTable(orders=_KNOTS.tolist(), values=np.maximum.accumulate(curve.rdp(_KNOTS)).tolist())
+        curve = curves.RenyiTable(
+            orders=_KNOTS.tolist(), values=np.maximum.accumulate(curve.rdp(_KNOTS)).tolist()
+        )
     step = _step(curve, orders)
     total = curve.rdp(orders)
-    for _ in range(min(size - 1, len(orders))):  # each takes a larger order: beyond this many, none is left
+    # each takes a larger order: beyond this many, none is left
+    for _ in range(min(size - 1, len(orders))):
         total = np.min(step + total[None, :], axis=1)
     finite = np.isfinite(total)
-    # Renyi divergence does not decrease with the order: a smaller bound at a larger order holds at the smaller one too.
+    # Renyi divergence does not decrease with the order: a smaller bound at a larger order holds at
+    # the smaller one too.
     values = np.minimum.accumulate((total[finite] * _OUTWARD ** min(size, len(orders)))[::-1])[::-1]
-    return curves.RenyiTable(orders=orders[finite].tolist(), values=values.tolist()) if np.any(finite) else None
+    return (
+        curves.RenyiTable(orders=orders[finite].tolist(), values=values.tolist())
+        if np.any(finite)
+        else None
+    )
 
 
 def _step(curve: Curve, orders: Floats) -> Floats:
-    """At (i, j): what one step adds at order i if the rest of the path is taken at the larger order j; inf elsewhere."""
+    """At (i, j): what one step adds at order i if the rest of the path is taken at the larger order
+    j; inf elsewhere.
+    """
     a, b = orders[:, None], orders[None, :]
     later = b > a
     share = np.where(later, (b - a) / (b - 1), 0.5)
@@ -101,7 +130,10 @@ def _step(curve: Curve, orders: Floats) -> Floats:
 
 
 def _by_profile(curve: Curve, size: int) -> Curve:
-    points = [(_times(size, epsilon), _grown(delta, epsilon, size)) for epsilon, delta in sampled_profile(curve)]
+    points = [
+        (_times(size, epsilon), _grown(delta, epsilon, size))
+        for epsilon, delta in sampled_profile(curve)
+    ]
     return as_table(points, f"{type(curve).__name__} x {size}")
 
 
@@ -111,24 +143,32 @@ def _grown(delta: float, epsilon: float, size: int) -> float:
         return 0.0
     if epsilon == 0:
         return delta * size * _OUTWARD
-    return delta * (math.expm1(size * epsilon) / math.expm1(epsilon) if size * epsilon < 700 else math.inf) * _OUTWARD
+    return (
+        delta
+        * (math.expm1(size * epsilon) / math.expm1(epsilon) if size * epsilon < 700 else math.inf)
+        * _OUTWARD
+    )
 
 
 def _approximate_dp(curve: curves.ApproxDP, size: int) -> Curve:
     delta = _grown(curve.failure, curve.epsilon0, size)
     if delta >= 1:
         raise NoEquivalent(
-            f"a group of {size} has no guarantee from {curve!r}: its delta grows to {format_number(delta)}; take a smaller group"
+            f"a group of {size} has no guarantee from {curve!r}: its delta grows to"
+            f" {format_number(delta)}; take a smaller group"
         )
     return curves.ApproxDP(epsilon=_times(size, curve.epsilon0), delta=delta)
 
 
 def _sampled(curve: curves.SampledGaussianDP | curves.SampledNoiseDP, size: int) -> Curve:
-    """Renyi divergences along the path of all users, up to 16 of them the exact pairs of their number in a sample, and for more
-    what they cost when all are in it.
+    """Renyi divergences along the path of all users, up to 16 of them the exact pairs of their
+    number in a sample, and for more what they cost when all are in it.
     """
     loss = curve._loss
-    single, users = curves.SampledNoiseDP(noise=loss.noise, shift=loss.shift, rate=loss.rate), loss.group * size
+    single, users = (
+        curves.SampledNoiseDP(noise=loss.noise, shift=loss.shift, rate=loss.rate),
+        loss.group * size,
+    )
     if users > MOST_EXACT:
         return curves.tighter(_general(single, users), group_privacy(single._unsampled, users))
     exact, along = single.model_copy(update={"group": users}), _chain(single, users)
@@ -137,7 +177,9 @@ def _sampled(curve: curves.SampledGaussianDP | curves.SampledNoiseDP, size: int)
 
 _GROUPS: dict[type[Curve], Callable[[Any, int], Curve]] = {
     curves.PureDP: lambda curve, size: curves.PureDP(epsilon=_times(size, curve.epsilon0)),
-    curves.BoundedRange: lambda curve, size: curves.BoundedRange(epsilon=_times(size, curve.epsilon0)),
+    curves.BoundedRange: lambda curve, size: curves.BoundedRange(
+        epsilon=_times(size, curve.epsilon0)
+    ),
     curves.GaussianDP: lambda curve, size: curves.GaussianDP(mu=_times(size, curve.mu)),
     curves.LaplaceDP: lambda curve, size: curves.LaplaceDP(epsilon=_times(size, curve.epsilon0)),
     curves.DiscreteGaussianDP: lambda curve, size: curves.DiscreteGaussianDP(
@@ -146,9 +188,13 @@ _GROUPS: dict[type[Curve], Callable[[Any, int], Curve]] = {
     curves.ZCDP: lambda curve, size: curves.ZCDP(rho=_times(size * size, curve.rho0)),
     curves.ApproxDP: _approximate_dp,
     curves.Approximate: _by_profile,
-    curves.Composed: lambda curve, size: curves.Composed.of([(n, group_privacy(part, size)) for n, part in curve.parts]),
+    curves.Composed: lambda curve, size: curves.Composed.of(
+        [(n, group_privacy(part, size)) for n, part in curve.parts]
+    ),
     curves.ProvedFor: lambda curve, size: group_privacy(curve.curve, size),
     curves.SampledGaussianDP: _sampled,
     curves.SampledNoiseDP: _sampled,
-    curves.Tighter: lambda curve, size: curves.tighter(*(group_privacy(member, size) for member in curve.curves)),
+    curves.Tighter: lambda curve, size: curves.tighter(
+        *(group_privacy(member, size) for member in curve.curves)
+    ),
 }

@@ -1,4 +1,6 @@
-"""`Guarantee`: a curve that keeps the neighbouring relation it was proved for, alone and in sums."""
+"""`Guarantee`: a curve that keeps the neighbouring relation it was proved for, alone and in
+sums.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class Priced(Protocol):
 
 
 class Summable:
-    """`n * a` and `a + b` for what has a curve and a relation: a Guarantee under their common relation. Nothing is drawn."""
+    """`n * a` and `a + b` for what has a curve and a relation: a Guarantee under their common
+    relation. Nothing is drawn.
+    """
 
     __slots__ = ()
 
@@ -39,14 +43,18 @@ class Summable:
     @final
     def __radd__(self: Priced, other: object) -> Guarantee:
         # sum() starts from the integer 0; a bare curve is refused by `of`.
-        return Guarantee.of([(1, self)] if isinstance(other, int) and other == 0 else [(1, cast(Priced, other)), (1, self)])
+        return Guarantee.of(
+            [(1, self)]
+            if isinstance(other, int) and other == 0
+            else [(1, cast(Priced, other)), (1, self)]
+        )
 
 
 @final
 @dataclass(frozen=True)
 class Guarantee(Summable):
-    """A curve and the relation it is proved for: what `n * mechanism` and `mechanism + mechanism` give, and what a bare curve
-    needs to join them.
+    """A curve and the relation it is proved for: what `n * mechanism` and `mechanism + mechanism`
+    give, and what a bare curve needs to join them.
 
     Raises:
         InvalidArgument: curve is not a Curve, or relation is not a relation.
@@ -54,7 +62,9 @@ class Guarantee(Summable):
     Example:
         >>> import accounting as acc
         >>> import dpselect as dps
-        >>> month = 30 * dps.ExponentialMechanism(epsilon=0.05) + acc.guarantee.Guarantee(acc.PureDP(epsilon=0.5), "add_remove")
+        >>> month = 30 * dps.ExponentialMechanism(epsilon=0.05) + acc.guarantee.Guarantee(
+        ...     acc.PureDP(epsilon=0.5), "add_remove"
+        ... )
         >>> month.relation, round(month.epsilon(0.0), 6)
         ('add_remove', 2.0)
     """
@@ -66,20 +76,34 @@ class Guarantee(Summable):
 
     def __post_init__(self) -> None:
         if not isinstance(self.curve, Curve):
-            raise InvalidArgument(f"a Guarantee is made of a Curve and a relation, not of a {type(self.curve).__name__}")
+            raise InvalidArgument(
+                "a Guarantee is made of a Curve and a relation, not of a"
+                f" {type(self.curve).__name__}"
+            )
         if same_relation(None, self.relation) is None:
-            raise InvalidArgument("relation=None: state what the curve was proved for, 'add_remove' or 'replace_one'")
+            raise InvalidArgument(
+                "relation=None: state what the curve was proved for, 'add_remove' or 'replace_one'"
+            )
         _proved(self.curve, self.relation)
 
     @property
     def rests_on_linf(self) -> bool:
-        """Whether every part is a mechanism that declares so: see `accounting.ledger.Chargeable`."""
-        return bool(self.parts) and all(getattr(part, "rests_on_linf", False) is True for _, part in self.parts)
+        """Whether every part is a mechanism that declares so: see
+        `accounting.ledger.Chargeable`.
+        """
+        return bool(self.parts) and all(
+            getattr(part, "rests_on_linf", False) is True for _, part in self.parts
+        )
 
     @property
     def unit(self) -> str | None:
-        """The unit of privacy that the parts are priced for, where they state one: see `accounting.ledger.Chargeable`."""
-        return next((unit for _, part in self.parts if (unit := getattr(part, "unit", None)) is not None), None)
+        """The unit of privacy that the parts are priced for, where they state one: see
+        `accounting.ledger.Chargeable`.
+        """
+        return next(
+            (unit for _, part in self.parts if (unit := getattr(part, "unit", None)) is not None),
+            None,
+        )
 
     @classmethod
     def of(cls, items: Iterable[tuple[int, Priced]]) -> Self:
@@ -87,7 +111,8 @@ class Guarantee(Summable):
 
         Raises:
             RelationMismatch: their relations or their units differ.
-            InvalidArgument: not a pair, a count that is not an integer >= 1, or something without curve and relation.
+            InvalidArgument: not a pair, a count that is not an integer >= 1, or something without
+                curve and relation.
         """
         relation: Relation | None = None
         curves: list[tuple[int, Curve]] = []
@@ -99,12 +124,16 @@ class Guarantee(Summable):
             curves.append((times, curve))
             parts += [(times * n, part) for n, part in _parts(item)]
         if relation is None:
-            raise InvalidArgument("a composition needs at least one mechanism, or a Guarantee: a bare curve states no relation")
+            raise InvalidArgument(
+                "a composition needs at least one mechanism, or a Guarantee: a bare curve states no"
+                " relation"
+            )
         units = sorted({getattr(part, "unit", None) or "record" for _, part in parts})
         if len(units) > 1:
             raise RelationMismatch(
-                f"guarantees for one {units[0]} and for one {units[1]} do not add up: what is a neighbour differs. Configure "
-                "every mechanism with unit='record', whose price covers a changed record"
+                f"guarantees for one {units[0]} and for one {units[1]} do not add up: what is a"
+                " neighbour differs. Configure every mechanism with unit='record', whose price"
+                " covers a changed record"
             )
         return cls(Composed.of(curves), relation, tuple(parts))
 
@@ -118,43 +147,55 @@ class Guarantee(Summable):
 
     def to_json(self) -> str:
         """What it is composed of, for the ledger."""
-        kinds = ((n, "curve" if isinstance(part, Curve) else "mechanism", part) for n, part in _parts(self))
+        kinds = (
+            (n, "curve" if isinstance(part, Curve) else "mechanism", part)
+            for n, part in _parts(self)
+        )
         parts = [{"count": count, kind: json.loads(part.to_json())} for count, kind, part in kinds]
         return json.dumps({"kind": "schedule", "parts": parts})
 
 
 def read_item(item: Curve | Priced, relation: Relation | None) -> tuple[Curve, Relation | None]:
-    """The curve of `item` and the relation that it or the caller states; RelationMismatch if the curve is not proved for it."""
+    """The curve of `item` and the relation that it or the caller states; RelationMismatch if the
+    curve is not proved for it.
+    """
     if isinstance(item, Curve):
         return item, None if relation is None else _proved(item, same_relation(None, relation))
     if isinstance(getattr(item, "curve", None), Curve) and hasattr(item, "relation"):
         return item.curve, _proved(item.curve, same_relation(relation, item.relation))
-    raise InvalidArgument(f"cannot charge a {type(item).__name__}: pass a Curve, or a mechanism that has one")
+    raise InvalidArgument(
+        f"cannot charge a {type(item).__name__}: pass a Curve, or a mechanism that has one"
+    )
 
 
 def _proved(curve: Curve, relation: Relation | None) -> Relation | None:
     if relation is not None and curve.proved_for not in (None, relation):
         raise RelationMismatch(
-            f"{type(curve).__name__} is proved for relation={curve.proved_for!r} only, not for relation={relation!r}: charge "
-            f"it where {curve.proved_for!r} is declared, or a curve that is proved for {relation!r}"
+            f"{type(curve).__name__} is proved for relation={curve.proved_for!r} only, not for"
+            f" relation={relation!r}: charge it where {curve.proved_for!r} is declared, or a curve"
+            f" that is proved for {relation!r}"
         )
     return relation
 
 
-def common_relation(common: Relation | None, stated: Relation | None, *, begun: bool) -> Relation | None:
-    """The relation of a sum that states `common` and an item that states `stated`: once it is known, every item has to state it.
+def common_relation(
+    common: Relation | None, stated: Relation | None, *, begun: bool
+) -> Relation | None:
+    """The relation of a sum that states `common` and an item that states `stated`: once it is
+    known, every item has to state it.
 
     `begun` says whether the sum has items already.
     """
     if common is not None and stated is None:
         raise RelationMismatch(
-            f"a bare curve does not say which relation it was proved for, and relation={common!r} is stated for the rest: pass "
-            "the mechanism itself (n * mechanism keeps the relation), or relation= (--relation), what the curve was proved for"
+            f"a bare curve does not say which relation it was proved for, and relation={common!r}"
+            " is stated for the rest: pass the mechanism itself (n * mechanism keeps the"
+            " relation), or relation= (--relation), what the curve was proved for"
         )
     if common is None and stated is not None and begun:
         raise RelationMismatch(
-            f"relation={stated!r} comes after curves for which no relation was stated: state it for all of them, or pass the "
-            "mechanisms that they belong to"
+            f"relation={stated!r} comes after curves for which no relation was stated: state it for"
+            " all of them, or pass the mechanisms that they belong to"
         )
     return same_relation(common, stated)
 

@@ -1,4 +1,6 @@
-"""Plans and ledgers on matplotlib axes: axes in, axes out. Needs the extra `dpselect[plot]`. Curves plot themselves."""
+"""Plans and ledgers on matplotlib axes: axes in, axes out. Needs the extra `dpselect[plot]`. Curves
+plot themselves.
+"""
 
 from __future__ import annotations
 
@@ -65,17 +67,26 @@ def plot_plan(
     """
     left, middle, right = _subplots(3, 14.4) if axes is None else axes
     divergences = curve.rdp(_ORDERS)
-    left.plot(_ORDERS, np.where(np.isfinite(divergences), divergences, np.nan), color=_COLOURS[0], linewidth=1.8)
+    left.plot(
+        _ORDERS,
+        np.where(np.isfinite(divergences), divergences, np.nan),
+        color=_COLOURS[0],
+        linewidth=1.8,
+    )
     left.set(xlabel="Renyi order", ylabel="Renyi divergence (nats)", xscale="log")
     if order is not None:
         label = f"best order at delta {format_number(delta)}"
         left.axvline(order, color=_COLOURS[1], linewidth=1.2, linestyle=(0, (5, 3)), label=label)
         left.legend(frameon=False)
     epsilons = np.array([epsilon(one) for one in _DELTAS.tolist()])
-    middle.plot(_DELTAS, np.where(np.isfinite(epsilons), epsilons, np.nan), color=_COLOURS[1], linewidth=1.8)
+    middle.plot(
+        _DELTAS, np.where(np.isfinite(epsilons), epsilons, np.nan), color=_COLOURS[1], linewidth=1.8
+    )
     middle.set(xlabel="delta", ylabel="epsilon (nats)", xscale="log")
     middle.set_ylim(bottom=0)
-    shown = sorted(((name, part or 0.0) for name, part in shares), key=lambda share: -share[1])[:_MOST_LABELS]
+    shown = sorted(((name, part or 0.0) for name, part in shares), key=lambda share: -share[1])[
+        :_MOST_LABELS
+    ]
     right.barh(range(len(shown)), [100 * part for _, part in shown], color=_COLOURS[2])
     right.set_yticks(range(len(shown)), [name for name, _ in shown])
     right.invert_yaxis()
@@ -87,7 +98,8 @@ def plot_plan(
 
 
 def plot_ledger(ledger: Ledger, dataset: str | None = None, *, ax: Axes | None = None) -> Axes:
-    """How much of a dataset's budget is spent, in percent: entry after entry, or a bar for each of its latest periods.
+    """How much of a dataset's budget is spent, in percent: entry after entry, or a bar for each of
+    its latest periods.
 
     Args:
         ledger: whose datasets' budgets are public, as what is spent of them is.
@@ -101,23 +113,45 @@ def plot_ledger(ledger: Ledger, dataset: str | None = None, *, ax: Axes | None =
     """
     names = [known.name for known in ledger.datasets()] if dataset is None else [dataset]
     if len(names) != 1:
-        raise InvalidArgument(f"dataset must be named: the ledger declares {len(names)}, {', '.join(map(repr, names[:9]))}")
+        raise InvalidArgument(
+            f"dataset must be named: the ledger declares {len(names)},"
+            f" {', '.join(map(repr, names[:9]))}"
+        )
     summary = ledger.summary(names[0])
     axes = new_axes() if ax is None else ax
     if summary.dataset.window == "whole":
         places = [0, *(point.seq for point in summary.points)]
-        tops = np.array([(0.0, 0.0), *(Remaining(summary.dataset.budget, point.spent).used for point in summary.points)])
-        axes.step(places, 100 * tops[:, 0], where="post", color=_COLOURS[0], linewidth=1.8, label="spent")
+        tops = np.array(
+            [
+                (0.0, 0.0),
+                *(Remaining(summary.dataset.budget, point.spent).used for point in summary.points),
+            ]
+        )
+        axes.step(
+            places, 100 * tops[:, 0], where="post", color=_COLOURS[0], linewidth=1.8, label="spent"
+        )
         if summary.dataset.budget.capacity.failure:
             axes.step(
-                places, 100 * tops[:, 1], where="post", color=_COLOURS[2], linestyle="--", label="of the failure probability"
+                places,
+                100 * tops[:, 1],
+                where="post",
+                color=_COLOURS[2],
+                linestyle="--",
+                label="of the failure probability",
             )
         axes.set(xlabel="entry")
     else:
         totals = summary.totals[-MOST_PERIODS:]
-        axes.bar(range(len(totals)), [100 * max(total.used) for total in totals], color=_COLOURS[0], label="spent")
+        axes.bar(
+            range(len(totals)),
+            [100 * max(total.used) for total in totals],
+            color=_COLOURS[0],
+            label="spent",
+        )
         shown = range(0, len(totals), max(1, -(-len(totals) // 8)))
-        axes.set_xticks(list(shown), [totals[place].account for place in shown], rotation=30, ha="right")
+        axes.set_xticks(
+            list(shown), [totals[place].account for place in shown], rotation=30, ha="right"
+        )
         axes.set(xlabel=f"{summary.dataset.window} of the data")
     axes.axhline(100, color=_COLOURS[1], linewidth=1.2, linestyle=(0, (5, 3)), label="budget")
     axes.set(title=summary.dataset.name, ylabel="spent (% of the budget)", ylim=(0, 105))

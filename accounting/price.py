@@ -1,4 +1,6 @@
-"""Prices of a filter: whole units, so that they add up exactly in any order, in any process and in any database."""
+"""Prices of a filter: whole units, so that they add up exactly in any order, in any process and in
+any database.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +13,21 @@ from accounting.curves import Curve
 from accounting.decimal_sum import exact, times_up, units_up
 from accounting.errors import InvalidArgument, InvalidCurve
 
-Measure = float | Literal["epsilon", "rho", "mu^2", "release"]  # a float is the order of a Renyi divergence
+# a float is the order of a Renyi divergence
+Measure = float | Literal["epsilon", "rho", "mu^2", "release"]
 
 MAIN_UNIT, FAILURE_UNIT = Decimal("1e-12"), Decimal("1e-18")
 MOST = 9 * 10**18  # units of 10^-12 nats that a signed 64-bit integer holds
 
-# A Renyi bound is a handful of floating-point operations, good to a few ulps, and the laws hold it to one part in 10^12.
+# A Renyi bound is a handful of floating-point operations, good to a few ulps, and the laws hold it
+# to one part in 10^12.
 _OUTWARD = Decimal("1.000000000001")
 
 
 class Price(NamedTuple):
-    """What a filter has charged, in whole units: `main` of 10^-12 of what its measure adds up (nats, mu^2 or releases), `failure`
-    of 10^-18. Integers add up exactly."""
+    """What a filter has charged, in whole units: `main` of 10^-12 of what its measure adds up
+    (nats, mu^2 or releases), `failure` of 10^-18. Integers add up exactly.
+    """
 
     main: int
     failure: int
@@ -42,7 +47,10 @@ class Price(NamedTuple):
             InvalidArgument: a part is negative or no whole number.
         """
         if not all(type(part) is int and part >= 0 for part in self):
-            raise InvalidArgument("a price with a negative or fractional part cannot be charged: prices are whole units >= 0")
+            raise InvalidArgument(
+                "a price with a negative or fractional part cannot be charged: prices are whole"
+                " units >= 0"
+            )
 
     def times(self, count: int | Fraction) -> Price:
         """The price of `count` such charges, rounded up."""
@@ -52,7 +60,12 @@ class Price(NamedTuple):
 NOTHING = Price(0, 0)
 
 
-_WORDS = {"epsilon": "pure epsilon", "rho": "rho", "mu^2": "mu^2 (Gaussian)", "release": "releases of the declared curve"}
+_WORDS = {
+    "epsilon": "pure epsilon",
+    "rho": "rho",
+    "mu^2": "mu^2 (Gaussian)",
+    "release": "releases of the declared curve",
+}
 
 
 def in_words(measure: Measure) -> str:
@@ -68,7 +81,9 @@ def unit_in_words(measure: Measure) -> str:
 
 
 def main_cost(curve: Curve, measure: Measure) -> float:
-    """What `curve` adds to the sum; inf if it has no such guarantee. Releases of a declared curve are counted by `Budget`."""
+    """What `curve` adds to the sum; inf if it has no such guarantee. Releases of a declared curve
+    are counted by `Budget`.
+    """
     if measure == "release":
         return math.inf
     if measure == "rho":
@@ -83,11 +98,14 @@ def itemised(curve: Curve, measure: Measure) -> Price | None:
     main = main_cost(curve, measure)
     if not (main >= 0 and 0 <= curve.delta0 <= 1):
         raise InvalidCurve(
-            f"{type(curve).__name__} guarantees nothing: a cost is NaN or negative, or delta0 is not a probability"
+            f"{type(curve).__name__} guarantees nothing: a cost is NaN or negative, or delta0 is"
+            " not a probability"
         )
     if not math.isfinite(main):
         return None
-    units = units_up(exact(main) if isinstance(measure, str) else times_up(exact(main), _OUTWARD), MAIN_UNIT)
+    units = units_up(
+        exact(main) if isinstance(measure, str) else times_up(exact(main), _OUTWARD), MAIN_UNIT
+    )
     # A cost that underflows to 0 is not free: only a curve that reveals nothing is free.
     units = max(units, 1) if curve.core_epsilon > 0 else units
     return Price(units, units_up(exact(curve.delta0), FAILURE_UNIT)) if units <= MOST else None

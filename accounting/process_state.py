@@ -15,10 +15,12 @@ T = TypeVar("T")
 
 @final
 class ProcessState(Generic[T]):
-    """The state of a filter, a plan's draws or a session of queries, whose copies would each spend the same budget.
+    """The state of a filter, a plan's draws or a session of queries, whose copies would each spend
+    the same budget.
 
-    Replace `value` as a whole inside `turn`: an interruption then leaves either the old or the new state, never half of both. A
-    shallow copy of the owner shares the state; pickling and deep copies are refused.
+    Replace `value` as a whole inside `turn`: an interruption then leaves either the old or the new
+    state, never half of both. A shallow copy of the owner shares the state; pickling and deep
+    copies are refused.
 
     Args:
         value: the first state.
@@ -39,12 +41,18 @@ class ProcessState(Generic[T]):
         """The state, for one thread at a time."""
         # Asked before the lock, which a thread that the fork left behind may hold for ever.
         if os.getpid() != self._process:
-            raise ForeignProcess(f"{self._owner} was made in another process, which counts what it spends: {self._remedy}")
+            raise ForeignProcess(
+                f"{self._owner} was made in another process, which counts what it spends:"
+                f" {self._remedy}"
+            )
         with self._lock:
             yield self.value
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(f"{self._owner} counts what one process spends and is neither pickled nor copied: {self._remedy}")
+        raise TypeError(
+            f"{self._owner} counts what one process spends and is neither pickled nor copied:"
+            f" {self._remedy}"
+        )
 
     def __repr__(self) -> str:
         return "ProcessState(<hidden>)"

@@ -1,4 +1,6 @@
-"""A dataset's entry for a registry of deployments of differential privacy, as far as its ledger knows it."""
+"""A dataset's entry for a registry of deployments of differential privacy, as far as its ledger
+knows it.
+"""
 
 from __future__ import annotations
 
@@ -22,48 +24,68 @@ _VARIANTS = {
     ("zcdp", False): "Zero-concentrated DP",
     ("zcdp", True): "Custom",
 }
-_SUMMED = {"epsilon": "pure epsilons", "rho": "rho", "mu^2": "mu squared of Gaussian pairs", "release": "declared releases"}
+_SUMMED = {
+    "epsilon": "pure epsilons",
+    "rho": "rho",
+    "mu^2": "mu squared of Gaussian pairs",
+    "release": "declared releases",
+}
 
 
 def entry(ledger: Ledger, name: str) -> str:
-    """YAML of one dataset's deployment by the registry's schema of July 2026. What the ledger does not know begins with
-    `TO_FILL_IN`; what the schema lists the choices of is set, and to be checked.
+    """YAML of one dataset's deployment by the registry's schema of July 2026. What the ledger does
+    not know begins with `TO_FILL_IN`; what the schema lists the choices of is set, and to be
+    checked.
     """
     dataset = ledger.dataset(name)
     budget, window = dataset.budget, "" if dataset.window == "whole" else dataset.window
     # The days on which charges were made for which data were read.
     days = [one.at[:10] for one in ledger.entries(name) if one.action in ("charge", "commit")]
-    slug = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in dataset.name.lower()).strip("-")
+    slug = "".join(
+        letter if letter.isascii() and letter.isalnum() else "-" for letter in dataset.name.lower()
+    ).strip("-")
     each = f" of each {window} (days begin in {dataset.time_zone})" if window else " as a whole"
     fullest = fullest_of(ledger.totals(dataset.name))
     figures = (fullest or Remaining(budget, NOTHING)).figures
     measure = budget.measure
-    summed = _SUMMED[measure] if isinstance(measure, str) else f"Renyi divergences of order {measure:g}"
+    summed = (
+        _SUMMED[measure] if isinstance(measure, str) else f"Renyi divergences of order {measure:g}"
+    )
     over = f"; the rows of each {window} have a budget of their own" if window else ""
     known = {
         "url_slug": slug or "dataset",
         "name": dataset.name,
         "publication_date": days[0] if days else f"{TO_FILL_IN}YYYY-MM-DD",
         "variant_name": _VARIANTS[budget.form, budget.delta > 0],
-        "data_domain": f"{TO_FILL_IN}the datasets that are possible; rows here: {dataset.data_period or 'not stated'}",
+        "data_domain": (
+            f"{TO_FILL_IN}the datasets that are possible; rows here:"
+            f" {dataset.data_period or 'not stated'}"
+        ),
         "privacy_unit": dataset.unit,
-        "privacy_unit_details": f"Neighbouring datasets ({dataset.relation}): {WORDS[dataset.relation]}.",
+        "privacy_unit_details": (
+            f"Neighbouring datasets ({dataset.relation}): {WORDS[dataset.relation]}."
+        ),
         "privacy_parameters_details": (
-            f"The most that all releases together may cost, for the rows{each}. budget: {stated(budget)}; "
-            f"used: {figures['used']}; cost as charged: {figures['cost as charged']}"
-            f"{f' in the fullest {window}' if window else ''}."
+            f"The most that all releases together may cost, for the rows{each}. budget:"
+            f" {stated(budget)}; used: {figures['used']}; cost as charged:"
+            f" {figures['cost as charged']}{f' in the fullest {window}' if window else ''}."
         ),
         "release_type": "One release" if len(days) < 2 else "Many releases",
         "data_source_type": "Dynamic" if window else "Static",
         "composition": (
-            f"Adaptive sequential composition by a privacy filter that adds up {summed}, charged before each release{over}."
+            f"Adaptive sequential composition by a privacy filter that adds up {summed}, charged"
+            f" before each release{over}."
         ),
         "mechanisms": _mechanisms(ledger, name),
     }
     parameters = {"epsilon": budget.epsilon, "rho": budget.rho, "delta": budget.delta or None}
     return asset("accounting.page", "registry.yaml").format(
         **{field: json.dumps(value, ensure_ascii=False) for field, value in known.items()},
-        privacy_parameters="".join(f"      {of}: {_number(value)}\n" for of, value in parameters.items() if value is not None),
+        privacy_parameters="".join(
+            f"      {of}: {_number(value)}\n"
+            for of, value in parameters.items()
+            if value is not None
+        ),
     )
 
 

@@ -1,7 +1,9 @@
-"""`Remaining`: where a budget stands, in three figures: the share that is used, the cost as charged, how many more releases fit.
+"""`Remaining`: where a budget stands, in three figures: the share that is used, the cost as
+charged, how many more releases fit.
 
-The same figures in the same order and words stand in reports, terminals, refusals and answers. What else is known of a standing,
-shares of the budget, currencies that auditors ask for, what runs out first and what to change, hangs on the same object.
+The same figures in the same order and words stand in reports, terminals, refusals and answers. What
+else is known of a standing, shares of the budget, currencies that auditors ask for, what runs out
+first and what to change, hangs on the same object.
 """
 
 from __future__ import annotations
@@ -16,7 +18,16 @@ from typing import Any, Literal, final
 from accounting.budget import Budget, Price, greatest, waiting_cost
 from accounting.calibration import calibrate_count
 from accounting.convert.bounds import best_epsilon
-from accounting.curves import ZCDP, ApproxDP, Approximate, Curve, GaussianDP, PureDP, RenyiTable, zero
+from accounting.curves import (
+    ZCDP,
+    ApproxDP,
+    Approximate,
+    Curve,
+    GaussianDP,
+    PureDP,
+    RenyiTable,
+    zero,
+)
 from accounting.decimal_sum import decimal_sum, exact, float_down, float_up, of_unit, times_up
 from accounting.errors import AccountingError, Unaffordable
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, Measure, unit_in_words
@@ -25,9 +36,13 @@ from accounting.wording import format_number, percent_up, rounded
 MOST_RUNS = 10**12
 _MAIN, _FAILURE = "the budget", "failure probability (delta0)"
 _EXACT = Context(prec=60)
-# Prices of Gaussian charges are rounded outward by one part in 10^12 and up to the next unit: this covers both.
+# Prices of Gaussian charges are rounded outward by one part in 10^12 and up to the next unit: this
+# covers both.
 _INWARD = 1 - 1e-11
-_SPENT = "nothing: it is spent, and no command adds to a budget; rows that are new are a new dataset or period"
+_SPENT = (
+    "nothing: it is spent, and no command adds to a budget; rows that are new are a new dataset or"
+    " period"
+)
 
 
 @final
@@ -40,7 +55,8 @@ class Remaining:
         spent: the sum of the prices so far.
         curve: of one release, for what is said in releases; None says nothing in releases.
         account: whose rows or which quota, in words; "" for all rows.
-        charged: the composition of all that was charged; None if it is not known, which leaves one of two bounds on its cost.
+        charged: the composition of all that was charged; None if it is not known, which leaves one
+            of two bounds on its cost.
 
     Example:
         >>> import accounting as acc
@@ -49,7 +65,8 @@ class Remaining:
         >>> left.releases, left.main
         (2, 0.7)
         >>> print(left)
-        budget: epsilon 1; used: 30%; cost as charged: epsilon 0.3; left: 2 more releases like this one
+        budget: epsilon 1; used: 30%; cost as charged: epsilon 0.3; left: 2 more releases like this
+            one
     """
 
     budget: Budget
@@ -58,29 +75,35 @@ class Remaining:
     account: str = ""
     charged: Curve | None = None
 
-    # -- the three figures --------------------------------------------------------------------------------------------
+    # -- the three figures -------------------------------------------------------------------------
 
     @cached_property
     def so_far(self) -> tuple[float, float]:
-        """The filter's bound: (epsilon, delta), rounded up, of every way of charging that adds up to what is spent.
+        """The filter's bound: (epsilon, delta), rounded up, of every way of charging that adds up
+        to what is spent.
 
-        The budget's filter with a capacity of what is spent, at the same order (Theorem F12): it begins at what the order costs
-        and ends at the budget. The budget itself where all of it is spent, perhaps by a plan that another route admitted; of a
-        zCDP budget without a delta, which states no epsilon, (inf, 0).
+        The budget's filter with a capacity of what is spent, at the same order (Theorem F12): it
+        begins at what the order costs and ends at the budget. The budget itself where all of it is
+        spent, perhaps by a plan that another route admitted; of a zCDP budget without a delta,
+        which states no epsilon, (inf, 0).
         """
         budget, delta = self.budget, self.delta
         if self.spent == NOTHING:
             return 0.0, 0.0
         if budget.form == "zcdp":
             return (self._epsilon_so_far(), delta) if delta else (math.inf, 0.0)
-        return (budget.limit if self._left.main == 0 else min(budget.limit, self._epsilon_so_far())), delta
+        return (
+            budget.limit if self._left.main == 0 else min(budget.limit, self._epsilon_so_far())
+        ), delta
 
     @property
     def as_charged(self) -> tuple[float, float]:
-        """Cost of all charges as (epsilon, delta), rounded up: the smaller of two bounds. Charges may depend on answers.
+        """Cost of all charges as (epsilon, delta), rounded up: the smaller of two bounds. Charges
+        may depend on answers.
 
-        The sum of pure epsilons outside of the charges' bad events, whose probabilities add up to the delta; and the filter's,
-        `so_far` (Theorem F13). It grows with every charge and ends at most at the budget.
+        The sum of pure epsilons outside of the charges' bad events, whose probabilities add up to
+        the delta; and the filter's, `so_far` (Theorem F13). It grows with every charge and ends at
+        most at the budget.
         """
         summed, whole = self.charged, self.so_far
         if summed is not None and summed.delta0 <= self.delta and summed.core_epsilon <= whole[0]:
@@ -96,7 +119,8 @@ class Remaining:
         budget, measure = self.budget, self.measure
         if measure == "epsilon":
             return self._sum.core_epsilon
-        if isinstance(measure, float):  # each nat of divergence is a nat of epsilon: what is left of one is left of the other
+        # each nat of divergence is a nat of epsilon: what is left of one is left of the other
+        if isinstance(measure, float):
             start = _EXACT.subtract(exact(budget.limit), of_unit(budget.capacity.main, MAIN_UNIT))
             return float_up(self.spent.main, MAIN_UNIT, start)
         delta = float_down(budget.conversion_delta) if measure == "mu^2" else budget.delta
@@ -104,7 +128,9 @@ class Remaining:
 
     @cached_property
     def _sum(self) -> Curve:
-        """What the charges so far add up to outside of their bad events, as the budget counts them."""
+        """What the charges so far add up to outside of their bad events, as the budget counts
+        them.
+        """
         total, budget = float_up(self.spent.main, MAIN_UNIT), self.budget
         if budget.release is not None:
             return math.ceil(total) * budget.release
@@ -116,67 +142,102 @@ class Remaining:
 
     @property
     def guarantee(self) -> Curve:
-        """A curve of every way of charging that adds up to what is spent (Theorem F12), for `Curve.attack` for example."""
+        """A curve of every way of charging that adds up to what is spent (Theorem F12), for
+        `Curve.attack` for example.
+        """
         if self.spent == NOTHING:
             return zero()
         if self.budget.form != "zcdp" and self._left.main == 0:
             budget = self.budget
-            return ApproxDP(epsilon=budget.limit, delta=budget.delta) if budget.delta else PureDP(epsilon=budget.limit)
+            return (
+                ApproxDP(epsilon=budget.limit, delta=budget.delta)
+                if budget.delta
+                else PureDP(epsilon=budget.limit)
+            )
         failure = float_up(self.spent.failure, FAILURE_UNIT)
         return Approximate(curve=self._sum, delta0=failure) if failure else self._sum
 
     @property
     def figures(self) -> dict[str, str]:
-        """The budget, and the three figures: the share that is used, the cost as charged and what is left, in words."""
+        """The budget, and the three figures: the share that is used, the cost as charged and what
+        is left, in words.
+        """
         epsilon, delta = self.as_charged
         if self.spent == NOTHING:
             spent = "nothing"
         elif math.isfinite(epsilon):
-            spent = f"epsilon {rounded(exact(epsilon), ROUND_CEILING, 4)}" + (f", delta {format_number(delta)}" if delta else "")
+            spent = f"epsilon {rounded(exact(epsilon), ROUND_CEILING, 4)}" + (
+                f", delta {format_number(delta)}" if delta else ""
+            )
         else:
             spent = f"rho {rounded(of_unit(self.spent.main, MAIN_UNIT), ROUND_CEILING, 4)}"
         used = percent_up(max(self.used))
-        return {"budget": stated(self.budget), "used": used, "cost as charged": spent, "left": self.left_in_words()}
+        return {
+            "budget": stated(self.budget),
+            "used": used,
+            "cost as charged": spent,
+            "left": self.left_in_words(),
+        }
 
     @property
     def why_share(self) -> str:
-        """Why the share of the budget that is used is not the ratio of two epsilons; "" where it is."""
+        """Why the share of the budget that is used is not the ratio of two epsilons; "" where it
+        is.
+        """
         budget = self.budget
         if budget.epsilon is None or budget.release is not None or self.measure == "epsilon":
             return ""
         small = budget.epsilon / 100
         used = percent_up(max(_shares(budget.price(PureDP(epsilon=small)), budget.capacity)))
         return (
-            f"Shares add up and epsilons do not: the budget is counted in {unit_in_words(self.measure)}, so a release of epsilon "
-            f"{format_number(small)} uses {used} of epsilon {format_number(budget.epsilon)} and not 1%."
+            "Shares add up and epsilons do not: the budget is counted in"
+            f" {unit_in_words(self.measure)}, so a release of epsilon {format_number(small)} uses"
+            f" {used} of epsilon {format_number(budget.epsilon)} and not 1%."
         )
 
     def __str__(self) -> str:
         return "; ".join(f"{name}: {words}" for name, words in self.figures.items())
 
     def as_data(self) -> dict[str, Any]:
-        """The three figures as plain data, and each bound by itself; "releases" is None without a curve."""
-        budget = {"epsilon": self.budget.epsilon, "rho": self.budget.rho, "delta": self.budget.delta}
+        """The three figures as plain data, and each bound by itself; "releases" is None without a
+        curve.
+        """
+        budget = {
+            "epsilon": self.budget.epsilon,
+            "rho": self.budget.rho,
+            "delta": self.budget.delta,
+        }
         rho, bounds = {"rho": float_up(self.spent.main, MAIN_UNIT)}, (self.as_charged, self.so_far)
-        cost, by_filter = ({"epsilon": one, "delta": delta} if math.isfinite(one) else rho for one, delta in bounds)
+        cost, by_filter = (
+            {"epsilon": one, "delta": delta} if math.isfinite(one) else rho for one, delta in bounds
+        )
         return {
             "budget": {name: value for name, value in budget.items() if value is not None},
             "used": max(self.used),
             "cost": cost,
             "left": {"releases": None if self.curve is None else self.releases},
-            "for_auditors": {"filter": by_filter, "odometer": {"epsilon": self.epsilon, "delta": self.delta}},
+            "for_auditors": {
+                "filter": by_filter,
+                "odometer": {"epsilon": self.epsilon, "delta": self.delta},
+            },
         }
 
     def left_in_words(self) -> str:
-        """How many more releases like `curve` fit; without one, or where it is free, which share of the budget is left."""
+        """How many more releases like `curve` fit; without one, or where it is free, which share of
+        the budget is left.
+        """
         if self.curve is None:
             least = min(self.left if self.budget.capacity.failure else self.left[:1])
-            return "all of it" if self.spent == NOTHING else f"{math.floor(1000 * least) / 10:g}% of the budget"
+            return (
+                "all of it"
+                if self.spent == NOTHING
+                else f"{math.floor(1000 * least) / 10:g}% of the budget"
+            )
         if self.runs_out is None and self.releases:
             return "any number of releases like this one: it costs nothing"
         return f"{self.releases:,} more release{'' if self.releases == 1 else 's'} like this one"
 
-    # -- what is left of each part, and as epsilon and mu ---------------------------------------------------------------
+    # -- what is left of each part, and as epsilon and mu ------------------------------------------
 
     @cached_property
     def _left(self) -> Price:
@@ -199,7 +260,9 @@ class Remaining:
 
     @property
     def used(self) -> tuple[float, float]:
-        """The shares of the budget's main part and of its failure probability that are spent, from 0 to 1."""
+        """The shares of the budget's main part and of its failure probability that are spent, from
+        0 to 1.
+        """
         return _shares(self.spent, self.budget.capacity)
 
     @property
@@ -209,13 +272,16 @@ class Remaining:
 
     @property
     def epsilon(self) -> float | None:
-        """Nats; with probability at least 1 - `delta` the loss of all charges so far is at most this, whenever one looks.
+        """Nats; with probability at least 1 - `delta` the loss of all charges so far is at most
+        this, whenever one looks.
 
-        However they were chosen: a `PrivacyOdometer`, at an order that the budget alone decides (Theorems F3, F6 and F9).
-        Rounded up; None where no delta is declared that could pay for an epsilon, where releases are counted, and where all of
-        the budget is spent, perhaps by a plan that another route admitted: the budget's own promise holds then.
+        However they were chosen: a `PrivacyOdometer`, at an order that the budget alone decides
+        (Theorems F3, F6 and F9). Rounded up; None where no delta is declared that could pay for an
+        epsilon, where releases are counted, and where all of the budget is spent, perhaps by a plan
+        that another route admitted: the budget's own promise holds then.
         """
-        # A plan that another route admitted costs the whole capacity, and its real divergence may be larger.
+        # A plan that another route admitted costs the whole capacity, and its real divergence may
+        # be larger.
         whole = self.budget.form == "approximate" and self.spent == self.budget.capacity
         if self._odometer is None or whole:
             return None
@@ -224,12 +290,20 @@ class Remaining:
 
     @property
     def epsilon_left(self) -> float | None:
-        """Nats; how much spending all that is left can still add to `epsilon`. Rounded down; None as there."""
-        return None if self._odometer is None else float_down(of_unit(self._left.main, self._odometer[1]))
+        """Nats; how much spending all that is left can still add to `epsilon`. Rounded down; None
+        as there.
+        """
+        return (
+            None
+            if self._odometer is None
+            else float_down(of_unit(self._left.main, self._odometer[1]))
+        )
 
     @cached_property
     def _odometer(self) -> tuple[Decimal, Decimal] | None:
-        """Nats that `epsilon` begins at, and for each unit that is spent; None where it is not stated."""
+        """Nats that `epsilon` begins at, and for each unit that is spent; None where it is not
+        stated.
+        """
         budget, measure = self.budget, self.measure
         if measure == "release" or (measure == "rho" and not budget.delta):
             return None
@@ -241,28 +315,36 @@ class Remaining:
         if measure == "mu^2":
             delta, rho_of_unit = float_down(budget.conversion_delta), Decimal("0.5")
             rho = float(of_unit(budget.capacity.main, MAIN_UNIT)) / 2
-        # Of a sum of zCDP parameters, at the order that is best when all of `rho` is spent: a choice made before any charge.
+        # Of a sum of zCDP parameters, at the order that is best when all of `rho` is spent: a
+        # choice made before any charge.
         order = 1 + float(f"{math.sqrt(math.log(1 / delta) / rho):.4g}")
         return waiting_cost(delta, order), times_up(times_up(exact(order), rho_of_unit), MAIN_UNIT)
 
     @property
     def delta(self) -> float:
-        """Of the statement about `epsilon`: the budget's own, twice that of a zCDP budget, whose own is for failures."""
+        """Of the statement about `epsilon`: the budget's own, twice that of a zCDP budget, whose
+        own is for failures.
+        """
         return 2 * self.budget.delta if self.measure == "rho" else self.budget.delta
 
     @property
     def mu_left(self) -> float | None:
         """The greatest mu for which one more Gaussian release (`GaussianDP`) fits, rounded down.
 
-        None where the budget adds up pure epsilon, which no Gaussian release has, or counts releases.
+        None where the budget adds up pure epsilon, which no Gaussian release has, or counts
+        releases.
         """
         if self.measure in ("epsilon", "release"):
             return None
-        each = {"rho": 2.0, "mu^2": 1.0}[self.measure] if isinstance(self.measure, str) else 2 / self.measure
+        each = (
+            {"rho": 2.0, "mu^2": 1.0}[self.measure]
+            if isinstance(self.measure, str)
+            else 2 / self.measure
+        )
         least = of_unit(max(0, self._left.main - 1), MAIN_UNIT)
         return math.sqrt(each * float_down(least)) * _INWARD
 
-    # -- in releases ----------------------------------------------------------------------------------------------------
+    # -- in releases -------------------------------------------------------------------------------
 
     @cached_property
     def _price(self) -> Price | str:
@@ -274,7 +356,8 @@ class Remaining:
 
     @cached_property
     def releases(self) -> int:
-        """How many more releases like `curve` fit, charged one by one, perhaps chosen after earlier answers; at most 10^12.
+        """How many more releases like `curve` fit, charged one by one, perhaps chosen after earlier
+        answers; at most 10^12.
 
         The filter's own arithmetic (Theorems F1 to F3).
         """
@@ -284,13 +367,16 @@ class Remaining:
         return min(MOST_RUNS, *counts) if counts else MOST_RUNS
 
     def as_one_plan(self, most: int = MOST_RUNS) -> int:
-        """How many releases like `curve` fit as one item, which is priced as a whole; at most `most`."""
+        """How many releases like `curve` fit as one item, which is priced as a whole; at most
+        `most`.
+        """
         curve = zero() if self.curve is None else self.curve
         return greatest(lambda runs: self.budget.can_afford(self.spent, runs * curve), most)
 
     @property
     def runs_out(self) -> Literal["divergence", "failure"] | None:
-        """What is used up first by more releases: "divergence" (of what the budget adds up) or "failure" (probability).
+        """What is used up first by more releases: "divergence" (of what the budget adds up) or
+        "failure" (probability).
 
         None where the release is free, or no budget of this form pays for it.
         """
@@ -307,10 +393,14 @@ class Remaining:
             return self._price
         if self._price == NOTHING:
             return "it costs nothing"
-        alone = " (it takes the whole budget, so it fits as the only charge)" if self._price == self.budget.capacity else ""
+        alone = (
+            " (it takes the whole budget, so it fits as the only charge)"
+            if self._price == self.budget.capacity
+            else ""
+        )
         parts = (
-            f"{_share(have, whole, of, ROUND_FLOOR)} left, {_share(need, whole, of, ROUND_CEILING)} for each: enough for "
-            f"{have // need:,}"
+            f"{_share(have, whole, of, ROUND_FLOOR)} left, {_share(need, whole, of, ROUND_CEILING)}"
+            f" for each: enough for {have // need:,}"
             for have, need, whole, of in self._parts(self._price)
         )
         return "; ".join(parts) + alone
@@ -323,15 +413,27 @@ class Remaining:
         if self._price == NOTHING:
             return "nothing: any number fits"
         goal = 2 * self.releases or 1
-        short = [(have // goal, whole, of) for have, need, whole, of in self._parts(self._price) if have // need < goal]
+        short = [
+            (have // goal, whole, of)
+            for have, need, whole, of in self._parts(self._price)
+            if have // need < goal
+        ]
         if any(each == 0 for each, _, _ in short):
             return _SPENT
-        words = {_MAIN: "add noise", _FAILURE: "lower its delta (noise does not help), as releases= does"}
-        changes = [f"{words[of]}: at most {_share(each, whole, of, ROUND_FLOOR)} each" for each, whole, of in short]
+        words = {
+            _MAIN: "add noise",
+            _FAILURE: "lower its delta (noise does not help), as releases= does",
+        }
+        changes = [
+            f"{words[of]}: at most {_share(each, whole, of, ROUND_FLOOR)} each"
+            for each, whole, of in short
+        ]
         return f"{'; and '.join(changes)}; then {goal:,} fit"
 
     def _parts(self, price: Price) -> Iterator[tuple[int, int, int, str]]:
-        for have, need, whole, of in zip(self._left, price, self.budget.capacity, (_MAIN, _FAILURE), strict=True):
+        for have, need, whole, of in zip(
+            self._left, price, self.budget.capacity, (_MAIN, _FAILURE), strict=True
+        ):
             if need:
                 yield have, need, whole, of
 
@@ -343,12 +445,17 @@ def stated(budget: Budget) -> str:
 
 
 def _shares(part: Price, whole: Price) -> tuple[float, float]:
-    main, failure = (min(1.0, max(0.0, amount / of)) if of else 0.0 for amount, of in zip(part, whole, strict=True))
+    main, failure = (
+        min(1.0, max(0.0, amount / of)) if of else 0.0
+        for amount, of in zip(part, whole, strict=True)
+    )
     return main, failure
 
 
 def _share(amount: int, whole: int, of: str, rounding: str) -> str:
-    """An amount of one part: a failure probability as such, all else as a share of the budget, never of epsilon."""
+    """An amount of one part: a failure probability as such, all else as a share of the budget,
+    never of epsilon.
+    """
     if of == _FAILURE:
         return f"{rounded(of_unit(amount, FAILURE_UNIT), rounding, 4)} of {of}"
     if whole == 0:
@@ -356,25 +463,35 @@ def _share(amount: int, whole: int, of: str, rounding: str) -> str:
     return f"{rounded(_EXACT.divide(Decimal(100 * amount), Decimal(whole)), rounding, 6)}% of {of}"
 
 
-# -- over periods ---------------------------------------------------------------------------------------------------------
+# -- over periods ----------------------------------------------------------------------------------
 
 
 def over_periods(budget: Budget, totals: Iterable[Remaining]) -> tuple[float, float]:
-    """(epsilon, delta), rounded up, for somebody whose rows lie in all periods that have a budget each and stand like this.
+    """(epsilon, delta), rounded up, for somebody whose rows lie in all periods that have a budget
+    each and stand like this.
 
-    All charges together are one filter whose capacity is their sum (Theorem F12), or each period's own cost and their sum,
-    whichever epsilon is smaller. A period of which everything is spent counts by its promise: see `Remaining.so_far`.
+    All charges together are one filter whose capacity is their sum (Theorem F12), or each period's
+    own cost and their sum, whichever epsilon is smaller. A period of which everything is spent
+    counts by its promise: see `Remaining.so_far`.
     """
     periods = [one for one in totals if one.spent != NOTHING]
     charged = [one.spent for one in periods]
-    whole = [one for one in charged if budget.form == "approximate" and one.main >= budget.capacity.main]
+    whole = [
+        one for one in charged if budget.form == "approximate" and one.main >= budget.capacity.main
+    ]
     rest = [one for one in charged if one not in whole]
     each = [one.as_charged for one in periods]
-    basic = decimal_sum((1, epsilon) for epsilon, _ in each), min(1.0, decimal_sum((1, delta) for _, delta in each))
+    basic = (
+        decimal_sum((1, epsilon) for epsilon, _ in each),
+        min(1.0, decimal_sum((1, delta) for _, delta in each)),
+    )
     together = Price(sum(one.main for one in rest), sum(one.failure for one in rest))
     if not rest or not all(math.isfinite(epsilon) for epsilon, _ in each):
         return basic if charged else (0.0, 0.0)
-    failures, conversion = float_up(together.failure, FAILURE_UNIT), float_up(1, exact(budget.delta))
+    failures, conversion = (
+        float_up(together.failure, FAILURE_UNIT),
+        float_up(1, exact(budget.delta)),
+    )
     if budget.form == "approximate" and budget.release is None:
         conversion = float_up(1, budget.conversion_delta)
     own = len(whole) * budget.limit, len(whole) * budget.delta
@@ -387,12 +504,19 @@ def in_all_in_words(epsilon: float, delta: float, periods: int, window: str) -> 
     """The sum over periods as a sentence; `window` is what a period is called."""
     of = f"all {periods:,} {window}s" if periods != 1 else f"the one {window}"
     if not math.isfinite(epsilon):
-        return f"somebody whose rows lie in {of} faces all their rho in all; no epsilon is stated without a delta"
-    words = f"somebody whose rows lie in {of} faces epsilon {rounded(exact(epsilon), ROUND_CEILING, 4)}"
-    return words + (f", delta {rounded(exact(delta), ROUND_CEILING, 4)}" if delta else "") + " in all"
+        return (
+            f"somebody whose rows lie in {of} faces all their rho in all; no epsilon is stated"
+            " without a delta"
+        )
+    words = (
+        f"somebody whose rows lie in {of} faces epsilon {rounded(exact(epsilon), ROUND_CEILING, 4)}"
+    )
+    return (
+        words + (f", delta {rounded(exact(delta), ROUND_CEILING, 4)}" if delta else "") + " in all"
+    )
 
 
-# -- refusals ---------------------------------------------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------------------------
 
 
 class BudgetExceeded(AccountingError):
@@ -415,26 +539,40 @@ class BudgetExceeded(AccountingError):
         would_fit: int | None = None,
     ) -> None:
         super().__init__(message)
-        self.requested, self.spent, self.remaining, self.would_fit = requested, spent, remaining, would_fit
+        self.requested, self.spent, self.remaining, self.would_fit = (
+            requested,
+            spent,
+            remaining,
+            would_fit,
+        )
 
 
 def refusal(remaining: Remaining, count: int, where: str) -> BudgetExceeded:
-    """Why `count` releases like `remaining.curve`, charged as one item, do not fit, how many do, and what truly helps."""
+    """Why `count` releases like `remaining.curve`, charged as one item, do not fit, how many do,
+    and what truly helps.
+    """
     budget, spent, curve = remaining.budget, remaining.spent, remaining.curve
     assert curve is not None
     price, fit = budget.price(count * curve), remaining.as_one_plan(count - 1)
     subject = "This release does not fit" if count == 1 else f"These {count:,} releases do not fit"
     short = f"the budget of {where} is used up"
     if remaining._left.main:
-        short = f"{'it needs' if count == 1 else 'they need'} {shortfall(budget, spent, price, where)}"
-    message = f"{subject} because {short}. {'. '.join(_remedies(remaining, price, fit))}. Nothing was charged."
+        short = (
+            f"{'it needs' if count == 1 else 'they need'} {shortfall(budget, spent, price, where)}"
+        )
+    message = (
+        f"{subject} because {short}. {'. '.join(_remedies(remaining, price, fit))}. Nothing was"
+        " charged."
+    )
     return BudgetExceeded(message, requested=price, spent=spent, remaining=remaining, would_fit=fit)
 
 
 def shortfall(budget: Budget, spent: Price, price: Price, where: str) -> str:
-    """Which parts of a price do not fit after `spent`, and by how much, as what follows "it needs"; `where` has the budget.
+    """Which parts of a price do not fit after `spent`, and by how much, as what follows "it needs";
+    `where` has the budget.
 
-    What is asked for is rounded up and what is left is rounded down, so that the two never print alike.
+    What is asked for is rounded up and what is left is rounded down, so that the two never print
+    alike.
     """
     left, capacity = budget.capacity.minus(spent), budget.capacity
     short = []
@@ -443,7 +581,10 @@ def shortfall(budget: Budget, spent: Price, price: Price, where: str) -> str:
         short.append(f"{asked} of the releases declared for {where} and {rest} are left")
     elif price.main > left.main:
         rest = _share(left.main, capacity.main, _MAIN, ROUND_FLOOR).removesuffix(f" of {_MAIN}")
-        short.append(f"{_share(price.main, capacity.main, _MAIN, ROUND_CEILING)} of {where} and {rest} is left")
+        short.append(
+            f"{_share(price.main, capacity.main, _MAIN, ROUND_CEILING)} of {where} and {rest} is"
+            " left"
+        )
     if price.failure > left.failure:
         asked = rounded(of_unit(price.failure, FAILURE_UNIT), ROUND_CEILING, 4)
         rest = rounded(of_unit(left.failure, FAILURE_UNIT), ROUND_FLOOR, 4)
@@ -462,8 +603,8 @@ def _remedies(remaining: Remaining, price: Price, fit: int) -> Iterator[str]:
     if left.main and price.failure > left.failure:
         most = rounded(of_unit(left.failure, FAILURE_UNIT), ROUND_FLOOR)
         yield (
-            f"Lower the mechanism's delta to a failure probability of at most {most} in all: more noise does not help, and "
-            "releases=N gives each of N releases an equal part"
+            f"Lower the mechanism's delta to a failure probability of at most {most} in all: more"
+            " noise does not help, and releases=N gives each of N releases an equal part"
             if left.failure
             else "Use a mechanism that never fails"
         )
@@ -471,23 +612,36 @@ def _remedies(remaining: Remaining, price: Price, fit: int) -> Iterator[str]:
         yield "Have a larger quota declared, within the dataset's budget (ledger quota)"
         return
     if not left.main:
-        yield "A declared budget cannot be raised, so declare another dataset, but only for new data"
+        yield (
+            "A declared budget cannot be raised, so declare another dataset, but only for new data"
+        )
     if (new := _for_new_rows(budget, remaining.curve)) is not None:
         yield new
 
 
 @lru_cache(maxsize=64)
 def _for_new_rows(budget: Budget, curve: Curve | None) -> str | None:
-    """What a new dataset with the same (epsilon, delta) would give, one by one, as one plan, and declared for such releases."""
-    if curve is None or curve.core_epsilon == 0 or budget.form != "approximate" or budget.release is not None:
+    """What a new dataset with the same (epsilon, delta) would give, one by one, as one plan, and
+    declared for such releases.
+    """
+    if (
+        curve is None
+        or curve.core_epsilon == 0
+        or budget.form != "approximate"
+        or budget.release is not None
+    ):
         return None
     try:
         alone = budget.how_many(curve)
         plan = calibrate_count(curve, budget)
-        order = Budget.for_workload(epsilon=budget.limit, delta=budget.delta, curve=curve).how_many(curve)
+        order = Budget.for_workload(epsilon=budget.limit, delta=budget.delta, curve=curve).how_many(
+            curve
+        )
     except AccountingError:
         return None
     ways = [f"{alone:,} such releases one by one"]
-    ways += [f"{order:,} if it is declared for them (ledger init --mostly)"] if order > alone else []
+    ways += (
+        [f"{order:,} if it is declared for them (ledger init --mostly)"] if order > alone else []
+    )
     ways += [f"{plan:,} as one plan that is fixed in advance"] if plan > max(alone, order) else []
     return f"For new data, a new dataset with this budget pays for {', '.join(ways)}"

@@ -1,6 +1,8 @@
-"""The audit report: one HTML page that needs no network, for people who check a ledger rather than run it.
+"""The audit report: one HTML page that needs no network, for people who check a ledger rather than
+run it.
 
-A dataset's section is everything that the template prints, as text and numbers, with the theorems of each price.
+A dataset's section is everything that the template prints, as text and numbers, with the theorems
+of each price.
 """
 
 from __future__ import annotations
@@ -31,7 +33,15 @@ from accounting.ledger.model import ACTIONS, Dataset, Entry, package_version
 from accounting.ledger.quota import Quota
 from accounting.ledger.summary import Summary
 from accounting.ledger.verification import Verification
-from accounting.page.spent import HEADS, account_cells, budget_in_words, failure_up, main_up, unit_of, units_in_words
+from accounting.page.spent import (
+    HEADS,
+    account_cells,
+    budget_in_words,
+    failure_up,
+    main_up,
+    unit_of,
+    units_in_words,
+)
 from accounting.page.templates import asset, card, template
 from accounting.remaining import Remaining, in_all_in_words, over_periods, stated
 from accounting.risk import Risk
@@ -77,14 +87,16 @@ def write_report(
 ) -> None:
     """Write the report on all datasets of `ledger`.
 
-    Sums are made by the store and the page is written piece by piece, so that memory does not grow with old entries.
+    Sums are made by the store and the page is written piece by piece, so that memory does not grow
+    with old entries.
 
     Args:
         target: a path at which there is nothing yet, or an open text file.
         deltas: the deltas in (0, 1) at which epsilon is stated.
         latest: how many entries of each dataset are listed, at least 0.
         verification: the outcome of `Ledger.verify`, to be shown; None says that it was not run.
-        proofs: theorems by the kind of a mechanism, which the mechanisms' package knows; those of curves are known here.
+        proofs: theorems by the kind of a mechanism, which the mechanisms' package knows; those of
+            curves are known here.
         mode: of the file, by default for its owner alone: labels and names stand in it.
 
     Raises:
@@ -95,13 +107,19 @@ def write_report(
     if not all(0 < delta < 1 for delta in deltas):
         raise InvalidArgument("deltas must lie strictly between 0 and 1: 1e-6 is a common choice")
     if latest < 0:
-        raise InvalidArgument(f"latest={latest} must be at least 0: how many entries of each dataset are listed")
+        raise InvalidArgument(
+            f"latest={latest} must be at least 0: how many entries of each dataset are listed"
+        )
     pieces = _page(ledger, deltas, latest, verification, {**curve_proofs(), **(proofs or {})})
     write_text(target, "the report", pieces, mode)
 
 
 def _page(
-    ledger: Ledger, deltas: Sequence[float], latest: int, verification: Verification | None, proofs: Proofs
+    ledger: Ledger,
+    deltas: Sequence[float],
+    latest: int,
+    verification: Verification | None,
+    proofs: Proofs,
 ) -> Iterator[str]:
     heads = ledger.heads()
     names = [dataset.name for dataset in ledger.datasets()]
@@ -129,14 +147,26 @@ def _page(
     )
 
 
-def _section(ledger: Ledger, name: str, deltas: Sequence[float], latest: int, proofs: Proofs) -> dict[str, Any]:
-    """The dataset's promise and declaration, where it stands, what it cost, and its latest entries: what the template prints."""
+def _section(
+    ledger: Ledger, name: str, deltas: Sequence[float], latest: int, proofs: Proofs
+) -> dict[str, Any]:
+    """The dataset's promise and declaration, where it stands, what it cost, and its latest entries:
+    what the template prints.
+    """
     summary, entries = ledger.summary(name), ledger.latest(name, latest)
-    dataset, budget, windowed = summary.dataset, summary.dataset.budget, summary.dataset.window != "whole"
+    dataset, budget, windowed = (
+        summary.dataset,
+        summary.dataset.budget,
+        summary.dataset.window != "whole",
+    )
     totals = list(summary.totals or ([] if windowed else [ledger.total(name)]))
-    shown, fullest = totals[: -MOST_PERIODS - 1 : -1], fullest_of(totals) or Remaining(budget, NOTHING)
+    shown, fullest = (
+        totals[: -MOST_PERIODS - 1 : -1],
+        fullest_of(totals) or Remaining(budget, NOTHING),
+    )
     shares = summary.shares if len(summary.shares) > 1 else ()
-    # The budget itself has something to say at its delta, or above it where all of it may go to failures.
+    # The budget itself has something to say at its delta, or above it where all of it may go to
+    # failures.
     own = budget.delta if budget.epsilon is not None else 2 * budget.delta
     return {
         "name": name,
@@ -147,16 +177,28 @@ def _section(ledger: Ledger, name: str, deltas: Sequence[float], latest: int, pr
         "tiles": _tiles(dataset, fullest, entries),
         "risk": Risk.of(fullest.guarantee).in_words(dataset.relation),
         "figure": _figure(summary),
-        "periods": [(one.account, _bar(one), at_most(one.as_charged[0])) for one in shown] if windowed else [],
+        "periods": (
+            [(one.account, _bar(one), at_most(one.as_charged[0])) for one in shown]
+            if windowed
+            else []
+        ),
         "all_periods": len(totals),
         "quotas": [
-            (f"{quota.name}: {quota.in_words}", budget_in_words(one.budget), one.account, percent_up(max(one.used)))
+            (
+                f"{quota.name}: {quota.in_words}",
+                budget_in_words(one.budget),
+                one.account,
+                percent_up(max(one.used)),
+            )
             for quota, one in ledger.quotas(name).standing(_MOST_ACCOUNTS)
         ],
         "account_heads": HEADS,
         "accounts": [tuple(account_cells(one)) for one in shown],
         "units": units_in_words(budget),
-        "guarantees": [_guarantee(budget, summary.curves, delta) for delta in sorted({*deltas, own} - {0.0}, reverse=True)],
+        "guarantees": [
+            _guarantee(budget, summary.curves, delta)
+            for delta in sorted({*deltas, own} - {0.0}, reverse=True)
+        ],
         "composed": summary.curves is not None,
         "curves": _by_curve(summary.curves or {}, proofs),
         "labels": [(one.label, f"{one.runs:,}", rounded_up(one.main)) for one in shares],
@@ -166,7 +208,7 @@ def _section(ledger: Ledger, name: str, deltas: Sequence[float], latest: int, pr
     }
 
 
-# -- what a dataset promises, and where it stands --------------------------------------------------------------------------
+# -- what a dataset promises, and where it stands --------------------------------------------------
 
 
 def _promise(dataset: Dataset) -> str:
@@ -174,31 +216,56 @@ def _promise(dataset: Dataset) -> str:
     budget = dataset.budget
     if budget.rho is not None:
         bound = f"with ρ-zero-concentrated differential privacy, ρ = {format_number(budget.rho)}"
-        bound += f", but for events of probability δ = {format_number(budget.delta)}" if budget.delta else ""
+        bound += (
+            f", but for events of probability δ = {format_number(budget.delta)}"
+            if budget.delta
+            else ""
+        )
     else:
         factor = rounded_up(math.exp(min(budget.limit, 700.0)), 3)
         bound = f"by a factor of at most e^ε = {factor} (ε = {format_number(budget.limit)})"
-        bound += f", and by δ = {format_number(budget.delta)} on top of that" if budget.delta else ""
-    rows = "" if dataset.window == "whole" else f", for the rows of each {dataset.window} taken by themselves"
+        bound += (
+            f", and by δ = {format_number(budget.delta)} on top of that" if budget.delta else ""
+        )
+    rows = (
+        ""
+        if dataset.window == "whole"
+        else f", for the rows of each {dataset.window} taken by themselves"
+    )
     return (
-        f"To every {dataset.unit}: {WORDS[dataset.relation]} changes the chance of whatever anybody concludes from all that is "
-        f"released here{rows}, {bound}. This holds whatever else they know, and however later questions depended on earlier "
-        "answers, provided that nothing is released beside this ledger."
+        f"To every {dataset.unit}: {WORDS[dataset.relation]} changes the chance of whatever anybody"
+        f" concludes from all that is released here{rows}, {bound}. This holds whatever else they"
+        " know, and however later questions depended on earlier answers, provided that nothing is"
+        " released beside this ledger."
     )
 
 
 def _facts(dataset: Dataset, summary: Summary) -> Iterator[tuple[str, str]]:
-    window = "one budget for all rows" if dataset.window == "whole" else f"a budget for each {dataset.window}'s rows"
+    window = (
+        "one budget for all rows"
+        if dataset.window == "whole"
+        else f"a budget for each {dataset.window}'s rows"
+    )
     yield "Budget", f"{budget_in_words(dataset.budget)}; {window}"
     yield "Neighbours differ by", WORDS[dataset.relation]
     yield "Unit of privacy", dataset.unit
     if dataset.most_per_release is not None:
-        yield "A single release", f"at most {stated(dataset.most_per_release)}, unless it states why"
+        yield (
+            "A single release",
+            f"at most {stated(dataset.most_per_release)}, unless it states why",
+        )
     if dataset.window != "whole" and summary.totals:  # what somebody faces who is in all periods
         epsilon, delta = over_periods(dataset.budget, summary.totals)
-        limit = "no limit is declared" if dataset.most_in_all is None else f"at most epsilon {dataset.most_in_all:g} is allowed"
+        limit = (
+            "no limit is declared"
+            if dataset.most_in_all is None
+            else f"at most epsilon {dataset.most_in_all:g} is allowed"
+        )
         if math.isfinite(epsilon):
-            yield "All periods together", f"{in_all_in_words(epsilon, delta, len(summary.totals), dataset.window)}; {limit}"
+            yield (
+                "All periods together",
+                f"{in_all_in_words(epsilon, delta, len(summary.totals), dataset.window)}; {limit}",
+            )
     yield "Rows", dataset.data_period or "not stated"
     yield "Declared", f"{dataset.at[:19].replace('T', ' ')} UTC by {dataset.actor}"
     if why := Remaining(dataset.budget, NOTHING).why_share:
@@ -211,10 +278,14 @@ def fullest_of(totals: Iterable[Remaining]) -> Remaining | None:
     return max(totals, key=lambda one: max(one.used), default=None)
 
 
-def _tiles(dataset: Dataset, fullest: Remaining, latest: Sequence[Entry]) -> Iterator[tuple[str, str, str]]:
+def _tiles(
+    dataset: Dataset, fullest: Remaining, latest: Sequence[Entry]
+) -> Iterator[tuple[str, str, str]]:
     """The budget and the three figures, of the fullest period where there are several."""
     last = next((entry for entry in latest if entry.opens and max(entry.price) > 0), None)
-    left = replace(fullest, curve=None if last is None else last.count * Curve.from_json(last.curve or ""))
+    left = replace(
+        fullest, curve=None if last is None else last.count * Curve.from_json(last.curve or "")
+    )
     where = [f"in the fullest {dataset.window}, {fullest.account}"] if fullest.account else []
     first = ["failure probability runs out first"] if left.runs_out == "failure" else []
     each = f"for each {dataset.window}" if dataset.window != "whole" else ""
@@ -227,21 +298,34 @@ def _bar(total: Remaining) -> dict[str, Any]:
     """A bar that is filled to what is spent; its text says the same."""
     share = max(total.used)
     level = "full" if share >= 0.9 else "high" if share >= 0.7 else "low"
-    return {"level": level, "width": round(100 * share, 2), "percent": percent_up(share), "name": total.account}
+    return {
+        "level": level,
+        "width": round(100 * share, 2),
+        "percent": percent_up(share),
+        "name": total.account,
+    }
 
 
-def standings(title: str, datasets: Callable[[], list[Dataset]], totals: Callable[[str], list[Remaining]]) -> str:
-    """Every dataset, its budget, and what is spent of it, in the period that is nearest its end: a ledger in a notebook."""
+def standings(
+    title: str, datasets: Callable[[], list[Dataset]], totals: Callable[[str], list[Remaining]]
+) -> str:
+    """Every dataset, its budget, and what is spent of it, in the period that is nearest its end: a
+    ledger in a notebook.
+    """
     rows = []
     try:
         for dataset in datasets():
             most = fullest_of(totals(dataset.name)) or Remaining(dataset.budget, NOTHING)
             window = "" if dataset.window == "whole" else f", for each {dataset.window}"
             spent = percent_up(max(most.used)), most.account
-            rows.append((dataset.name, dataset.relation, budget_in_words(dataset.budget) + window, *spent))
+            rows.append(
+                (dataset.name, dataset.relation, budget_in_words(dataset.budget) + window, *spent)
+            )
     except AccountingError as error:
         return card(title, note=str(error))
-    return card(title, heads=["dataset", "neighbours differ by", "budget", "spent", "period"], rows=rows)
+    return card(
+        title, heads=["dataset", "neighbours differ by", "budget", "spent", "period"], rows=rows
+    )
 
 
 _WIDTH, _HEIGHT = 720, 270
@@ -249,15 +333,26 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 14, 18, 34
 
 
 def _figure(summary: Summary) -> dict[str, Any] | None:
-    """Spending over time as places in a figure, with a budget per period that of the fullest so far; None without entries."""
-    points, budget, windowed = summary.points, summary.dataset.budget, summary.dataset.window != "whole"
+    """Spending over time as places in a figure, with a budget per period that of the fullest so
+    far; None without entries.
+    """
+    points, budget, windowed = (
+        summary.points,
+        summary.dataset.budget,
+        summary.dataset.window != "whole",
+    )
     if not points:
         return None
-    times = np.maximum.accumulate([_seconds(point.at) for point in points])  # a clock that went back stands still
+    # a clock that went back stands still
+    times = np.maximum.accumulate([_seconds(point.at) for point in points])
     used = np.array([Remaining(budget, point.spent).used for point in points])
     span = times[-1] - times[0]
     x = _LEFT + (times - times[0]) / (span or 1.0) * (_WIDTH - _LEFT - _RIGHT)
-    dots = [(f"{place:.1f}", f"{_y(max(top)):.1f}") for place, top in zip(x, used, strict=True)] if windowed else []
+    dots = (
+        [(f"{place:.1f}", f"{_y(max(top)):.1f}") for place, top in zip(x, used, strict=True)]
+        if windowed
+        else []
+    )
     if windowed:
         used[-1] = np.max([used[-1], *(total.used for total in summary.totals)], axis=0)
         used = np.maximum.accumulate(used)
@@ -273,10 +368,25 @@ def _figure(summary: Summary) -> dict[str, Any] | None:
         "left": _LEFT,
         "right": _WIDTH - _RIGHT,
         "title": title,
-        "described": f"{title}, {ends}: {percent_up(used[-1, 0])} of {whose} after {summary.entries:,} entries.",
-        "levels": [("limit" if n == 4 else "grid", f"{_y(n / 4):.1f}", f"{_y(n / 4) + 4:.1f}", f"{n / 4:.0%}") for n in range(5)],
+        "described": (
+            f"{title}, {ends}: {percent_up(used[-1, 0])} of {whose} after {summary.entries:,}"
+            " entries."
+        ),
+        "levels": [
+            (
+                "limit" if n == 4 else "grid",
+                f"{_y(n / 4):.1f}",
+                f"{_y(n / 4) + 4:.1f}",
+                f"{n / 4:.0%}",
+            )
+            for n in range(5)
+        ],
         "moments": [
-            (f"{_LEFT + n / 2 * (_WIDTH - _LEFT - _RIGHT):.1f}", anchor, datetime.fromtimestamp(time, UTC).strftime(pattern))
+            (
+                f"{_LEFT + n / 2 * (_WIDTH - _LEFT - _RIGHT):.1f}",
+                anchor,
+                datetime.fromtimestamp(time, UTC).strftime(pattern),
+            )
             for n, (anchor, time) in enumerate(moments)
         ],
         "line": line,
@@ -305,7 +415,7 @@ def _seconds(at: str) -> float:
         return 0.0
 
 
-# -- what was charged, and what proves its price ----------------------------------------------------------------------------
+# -- what was charged, and what proves its price ---------------------------------------------------
 
 
 def _guarantee(budget: Budget, curves: dict[str, Curve] | None, delta: float) -> list[str]:
@@ -314,13 +424,17 @@ def _guarantee(budget: Budget, curves: dict[str, Curve] | None, delta: float) ->
     if not bounds:
         return [format_number(delta), "not computed" if curves is None else "0", "", "", whole]
     worst = max(bounds, key=lambda bound: bound.value)
-    route = ROUTES[worst.route] if math.isfinite(worst.value) else "more may fail than this δ allows"
+    route = (
+        ROUTES[worst.route] if math.isfinite(worst.value) else "more may fail than this δ allows"
+    )
     order = f"{worst.order:.4g}" if worst.order is not None and math.isfinite(worst.value) else ""
     return [format_number(delta), at_most(worst.value), route, order, whole]
 
 
 def whole_epsilon(budget: Budget, delta: float) -> float | None:
-    """The epsilon (nats) at `delta` that the budget enforces, however charges were chosen; None if it states none there."""
+    """The epsilon (nats) at `delta` that the budget enforces, however charges were chosen; None if
+    it states none there.
+    """
     if budget.epsilon is not None:
         return budget.epsilon if delta >= budget.delta else None
     curve = Approximate(curve=ZCDP(rho=budget.limit), delta0=budget.delta)
@@ -328,7 +442,9 @@ def whole_epsilon(budget: Budget, delta: float) -> float | None:
 
 
 def _by_curve(curves: Mapping[str, Curve], proofs: Proofs) -> list[tuple[str, str, list[str]]]:
-    """Everything that was charged, entries that are not listed included: each curve, how often, and what proves its price."""
+    """Everything that was charged, entries that are not listed included: each curve, how often, and
+    what proves its price.
+    """
     runs: Counter[str] = Counter()
     for composed in curves.values():
         for count, curve in composed.parts if isinstance(composed, Composed) else ((1, composed),):
@@ -345,7 +461,9 @@ def _line(entry: Entry, proofs: Proofs) -> dict[str, Any]:
         "step": _declared(entry) if entry.action == "quota" else _STEPS.get(entry.action),
         "what": "" if entry.action in _STEPS else in_words(entry.mechanism or entry.curve),
         "proofs": theorems_of((entry.mechanism, entry.curve), proofs) if opens else [],
-        "behalf": ", ".join(f"{name} {value}" for name in ("team", "purpose") if (value := getattr(entry, name))),
+        "behalf": ", ".join(
+            f"{name} {value}" for name in ("team", "purpose") if (value := getattr(entry, name))
+        ),
         "runs": f"{entry.count:,}" if opens else "",
         "main": main_up(entry.main) if costs else "",
         "failure": failure_up(entry.failure) if costs and entry.failure else "",
@@ -373,12 +491,18 @@ def curve_proofs() -> Proofs:
 def cited_by(member: type) -> tuple[str, ...]:
     """The theorems that a docstring cites, in order."""
     text = " ".join((inspect.getdoc(member) or "").split())
-    return tuple(dict.fromkeys(name for found in _CITED.findall(text) for name in _NAME.findall(found)))
+    return tuple(
+        dict.fromkeys(name for found in _CITED.findall(text) for name in _NAME.findall(found))
+    )
 
 
 def theorems_of(texts: Iterable[str | None], proofs: Proofs) -> list[str]:
-    """What the JSON of a mechanism and its curve rests on, the mechanism's own theorems first; none where no kind is known."""
-    found = [name for text in texts if text for kind in _kinds(text) for name in proofs.get(kind, ())]
+    """What the JSON of a mechanism and its curve rests on, the mechanism's own theorems first; none
+    where no kind is known.
+    """
+    found = [
+        name for text in texts if text for kind in _kinds(text) for name in proofs.get(kind, ())
+    ]
     return list(dict.fromkeys(found))[:_MOST_THEOREMS]
 
 
@@ -400,6 +524,11 @@ def _walk(value: Any) -> Iterator[str]:
 
 
 def stated_theorems(names: Iterable[str]) -> list[tuple[str, list[list[str]]]]:
-    """Cited theorems in alphabetical order: each with its title, page below `docs` and words (twice, where two pages use it)."""
+    """Cited theorems in alphabetical order: each with its title, page below `docs` and words
+    (twice, where two pages use it).
+    """
     known = json.loads(asset("accounting.page", "theorems.json"))
-    return [(name, known.get(name, [])) for name in sorted(set(names), key=lambda name: (name[0], int(name[1:])))]
+    return [
+        (name, known.get(name, []))
+        for name in sorted(set(names), key=lambda name: (name[0], int(name[1:])))
+    ]

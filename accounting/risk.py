@@ -1,7 +1,9 @@
-"""What an attacker can do against a guarantee: how many users are found at a false alarm rate, and how often a guess is right.
+"""What an attacker can do against a guarantee: how many users are found at a false alarm rate, and
+how often a guess is right.
 
-A test of "was this user in the log?" is bounded by the profile of the curve, at every epsilon, whatever the test, and by its
-Renyi divergence: theorems R1 and R2 in docs/theorems/risk.md. Both rates are bounds: the truth may lie below, never above.
+A test of "was this user in the log?" is bounded by the profile of the curve, at every epsilon,
+whatever the test, and by its Renyi divergence: theorems R1 and R2 in docs/theorems/risk.md. Both
+rates are bounds: the truth may lie below, never above.
 """
 
 from __future__ import annotations
@@ -33,13 +35,16 @@ class Proved(Bounded, Hashable, Protocol):
     """What has bounds and is a value: a `Curve`."""
 
 
-_STEPS = 18  # each leaves .62 of the bracket; near its least a bound hardly changes, and every value tried is one
+# each leaves .62 of the bracket; near its least a bound hardly changes, and every value tried is
+# one
+_STEPS = 18
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _OUTWARD = 1 + 1e-12
 _NEAR = 4.0  # nats
 _FARTHEST = 60.0  # nats, beyond which an epsilon bounds nothing that a float can tell from 1
 _ORDERS = 1 + np.geomspace(1e-6, 1e6, 192)  # each gives a bound
-_HALVINGS, _LEAST, _MOST = 56, 1e-140, 80.0  # nats: of a guess that is hardly better than chance, and of certainty
+# nats: of a guess that is hardly better than chance, and of certainty
+_HALVINGS, _LEAST, _MOST = 56, 1e-140, 80.0
 _ULPS = 4e-15
 _COMMON = 0.05  # a false positive rate, above which small epsilons bound the test
 
@@ -47,7 +52,10 @@ _COMMON = 0.05  # a false positive rate, above which small epsilons bound the te
 def attack(curve: Proved, fpr: float) -> float:
     """The most true positives at a false positive rate: see `Curve.attack`."""
     if isinstance(fpr, bool) or not isinstance(fpr, numbers.Real) or not 0 <= fpr <= 1:
-        raise InvalidArgument(f"fpr={shown(fpr)} must lie in [0, 1]: the share of false alarms that the attacker accepts")
+        raise InvalidArgument(
+            f"fpr={shown(fpr)} must lie in [0, 1]: the share of false alarms that the attacker"
+            " accepts"
+        )
     alpha = float(fpr)
     found = [1.0, alpha + advantage(curve), _true_positives(curve, alpha)]
     if curve.core_epsilon < _FARTHEST:  # the last epsilon that any event needs
@@ -56,8 +64,12 @@ def attack(curve: Proved, fpr: float) -> float:
     if far > _NEAR:  # a search of all of it would be too coarse
         far = min(far, best_epsilon(curve, max(1e-9, min(0.5, alpha * 1e-3))).value)
     if 0 < far < math.inf:
-        deltas = cache(_deltas(curve, 0.0 if alpha > _COMMON else far / 2))  # both sides begin with the same epsilons
-        found += [_least(lambda epsilon, side=side: _both(alpha, epsilon, deltas(epsilon))[side], far) for side in (0, 1)]
+        # both sides begin with the same epsilons
+        deltas = cache(_deltas(curve, 0.0 if alpha > _COMMON else far / 2))
+        found += [
+            _least(lambda epsilon, side=side: _both(alpha, epsilon, deltas(epsilon))[side], far)
+            for side in (0, 1)
+        ]
     return min(1.0, max(alpha, min(found) * _OUTWARD))
 
 
@@ -67,7 +79,9 @@ def advantage(curve: Proved) -> float:
 
     delta(0), or what Renyi divergence leaves, with the bad events on top.
     """
-    return min(1.0, best_delta(curve, 0.0, thorough=True).value, _advantage_by_renyi(curve) + curve.delta0)
+    return min(
+        1.0, best_delta(curve, 0.0, thorough=True).value, _advantage_by_renyi(curve) + curve.delta0
+    )
 
 
 @lru_cache(maxsize=256)
@@ -78,7 +92,9 @@ def _renyi(curve: Proved) -> tuple[Floats, Floats]:
 
 
 def _advantage_by_renyi(curve: Proved) -> float:
-    """The advantage of the least response, true with e^loss times the chance of false, that some order rules out. Theorem R2."""
+    """The advantage of the least response, true with e^loss times the chance of false, that some
+    order rules out. Theorem R2.
+    """
     orders, bounds = _renyi(curve)
     most = bounds * _OUTWARD
     low, high = math.log(_LEAST), math.log(_MOST)
@@ -90,7 +106,9 @@ def _advantage_by_renyi(curve: Proved) -> float:
 
 
 def _true_positives(curve: Proved, alpha: float) -> float:
-    """The least share of true positives that some Renyi order rules out at these false ones. Theorem R2."""
+    """The least share of true positives that some Renyi order rules out at these false ones.
+    Theorem R2.
+    """
     if curve.delta0 > 0 or alpha == 1:
         return 1.0
     orders, most = _renyi(curve)
@@ -120,12 +138,16 @@ def _deltas(curve: Proved, epsilon: float) -> Callable[[float], float]:
 
 
 def _both(alpha: float, epsilon: float, delta: float) -> list[float]:
-    """Bounds on true positives by one epsilon: of P against Q, and by symmetry of the events' complements."""
+    """Bounds on true positives by one epsilon: of P against Q, and by symmetry of the events'
+    complements.
+    """
     return [math.exp(epsilon) * alpha + delta, 1 - math.exp(-epsilon) * (1 - alpha - delta)]
 
 
 def _least(value: Callable[[float], float], end: float) -> float:
-    """The least of a function on [0, end] that falls and then rises, by golden sections; any value tried is a bound."""
+    """The least of a function on [0, end] that falls and then rises, by golden sections; any value
+    tried is a bound.
+    """
     low, high = 0.0, end
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_left, at_right = value(left), value(right)
@@ -155,7 +177,8 @@ _GROUPS: dict[tuple[Relation, Unit], tuple[str, str]] = {
 @final
 @dataclass(frozen=True)
 class Risk:
-    """What an attacker can do against one curve, as plain data and as a sentence; every share is rounded up.
+    """What an attacker can do against one curve, as plain data and as a sentence; every share is
+    rounded up.
 
     Attributes:
         advantage: the most by which true positives exceed false ones.
@@ -179,23 +202,30 @@ class Risk:
         found, gain = attack(curve, fpr), advantage(curve)
         return cls(gain, min(1.0, (1 + gain) / 2 * _OUTWARD), fpr, found)
 
-    def as_data(self, relation: Relation = "add_remove", unit: Unit = "user") -> dict[str, float | str]:
+    def as_data(
+        self, relation: Relation = "add_remove", unit: Unit = "user"
+    ) -> dict[str, float | str]:
         """Plain data, the sentence under "in_words"."""
         return {**asdict(self), "in_words": self.in_words(relation, unit)}
 
     def in_words(self, relation: Relation = "add_remove", unit: Unit = "user") -> str:
         """The sentence, about what is protected: all that a user did, or a record."""
         absent, present = _GROUPS[relation, unit]
-        accepted = "one false accusation" if self.fpr == 0.01 else f"{100 * self.fpr:g} false accusations"
+        accepted = (
+            "one false accusation" if self.fpr == 0.01 else f"{100 * self.fpr:g} false accusations"
+        )
         return (
-            f"Suppose an attacker accepts {accepted} per 100 {absent}. They can then identify at most {_of_100(self.found)} of "
-            f"every 100 {present}; guessing identifies {100 * self.fpr:g}"
+            f"Suppose an attacker accepts {accepted} per 100 {absent}. They can then identify at"
+            f" most {_of_100(self.found)} of every 100 {present}; guessing identifies"
+            f" {100 * self.fpr:g}"
         )
 
 
 def _of_100(share: float) -> str:
     value = 100 * share
-    rounded = Context(prec=2 if value < 99 else 4, rounding=ROUND_CEILING).create_decimal(Decimal(repr(value * (1 - 1e-12))))
+    rounded = Context(prec=2 if value < 99 else 4, rounding=ROUND_CEILING).create_decimal(
+        Decimal(repr(value * (1 - 1e-12)))
+    )
     return f"{float(rounded):g}"
 
 
@@ -209,13 +239,23 @@ def plot(curve: Proved, axes: tuple[Axes, Axes] | None = None) -> tuple[Axes, Ax
         drawn = pyplot.subplots(1, 2, figsize=(10.4, 4.4), layout="constrained")[1]
         axes = drawn[0], drawn[1]
     left, right = axes
-    rates = np.unique(np.concatenate([[0.0], np.geomspace(1e-4, 0.1, 16), np.linspace(0.1, 1.0, 19)]))
-    left.plot(rates, [attack(curve, rate) for rate in rates.tolist()], color="#0072B2", linewidth=1.8, label="at most")
+    rates = np.unique(
+        np.concatenate([[0.0], np.geomspace(1e-4, 0.1, 16), np.linspace(0.1, 1.0, 19)])
+    )
+    left.plot(
+        rates,
+        [attack(curve, rate) for rate in rates.tolist()],
+        color="#0072B2",
+        linewidth=1.8,
+        label="at most",
+    )
     left.plot([0, 1], [0, 1], color="#999999", linewidth=1.0, linestyle="--", label="by chance")
     left.set(xlabel="false positive rate", ylabel="true positive rate", xlim=(0, 1), ylim=(0, 1.02))
     deltas = np.geomspace(1e-12, 0.1, 34)
     epsilons = np.array([best_epsilon(curve, delta).value for delta in deltas.tolist()])
-    right.plot(deltas, np.where(np.isfinite(epsilons), epsilons, np.nan), color="#D55E00", linewidth=1.8)
+    right.plot(
+        deltas, np.where(np.isfinite(epsilons), epsilons, np.nan), color="#D55E00", linewidth=1.8
+    )
     right.set(xlabel="delta", ylabel="epsilon (nats)", xscale="log")
     right.set_ylim(bottom=0)
     for one in axes:

@@ -1,4 +1,6 @@
-"""Numbers in words, and curves and mechanisms from their JSON alone: an auditor need not install what drew the noise."""
+"""Numbers in words, and curves and mechanisms from their JSON alone: an auditor need not install
+what drew the noise.
+"""
 
 # ruff: noqa: RUF001 - written for readers: Greek letters, a true minus, a multiplication sign
 
@@ -11,8 +13,18 @@ from typing import Any
 from accounting.errors import AccountingError
 from accounting.strict_json import read_json
 
-_GREEK = {"epsilon": "ε", "epsilon0": "ε", "delta": "δ", "delta0": "δ₀", "rho": "ρ", "mu": "μ", "sigma": "σ", "gamma": "γ"}
-_LEFT_OUT = ("kind", "relation", "binding")  # the relation stands with the dataset, and a digest says nothing to readers
+_GREEK = {
+    "epsilon": "ε",
+    "epsilon0": "ε",
+    "delta": "δ",
+    "delta0": "δ₀",
+    "rho": "ρ",
+    "mu": "μ",
+    "sigma": "σ",
+    "gamma": "γ",
+}
+# the relation stands with the dataset, and a digest says nothing to readers
+_LEFT_OUT = ("kind", "relation", "binding")
 _LONGEST = 240
 _MOST_ITEMS = 4
 _DEEPEST = 4
@@ -33,7 +45,11 @@ def _object(data: dict[str, Any], depth: int) -> str:
     kind = str(data.get("kind", "")).replace("_", " ")
     if kind == "composed":
         return _composed(data.get("parts"), depth)
-    rest = ", ".join(_field(name, value, depth) for name, value in data.items() if name not in _LEFT_OUT and value is not None)
+    rest = ", ".join(
+        _field(name, value, depth)
+        for name, value in data.items()
+        if name not in _LEFT_OUT and value is not None
+    )
     return f"{kind}: {rest}" if kind and rest else kind or rest
 
 
@@ -61,7 +77,10 @@ def _composed(parts: object, depth: int) -> str:
     if not isinstance(parts, list) or depth == 0:
         return "composition"
     pairs = [part for part in parts if isinstance(part, list) and len(part) == 2]
-    shown = " + ".join(f"{count} × ({_value(curve, depth - 1).strip('()')})" for count, curve in pairs[:_MOST_ITEMS])
+    shown = " + ".join(
+        f"{count} × ({_value(curve, depth - 1).strip('()')})"
+        for count, curve in pairs[:_MOST_ITEMS]
+    )
     more = f" + {len(pairs) - _MOST_ITEMS} more" if len(pairs) > _MOST_ITEMS else ""
     return shown + more or "nothing"
 
@@ -82,15 +101,21 @@ def rounded_down(value: Decimal | float, digits: int = 4) -> str:
 
 
 def rounded(value: Decimal | float, rounding: str, digits: int = 6) -> str:
-    """`value` to `digits` significant digits, rounded as `decimal` names it: ROUND_CEILING or ROUND_FLOOR."""
+    """`value` to `digits` significant digits, rounded as `decimal` names it: ROUND_CEILING or
+    ROUND_FLOOR.
+    """
     exact = value if isinstance(value, Decimal) else Decimal(repr(float(value)))
     if not exact.is_finite():
         return "∞"
-    return format_number(float(Context(prec=digits, rounding=rounding).create_decimal(exact)), digits)
+    return format_number(
+        float(Context(prec=digits, rounding=rounding).create_decimal(exact)), digits
+    )
 
 
 def format_number(value: float, digits: int = 6) -> str:
-    """A number as people write it: 1e-6, not 1e-06. Whatever people read prints numbers by this function."""
+    """A number as people write it: 1e-6, not 1e-06. Whatever people read prints numbers by this
+    function.
+    """
     return f"{value:.{digits}g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
 
 

@@ -1,4 +1,5 @@
-"""Commands on a page: a line `<!-- command: NAME -->` becomes the help of `dpselect NAME`, its examples and its options.
+"""Commands on a page: a line `<!-- command: NAME -->` becomes the help of `dpselect NAME`, its
+examples and its options.
 
 Of a group of commands, each has a section of its own.
 """

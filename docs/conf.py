@@ -1,4 +1,6 @@
-"""Sphinx configuration: `sphinx-build -W -b html docs OUT`, with the extra `docs` installed. No network is needed."""
+"""Sphinx configuration: `sphinx-build -W -b html docs OUT`, with the extra `docs` installed. No
+network is needed.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
-    "sphinx-mathjax-offline",  # MathJax and its fonts are part of the site: no network is needed to read it
+    # MathJax and its fonts are part of the site: no network is needed to read it
+    "sphinx-mathjax-offline",
 ]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
@@ -62,14 +65,17 @@ html_show_sourcelink = False
 html_show_copyright = False
 html_theme_options = {"navigation_with_keys": False}
 
-# Theorems are headings of the third level on pages of their own: that is how docstrings and tests find them.
+# Theorems are headings of the third level on pages of their own: that is how docstrings and tests
+# find them.
 suppress_warnings = ["myst.header"]
 
 
 def _once(
     app: Any, _what: str, name: str, value: object, _skip: bool, _options: Any
 ) -> bool | None:
-    """What `dpselect` exports itself is described there, and not again with the package that it comes from."""
+    """What `dpselect` exports itself is described there, and not again with the package that it
+    comes from.
+    """
     inside = app.env.docname.startswith("reference/dpselect.")
     return (
         True
@@ -81,7 +87,9 @@ def _once(
 def _fields(
     _app: Any, what: str, _name: str, value: Any, _options: Any, lines: list[str]
 ) -> None:
-    """A model's fields that its docstring does not list are shown with those that it does, as a base or the field says."""
+    """A model's fields that its docstring does not list are shown with those that it does, as a
+    base or the field says.
+    """
     if what == "class" and issubclass(value, Frozen):
         listed = [
             place for place, line in enumerate(lines) if line.startswith(":param")

@@ -1,4 +1,6 @@
-"""Write the theorems that audit reports cite, accounting/page/theorems.json. Run it after changing a theorem's statement."""
+"""Write the theorems that audit reports cite, accounting/page/theorems.json. Run it after changing
+a theorem's statement.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def theorems() -> str:
 
 
 def _statement(words: str) -> str:
-    """What a theorem says before its first proof, a paragraph on a line, formulas in MathML: reports run no script."""
+    """What a theorem says before its first proof, a paragraph on a line, formulas in MathML:
+    reports run no script.
+    """
     stated = re.sub(
         r"\$([^$]+)\$",
         lambda found: re.sub("<math[^>]*>", "<math>", latex_to_mathml(found[1])),

@@ -1,4 +1,6 @@
-"""Public names on a page: a line `<!-- names: PACKAGE -->` becomes a table of them, each with its docstring's first sentence."""
+"""Public names on a page: a line `<!-- names: PACKAGE -->` becomes a table of them, each with its
+docstring's first sentence.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Notebooks as pages: a line `<!-- notebook: NAME -->` becomes the stored cells and outputs of notebooks/NAME.ipynb."""
+"""Notebooks as pages: a line `<!-- notebook: NAME -->` becomes the stored cells and outputs of
+notebooks/NAME.ipynb.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def markdown(path: Path) -> str:
 
 
 def _cell(cell: dict[str, Any], *, settings: bool) -> Iterator[str]:
-    """Of a cell of code: its pictures, the code, folded where it is settings or draws, and all of its text as one block."""
+    """Of a cell of code: its pictures, the code, folded where it is settings or draws, and all of
+    its text as one block.
+    """
     source = "".join(cell["source"])
     if cell["cell_type"] == "markdown":
         yield source

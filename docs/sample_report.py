@@ -1,4 +1,6 @@
-"""A sample report for the site, `sample-report.html` beside the pages: what a privacy officer reads. Charges only, no data."""
+"""A sample report for the site, `sample-report.html` beside the pages: what a privacy officer
+reads. Charges only, no data.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Pages of theorems: statements in blocks, long formulas on lines of their own, proofs folded. The text stays plain Markdown."""
+"""Pages of theorems: statements in blocks, long formulas on lines of their own, proofs folded. The
+text stays plain Markdown.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def expand(_app: Any, page: str, source: list[str]) -> None:
 
 
 def folded(text: str) -> str:
-    """The page with its statements, formulas and proofs set apart; all of its words stay, in their order."""
+    """The page with its statements, formulas and proofs set apart; all of its words stay, in their
+    order.
+    """
     parts = _HEADING.split(text)
     return "".join(_theorem(part) if _THEOREM.match(part) else part for part in parts)
 
@@ -47,7 +51,9 @@ def _theorem(text: str) -> str:
 
 
 def _said(text: str, *, first: bool) -> str:
-    """A statement: what stands before the first proof, or begins with the number of a part. Other words are remarks."""
+    """A statement: what stands before the first proof, or begins with the number of a part. Other
+    words are remarks.
+    """
     text = _formulas(text).strip("\n ")
     if not text or not (first or _PART.match(text)):
         return text
@@ -56,11 +62,14 @@ def _said(text: str, *, first: bool) -> str:
 
 def _proof(name: str, text: str) -> str:
     name = name.rstrip(".").replace("`", "")
-    return f'<details class="proof"><summary>{name}</summary>\n\n{_formulas(text).strip()}\n\n</details>'
+    opening = f'<details class="proof"><summary>{name}</summary>'
+    return f"{opening}\n\n{_formulas(text).strip()}\n\n</details>"
 
 
 def _formulas(text: str) -> str:
-    """A long formula, with the mark that follows it, is displayed; tables and lists are left as they are."""
+    """A long formula, with the mark that follows it, is displayed; tables and lists are left as
+    they are.
+    """
     blocks = re.split(r"(\n\n+)", text)
     return "".join(
         block if re.match(r"\s*(\||[-*] |```)", block) else _MATH.sub(_formula, block)

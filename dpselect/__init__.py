@@ -1,6 +1,7 @@
 """Differentially private selection and top-k, with privacy accounting you can trust.
 
-The names are those of `__init__.pyi`; a module is imported when one of its names is first asked for (PEP 562).
+The names are those of `__init__.pyi`; a module is imported when one of its names is first asked for
+(PEP 562).
 """
 
 from typing import Any
@@ -11,9 +12,10 @@ import accounting
 
 if getattr(accounting, "DISTRIBUTION", None) != "dpselect":
     raise ImportError(
-        "another distribution's package 'accounting' shadows the one dpselect brings "
-        f"(it was found at {getattr(accounting, '__file__', None)}): uninstall that distribution and install dpselect again "
-        "(pip install --force-reinstall --no-deps .), or give dpselect a virtual environment of its own"
+        "another distribution's package 'accounting' shadows the one dpselect brings (it was found"
+        f" at {getattr(accounting, '__file__', None)}): uninstall that distribution and install"
+        " dpselect again (pip install --force-reinstall --no-deps .), or give dpselect a virtual"
+        " environment of its own"
     )
 del accounting
 

@@ -1,4 +1,6 @@
-"""Zip archives read without trust: in pieces, no more than they state, and by methods that take little memory."""
+"""Zip archives read without trust: in pieces, no more than they state, and by methods that take
+little memory.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ Refuse = Callable[[str], NoReturn]
 """Raises the error of the caller, with what is wrong."""
 
 
-def members_of(stream: IO[bytes], most: int, refuse: Refuse) -> tuple[zipfile.ZipFile, list[zipfile.ZipInfo]]:
+def members_of(
+    stream: IO[bytes], most: int, refuse: Refuse
+) -> tuple[zipfile.ZipFile, list[zipfile.ZipInfo]]:
     """An archive and its members, which state at most `most` bytes together.
 
     Raises:
@@ -33,9 +37,15 @@ def members_of(stream: IO[bytes], most: int, refuse: Refuse) -> tuple[zipfile.Zi
     if len({member.filename for member in members}) < len(members):
         refuse("it holds two members of one name: save it anew")
     if any(member.compress_type not in _METHODS for member in members):
-        refuse("it is compressed by another method than deflate, that of zip files, and is not unpacked: save it anew")
+        refuse(
+            "it is compressed by another method than deflate, that of zip files, and is not"
+            " unpacked: save it anew"
+        )
     if sum(member.file_size for member in members) > most:
-        refuse(f"it unpacks to more than {most >> 20} MiB, the most that is read: save what is needed of it, or read it in parts")
+        refuse(
+            f"it unpacks to more than {most >> 20} MiB, the most that is read: save what is needed"
+            " of it, or read it in parts"
+        )
     return archive, members
 
 
@@ -53,6 +63,7 @@ def pieces_of(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[byt
     Raises:
         zipfile.BadZipFile: it holds something else than it states.
     """
-    with archive.open(member) as stream:  # asked for all at once, it would unpack up to 2 GiB before it looks at the size
+    # asked for all at once, it would unpack up to 2 GiB before it looks at the size
+    with archive.open(member) as stream:
         while piece := stream.read(_PIECE):
             yield piece

@@ -1,4 +1,6 @@
-"""Cells of a table: the label of a group and an item together, as text that no other two are written alike."""
+"""Cells of a table: the label of a group and an item together, as text that no other two are
+written alike.
+"""
 
 from __future__ import annotations
 

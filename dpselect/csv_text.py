@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-_PARTING = frozenset('",;|')  # besides what is not printable, such as tabs and line ends of any kind
+# besides what is not printable, such as tabs and line ends of any kind
+_PARTING = frozenset('",;|')
 
 
 def csv_records(rows: Iterable[Iterable[object]]) -> Iterator[str]:
-    """Records of CSV, each with its line end. Text that a reader could cut or take for several fields is quoted."""
+    """Records of CSV, each with its line end. Text that a reader could cut or take for several
+    fields is quoted.
+    """
     return (f"{','.join(map(_field, row))}\n" for row in rows)
 
 
 def _field(cell: object) -> str:
     text = "" if cell is None else str(cell)
-    if isinstance(cell, str) and (text.strip() != text or not text or not text.isprintable() or not _PARTING.isdisjoint(text)):
+    if isinstance(cell, str) and (
+        text.strip() != text or not text or not text.isprintable() or not _PARTING.isdisjoint(text)
+    ):
         text = text.replace('"', '""')
         return f'"{text}"'
     return text

@@ -1,4 +1,6 @@
-"""The noise distributions of report-noisy-max, without randomness: what samplers, mechanisms and the oracle ask of one."""
+"""The noise distributions of report-noisy-max, without randomness: what samplers, mechanisms and
+the oracle ask of one.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ NATS_TO_BITS = 1.4426  # 1/ln 2 rounded down by 7e-5 of itself, which leaves roo
 WinnerPrice = Literal["bounded_range", "laplace", "gaussian"]
 ThresholdPrice = Literal["laplace", "exponential", "gaussian"]
 _Formula = Callable[[FloatArray], FloatArray]
-_ALLOWANCE = 2.0**-40  # of 1 + |z|: thousands of times the error that the inverses below are documented to have
+# of 1 + |z|: thousands of times the error that the inverses below are documented to have
+_ALLOWANCE = 2.0**-40
 
 
 class NoiseError(DpSelectError):
@@ -46,16 +49,18 @@ _CLASSES: Final[dict[str, type[Noise]]] = {}
 
 
 class Noise(ABC):
-    """A continuous, log-concave law of standard scale; stateless, and without any randomness inside.
+    """A continuous, log-concave law of standard scale; stateless, and without any randomness
+    inside.
 
-    Every function maps an array of any shape elementwise to a float64 array of that shape; NaN maps to NaN.
-    Relative error while the value is a normal double: about 1e-15 for pdf, cdf, sf and for their logarithms.
-    Public methods own conversion and the support. A member's `_pdf` to `_log_cdf` are called at z >= `lower` only, infinities and
-    NaN included, and its inverses with probabilities in [0, 1] or their logarithms, all with floating-point warnings silenced:
-    what a formula gives at an end must be the limit there.
+    Every function maps an array of any shape elementwise to a float64 array of that shape; NaN maps
+    to NaN. Relative error while the value is a normal double: about 1e-15 for pdf, cdf, sf and for
+    their logarithms. Public methods own conversion and the support. A member's `_pdf` to `_log_cdf`
+    are called at z >= `lower` only, infinities and NaN included, and its inverses with
+    probabilities in [0, 1] or their logarithms, all with floating-point warnings silenced: what a
+    formula gives at an end must be the limit there.
 
-    A class with a `name` in this module is all that a noise needs: mechanisms offer it where it declares the price that they rest
-    on.
+    A class with a `name` in this module is all that a noise needs: mechanisms offer it where it
+    declares the price that they rest on.
     """
 
     name: ClassVar[str]
@@ -63,20 +68,28 @@ class Noise(ABC):
     symmetric: ClassVar[bool] = False
     """The law of -Z equals the law of Z."""
     winner_price: ClassVar[WinnerPrice | None] = None
-    """The theorem that prices the largest of noisy scores: "bounded_range" (C8 ii), "laplace" (C8 i and N7: the hazard rate is at
-    most one) or "gaussian" (C9, C10). None: no theorem covers this law, and every mechanism refuses it."""
+    """The theorem that prices the largest of noisy scores: "bounded_range" (C8 ii), "laplace" (C8 i
+    and N7: the hazard rate is at most one) or "gaussian" (C9, C10). None: no theorem covers this
+    law, and every mechanism refuses it.
+    """
     vector_norm: ClassVar[Norm | None] = None
-    """The norm of one user's change that prices all noisy scores, shown as they are: "l2" (H2, the Gaussian law) or "l1" (H3 and
-    H10, Laplace's). None: no theorem covers this law, and no mechanism shows values with this noise."""
+    """The norm of one user's change that prices all noisy scores, shown as they are: "l2" (H2, the
+    Gaussian law) or "l1" (H3 and H10, Laplace's). None: no theorem covers this law, and no
+    mechanism shows values with this noise.
+    """
     threshold_price: ClassVar[ThresholdPrice | None] = None
-    """The theorem that prices comparisons with one noisy threshold, as `AboveThreshold` makes them: "laplace" (V1, V8 and V10),
-    "exponential" (V9) or "gaussian" (V2). None: no theorem covers this law, and `AboveThreshold` refuses it."""
+    """The theorem that prices comparisons with one noisy threshold, as `AboveThreshold` makes them:
+    "laplace" (V1, V8 and V10), "exponential" (V9) or "gaussian" (V2). None: no theorem covers this
+    law, and `AboveThreshold` refuses it.
+    """
     smooth: ClassVar[bool] = False
     """log pdf is 1-Lipschitz on the whole line. Theorem N8 relies on it."""
     lower: ClassVar[float] = -np.inf
     """Infimum of the support."""
     rises: ClassVar[bool] = True
-    """Whether draws are quantiles of uniforms, or where the upper tail is cheaper the inverse of that."""
+    """Whether draws are quantiles of uniforms, or where the upper tail is cheaper the inverse of
+    that.
+    """
     kinks: ClassVar[tuple[float, ...]] = ()
     """Points where the density is not smooth."""
 
@@ -133,19 +146,27 @@ class Noise(ABC):
 
     @final
     def from_uniform(self, u: FloatArray) -> FloatArray:
-        """Draws with the law of Z from independent uniforms u in the open interval (0, 1); u is not checked."""
+        """Draws with the law of Z from independent uniforms u in the open interval (0, 1); u is not
+        checked.
+        """
         return self._quantile(u) if self.rises else self._isf(u)
 
     @final
     def isf_bounds(self, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Bounds on isf(q) for every q with low <= q <= high, for 0 <= low <= high <= 1. Theorem X1."""
+        """Bounds on isf(q) for every q with low <= q <= high, for 0 <= low <= high <= 1.
+        Theorem X1.
+        """
         with np.errstate(all="ignore"):
             lower, upper = self._isf(high), self._isf(low)
-        return lower - _ALLOWANCE * (1.0 + np.abs(lower)), upper + _ALLOWANCE * (1.0 + np.abs(upper))
+        return lower - _ALLOWANCE * (1.0 + np.abs(lower)), upper + _ALLOWANCE * (
+            1.0 + np.abs(upper)
+        )
 
     @abstractmethod
     def isf_ball(self, q: arb) -> arb:
-        """A ball that contains isf(q') for every q' in (0, 1) in the ball `q`; NaN where `q` is too wide."""
+        """A ball that contains isf(q') for every q' in (0, 1) in the ball `q`; NaN where `q` is too
+        wide.
+        """
 
     @abstractmethod
     def tail_bits(self, z: FloatArray) -> FloatArray:
@@ -212,7 +233,8 @@ def _inverse(formula: _Formula, field: str, p: ArrayLike, low: float, high: floa
 
 _FAR = 700.0  # exp(-700) is a normal double, and far below an ulp of one
 _NULL = -40.0  # from -6.7 down the cdf is zero in doubles
-_STEPS = 32  # table spacing 1/32: a remainder of at most 1/64 costs under one ulp in `_exp_minus_exp`
+# table spacing 1/32: a remainder of at most 1/64 costs under one ulp in `_exp_minus_exp`
+_STEPS = 32
 _HIGHEST = 6.75  # exp(-exp(6.75)) is below the smallest subnormal
 
 
@@ -274,7 +296,9 @@ _EXP_HIGH, _EXP_LOW = _exponential_table()
 
 
 def _exp_minus_exp(y: FloatArray) -> FloatArray:
-    """exp(-exp(y)); done naively, its relative error reaches exp(y) ulp, 1e-13 before it underflows."""
+    """exp(-exp(y)); done naively, its relative error reaches exp(y) ulp, 1e-13 before it
+    underflows.
+    """
     near = np.exp(-np.exp(np.minimum(y, 0.0)))
     # From 0 to 6.75 exp(y) is carried in twice the working precision.
     large = np.clip(y, 0.0, _HIGHEST)
@@ -480,7 +504,9 @@ class Gaussian(SymmetricNoise):
         return np.asarray(scipy.special.ndtri(u))
 
     def _log_quantile(self, log_u: FloatArray) -> FloatArray:
-        """ndtri_exp and one Newton step far below: it errs by 5e-13 of its value around log_u = -1e6."""
+        """ndtri_exp and one Newton step far below: it errs by 5e-13 of its value around log_u =
+        -1e6.
+        """
         z = np.asarray(scipy.special.ndtri_exp(log_u))
         inverse_hazard = np.sqrt(np.pi / 2.0) * scipy.special.erfcx(np.abs(z) * _ROOT_HALF)
         polished = z - (self._log_cdf(z) - log_u) * inverse_hazard
@@ -488,7 +514,9 @@ class Gaussian(SymmetricNoise):
 
 
 def _exp_half_square(a: FloatArray) -> FloatArray:
-    """exp(-a**2 / 2) for a >= 0; splitting a keeps the rounding of a**2 from being amplified by its size."""
+    """exp(-a**2 / 2) for a >= 0; splitting a keeps the rounding of a**2 from being amplified by its
+    size.
+    """
     a = np.minimum(a, _HIGHEST_NORMAL)
     coarse = np.rint(a * _SPLIT) / _SPLIT
     return np.exp(-0.5 * coarse * coarse) * np.exp(-0.5 * (a - coarse) * (a + coarse))
@@ -500,7 +528,9 @@ def _tail(size: FloatArray) -> FloatArray:
 
 
 _MEMBERS: Final[dict[str, Noise]] = {name: member() for name, member in _CLASSES.items()}
-VECTOR_NORMS: Final[dict[str, Norm]] = {name: norm for name, noise in _MEMBERS.items() if (norm := noise.vector_norm) is not None}
+VECTOR_NORMS: Final[dict[str, Norm]] = {
+    name: norm for name, noise in _MEMBERS.items() if (norm := noise.vector_norm) is not None
+}
 
 if TYPE_CHECKING:  # a name is checked where it is given: the classes above are the one list of them
     NoiseName: TypeAlias = str
@@ -511,11 +541,23 @@ if TYPE_CHECKING:  # a name is checked where it is given: the classes above are 
 else:
     NoiseName = Literal[tuple(_MEMBERS)]
     LipschitzNoise = Literal[
-        tuple(name for name, noise in _MEMBERS.items() if noise.winner_price in ("bounded_range", "laplace"))
+        tuple(
+            name
+            for name, noise in _MEMBERS.items()
+            if noise.winner_price in ("bounded_range", "laplace")
+        )
     ]
     VectorNoise = Literal[tuple(VECTOR_NORMS)]
-    ThresholdNoise = Literal[tuple(name for name, noise in _MEMBERS.items() if noise.threshold_price is not None)]
-    GapNoise = Literal[tuple(name for name, noise in _MEMBERS.items() if noise.winner_price in ("bounded_range", "gaussian"))]
+    ThresholdNoise = Literal[
+        tuple(name for name, noise in _MEMBERS.items() if noise.threshold_price is not None)
+    ]
+    GapNoise = Literal[
+        tuple(
+            name
+            for name, noise in _MEMBERS.items()
+            if noise.winner_price in ("bounded_range", "gaussian")
+        )
+    ]
 
 
 def by_name(name: NoiseName) -> Noise:

@@ -1,4 +1,6 @@
-"""Scores: one number per candidate, with what one user may change declared beside it; and how they are computed anew."""
+"""Scores: one number per candidate, with what one user may change declared beside it; and how they
+are computed anew.
+"""
 
 from __future__ import annotations
 
@@ -37,30 +39,48 @@ class Scores:
     """The input of every mechanism. Immutable; its repr shows no value.
 
     Args:
-        values: (m,) integers, kept as such, or floats, in score units. An array of int64 or float64 that nobody can write to
-            (itself and what it is a view of are read-only) is held as it is; anything else is copied.
+        values: (m,) integers, kept as such, or floats, in score units. An array of int64 or float64
+            that nobody can write to (itself and what it is a view of are read-only) is held as it
+            is; anything else is copied.
         sensitivity: what one user may change.
-        labels: (m,) names of the candidates, all different, int or str. With None their positions are their names: in an observed
-            domain the caller then vouches that a candidate has the same position whatever the data.
-        domain: "public" if the candidates are known independently of the data; "observed" if they were read off it.
+        labels: (m,) names of the candidates, all different, int or str. With None their positions
+            are their names: in an observed domain the caller then vouches that a candidate has the
+            same position whatever the data.
+        domain: "public" if the candidates are known independently of the data; "observed" if they
+            were read off it.
         kind: "counts" must not be negative; "utilities" may be any finite numbers.
-        second: how to compute the scores of released candidates anew, for mechanisms that look twice.
-        sums: whether they add up amounts, instead of counting users: several periods read together then pay for an exchange.
-        owned: True takes over a float64 or int64 array without copying it: it becomes read-only, and the caller gives up every
-            view of it. False copies what somebody could still write to.
+        second: how to compute the scores of released candidates anew, for mechanisms that look
+            twice.
+        sums: whether they add up amounts, instead of counting users: several periods read together
+            then pay for an exchange.
+        owned: True takes over a float64 or int64 array without copying it: it becomes read-only,
+            and the caller gives up every view of it. False copies what somebody could still write
+            to.
 
     Raises:
-        InvalidScores: no candidate of a public domain, not one-dimensional, NaN, infinite, negative counts, not numbers, or
-            labels that do not match.
+        InvalidScores: no candidate of a public domain, not one-dimensional, NaN, infinite, negative
+            counts, not numbers, or labels that do not match.
 
     Example:
         >>> import dpselect as dps
-        >>> scores = dps.Scores([120, 80, 300], sensitivity=dps.Sensitivity(), labels=["park", "pier", "zoo"])
+        >>> scores = dps.Scores(
+        ...     [120, 80, 300], sensitivity=dps.Sensitivity(), labels=["park", "pier", "zoo"]
+        ... )
         >>> scores.size
         3
     """
 
-    __slots__ = ("_multiplicities", "_tie_rank", "_values", "domain", "kind", "labels", "second", "sensitivity", "sums")
+    __slots__ = (
+        "_multiplicities",
+        "_tie_rank",
+        "_values",
+        "domain",
+        "kind",
+        "labels",
+        "second",
+        "sensitivity",
+        "sums",
+    )
 
     _multiplicities: NDArray[np.int64] | None
     _tie_rank: NDArray[np.int64] | None
@@ -89,13 +109,22 @@ class Scores:
         if kind not in ("counts", "utilities"):
             raise InvalidScores(f"kind={kind!r} must be 'counts' or 'utilities'")
         if not isinstance(sensitivity, Sensitivity):
-            raise InvalidScores(f"sensitivity must be a dpselect.Sensitivity, not {type(sensitivity).__name__}")
+            raise InvalidScores(
+                f"sensitivity must be a dpselect.Sensitivity, not {type(sensitivity).__name__}"
+            )
         if second is not None:
             _require_looked_up(second, labels)
         numbers = _numbers(values, kind, owned=owned, least=1 if domain == "public" else 0)
         names = None if labels is None else _labels(labels, len(numbers))
         rank = _label_rank(names) if domain == "observed" and names is not None else None
-        self._set(_values=numbers, _multiplicities=None, _tie_rank=rank, domain=domain, kind=kind, labels=names)
+        self._set(
+            _values=numbers,
+            _multiplicities=None,
+            _tie_rank=rank,
+            domain=domain,
+            kind=kind,
+            labels=names,
+        )
         self._set(sensitivity=sensitivity, second=second, sums=sums)
 
     @classmethod
@@ -110,23 +139,32 @@ class Scores:
     ) -> Self:
         """Scores given as counts of counts: `multiplicities[g]` candidates share `values[g]`.
 
-        The candidates of group 0 come first: group g holds positions sum(multiplicities[:g]) up to sum(multiplicities[:g + 1]).
-        They have no names but their positions, so their domain must be public.
+        The candidates of group 0 come first: group g holds positions sum(multiplicities[:g]) up to
+        sum(multiplicities[:g + 1]). They have no names but their positions, so their domain must be
+        public.
 
         Raises:
-            InvalidScores: as above, the domain is not public, or a multiplicity is not an integer >= 1.
+            InvalidScores: as above, the domain is not public, or a multiplicity is not an integer
+                >= 1.
         """
         if domain != "public":
-            raise InvalidScores(f"domain={domain!r}: grouped candidates are named by position, which needs domain='public'")
+            raise InvalidScores(
+                f"domain={domain!r}: grouped candidates are named by position, which needs"
+                " domain='public'"
+            )
         scores = cls(values, sensitivity=sensitivity, domain=domain, kind=kind)
         scores._set(_multiplicities=_multiplicities(multiplicities, len(scores._values)))
         return scores
 
     def with_values(self, values: Numbers) -> Self:
-        """The same listed candidates, declared alike, with other values, one each, which are taken over."""
+        """The same listed candidates, declared alike, with other values, one each, which are taken
+        over.
+        """
         numbers = _numbers(values, self.kind, owned=True, least=len(self._values))
         if self._multiplicities is not None or len(numbers) != len(self._values):
-            raise InvalidScores("values must have one number per candidate, and the candidates be listed one by one")
+            raise InvalidScores(
+                "values must have one number per candidate, and the candidates be listed one by one"
+            )
         return self._with(_values=numbers, second=None)
 
     def with_second(self, second: SecondLook) -> Self:
@@ -141,7 +179,8 @@ class Scores:
     @property
     def values(self) -> Numbers:
         """(groups or m,) the scores as given, read-only."""
-        return self._values.view()  # of an array that may not be written: nor may any view of it be made writable
+        # of an array that may not be written: nor may any view of it be made writable
+        return self._values.view()
 
     @property
     def multiplicities(self) -> NDArray[np.int64] | None:
@@ -151,7 +190,11 @@ class Scores:
     @property
     def size(self) -> int:
         """Number of candidates. With an observed domain this is a private number."""
-        return len(self._values) if self._multiplicities is None else int(self._multiplicities.sum(dtype=object))
+        return (
+            len(self._values)
+            if self._multiplicities is None
+            else int(self._multiplicities.sum(dtype=object))
+        )
 
     def dense(self) -> Numbers:
         """(m,) one value per candidate.
@@ -160,26 +203,33 @@ class Scores:
             InvalidScores: more candidates than fit in memory are implied.
         """
         self.require_dense()
-        return self._values if self._multiplicities is None else np.repeat(self._values, self._multiplicities)  # type: ignore[return-value]
+        if self._multiplicities is None:
+            return self._values
+        return np.repeat(self._values, self._multiplicities)  # type: ignore[return-value]
 
     def require_dense(self) -> None:
         """Raise as `dense` would."""
         if self._multiplicities is not None and self.size > _LARGEST_EXPANSION:
             raise InvalidScores(
-                f"these scores imply more than {_LARGEST_EXPANSION:,} candidates, and this mechanism expands them: give it fewer"
+                f"these scores imply more than {_LARGEST_EXPANSION:,} candidates, and this"
+                " mechanism expands them: give it fewer"
             )
 
     def ranked(self, count: int) -> tuple[NDArray[np.int64], Numbers]:
-        """Positions and values of the `count` highest scores (fewer if there are fewer), highest first.
+        """Positions and values of the `count` highest scores (fewer if there are fewer), highest
+        first.
 
-        Ties are broken by position in a public domain and by label in an observed one: never by the data.
+        Ties are broken by position in a public domain and by label in an observed one: never by the
+        data.
 
         Raises:
             InvalidRequest: count is not an integer >= 1.
             InvalidScores: as for `dense`.
         """
         values = self.dense()
-        count = checked_integer("count", count, "how many of the highest scores are wanted", error=InvalidRequest)
+        count = checked_integer(
+            "count", count, "how many of the highest scores are wanted", error=InvalidRequest
+        )
         kept = _highest(values, count, self._tie_rank)
         return kept, values[kept]
 
@@ -188,13 +238,19 @@ class Scores:
 
     def __repr__(self) -> str:
         size = f"candidates={self.size}, " if self.domain == "public" else ""
-        return f"Scores(<values hidden>, {size}domain={self.domain!r}, kind={self.kind!r}, sensitivity={self.sensitivity!r})"
+        return (
+            f"Scores(<values hidden>, {size}domain={self.domain!r}, kind={self.kind!r},"
+            f" sensitivity={self.sensitivity!r})"
+        )
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"Scores are immutable: {name!r} cannot be set")
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("Scores hold private data and are not pickled: pass the source they are read from instead")
+        raise TypeError(
+            "Scores hold private data and are not pickled: pass the source they are read from"
+            " instead"
+        )
 
     def _with(self, **fields: object) -> Self:
         scores = object.__new__(type(self))
@@ -208,40 +264,53 @@ class Scores:
 
 def _require_looked_up(second: object, labels: object) -> None:
     if labels is None or not isinstance(second, SecondLook):
-        raise InvalidScores("second must be a dpselect.SecondLook, and candidates need labels to be looked up by")
+        raise InvalidScores(
+            "second must be a dpselect.SecondLook, and candidates need labels to be looked up by"
+        )
 
 
 def _of(labels: Sequence[Label], found: Scores) -> Scores:
     """The scores of a look, if it was at these candidates."""
     if found.labels != tuple(labels) or found.domain != "public":
-        raise InvalidScores("the second look returned scores of other candidates than it was asked for, or not as public")
+        raise InvalidScores(
+            "the second look returned scores of other candidates than it was asked for, or not as"
+            " public"
+        )
     return found
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class SecondLook:
-    """A second look at the data behind some scores, for released candidates only. Immutable; holds a way to them, no data.
+    """A second look at the data behind some scores, for released candidates only. Immutable; holds
+    a way to them, no data.
 
     Args:
-        score: from labels, released and therefore public, to Scores of exactly these in this order, in a public domain. Users'
-            contributions may be bounded anew, by any map of one user's items that depends on public values and the labels only.
+        score: from labels, released and therefore public, to Scores of exactly these in this order,
+            in a public domain. Users' contributions may be bounded anew, by any map of one user's
+            items that depends on public values and the labels only.
         sensitivity: what one user may change in these scores, known before the look.
-        count: for `WithValues` with a clip: from such labels to their Scores with each user clipped among them, and how much
-            that clip takes away from all of them together, score units. None where no such look can be taken.
-        weigh: for `RacingTopK` and `TwoRoundHistogram`: from labels, (n,) whole numbers from 1 to 2^20
-            and a norm to (n,) sums over users, in units of 2^-20. A user gives each of its items
-            among these min(1, norm * number/size), with size the l2 norm of the numbers of all of
-            them, rounded so that no user's vector measures more than the norm. **These labels and
-            numbers are private**, and a user's items are those to which it gave more than 0 in the
-            scores: an item occurs in all rounds or in none (Theorems H11 and H13).
+        count: for `WithValues` with a clip: from such labels to their Scores with each user clipped
+            among them, and how much that clip takes away from all of them together, score units.
+            None where no such look can be taken.
+        weigh: for `RacingTopK` and `TwoRoundHistogram`: from labels, (n,) whole numbers from 1 to
+            2^20 and a norm to (n,) sums over users, in units of 2^-20. A user gives each of its
+            items among these min(1, norm * number/size), with size the l2 norm of the numbers of
+            all of them, rounded so that no user's vector measures more than the norm. **These
+            labels and numbers are private**, and a user's items are those to which it gave more
+            than 0 in the scores: an item occurs in all rounds or in none (Theorems H11 and H13).
             `events.Pairs.second_round` makes such a function. None where no such look can be taken.
 
     Example:
         >>> import dpselect as dps
         >>> counts = {"zoo": 900, "park": 700, "pier": 2}
         >>> once = dps.Sensitivity.of_counts(items_per_user=1)
-        >>> look = dps.SecondLook(lambda names: dps.Scores([counts[n] for n in names], labels=names, sensitivity=once), once)
+        >>> look = dps.SecondLook(
+        ...     lambda names: dps.Scores(
+        ...         [counts[n] for n in names], labels=names, sensitivity=once
+        ...     ),
+        ...     once,
+        ... )
         >>> look.scores(["park", "zoo"]).size
         2
     """
@@ -253,7 +322,9 @@ class SecondLook:
 
     def __post_init__(self) -> None:
         if not callable(self.score) or not isinstance(self.sensitivity, Sensitivity):
-            raise InvalidScores("a SecondLook takes a function from labels to Scores, and a dpselect.Sensitivity")
+            raise InvalidScores(
+                "a SecondLook takes a function from labels to Scores, and a dpselect.Sensitivity"
+            )
 
     def scores(self, labels: Sequence[Label]) -> Scores:
         """The scores of these candidates.
@@ -267,7 +338,8 @@ class SecondLook:
         return found
 
     def counted(self, labels: Sequence[Label], sensitivity: Sensitivity) -> tuple[Scores, float]:
-        """The scores of these candidates with each user clipped among them, and what that takes away in total.
+        """The scores of these candidates with each user clipped among them, and what that takes
+        away in total.
 
         Args:
             sensitivity: what one user may change in them.
@@ -281,11 +353,16 @@ class SecondLook:
         found, lost = self.count(list(labels))
         sensitivity.require(_of(labels, found).sensitivity)
         if not 0 <= lost < math.inf:
-            raise InvalidScores("the second look returned no number >= 0 for what the clip takes away")
+            raise InvalidScores(
+                "the second look returned no number >= 0 for what the clip takes away"
+            )
         return found, float(lost)
 
-    def weighed(self, labels: Sequence[Label], numbers: NDArray[np.int64], norm: float) -> NDArray[np.float64]:
-        """(n,) sums of users' weights of these candidates, score units: see `weigh` above. **Private.**
+    def weighed(
+        self, labels: Sequence[Label], numbers: NDArray[np.int64], norm: float
+    ) -> NDArray[np.float64]:
+        """(n,) sums of users' weights of these candidates, score units: see `weigh` above.
+        **Private.**
 
         Raises:
             InvalidScores: no such look can be taken, or it returned no sums of these candidates.
@@ -295,8 +372,15 @@ class SecondLook:
         if len(labels) == 0:
             return np.zeros(0)
         units = np.asarray(self.weigh(list(labels), numbers, norm))
-        if units.shape != (len(labels),) or units.dtype != np.int64 or units.min() < 0 or units.max() >= MOST_EXACT:
-            raise InvalidScores("the second look returned no whole sums >= 0 and below 2^53, one for each candidate")
+        if (
+            units.shape != (len(labels),)
+            or units.dtype != np.int64
+            or units.min() < 0
+            or units.max() >= MOST_EXACT
+        ):
+            raise InvalidScores(
+                "the second look returned no whole sums >= 0 and below 2^53, one for each candidate"
+            )
         return units / WEIGHT_UNIT
 
     def __repr__(self) -> str:
@@ -320,7 +404,9 @@ def _highest(values: Numbers, count: int, tie_rank: NDArray[np.int64] | None) ->
 
 
 def _reached(values: Numbers, count: int) -> Any:
-    """A bound that at least `count` values reach and not very many exceed: that of the best of many blocks."""
+    """A bound that at least `count` values reach and not very many exceed: that of the best of many
+    blocks.
+    """
     blocks = len(values) // _BLOCK
     if blocks <= _BLOCK * count:
         return np.partition(values, len(values) - count)[len(values) - count]
@@ -329,7 +415,9 @@ def _reached(values: Numbers, count: int) -> Any:
     return np.partition(maxima, blocks - count)[blocks - count]
 
 
-def _equal(values: Numbers, bound: Any, count: int, tie_rank: NDArray[np.int64] | None) -> NDArray[np.int64]:
+def _equal(
+    values: Numbers, bound: Any, count: int, tie_rank: NDArray[np.int64] | None
+) -> NDArray[np.int64]:
     """Positions of the first `count` values that equal the bound."""
     if tie_rank is not None:
         tied = np.flatnonzero(values == bound)
@@ -343,14 +431,20 @@ def _equal(values: Numbers, bound: Any, count: int, tie_rank: NDArray[np.int64] 
 
 def _numbers(values: ArrayLike, kind: Kind, *, owned: bool, least: int) -> Numbers:
     if isinstance(values, np.ma.MaskedArray):
-        raise InvalidScores("values is a masked array, whose mask would be lost: fill in or leave out what is masked first")
+        raise InvalidScores(
+            "values is a masked array, whose mask would be lost: fill in or leave out what is"
+            " masked first"
+        )
     try:
         array = np.asarray(values)
     except ValueError:
-        raise InvalidScores("values must be a one-dimensional array of numbers, not rows of different lengths") from None
+        raise InvalidScores(
+            "values must be a one-dimensional array of numbers, not rows of different lengths"
+        ) from None
     if array.ndim != 1 or (array.size == 0 and least > 0):
         raise InvalidScores(
-            "values must be a one-dimensional array of numbers, one per candidate, and a public domain has at least one"
+            "values must be a one-dimensional array of numbers, one per candidate, and a public"
+            " domain has at least one"
         )
     if owned and isinstance(values, np.ndarray) and values.dtype in (np.int64, np.float64):
         values.setflags(write=False)
@@ -359,7 +453,10 @@ def _numbers(values: ArrayLike, kind: Kind, *, owned: bool, least: int) -> Numbe
         # What was made of a list belongs to nobody else.
         numbers = _exactly(array, copy=isinstance(values, np.ndarray) and not _unwritable(values))
     if kind == "counts" and numbers.min(initial=0) < 0:
-        raise InvalidScores("values contain a negative number: counts are >= 0; for other scores pass kind='utilities'")
+        raise InvalidScores(
+            "values contain a negative number: counts are >= 0; for other scores pass"
+            " kind='utilities'"
+        )
     return _sealed(numbers)
 
 
@@ -381,15 +478,27 @@ def _sealed(numbers: Numbers) -> Numbers:
 
 
 def _exactly(array: NDArray[np.generic], *, copy: bool = True) -> Numbers:
-    """As int64 or float64, refusing what would change its value; a private copy unless told otherwise."""
+    """As int64 or float64, refusing what would change its value; a private copy unless told
+    otherwise.
+    """
     if np.issubdtype(array.dtype, np.integer):
-        if array.dtype == np.uint64 and int(array.astype(np.uint64, copy=False).max(initial=0)) >= 2**63:
-            raise InvalidScores("values contain an integer of 2^63 or more: scores are 64-bit signed integers or floats")
+        if (
+            array.dtype == np.uint64
+            and int(array.astype(np.uint64, copy=False).max(initial=0)) >= 2**63
+        ):
+            raise InvalidScores(
+                "values contain an integer of 2^63 or more: scores are 64-bit signed integers or"
+                " floats"
+            )
         return array.astype(np.int64, copy=copy)
     if array.dtype not in (np.float16, np.float32, np.float64):
         raise InvalidScores(f"values have dtype {array.dtype}: pass integers or float64 numbers")
-    if not (np.isfinite(array.min(initial=0)) and np.isfinite(array.max(initial=0))):  # NaN wins every comparison of theirs
-        raise InvalidScores("values contain NaN or infinity: every score must be a finite number; clean them at the source")
+    # NaN wins every comparison of theirs
+    if not (np.isfinite(array.min(initial=0)) and np.isfinite(array.max(initial=0))):
+        raise InvalidScores(
+            "values contain NaN or infinity: every score must be a finite number; clean them at the"
+            " source"
+        )
     return array.astype(np.float64, copy=copy)
 
 
@@ -402,9 +511,13 @@ def _multiplicities(multiplicities: ArrayLike, groups: int) -> NDArray[np.int64]
 
 def _labels(labels: Sequence[Label] | NDArray[np.generic], size: int) -> tuple[Label, ...]:
     try:
-        names: tuple[Label, ...] = tuple(labels.tolist() if isinstance(labels, np.ndarray) else labels)
+        names: tuple[Label, ...] = tuple(
+            labels.tolist() if isinstance(labels, np.ndarray) else labels
+        )
     except TypeError:
-        raise InvalidScores(f"labels must be a sequence of names, one per score, not {type(labels).__name__}") from None
+        raise InvalidScores(
+            f"labels must be a sequence of names, one per score, not {type(labels).__name__}"
+        ) from None
     if len(names) != size:
         raise InvalidScores("labels must have one name per score")
     if not all(type(name) in (int, str) for name in names):
@@ -412,13 +525,22 @@ def _labels(labels: Sequence[Label] | NDArray[np.generic], size: int) -> tuple[L
     try:
         "".join(name for name in names if isinstance(name, str)).encode()
     except UnicodeEncodeError:
-        raise InvalidScores("labels hold text that no encoding can write (a lone surrogate): repair it at the source") from None
+        raise InvalidScores(
+            "labels hold text that no encoding can write (a lone surrogate): repair it at the"
+            " source"
+        ) from None
     if len(set(names)) != size:
-        raise InvalidScores("labels must all be different: two candidates share a name; add up their scores first")
+        raise InvalidScores(
+            "labels must all be different: two candidates share a name; add up their scores first"
+        )
     return names
 
 
 def _label_rank(names: tuple[Label, ...]) -> NDArray[np.int64] | None:
-    """Rank of every label, numbers before strings; None where the labels are in that order already."""
-    order = np.array(sorted(range(len(names)), key=lambda place: label_key(names[place])), dtype=np.int64)
+    """Rank of every label, numbers before strings; None where the labels are in that order
+    already.
+    """
+    order = np.array(
+        sorted(range(len(names)), key=lambda place: label_key(names[place])), dtype=np.int64
+    )
     return None if np.all(order[1:] > order[:-1]) else np.argsort(order)

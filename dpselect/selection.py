@@ -1,4 +1,6 @@
-"""What a mechanism releases, and nothing else: as an object, as laws and audits compare it, and as the columns of a table."""
+"""What a mechanism releases, and nothing else: as an object, as laws and audits compare it, and as
+the columns of a table.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ def label_key(label: Label) -> tuple[bool, Label]:
 @final
 @dataclass(frozen=True)
 class Outcome:
-    """What a `Selection` released, as its fields of the same names say; equal where nobody can tell two releases apart.
+    """What a `Selection` released, as its fields of the same names say; equal where nobody can tell
+    two releases apart.
 
     Attributes:
         items: labels, or positions where there are none.
@@ -58,7 +61,8 @@ class Outcome:
 
     @property
     def chosen(self) -> tuple[Hashable, ...] | frozenset[Hashable]:
-        """The items alone, as `Mechanism.probabilities` names them: a tuple where their order is released, else a set.
+        """The items alone, as `Mechanism.probabilities` names them: a tuple where their order is
+        released, else a set.
 
         Of many groups, pairs of group and item.
         """
@@ -67,17 +71,22 @@ class Outcome:
         return named if self.ordered else frozenset(named)
 
     def seen(self, edges: NDArray[np.float64], places: tuple[int, ...]) -> Hashable:
-        """The items, and for the values of some of them the cell between `edges` that each lies in."""
+        """The items, and for the values of some of them the cell between `edges` that each
+        lies in.
+        """
         if self.values is None or not places:
             return self.chosen
         held = [self.values[place] for place in places if place < len(self.values)]
         bars = [-np.inf, *edges.tolist(), np.inf]
-        return self.chosen, tuple((bars[at], bars[at + 1]) for at in np.searchsorted(edges, held, side="right").tolist())
+        return self.chosen, tuple(
+            (bars[at], bars[at + 1]) for at in np.searchsorted(edges, held, side="right").tolist()
+        )
 
 
 @final
 class Selection(Frozen):
-    """A released selection, and nothing that was not released: pickled, copied, compared or listed, it is what its JSON says.
+    """A released selection, and nothing that was not released: pickled, copied, compared or listed,
+    it is what its JSON says.
 
     Attributes:
         ordered: whether the order of `indices` is part of the release; if False only the set is.
@@ -86,21 +95,27 @@ class Selection(Frozen):
         reason: why not, in words that depend on the outcome only.
         values: noisy scores, where the mechanism releases them (and charges for them); score units.
         labels: the candidates' names, where the scores carry them.
-        groups: the group of every item, where a selection was released for each of many groups; `by_group` splits it.
-        lost: what a clip on users' counts took away from all values together, with noise, where it is released; score units.
+        groups: the group of every item, where a selection was released for each of many groups;
+            `by_group` splits it.
+        lost: what a clip on users' counts took away from all values together, with noise, where it
+            is released; score units.
 
-    Of candidates read off private data a position tells how many other items there are, so a selection of them holds `labels`
-    and no positions: its `indices` raise `DomainMismatch`.
+    Of candidates read off private data a position tells how many other items there are, so a
+    selection of them holds `labels` and no positions: its `indices` raise `DomainMismatch`.
 
     Example:
         >>> import dpselect as dps
         >>> one = dps.ExponentialMechanism(epsilon=1.0)
-        >>> one.select(dps.Scores([5000, 3], sensitivity=dps.Sensitivity(), labels=["zoo", "pier"])).labels
+        >>> one.select(
+        ...     dps.Scores([5000, 3], sensitivity=dps.Sensitivity(), labels=["zoo", "pier"])
+        ... ).labels
         ('zoo',)
     """
 
     error_class: ClassVar[type[DpSelectError]] = DpSelectError
-    positions: tuple[int, ...] | None = Field(default=None, alias="indices", description="positions in the scores")
+    positions: tuple[int, ...] | None = Field(
+        default=None, alias="indices", description="positions in the scores"
+    )
     ordered: bool
     requested: int | None = None
     complete: bool = True
@@ -115,20 +130,28 @@ class Selection(Frozen):
         if self.labels is None and self.positions is None:
             object.__setattr__(self, "positions", ())
         for name, given in (("labels", self.labels), ("values", self.values)):
-            if given is not None and self.positions is not None and len(given) != len(self.positions):
+            if (
+                given is not None
+                and self.positions is not None
+                and len(given) != len(self.positions)
+            ):
                 raise ValueError(f"{name} must have one entry per index")
         if self.groups is not None and len(self.groups) != len(self):
             raise ValueError("groups must have one entry per item")
         return self
 
     def by_group(self) -> dict[Label, Self]:
-        """The selection of every group that an item was released for, in the order of the groups, without a group of its own.
+        """The selection of every group that an item was released for, in the order of the groups,
+        without a group of its own.
 
         Raises:
             DomainMismatch: this is a selection without groups.
         """
         if self.groups is None:
-            raise DomainMismatch("this is one selection, not one for each of many groups: only PerGroup releases groups")
+            raise DomainMismatch(
+                "this is one selection, not one for each of many groups: only PerGroup releases"
+                " groups"
+            )
         places: dict[Label, list[int]] = {}
         for place, group in enumerate(self.groups):
             places.setdefault(group, []).append(place)
@@ -138,25 +161,39 @@ class Selection(Frozen):
         """What stands at these places, complete as far as is known."""
         kept = {
             name: None if held is None else tuple(held[place] for place in places)
-            for name, held in (("positions", self.positions), ("values", self.values), ("labels", self.labels))
+            for name, held in (
+                ("positions", self.positions),
+                ("values", self.values),
+                ("labels", self.labels),
+            )
         }
         return self.model_copy(update={**kept, "groups": None, "requested": None})
 
     @property
     def indices(self) -> tuple[int, ...]:
-        """Positions of the selected candidates in the scores; best first if `ordered`, else in the candidates' fixed order.
+        """Positions of the selected candidates in the scores; best first if `ordered`, else in the
+        candidates' fixed order.
 
         Raises:
             DomainMismatch: the candidates were read off private data, where positions are private.
         """
         if self.positions is None:
-            raise DomainMismatch("these candidates were read off private data, so that their positions are private: use labels")
+            raise DomainMismatch(
+                "these candidates were read off private data, so that their positions are private:"
+                " use labels"
+            )
         return self.positions
 
     @property
     def outcome(self) -> Outcome:
         """What was released, as laws and audits compare it."""
-        return Outcome(self.indices if self.labels is None else self.labels, self.ordered, self.values, self.groups, self.lost)
+        return Outcome(
+            self.indices if self.labels is None else self.labels,
+            self.ordered,
+            self.values,
+            self.groups,
+            self.lost,
+        )
 
     def to_json(self) -> str:
         """JSON of what was released; `Selection.from_json` reads it back to an equal selection."""
@@ -171,15 +208,21 @@ class Selection(Frozen):
         """
         return cls.model_validate_json(text)
 
-    def columns(self, margin: float | None = None, *, at_least: bool = False) -> dict[str, tuple[Any, ...]]:
-        """What was released as columns of one row per item: rank, item, value, low and high; group first where there are groups.
+    def columns(
+        self, margin: float | None = None, *, at_least: bool = False
+    ) -> dict[str, tuple[Any, ...]]:
+        """What was released as columns of one row per item: rank, item, value, low and high; group
+        first where there are groups.
 
-        rank is the place from 1 (within its group), None where only the set is released; item the label, or else the position;
-        value None where none was released. low and high are value -+ margin, None without a margin.
+        rank is the place from 1 (within its group), None where only the set is released; item the
+        label, or else the position; value None where none was released. low and high are value -+
+        margin, None without a margin.
 
         Args:
-            margin: half the width of an interval around each value, score units: `WithValues.margin(confidence)`.
-            at_least: whether the low end alone holds, as where users were clipped: high is None then.
+            margin: half the width of an interval around each value, score units:
+                `WithValues.margin(confidence)`.
+            at_least: whether the low end alone holds, as where users were clipped: high is None
+                then.
 
         Raises:
             InvalidRequest: the margin is not a finite number > 0, or the selection has no values.
@@ -190,18 +233,30 @@ class Selection(Frozen):
         ranks: dict[Label | None, Iterator[int]] = defaultdict(lambda: itertools.count(1))
         ends = {"low": nothing, "high": nothing}
         if margin is not None:
-            if not isinstance(margin, int | float) or isinstance(margin, bool) or not 0 < margin < math.inf:
-                raise InvalidRequest(f"margin={margin!r} must be a finite number > 0, score units: WithValues.margin() gives one")
+            if (
+                not isinstance(margin, int | float)
+                or isinstance(margin, bool)
+                or not 0 < margin < math.inf
+            ):
+                raise InvalidRequest(
+                    f"margin={margin!r} must be a finite number > 0, score units:"
+                    " WithValues.margin() gives one"
+                )
             if self.values is None:
                 raise InvalidRequest(
-                    "margin is of values, and this selection has none: release them, with WithValues for example"
+                    "margin is of values, and this selection has none: release them, with"
+                    " WithValues for example"
                 )
             half, values = float(margin), self.values
             ends["low"] = tuple(value - half for value in values)
             ends["high"] = nothing if at_least else tuple(value + half for value in values)
         return {
             **({} if self.groups is None else {"group": self.groups}),
-            "rank": tuple(next(ranks[group]) for group in self.groups or nothing) if self.ordered else nothing,
+            "rank": (
+                tuple(next(ranks[group]) for group in self.groups or nothing)
+                if self.ordered
+                else nothing
+            ),
             "item": items,
             "value": nothing if self.values is None else self.values,
             **ends,
@@ -224,10 +279,17 @@ class Selection(Frozen):
 
         cells = {name: held for name, held in self.columns().items() if set(held) != {None}}
         rows = list(zip(*cells.values(), strict=True))
-        return card("Selection", rows=rows, heads=list(cells), note="" if self.complete else f"Not complete: {self.reason}")
+        return card(
+            "Selection",
+            rows=rows,
+            heads=list(cells),
+            note="" if self.complete else f"Not complete: {self.reason}",
+        )
 
     def __len__(self) -> int:
-        return len(self.labels if self.positions is None and self.labels is not None else self.indices)
+        return len(
+            self.labels if self.positions is None and self.labels is not None else self.indices
+        )
 
     def __iter__(self) -> Any:
         yield from self.model_dump().items()
@@ -243,8 +305,10 @@ class Selections(Sequence[Selection]):
 
     Attributes:
         indices: (rounds, at most k) candidate positions; -1 where a round released fewer.
-        complete: (rounds,) whether the round released what was asked for: as many as requested, if it is not stated.
-        values: (rounds, at most k) noisy scores of theirs, score units, where they are released; None if none are.
+        complete: (rounds,) whether the round released what was asked for: as many as requested, if
+            it is not stated.
+        values: (rounds, at most k) noisy scores of theirs, score units, where they are released;
+            None if none are.
     """
 
     __slots__ = ("_ordered", "_reason", "_requested", "complete", "indices", "values")
@@ -289,7 +353,11 @@ class Selections(Sequence[Selection]):
         return self._rows(slice(None), values)
 
     def _rows(self, rows: slice, values: NDArray[np.float64] | None) -> Self:
-        stated: Any = {"ordered": self._ordered, "requested": self._requested, "reason": self._reason}
+        stated: Any = {
+            "ordered": self._ordered,
+            "requested": self._requested,
+            "reason": self._reason,
+        }
         return type(self)(self.indices[rows], complete=self.complete[rows], values=values, **stated)
 
     def __len__(self) -> int:
@@ -299,7 +367,9 @@ class Selections(Sequence[Selection]):
         return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:
-        return f"Selections(rounds={len(self)}, requested={self._requested}, ordered={self._ordered})"
+        return (
+            f"Selections(rounds={len(self)}, requested={self._requested}, ordered={self._ordered})"
+        )
 
 
 class Tabled(ABC):
@@ -310,7 +380,8 @@ class Tabled(ABC):
         """The columns, by their names."""
 
     def to_arrow(self) -> pyarrow.Table:
-        """`columns` as a pyarrow Table: rank int64; items and groups int64, uint64 or text; numbers float64.
+        """`columns` as a pyarrow Table: rank int64; items and groups int64, uint64 or text; numbers
+        float64.
 
         Raises:
             MissingExtra: pyarrow, or what else is asked for, is not installed.
@@ -338,9 +409,14 @@ def _polars(held: dict[str, tuple[Any, ...]]) -> Any:
 
 def _arrow(held: dict[str, tuple[Any, ...]]) -> Any:
     arrow = _needed("pyarrow", "arrow")
-    types = {"rank": arrow.int64()} | dict.fromkeys(("value", "users", "score", "low", "high"), arrow.float64())
+    types = {"rank": arrow.int64()} | dict.fromkeys(
+        ("value", "users", "score", "low", "high"), arrow.float64()
+    )
     return arrow.table(
-        [arrow.array(cells, types[name]) if name in types else _typed(arrow, cells, name) for name, cells in held.items()],
+        [
+            arrow.array(cells, types[name]) if name in types else _typed(arrow, cells, name)
+            for name, cells in held.items()
+        ],
         names=list(held),
     )
 
@@ -355,14 +431,20 @@ def _needed(module: str, extra: str) -> Any:
 
 def _typed(arrow: Any, names: tuple[int | str, ...], what: str) -> Any:
     """Labels as integers if all are, and as text otherwise."""
-    fitting: Mapping[Any, tuple[int, int]] = {arrow.int64(): (-(2**63), 2**63), arrow.uint64(): (0, 2**64)}
+    fitting: Mapping[Any, tuple[int, int]] = {
+        arrow.int64(): (-(2**63), 2**63),
+        arrow.uint64(): (0, 2**64),
+    }
     if names and all(isinstance(name, int) for name in names):
         for kind, (low, high) in fitting.items():
             if all(low <= int(name) < high for name in names):
                 return arrow.array(names, kind)
     texts = [str(name) for name in names]
     if len(set(texts)) < len(set(names)):
-        raise InvalidRequest(f"{what} holds an integer and a text that are written alike: a table holds one type, use to_json")
+        raise InvalidRequest(
+            f"{what} holds an integer and a text that are written alike: a table holds one type,"
+            " use to_json"
+        )
     return arrow.array(texts, arrow.string())
 
 

@@ -26,25 +26,31 @@ _PER_ITEM_UP = 1 + 2.0**-48  # above the roundings of one user's share
 
 @final
 class Sensitivity(Frozen):
-    """What neighbouring inputs may do to a score vector: bounds on norms of its change d, each implying others.
+    """What neighbouring inputs may do to a score vector: bounds on norms of its change d, each
+    implying others.
 
-    The defaults are those of distinct-user counts: each user adds at most 1 to every count. See `of_counts` and `of_clipped`.
+    The defaults are those of distinct-user counts: each user adds at most 1 to every count. See
+    `of_counts` and `of_clipped`.
 
     Args:
-        linf: the most that any one score changes, in score units, > 0. Default: 1, or what l1 and l2 imply where one is stated.
-        monotone: whether in every neighbouring pair all scores move in one direction. Default: True under add_remove, False under
-            replace_one, where it cannot be asserted (a replaced user raises some counts and lowers others).
-        l0: the most scores that one user can change; None if unbounded. Under replace_one both users' scores count.
+        linf: the most that any one score changes, in score units, > 0. Default: 1, or what l1 and
+            l2 imply where one is stated.
+        monotone: whether in every neighbouring pair all scores move in one direction. Default: True
+            under add_remove, False under replace_one, where it cannot be asserted (a replaced user
+            raises some counts and lowers others).
+        l0: the most scores that one user can change; None if unbounded. Under replace_one both
+            users' scores count.
         relation: "add_remove" or "replace_one".
-        l1: the most that the changes add up to in size, score units; None for what l0 and linf imply.
+        l1: the most that the changes add up to in size, score units; None for what l0 and linf
+            imply.
         l2: the most that their Euclidean norm is, score units; None for what the others imply.
-        uniform: whether scores are sums over users of what each gives, and a user gives the same amount to each item that it
-            touches. Thresholds may rely on it. Under replace_one, l0, l1 and the square of l2 are then twice one user's, so that
-            l0 is even.
+        uniform: whether scores are sums over users of what each gives, and a user gives the same
+            amount to each item that it touches. Thresholds may rely on it. Under replace_one, l0,
+            l1 and the square of l2 are then twice one user's, so that l0 is even.
 
     Raises:
-        InvalidMechanism: a value is outside its domain, `monotone` is asserted under replace_one, or l0 is odd where it is twice
-            one user's.
+        InvalidMechanism: a value is outside its domain, `monotone` is asserted under replace_one,
+            or l0 is odd where it is twice one user's.
 
     Example:
         >>> import dpselect as dps
@@ -59,8 +65,12 @@ class Sensitivity(Frozen):
     monotone: bool = Field(default=True, strict=True, description="true or false")
     l0: Count | None = Field(default=None, description="a number of scores >= 1, or None")
     relation: Relation = Field(default="add_remove", description="'add_remove' or 'replace_one'")
-    l1: Positive | None = Field(default=None, description="a finite number > 0 in score units, or None")
-    l2: Positive | None = Field(default=None, description="a finite number > 0 in score units, or None")
+    l1: Positive | None = Field(
+        default=None, description="a finite number > 0 in score units, or None"
+    )
+    l2: Positive | None = Field(
+        default=None, description="a finite number > 0 in score units, or None"
+    )
     uniform: bool = Field(default=False, strict=True, description="true or false")
 
     @property
@@ -69,50 +79,98 @@ class Sensitivity(Frozen):
         return (self.l0, self.l1, self.l2) != (None, None, None)
 
     @classmethod
-    def of_counts(cls, relation: Relation = "add_remove", items_per_user: int | None = None) -> Self:
-        """That of distinct-user counts where a user has at most `items_per_user` items; None if any number."""
+    def of_counts(
+        cls, relation: Relation = "add_remove", items_per_user: int | None = None
+    ) -> Self:
+        """That of distinct-user counts where a user has at most `items_per_user` items; None if any
+        number.
+        """
         if relation != "replace_one":
             return cls(l0=items_per_user, relation=relation)
-        return cls(l0=None if items_per_user is None else 2 * _checked(items_per_user), relation=relation, uniform=True)
+        return cls(
+            l0=None if items_per_user is None else 2 * _checked(items_per_user),
+            relation=relation,
+            uniform=True,
+        )
 
     @classmethod
     def of_clipped(
-        cls, clip: float, norm: str = "l2", relation: Relation = "add_remove", items_per_user: int | None = None
+        cls,
+        clip: float,
+        norm: str = "l2",
+        relation: Relation = "add_remove",
+        items_per_user: int | None = None,
     ) -> Self:
-        """That of counts clipped to a norm of `clip`: a user with t items adds min(1, clip/sqrt(t)) to each, or min(1, clip/t).
+        """That of counts clipped to a norm of `clip`: a user with t items adds min(1, clip/sqrt(t))
+        to each, or min(1, clip/t).
 
         Args:
             clip: the most that one user's vector measures in `norm` ("l2" or "l1"), > 0.
             items_per_user: the most items that a user has; None if any number.
         """
         if norm not in ("l1", "l2"):
-            raise InvalidMechanism(f"norm={norm!r} must be 'l2' (for gaussian noise) or 'l1' (for laplace noise)")
-        one = cls(linf=1.0, l0=items_per_user, uniform=True, l1=clip if norm == "l1" else None, l2=clip if norm == "l2" else None)
+            raise InvalidMechanism(
+                f"norm={norm!r} must be 'l2' (for gaussian noise) or 'l1' (for laplace noise)"
+            )
+        one = cls(
+            linf=1.0,
+            l0=items_per_user,
+            uniform=True,
+            l1=clip if norm == "l1" else None,
+            l2=clip if norm == "l2" else None,
+        )
         if relation == "add_remove":
             return one
         l1 = None if one.l1 is None else 2 * one.l1
         l2 = None if one.l2 is None else sqrt_up(2 * Fraction(one.l2) ** 2)
-        return cls(linf=one.linf, l0=None if one.l0 is None else 2 * one.l0, relation=relation, l1=l1, l2=l2, uniform=True)
+        return cls(
+            linf=one.linf,
+            l0=None if one.l0 is None else 2 * one.l0,
+            relation=relation,
+            l1=l1,
+            l2=l2,
+            uniform=True,
+        )
 
     @classmethod
-    def of_sums(cls, low: float, high: float, relation: str = "add_remove", items_per_user: int | None = None) -> Self:
-        """That of sums over users, to each of which a user adds from `low` <= 0 to `high` > 0. Theorem H9.
+    def of_sums(
+        cls,
+        low: float,
+        high: float,
+        relation: str = "add_remove",
+        items_per_user: int | None = None,
+    ) -> Self:
+        """That of sums over users, to each of which a user adds from `low` <= 0 to `high` > 0.
+        Theorem H9.
 
         Args:
             items_per_user: the most sums to which one user adds; None if any number.
         """
         least, greatest = _end("low", low), _end("high", high)
         if not least <= 0 < greatest:
-            raise InvalidMechanism(f"low={low!r} and high={high!r} must be finite numbers with low <= 0 < high")
+            raise InvalidMechanism(
+                f"low={low!r} and high={high!r} must be finite numbers with low <= 0 < high"
+            )
         most, spread = max(greatest, -least), greatest - least
         if relation != "replace_one":
             monotone = least == 0 or items_per_user == 1
-            return cls(linf=fraction_up(most), monotone=monotone, l0=items_per_user, relation=cast(Relation, relation))
+            return cls(
+                linf=fraction_up(most),
+                monotone=monotone,
+                l0=items_per_user,
+                relation=cast(Relation, relation),
+            )
         if items_per_user is None:
             return cls(linf=fraction_up(spread), relation="replace_one")
         items = _checked(items_per_user)
         l2 = sqrt_up(items * max(spread**2, 2 * most**2))
-        return cls(linf=fraction_up(spread), l0=2 * items, relation="replace_one", l1=fraction_up(2 * items * most), l2=l2)
+        return cls(
+            linf=fraction_up(spread),
+            l0=2 * items,
+            relation="replace_one",
+            l1=fraction_up(2 * items * most),
+            l2=l2,
+        )
 
     @model_validator(mode="before")
     @classmethod
@@ -124,8 +182,12 @@ class Sensitivity(Frozen):
             held.setdefault("monotone", False)
         norms = [held[name] for name in ("l1", "l2") if held.get(name) is not None]
         stated = [*norms, held["linf"]] if "linf" in held else norms
-        # No score changes by more than l1 or l2. What is not a number > 0 is left for its own field to refuse.
-        if norms and all(isinstance(value, Real) and not isinstance(value, bool) and float(value) > 0 for value in stated):
+        # No score changes by more than l1 or l2. What is not a number > 0 is left for its own field
+        # to refuse.
+        if norms and all(
+            isinstance(value, Real) and not isinstance(value, bool) and float(value) > 0
+            for value in stated
+        ):
             held["linf"] = min(stated)
         return held
 
@@ -133,27 +195,37 @@ class Sensitivity(Frozen):
     def _can_hold(self) -> Self:
         if self.monotone and self.relation == "replace_one":
             raise ValueError(
-                "monotone=True cannot hold under relation='replace_one': a replaced user raises some scores and lowers others: "
-                "leave monotone out, and the range is 2 * linf"
+                "monotone=True cannot hold under relation='replace_one': a replaced user raises"
+                " some scores and lowers others: leave monotone out, and the range is 2 * linf"
             )
-        # An odd l0 is that of a caller who counted the scores that can change, and half of it fewer items than a user may have.
+        # An odd l0 is that of a caller who counted the scores that can change, and half of it fewer
+        # items than a user may have.
         if self._halved and self.l0 is not None and self.l0 % 2:
             raise ValueError(
-                f"l0={self.l0} cannot be odd with uniform=True under relation='replace_one', where it is twice the most items of "
-                "one user, whatever the number of candidates: state twice that number, or use Sensitivity.of_counts"
+                f"l0={self.l0} cannot be odd with uniform=True under relation='replace_one', where"
+                " it is twice the most items of one user, whatever the number of candidates: state"
+                " twice that number, or use Sensitivity.of_counts"
             )
         return self
 
     @property
     def range(self) -> float:
-        """The most that two scores can move against each other (score units): what ranking mechanisms pay for. Theorem H1."""
+        """The most that two scores can move against each other (score units): what ranking
+        mechanisms pay for. Theorem H1.
+        """
         if self.monotone:
             return self.linf
-        both = 2 * self.linf if self.l2 is None else min(2 * self.linf, sqrt_up(2 * Fraction(self.l2) ** 2))
+        both = (
+            2 * self.linf
+            if self.l2 is None
+            else min(2 * self.linf, sqrt_up(2 * Fraction(self.l2) ** 2))
+        )
         return min(both, self.l1_of(None))
 
     def l1_of(self, count: int | None) -> float:
-        """The most that the changes of any `count` scores (all if None) add up to; inf if nothing bounds it. Rounded up."""
+        """The most that the changes of any `count` scores (all if None) add up to; inf if nothing
+        bounds it. Rounded up.
+        """
         touched = self._touched(count)
         bounds = [math.inf if touched is None else fraction_up(touched * Fraction(self.linf))]
         if self.l1 is not None:
@@ -163,7 +235,9 @@ class Sensitivity(Frozen):
         return min(bounds)
 
     def l2_of(self, count: int | None) -> float:
-        """The most that the Euclidean norm of the changes of any `count` scores is; inf if nothing bounds it. Rounded up."""
+        """The most that the Euclidean norm of the changes of any `count` scores is; inf if nothing
+        bounds it. Rounded up.
+        """
         touched = self._touched(count)
         bounds = [math.inf if touched is None else sqrt_up(touched * Fraction(self.linf) ** 2)]
         if self.l1 is not None:
@@ -186,7 +260,8 @@ class Sensitivity(Frozen):
     @overload
     def alone(self, items: NDArray[Any]) -> NDArray[np.float64]: ...
     def alone(self, items: int | NDArray[Any]) -> float | NDArray[np.float64]:
-        """The most that one user gives each of `items` scores to which nobody else gives, score units. Theorem H4.
+        """The most that one user gives each of `items` scores to which nobody else gives, score
+        units. Theorem H4.
 
         A number, or an array of them for an array of numbers of items.
         """
@@ -212,22 +287,24 @@ class Sensitivity(Frozen):
         """
         if scores.relation != self.relation:
             raise RelationMismatch(
-                f"the scores declare relation={scores.relation!r} and the mechanism relation={self.relation!r}: "
-                "state the same relation on both"
+                f"the scores declare relation={scores.relation!r} and the mechanism"
+                f" relation={self.relation!r}: state the same relation on both"
             )
         compared = {
             "linf": scores.linf > self.linf,
             "monotone": self.monotone and not scores.monotone,
             "l0": self.l0 is not None and (scores.l0 is None or scores.l0 > self.l0),
-            # What is not stated but implied counts as stated: one item per user has an l2 norm of at most linf.
+            # What is not stated but implied counts as stated: one item per user has an l2 norm of
+            # at most linf.
             "l1": scores.l1_of(None) > self.l1_of(None),
             "l2": scores.l2_of(None) > self.l2_of(None),
             "uniform": self.uniform and not scores.uniform,
         }
         if wider := [name for name, is_wider in compared.items() if is_wider]:
             raise SensitivityMismatch(
-                f"the scores declare {scores!r}, wider in {', '.join(wider)} than the {self!r} that the mechanism is proved for: "
-                "configure the mechanism with the scores' sensitivity, or bound the users' contributions first"
+                f"the scores declare {scores!r}, wider in {', '.join(wider)} than the {self!r} that"
+                " the mechanism is proved for: configure the mechanism with the scores'"
+                " sensitivity, or bound the users' contributions first"
             )
 
 
@@ -257,7 +334,9 @@ def fraction_up(value: Fraction) -> float:
 
 @lru_cache(maxsize=1024)
 def sqrt_up(square: Fraction) -> float:
-    """A float that is not below the root, nor more than two units in the last place above it; inf beyond them."""
+    """A float that is not below the root, nor more than two units in the last place above it; inf
+    beyond them.
+    """
     places = (square.numerator.bit_length() - square.denominator.bit_length()) // 2
     scaled = square / Fraction(4) ** places  # near 1, whatever the size
     root = math.sqrt(fraction_up(scaled))

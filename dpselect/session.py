@@ -1,5 +1,5 @@
-"""`Session`: charge the ledger, then draw; what cannot be charged is not drawn. `Schedule`: the draws of a plan. `BoundItem`:
-an item that is charged for one job.
+"""`Session`: charge the ledger, then draw; what cannot be charged is not drawn. `Schedule`: the
+draws of a plan. `BoundItem`: an item that is charged for one job.
 """
 
 from __future__ import annotations
@@ -9,7 +9,19 @@ import numbers
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NoReturn, Self, TypedDict, TypeVar, Unpack, cast, final, get_args, overload
+from typing import (
+    TYPE_CHECKING,
+    Literal,
+    NoReturn,
+    Self,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    final,
+    get_args,
+    overload,
+)
 
 from numpy.typing import ArrayLike
 
@@ -35,9 +47,11 @@ Plan = Sequence[tuple[int, Mechanism]] | Guarantee
 
 
 class Behalf(TypedDict, total=False):
-    """Keywords of a session: on whose behalf and for which rows everything is charged, as `accounting.ledger.Terms` has them.
+    """Keywords of a session: on whose behalf and for which rows everything is charged, as
+    `accounting.ledger.Terms` has them.
 
-    Several periods under add_remove, read together, are charged for counts of whole users, or at the price of replace_one.
+    Several periods under add_remove, read together, are charged for counts of whole users, or at
+    the price of replace_one.
     """
 
     period: str | Sequence[str] | None
@@ -49,7 +63,8 @@ class Behalf(TypedDict, total=False):
 
 
 class Notes(TypedDict, total=False):
-    """Keywords of every release, as `accounting.ledger.Terms` has them: written to the ledger in clear, no private data in them.
+    """Keywords of every release, as `accounting.ledger.Terms` has them: written to the ledger in
+    clear, no private data in them.
 
     A second release under a key is refused: the first may have been seen.
     """
@@ -66,7 +81,8 @@ _LATER = object()  # in place of scores that there are none of yet
 @final
 @dataclass(frozen=True)
 class BoundItem:
-    """An item that is charged for one job, and nothing else: under its key a ledger refuses every other binding.
+    """An item that is charged for one job, and nothing else: under its key a ledger refuses every
+    other binding.
 
     Attributes:
         item: the mechanism, or whatever else has the price.
@@ -103,17 +119,19 @@ class BoundItem:
 
 @final
 class Session:
-    """Releases on one dataset of a ledger. Every release is charged before its noise is drawn, and a failed draw stays charged.
+    """Releases on one dataset of a ledger. Every release is charged before its noise is drawn, and
+    a failed draw stays charged.
 
-    Noise comes from the operating system's entropy: a session takes no seed. What is asked for wrongly or does not fit is refused
-    before anything is charged, by whatever makes a release:
+    Noise comes from the operating system's entropy: a session takes no seed. What is asked for
+    wrongly or does not fit is refused before anything is charged, by whatever makes a release:
 
     - `BudgetExceeded`, `Unaffordable`: the budget or a quota does not allow it.
     - `RelationMismatch`: the mechanism's guarantee is for another relation than the dataset's.
-    - `SensitivityMismatch`: the scores declare more than the guarantee covers; or several periods are read together and users are
-      bounded: see `Behalf`.
+    - `SensitivityMismatch`: the scores declare more than the guarantee covers; or several periods
+      are read together and users are bounded: see `Behalf`.
     - `DomainMismatch`, `InvalidScores`, `InvalidRequest`: as for `Mechanism.select`.
-    - `AlreadyCharged`: the key has paid for an earlier draw. `KeyConflict`: it has paid for something else.
+    - `AlreadyCharged`: the key has paid for an earlier draw. `KeyConflict`: it has paid for
+      something else.
     - `LedgerUnavailable`: the charge or the release could not be recorded; nothing is released.
 
     Args:
@@ -130,8 +148,12 @@ class Session:
         >>> import dpselect as dps
         >>> ledger = acc.Ledger.open("sqlite:///example.db")
         >>> _ = ledger.create_dataset("visits", acc.Budget(epsilon=1.0), "add_remove")
-        >>> counts = dps.Scores([120, 80, 3000], sensitivity=dps.Sensitivity(), labels=["park", "pier", "zoo"])
-        >>> dps.Session(ledger, "visits").select(dps.ExponentialMechanism(epsilon=0.5), counts).labels
+        >>> counts = dps.Scores(
+        ...     [120, 80, 3000], sensitivity=dps.Sensitivity(), labels=["park", "pier", "zoo"]
+        ... )
+        >>> dps.Session(ledger, "visits").select(
+        ...     dps.ExponentialMechanism(epsilon=0.5), counts
+        ... ).labels
         ('zoo',)
     """
 
@@ -139,14 +161,19 @@ class Session:
         require_known(behalf, Behalf)
         if not isinstance(ledger, Ledger):
             raise InvalidRequest(
-                f"ledger must be an accounting.Ledger, not {type(ledger).__name__}: open one with Ledger.open(url), or use "
-                "Session.open(url, dataset)"
+                f"ledger must be an accounting.Ledger, not {type(ledger).__name__}: open one with"
+                " Ledger.open(url), or use Session.open(url, dataset)"
             )
         self._ledger = ledger
         self._dataset = ledger.dataset(dataset)
         self._period, self._actor = behalf.get("period"), behalf.get("actor")
         # Several periods are charged for whole counts: of what `_require_covered` lets through.
-        self._behalf: Terms = {"period": self._period, "actor": self._actor, **cast(Terms, behalf), "across": "whole_counts"}
+        self._behalf: Terms = {
+            "period": self._period,
+            "actor": self._actor,
+            **cast(Terms, behalf),
+            "across": "whole_counts",
+        }
 
     @classmethod
     def open(cls, url: str, dataset: str, **behalf: Unpack[Behalf]) -> Self:
@@ -165,45 +192,73 @@ class Session:
 
     @property
     def terms(self) -> Terms:
-        """On whose behalf, and for which periods, everything is charged: as `Ledger.charge` takes it."""
+        """On whose behalf, and for which periods, everything is charged: as `Ledger.charge` takes
+        it.
+        """
         return self._behalf
 
     def totals(self) -> list[Remaining]:
-        """What is spent and what is left of each of the session's periods; of the dataset, if it has no window."""
-        periods = [self._period] if self._period is None or isinstance(self._period, str) else list(self._period)
+        """What is spent and what is left of each of the session's periods; of the dataset, if it
+        has no window.
+        """
+        periods = (
+            [self._period]
+            if self._period is None or isinstance(self._period, str)
+            else list(self._period)
+        )
         return [self._ledger.total(self._dataset.name, period) for period in periods]
 
     def require(
-        self, item: Chargeable, count: int = 1, *, pay: Pay = "curve", key: str | None = None, resumes: bool = False
+        self,
+        item: Chargeable,
+        count: int = 1,
+        *,
+        pay: Pay = "curve",
+        key: str | None = None,
+        resumes: bool = False,
     ) -> None:
-        """Raise as a release of `count` runs would if it were made now, without charging: before a long computation.
+        """Raise as a release of `count` runs would if it were made now, without charging: before a
+        long computation.
 
         Args:
             item: a mechanism, or what `publish` charges.
-            resumes: whether it is `resume` that would be called, which draws under a charge of which nothing was released.
+            resumes: whether it is `resume` that would be called, which draws under a charge of
+                which nothing was released.
         """
         if isinstance(whole := _whole(item), Mechanism):
             _settled(whole, pay)
         self._require_covered(item, _LATER)
         terms: Terms = {**self._behalf, "count": count, "key": key}
-        paid = self._ledger.check(self._dataset.name, item, opening="reserve" if pay == "spent" else "charge", **terms)
+        paid = self._ledger.check(
+            self._dataset.name, item, opening="reserve" if pay == "spent" else "charge", **terms
+        )
         if paid is not None and not (resumes and paid.state != "released"):
             self.require_new(paid)
 
     @overload
-    def affordable(self, item: Mechanism | Curve | DpEvent, *, one_by_one: Literal[False] = False) -> int: ...
+    def affordable(
+        self, item: Mechanism | Curve | DpEvent, *, one_by_one: Literal[False] = False
+    ) -> int: ...
 
     @overload
-    def affordable(self, item: Mechanism | Curve | DpEvent, *, one_by_one: Literal[True]) -> Remaining: ...
+    def affordable(
+        self, item: Mechanism | Curve | DpEvent, *, one_by_one: Literal[True]
+    ) -> Remaining: ...
 
-    def affordable(self, item: Mechanism | Curve | DpEvent, *, one_by_one: bool = False) -> int | Remaining:
-        """How many more runs of `item` every period's remaining budget, and every quota, pays for; at most 10^12.
+    def affordable(
+        self, item: Mechanism | Curve | DpEvent, *, one_by_one: bool = False
+    ) -> int | Remaining:
+        """How many more runs of `item` every period's remaining budget, and every quota, pays for;
+        at most 10^12.
 
         Args:
-            item: a mechanism; or of what runs elsewhere a curve proved for the dataset's relation, or dp-accounting's event.
-            one_by_one: False counts runs that are charged now as one item, as `select_many` and `schedule` do: a plan for all
-                of the budget is priced by the best accounting, which nothing else may then share. True answers for releases that
-                are charged one after the other, as `select` does, and says what runs out first and what to change: `Remaining`.
+            item: a mechanism; or of what runs elsewhere a curve proved for the dataset's relation,
+                or dp-accounting's event.
+            one_by_one: False counts runs that are charged now as one item, as `select_many` and
+                `schedule` do: a plan for all of the budget is priced by the best accounting, which
+                nothing else may then share. True answers for releases that are charged one after
+                the other, as `select` does, and says what runs out first and what to change:
+                `Remaining`.
         """
         terms = self._behalf
         if isinstance(item, Mechanism):
@@ -212,7 +267,9 @@ class Session:
             terms = {**terms, "across": None}  # which a mechanism alone can declare
         if one_by_one:
             return self._ledger.affordable(self._dataset.name, item, **terms)
-        return min(left.as_one_plan() for left in self._ledger.room(self._dataset.name, item, **terms))
+        return min(
+            left.as_one_plan() for left in self._ledger.room(self._dataset.name, item, **terms)
+        )
 
     def select(
         self,
@@ -226,24 +283,42 @@ class Session:
         """Charge one run of `mechanism`, draw, and record the release.
 
         Args:
-            pay: "spent" reserves the whole curve and gives back, with the record of the release, what the selection says was not
-                used: `Mechanism.spent`, Theorem F8. What stops a release before its record leaves all of it charged.
-            keep: called with what was drawn before the release is recorded: to write it where a crash cannot lose it. The text
-                that it returns names what was written, by a hash for example, in the ledger's record (the claim of
-                `Ledger.release`). If it raises, nothing is released, and the charge stays.
+            pay: "spent" reserves the whole curve and gives back, with the record of the release,
+                what the selection says was not used: `Mechanism.spent`, Theorem F8. What stops a
+                release before its record leaves all of it charged.
+            keep: called with what was drawn before the release is recorded: to write it where a
+                crash cannot lose it. The text that it returns names what was written, by a hash for
+                example, in the ledger's record (the claim of `Ledger.release`). If it raises,
+                nothing is released, and the charge stays.
         """
         _require_mechanism(mechanism).check(scores)
         spent = _settled(mechanism, pay)
-        return self.publish(mechanism, lambda: mechanism.select(scores), keep=keep, scores=scores, spent=spent, **notes)
+        return self.publish(
+            mechanism,
+            lambda: mechanism.select(scores),
+            keep=keep,
+            scores=scores,
+            spent=spent,
+            **notes,
+        )
 
     def select_many(
-        self, mechanism: Mechanism, matrix: ArrayLike | Rounds, *, pay: Pay = "curve", **notes: Unpack[Notes]
+        self,
+        mechanism: Mechanism,
+        matrix: ArrayLike | Rounds,
+        *,
+        pay: Pay = "curve",
+        **notes: Unpack[Notes],
     ) -> Selections:
-        """Charge one run for each row of a (rounds, m) matrix over a public domain, as one item, then draw them all."""
+        """Charge one run for each row of a (rounds, m) matrix over a public domain, as one item,
+        then draw them all.
+        """
         array = _require_mechanism(mechanism).check_many(matrix)
         self._require_covered(mechanism, array)
         spent = _settled(mechanism, pay)
-        return self._release(mechanism, len(array), notes, lambda _: (mechanism.select_many(array), None), spent)
+        return self._release(
+            mechanism, len(array), notes, lambda _: (mechanism.select_many(array), None), spent
+        )
 
     def publish(
         self,
@@ -258,11 +333,13 @@ class Session:
         """Charge a release that need not be a selection, then draw it and record it.
 
         Args:
-            item: has a curve, a relation and JSON: all that `draw` gives away is paid for by its curve.
+            item: has a curve, a relation and JSON: all that `draw` gives away is paid for by its
+                curve.
             draw: called once, after the charge.
             keep: as for `select`, of what was drawn.
             scores: what a mechanism draws from, which says whether users are counted in full.
-            spent: what a drawn release has used of the curve, as `pay="spent"` of `select`; None charges all of it.
+            spent: what a drawn release has used of the curve, as `pay="spent"` of `select`; None
+                charges all of it.
         """
         self._require_covered(item, scores)
 
@@ -282,17 +359,22 @@ class Session:
         spent: Callable[[T], Curve] | None = None,
         **notes: Unpack[Notes],
     ) -> T:
-        """One release of a job that any step may interrupt: charged once under its key, drawn once for anybody to see.
+        """One release of a job that any step may interrupt: charged once under its key, drawn once
+        for anybody to see.
 
-        Called again after an interruption, it does what was not done: of two draws under one charge the ledger accepts one.
-        Nothing asks the ledger between the draw and its claim, so that a ledger that cannot be read then loses no draw.
+        Called again after an interruption, it does what was not done: of two draws under one charge
+        the ledger accepts one. Nothing asks the ledger between the draw and its claim, so that a
+        ledger that cannot be read then loses no draw.
 
         Args:
-            item: as for `publish`; its JSON names the job (`BoundItem`), so that no other job draws under its charge.
-            draw: called after the charge, with its receipt, which says whether an earlier call had made it (`replayed`), and
-                whether its release is on record (`state`), so that it may have been seen. It returns what is kept of an earlier
-                draw, or where nothing is on record may draw; and the claim of that draw, a hash for example. What it draws it
-                keeps, durably and out of sight, before it returns; without a claim it draws under a new charge only.
+            item: as for `publish`; its JSON names the job (`BoundItem`), so that no other job draws
+                under its charge.
+            draw: called after the charge, with its receipt, which says whether an earlier call had
+                made it (`replayed`), and whether its release is on record (`state`), so that it may
+                have been seen. It returns what is kept of an earlier draw, or where nothing is on
+                record may draw; and the claim of that draw, a hash for example. What it draws it
+                keeps, durably and out of sight, before it returns; without a claim it draws under a
+                new charge only.
             count: runs that are charged as one item.
             scores, spent: as for `publish`.
 
@@ -302,12 +384,16 @@ class Session:
         self._require_covered(item, scores)
         return self._release(item, count, notes, draw, spent, again=True)
 
-    def best_of(self, mechanism: RepeatAndSelect, function: Run[T], **notes: Unpack[Notes]) -> Best[T] | None:
-        """Charge `mechanism`, run `function` a private number of times, and record that its best run was released.
+    def best_of(
+        self, mechanism: RepeatAndSelect, function: Run[T], **notes: Unpack[Notes]
+    ) -> Best[T] | None:
+        """Charge `mechanism`, run `function` a private number of times, and record that its best
+        run was released.
 
         Args:
-            function: one run, without arguments, that returns (score, result): see `RepeatAndSelect`. It may not use a session:
-                how often that was charged would tell how many runs there were.
+            function: one run, without arguments, that returns (score, result): see
+                `RepeatAndSelect`. It may not use a session: how often that was charged would tell
+                how many runs there were.
 
         Returns:
             The best run; None where a Poisson law gave no run.
@@ -316,26 +402,44 @@ class Session:
             RunFailed: some run failed; the charge stays.
         """
         if not isinstance(mechanism, RepeatAndSelect) or not callable(function):
-            raise InvalidRequest("best_of takes a RepeatAndSelect and a function that makes one run, without arguments")
+            raise InvalidRequest(
+                "best_of takes a RepeatAndSelect and a function that makes one run, without"
+                " arguments"
+            )
         self._require_covered(mechanism)
         return self._release(mechanism, 1, notes, lambda _: (mechanism.run(function), None))
 
-    def schedule(self, plan: Plan, *, expires_in: float | None = None, **notes: Unpack[Notes]) -> Schedule:
-        """Reserve a plan that is fixed now, (count, mechanism) pairs or `30 * mechanism`, as one item at its composed curve.
+    def schedule(
+        self, plan: Plan, *, expires_in: float | None = None, **notes: Unpack[Notes]
+    ) -> Schedule:
+        """Reserve a plan that is fixed now, (count, mechanism) pairs or `30 * mechanism`, as one
+        item at its composed curve.
 
         Args:
-            expires_in: seconds after which it is given back to whoever needs room, unless something was drawn by then.
+            expires_in: seconds after which it is given back to whoever needs room, unless something
+                was drawn by then.
 
         Returns:
             The draws of the plan, for this process only.
         """
-        parts = plan.parts if isinstance(plan, Guarantee) else tuple(plan) if isinstance(plan, Iterable) else ()
+        parts = (
+            plan.parts
+            if isinstance(plan, Guarantee)
+            else tuple(plan)
+            if isinstance(plan, Iterable)
+            else ()
+        )
         if not parts or not all(_is_part(part) for part in parts):
-            raise InvalidRequest("a plan is one or more pairs (count, mechanism) with count >= 1, or a sum like 30 * mechanism")
+            raise InvalidRequest(
+                "a plan is one or more pairs (count, mechanism) with count >= 1, or a sum like 30 *"
+                " mechanism"
+            )
         item = Guarantee.of(parts)
         for _, mechanism in item.parts:
             self._require_covered(mechanism, _LATER)
-        made = self._ledger.reserve(self._dataset.name, item, expires_in=expires_in, **self.terms_of(1, notes))
+        made = self._ledger.reserve(
+            self._dataset.name, item, expires_in=expires_in, **self.terms_of(1, notes)
+        )
         receipt = self.require_new(made)
         return Schedule(self, receipt.key, item)
 
@@ -350,51 +454,79 @@ class Session:
         again: bool = False,
     ) -> T:
         name, ledger = self._dataset.name, self._ledger
-        receipt = (ledger.reserve if spent else ledger.charge)(name, item, **self.terms_of(count, notes))
+        receipt = (ledger.reserve if spent else ledger.charge)(
+            name, item, **self.terms_of(count, notes)
+        )
         key = receipt.key if again else self.require_new(receipt).key
         if receipt.state == "reserved":
             ledger.commit(name, key, actor=self._actor)
         drawn, claim = draw(receipt)
-        # Only what is on record leaves: if this fails, the charge stays, all of it, and the draw is dropped.
-        ledger.release(name, key, actor=self._actor, claim=claim, spent=spent(drawn) if spent else None)
+        # Only what is on record leaves: if this fails, the charge stays, all of it, and the draw is
+        # dropped.
+        ledger.release(
+            name, key, actor=self._actor, claim=claim, spent=spent(drawn) if spent else None
+        )
         return drawn
 
     def _require_covered(self, item: Chargeable, scores: object = None) -> None:
         """Refuse a price that does not cover several periods that are read together (Theorem F11).
 
-        `scores` are what is drawn from; where they state no sensitivity, as a matrix, nothing says that users are counted in
-        full: they declare no more than linf = 1, one way. `_LATER` is for plans, whose draws are checked one by one.
+        `scores` are what is drawn from; where they state no sensitivity, as a matrix, nothing says
+        that users are counted in full: they declare no more than linf = 1, one way. `_LATER` is for
+        plans, whose draws are checked one by one.
         """
-        several = self._period is not None and not isinstance(self._period, str) and len(set(self._period)) > 1
+        several = (
+            self._period is not None
+            and not isinstance(self._period, str)
+            and len(set(self._period)) > 1
+        )
         if not several or self._dataset.relation != "add_remove" or item.relation == "replace_one":
             return
         given = getattr(scores, "sensitivity", None)
-        whole = given is not None and (given.l0, given.l1, given.l2, given.monotone, given.linf) == (None, None, None, True, 1)
-        # Sums that are cut to [0, 1] declare the same, and yet rise where the rows that leave held amounts below 0.
+        whole = given is not None and (
+            given.l0,
+            given.l1,
+            given.l2,
+            given.monotone,
+            given.linf,
+        ) == (None, None, None, True, 1)
+        # Sums that are cut to [0, 1] declare the same, and yet rise where the rows that leave held
+        # amounts below 0.
         whole = whole and not getattr(scores, "sums", False)
         mechanism = _whole(item)
-        if isinstance(mechanism, Mechanism) and mechanism.rests_on_linf and (whole or scores is _LATER):
+        if (
+            isinstance(mechanism, Mechanism)
+            and mechanism.rests_on_linf
+            and (whole or scores is _LATER)
+        ):
             return
         raise SensitivityMismatch(
-            f"the rows of {len(set(self._period or ()))} periods are read together, and a user is bounded over all of them: "
-            "without its rows of one period other rows are counted, so that the guarantee under add_remove does not hold. Use "
-            "a mechanism and scores with relation='replace_one' (--relation replace_one), whose price covers that, count every "
-            "user in full in Scores that say so (no bound, no clip, no sums), or release each period by itself"
+            f"the rows of {len(set(self._period or ()))} periods are read together, and a user is"
+            " bounded over all of them: without its rows of one period other rows are counted, so"
+            " that the guarantee under add_remove does not hold. Use a mechanism and scores with"
+            " relation='replace_one' (--relation replace_one), whose price covers that, count"
+            " every user in full in Scores that say so (no bound, no clip, no sums), or release"
+            " each period by itself"
         )
 
     def terms_of(self, count: int, notes: Notes) -> Terms:
-        """The keywords of a charge: on whose behalf it is made, with these notes. Refused while a run of several is under way."""
+        """The keywords of a charge: on whose behalf it is made, with these notes. Refused while a
+        run of several is under way.
+        """
         RepeatAndSelect._require_none_running()
         require_known(notes, Notes)
         return {**self._behalf, **cast(Terms, notes), "count": count}
 
     @staticmethod
     def require_new(receipt: Receipt) -> Receipt:
-        """The receipt of a charge that this call has made; AlreadyCharged if an earlier call had made it."""
+        """The receipt of a charge that this call has made; AlreadyCharged if an earlier call had
+        made it.
+        """
         if receipt.replayed:
             raise AlreadyCharged(
-                f"key={receipt.key!r} has paid for a draw of dataset={receipt.dataset!r} (entry {receipt.seq}, {receipt.state}): "
-                "that draw may have been seen, so it is not drawn again under its charge"
+                f"key={receipt.key!r} has paid for a draw of dataset={receipt.dataset!r} (entry"
+                f" {receipt.seq}, {receipt.state}): that draw may have been seen, so it is not"
+                " drawn again under its charge"
             )
         return receipt
 
@@ -406,8 +538,9 @@ class Session:
 class Schedule:
     """The draws of a reserved plan, in any order. `dpselect.Session.schedule` makes one.
 
-    The first draw commits the reservation; until then `void` gives it back. A draw that fails is used up. What is left is
-    counted in this object, so it works in the process that made it only, and what is not drawn when it ends stays charged.
+    The first draw commits the reservation; until then `void` gives it back. A draw that fails is
+    used up. What is left is counted in this object, so it works in the process that made it only,
+    and what is not drawn when it ends stays charged.
     """
 
     def __init__(self, session: Session, key: str, item: Guarantee) -> None:
@@ -435,7 +568,8 @@ class Schedule:
             InvalidRequest: the plan has no such run left, or a run of RepeatAndSelect is under way.
             ForeignProcess: it was made before a fork.
             InvalidTransition: the reservation was voided.
-            RelationMismatch, SensitivityMismatch, DomainMismatch: as `Mechanism.select`; the run is not used up.
+            RelationMismatch, SensitivityMismatch, DomainMismatch: as `Mechanism.select`; the run is
+                not used up.
         """
         RepeatAndSelect._require_none_running()
         _require_mechanism(mechanism).check(scores)
@@ -443,7 +577,8 @@ class Schedule:
         with self._kept.locked() as left:
             if left[mechanism] < 1:
                 raise InvalidRequest(
-                    f"the plan has no run of {mechanism!r} left: what was not planned is charged by Session.select"
+                    f"the plan has no run of {mechanism!r} left: what was not planned is charged by"
+                    " Session.select"
                 )
             self._kept.value = left - Counter([mechanism])
         self._ledger.commit(self._dataset, self._key, actor=self._actor)
@@ -460,10 +595,14 @@ class Schedule:
         return self._ledger.void(self._dataset, self._key, actor=actor, reason=reason)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a Schedule counts the draws of one process and is not pickled: reserve one per process")
+        raise TypeError(
+            "a Schedule counts the draws of one process and is not pickled: reserve one per process"
+        )
 
     def __repr__(self) -> str:
-        return f"Schedule({self._dataset!r}, key={self._key!r}, left={sum(self._kept.value.values())})"
+        return (
+            f"Schedule({self._dataset!r}, key={self._key!r}, left={sum(self._kept.value.values())})"
+        )
 
 
 def _whole(item: Chargeable) -> Chargeable:
@@ -475,25 +614,30 @@ def _require_mechanism(given: object) -> Mechanism:
     """`given`, if it is a mechanism; InvalidRequest if it is something else."""
     if not isinstance(given, Mechanism):
         raise InvalidRequest(
-            f"a configured mechanism is needed, dpselect.CanonicalTopK(k=10, epsilon=1) for example, not {type(given).__name__}"
+            "a configured mechanism is needed, dpselect.CanonicalTopK(k=10, epsilon=1) for"
+            f" example, not {type(given).__name__}"
         )
     return given
 
 
 def _settled(mechanism: Mechanism, pay: Pay) -> Callable[[Selection | Selections], Curve] | None:
-    """What a release is settled at, where it is. InvalidRequest where nothing could be given back."""
+    """What a release is settled at, where it is. InvalidRequest where nothing could be given
+    back.
+    """
     if pay not in get_args(Pay):
         raise InvalidRequest(f"pay={str(pay)[:30]!r} must be one of {', '.join(get_args(Pay))}")
     if pay == "curve":
         return None
     if not mechanism.pays_as_it_goes:
         raise InvalidRequest(
-            f"{type(mechanism).__name__} costs the same whatever comes out, and nothing would be given back: take LimitedDomain "
-            "for example, or leave pay at 'curve'"
+            f"{type(mechanism).__name__} costs the same whatever comes out, and nothing would be"
+            " given back: take LimitedDomain for example, or leave pay at 'curve'"
         )
 
     def spent(drawn: Selection | Selections) -> Curve:
-        each = Counter(mechanism.spent(one) for one in ([drawn] if isinstance(drawn, Selection) else drawn))
+        each = Counter(
+            mechanism.spent(one) for one in ([drawn] if isinstance(drawn, Selection) else drawn)
+        )
         return Composed.of([(times, curve) for curve, times in each.items()])
 
     return spent
@@ -503,5 +647,7 @@ def _is_part(part: object) -> bool:
     if not isinstance(part, tuple | list) or len(part) != 2:
         return False
     count, mechanism = part
-    counted = isinstance(count, numbers.Integral) and not isinstance(count, bool) and int(count) >= 1
+    counted = (
+        isinstance(count, numbers.Integral) and not isinstance(count, bool) and int(count) >= 1
+    )
     return counted and isinstance(mechanism, Mechanism)

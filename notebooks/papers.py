@@ -1,7 +1,8 @@
-"""Print the papers' comparisons with this library's mechanisms: `python notebooks/papers.py [--rounds N]`.
+"""Print the papers' comparisons with this library's mechanisms:
+`python notebooks/papers.py [--rounds N]`.
 
-One module per part, each with `tables(rounds=)` that yields lines: papers_known, papers_stable. The data are not part of the
-project; they are looked for in ../shared/data.
+One module per part, each with `tables(rounds=)` that yields lines: papers_known, papers_stable. The
+data are not part of the project; they are looked for in ../shared/data.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The figures of the notebook on the five papers, one function each; `small` draws them from few points, as the tests do."""
+"""The figures of the notebook on the five papers, one function each; `small` draws them from few
+points, as the tests do.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Known domains: how often each mechanism finds the exact top-k set, and its recall, on the score vectors of the literature.
+"""Known domains: how often each mechanism finds the exact top-k set, and its recall, on the score
+vectors of the literature.
 
 Exact where a closed form or a one-dimensional integral exists, simulated otherwise (marked with ~).
 """
@@ -25,7 +26,8 @@ DATASETS = ("NETFLIX", "SEARCHLOGS", "MEDCOST", "INCOME")
 SIZES, EPSILONS, DELTA = (10, 100), (0.1, 0.2, 0.5, 1.0), 1e-6
 COUNTS = dps.Sensitivity()
 
-# Probability of the exact top-100 set of NETFLIX at total epsilon .1, .2, .5: issue 3's reference run.
+# Probability of the exact top-100 set of NETFLIX at total epsilon .1, .2, .5: issue 3's reference
+# run.
 REFERENCE = {
     "canonical 1/2": (0.759, 0.950, 1.0),
     "canonical 1": (0.182, 0.831, 1.0),
@@ -36,7 +38,9 @@ REFERENCE = {
 
 
 def load(name: str) -> np.ndarray[Any, Any]:
-    """(m,) counts of one of the data sets, highest first, so that the true top k are positions 0 to k - 1."""
+    """(m,) counts of one of the data sets, highest first, so that the true top k are positions 0 to
+    k - 1.
+    """
     return np.sort(np.load(next(DATA.glob(f"{name}.*.npy"))))[::-1].copy()
 
 
@@ -48,13 +52,17 @@ def scores(values: Any) -> dps.Scores:
 def canonical(
     values: Any, k: int, epsilon: float, gamma: float, top_set: Any = "tied"
 ) -> float:
-    """Exact probability of the true set under canonical top-k with Gumbel noise, up to swaps of ties at rank k."""
+    """Exact probability of the true set under canonical top-k with Gumbel noise, up to swaps of
+    ties at rank k.
+    """
     mechanism = CanonicalTopK(k=k, epsilon=epsilon, gamma=gamma, top_set=top_set)
     return mechanism.set_probability(scores(values), range(k))
 
 
 def one_shot(values: Any, k: int, noise: NoiseName, scale: float) -> float:
-    """Exact probability that the k largest of values + scale * noise are the first k: an integral over the least of them."""
+    """Exact probability that the k largest of values + scale * noise are the first k: an integral
+    over the least of them.
+    """
     law = by_name(noise)
     units = (values - values[k - 1]) / scale
     inside, (outside, ties) = units[:k], np.unique(units[k:], return_counts=True)
@@ -75,7 +83,9 @@ def one_shot(values: Any, k: int, noise: NoiseName, scale: float) -> float:
 
 
 def joint(values: Any, k: int, epsilon: float) -> float:
-    """Exact probability that the joint exponential mechanism releases the first k, in any order; integer values."""
+    """Exact probability that the joint exponential mechanism releases the first k, in any order;
+    integer values.
+    """
     mechanism, m = JointTopK(k=k, epsilon=epsilon), len(values)
     ascending, place = values[::-1].astype(float), np.arange(k)
     everything = float(np.log(m - place).sum())
@@ -86,7 +96,8 @@ def joint(values: Any, k: int, epsilon: float) -> float:
     )
     upto = np.log(allowed - place).sum(axis=1)
     within = np.log(np.minimum(allowed, k) - place).sum(axis=1)
-    # The level has density rate * exp(-rate v) between integers, and everything beyond the last one in one piece.
+    # The level has density rate * exp(-rate v) between integers, and everything beyond the last one
+    # in one piece.
     weight = -mechanism.rate * level + np.append(
         np.full(last, math.log(-math.expm1(-mechanism.rate))), 0.0
     )
@@ -94,7 +105,9 @@ def joint(values: Any, k: int, epsilon: float) -> float:
 
 
 def nearby(values: Any, k: int, scale: float) -> Any:
-    """Values near the k-th highest: with exponential noise of that scale, the others win with chance below 1e-20."""
+    """Values near the k-th highest: with exponential noise of that scale, the others win with
+    chance below 1e-20.
+    """
     return values[values >= values[k - 1] - scale * (60 + math.log(len(values)))]
 
 
@@ -140,7 +153,9 @@ Row = tuple[str, float, bool, dps.Mechanism]
 
 
 def rows(values: Any, k: int, epsilon: float) -> Iterator[Row]:
-    """Name, probability of the exact set (NaN: to be simulated), whether all candidates are needed, mechanism."""
+    """Name, probability of the exact set (NaN: to be simulated), whether all candidates are needed,
+    mechanism.
+    """
     scale, gumbel = k / epsilon, gumbel_scale(k, epsilon)
     yield (
         "canonical 1/2",
@@ -185,7 +200,10 @@ def tables(*, rounds: int = 50) -> Iterator[str]:
     if not DATA.exists():
         yield f"the score vectors of the literature are not at {DATA}: nothing to compare"
         return
-    yield "P(exact top-k set) and recall; total epsilon; pure DP, except one-shot gumbel: (epsilon, 1e-6). ~ simulated."
+    yield (
+        "P(exact top-k set) and recall; total epsilon; pure DP, except one-shot gumbel: (epsilon,"
+        " 1e-6). ~ simulated."
+    )
     rng = np.random.default_rng(20261121)
     for name, k in itertools.product(DATASETS, SIZES):
         values = load(name)
@@ -215,7 +233,10 @@ def tables(*, rounds: int = 50) -> Iterator[str]:
 
 def _explanations() -> Iterator[str]:
     yield "Where numbers differ from the reference:"
-    yield "- one-shot gumbel: the exact Renyi curve of bounded range, converted at the best order, needs less noise than e^2/8 a"
+    yield (
+        "- one-shot gumbel: the exact Renyi curve of bounded range, converted at the best order,"
+        " needs less noise than e^2/8 a"
+    )
     yield "  pick and rho + 2 sqrt(rho ln 1/delta), the textbook conversion. With the latter:"
     values = load("NETFLIX")
     textbook = [
@@ -223,5 +244,11 @@ def _explanations() -> Iterator[str]:
         for e in EPSILONS[:3]
     ]
     yield "  NETFLIX, k=100: " + ", ".join(f"{p:.3f}" for p in textbook)
-    yield "- canonical 1/2 with the real gap scores the true set by (x_[k] - x_[k+1])/2, where the paper scores it 0: same price."
-    yield "- tied counts (MEDCOST): the exact set is the one that the fixed tie order names, so no mechanism finds it surely."
+    yield (
+        "- canonical 1/2 with the real gap scores the true set by (x_[k] - x_[k+1])/2, where the"
+        " paper scores it 0: same price."
+    )
+    yield (
+        "- tied counts (MEDCOST): the exact set is the one that the fixed tie order names, so no"
+        " mechanism finds it surely."
+    )

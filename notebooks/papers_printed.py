@@ -1,6 +1,7 @@
 """What the five papers print, and what their mechanisms give here under a price that is proved.
 
-Figures are quoted from the papers; sentences are not. Data sets that are not at hand are said to be so.
+Figures are quoted from the papers; sentences are not. Data sets that are not at hand are said to be
+so.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import dpselect as dps
 from dpselect.plan import TopKRequest, default_mechanism
 
 DELTA, ROUNDS = 1e-6, 600
-# Carvalho et al. (2020), Tables 2 and 3, and Zhu and Wang (2022), Table 1: share of the true top 50 at epsilon .4, .8, 1.0.
+# Carvalho et al. (2020), Tables 2 and 3, and Zhu and Wang (2022), Table 1: share of the true top 50
+# at epsilon .4, .8, 1.0.
 SHARES = {
     "Gowalla": {"Top Stable": (0.20, 0.40, None), "Limited Domain": (0.24, 0.38, 0.45)},
     "BrightKite": {
@@ -35,7 +37,9 @@ HERE = {
 
 
 def constants() -> Iterator[str]:
-    """Figures that follow from formulas alone; Shekelyan and Loukides print curves, which the first figure draws."""
+    """Figures that follow from formulas alone; Shekelyan and Loukides print curves, which the first
+    figure draws.
+    """
     yield f"{'figure':<66}{'printed':>9}{'here':>9}"
     yield _row("Chaudhuri et al.: least lead at (1, 1e-6), counts", "415", _lead())
     tail = math.sqrt(2 * math.log(1 / DELTA))
@@ -62,7 +66,9 @@ def logs(size: int) -> dict[str, tuple[int, Any]]:
 
 
 def shares(datasets: dict[str, tuple[int, Any]], draws: int) -> Iterator[str]:
-    """Share of the true top 50, printed and here, by `datasets` (users, sorted counts); the same budget, delta 1 / users."""
+    """Share of the true top 50, printed and here, by `datasets` (users, sorted counts); the same
+    budget, delta 1 / users.
+    """
     yield f"{'share of the true top 50, delta = 1/users':<46}{'.4':>6}{'.8':>6}{'1.0':>6}"
     for name, printed in SHARES.items():
         for mechanism, row in printed.items():

@@ -1,9 +1,10 @@
 """Unknown domains and stability: check-ins, the first COVID wave, and a histogram with one gap.
 
-P is the share of the true top k that is released, S the count of the released items over the count of the true top k (above
-1 where more than k are released); means over seeded draws. Both are this project's reading of the metrics in Carvalho et al.
-(2020). Every mechanism is calibrated to the same (epsilon, delta) by its own curve; half of delta goes to the bad events
-where there are any. What is public here is stated beside each table.
+P is the share of the true top k that is released, S the count of the released items over the count
+of the true top k (above 1 where more than k are released); means over seeded draws. Both are this
+project's reading of the metrics in Carvalho et al. (2020). Every mechanism is calibrated to the
+same (epsilon, delta) by its own curve; half of delta goes to the bad events where there are any.
+What is public here is stated beside each table.
 """
 
 from __future__ import annotations
@@ -32,13 +33,15 @@ COUNTS = dps.Sensitivity()
 Family = Callable[[float], dps.Mechanism]
 
 
-# -- mechanisms at a budget -----------------------------------------------------------------------------------------------
+# -- mechanisms at a budget ------------------------------------------------------------------------
 
 
 def fitted(
     family: Family, epsilon: float, delta: float, times: int = 1
 ) -> dps.Mechanism:
-    """The member of the family that spends (epsilon, delta) on `times` calls of a plan fixed in advance."""
+    """The member of the family that spends (epsilon, delta) on `times` calls of a plan fixed in
+    advance.
+    """
     budget = acc.Budget(epsilon=epsilon, delta=delta)
     return family(acc.calibrate(lambda x: times * family(x).curve, budget, (1e-7, 1e3)))
 
@@ -81,7 +84,9 @@ def families(k: int, failure: float) -> dict[str, Family]:
 def metrics(
     mechanism: dps.Mechanism, counts: Any, k: int, rounds: int, domain: Any
 ) -> tuple[float, float, float]:
-    """P, S and the mean number of released items; counts are sorted, so that the true top k come first."""
+    """P, S and the mean number of released items; counts are sorted, so that the true top k come
+    first.
+    """
     scores, rng = (
         dps.Scores(counts, sensitivity=COUNTS, domain=domain),
         np.random.default_rng(20261121),
@@ -99,7 +104,7 @@ def metrics(
     )
 
 
-# -- check-ins ------------------------------------------------------------------------------------------------------------
+# -- check-ins -------------------------------------------------------------------------------------
 
 
 def checkins() -> Iterator[tuple[str, int, Any]]:
@@ -137,7 +142,10 @@ def checkin_tables(rounds: int) -> Iterator[str]:
             + ", ".join(map(str, EPSILONS))
         )
         for k in SIZES:
-            yield f"  k = {k}: gap below the top k is {counts[k - 1] - counts[k]}, widest within 2k {_widest(counts, 2 * k)}"
+            yield (
+                f"  k = {k}: gap below the top k is {counts[k - 1] - counts[k]}, widest within 2k"
+                f" {_widest(counts, 2 * k)}"
+            )
             for label, family in families(k, delta / 2).items():
                 domain = "public" if "public" in label else "observed"
                 cells = [
@@ -155,11 +163,13 @@ def _widest(counts: Any, most: int) -> str:
     return f"{gaps[rank]} below the top {rank + 1}"
 
 
-# -- the first COVID wave -------------------------------------------------------------------------------------------------
+# -- the first COVID wave --------------------------------------------------------------------------
 
 
 def covid_days(days: int) -> list[Any]:
-    """New cases per state or territory on each of the last days, sorted; negative corrections count as 0."""
+    """New cases per state or territory on each of the last days, sorted; negative corrections count
+    as 0.
+    """
     table = pd.read_csv(DATA / "covid" / "us_states_nyt_to_2020-07-20.csv.gz")
     cumulative = table.pivot(index="date", columns="state", values="cases").fillna(0)
     fresh = cumulative.diff().clip(lower=0).iloc[-days:].to_numpy(dtype=np.int64)
@@ -171,7 +181,10 @@ def covid_table(rounds: int) -> Iterator[str]:
     days, delta = covid_days(10), 1e-6
     yield "\nCOVID-19, 55 states and territories (public), new cases of the ten days to 2020-07-20"
     yield f"(0.1, 1e-6) for all ten, {rounds} draws a day"
-    yield "a person is one case on one day: the composition of ten calls is what the papers charge, and more than this data needs"
+    yield (
+        "a person is one case on one day: the composition of ten calls is what the papers charge,"
+        " and more than this data needs"
+    )
     yield "  mean over the days of P/S/items"
     for k in (3, 10):
         yield f"  k = {k}: gaps below the top k are {[int(day[k - 1] - day[k]) for day in days]}"
@@ -183,7 +196,7 @@ def covid_table(rounds: int) -> Iterator[str]:
             yield f"    {label:<30}" + "".join(f"{cell:>8.3f}" for cell in cells)
 
 
-# -- one gap --------------------------------------------------------------------------------------------------------------
+# -- one gap ---------------------------------------------------------------------------------------
 
 
 def one_gap(k: int, gap: int) -> Any:
@@ -196,7 +209,10 @@ def one_gap(k: int, gap: int) -> Any:
 def gap_table(rounds: int) -> Iterator[str]:
     """How often the exact top k comes out, by the width of the gap."""
     delta, gaps = 1e-6, (5, 10, 20, 50, 100, 200, 700)
-    yield "\nOne gap: 15,000 bins, k at 700, the others evenly from 700 - gap to 0 (our reading of the paper's figure)"
+    yield (
+        "\nOne gap: 15,000 bins, k at 700, the others evenly from 700 - gap to 0 (our reading of"
+        " the paper's figure)"
+    )
     yield f"(1, 1e-6), {rounds} draws"
     yield "  share of draws that release exactly the top k, at gap " + ", ".join(
         map(str, gaps)

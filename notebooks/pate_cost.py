@@ -45,7 +45,8 @@ class Comparison:
         share: of the way from the trivial F1 to the F1 that both reach.
         rival: name of the cheapest rival.
         epsilon: of that rival.
-        below: whether the rival reaches the level at the least epsilon already, so that ratios are at least what they say.
+        below: whether the rival reaches the level at the least epsilon already, so that ratios are
+            at least what they say.
         stable: epsilon of StableVoting.
         spread: standard deviation over the seeds of the ratio; NaN if fewer than two seeds tell.
     """
@@ -78,7 +79,8 @@ class Comparison:
 
 
 def epsilon_at(level: float, epsilons: Sequence[float], values: Floats) -> float:
-    """The least epsilon at which the curve reaches `level`, linear in ln epsilon between points; inf if it never does.
+    """The least epsilon at which the curve reaches `level`, linear in ln epsilon between points;
+    inf if it never does.
 
     A curve that starts above the level gives the first epsilon: it may have crossed before.
     """
@@ -100,7 +102,8 @@ class Costs:
 
     Args:
         curves: of all mechanisms.
-        floor: micro-F1 of saying the same labels for all items: F1 below it is worth nothing, and is not compared.
+        floor: micro-F1 of saying the same labels for all items: F1 below it is worth nothing, and
+            is not compared.
     """
 
     curves: Sequence[Curve]
@@ -109,7 +112,8 @@ class Costs:
     def comparisons(
         self, measure: Measure, rivals: str = "TauVoting"
     ) -> list[Comparison]:
-        """One per level, with the rival that is cheapest there: its tau is chosen with hindsight, which favours TauVoting.
+        """One per level, with the rival that is cheapest there: its tau is chosen with hindsight,
+        which favours TauVoting.
 
         Empty if one of the two never gets above the floor.
         """
@@ -164,11 +168,7 @@ def _at_headline(found: Sequence[Comparison]) -> str:
 
 
 def _compared(
-    rivals: Sequence[Curve],
-    stable: Curve,
-    measure: Measure,
-    share: float,
-    level: float,
+    rivals: Sequence[Curve], stable: Curve, measure: Measure, share: float, level: float
 ) -> Comparison:
     best = min(
         rivals, key=lambda curve: epsilon_at(level, curve.epsilons, curve.mean(measure))

@@ -2,9 +2,9 @@
 
     python notebooks/pate_digits.py [--size small|full]
 
-Private digits are split among teachers, each teacher votes for one class of every public digit, GNMax or ConfidentGNMax
-releases labels, and a student learns from those labels alone. Price: (epsilon, delta) for all rounds together, under
-replace_one on ballots.
+Private digits are split among teachers, each teacher votes for one class of every public digit,
+GNMax or ConfidentGNMax releases labels, and a student learns from those labels alone. Price:
+(epsilon, delta) for all rounds together, under replace_one on ballots.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ PLANS: dict[Size, Plan] = {
 
 @dataclass(frozen=True)
 class Digits:
-    """Votes of the teachers on the public digits, (rounds, teachers, classes), and what a student needs."""
+    """Votes of the teachers on the public digits, (rounds, teachers, classes), and what a student
+    needs.
+    """
 
     ballots: Bools
     features: Floats
@@ -88,7 +90,9 @@ def prepared(plan: Plan, seed: int) -> Digits:
 
 
 def ballots(x: Floats, y: Places, rows: Split, teachers: int) -> Bools:
-    """(public items, teachers, classes) one vote of each teacher on each item, for the class that it scores highest."""
+    """(public items, teachers, classes) one vote of each teacher on each item, for the class that
+    it scores highest.
+    """
     votes = np.zeros((len(rows.public), teachers, CLASSES), dtype=np.bool_)
     all_scores = teacher_scores(
         x, np.eye(CLASSES)[y], rows.shards(teachers), x[rows.public], 1.0
@@ -125,7 +129,9 @@ def labeled(digits: Digits, mechanism: Any, rng: np.random.Generator) -> Outcome
 
 
 def student_accuracy(digits: Digits, found: Places, kept: Bools) -> float:
-    """Accuracy on the test digits of logistic regression on the released labels; one class if there is no other to learn."""
+    """Accuracy on the test digits of logistic regression on the released labels; one class if there
+    is no other to learn.
+    """
     from sklearn.linear_model import LogisticRegression
 
     classes = np.unique(found[kept])
@@ -178,8 +184,13 @@ def _row(name: str, epsilon: float, outcomes: Sequence[Outcome]) -> str:
 def tables(size: Size = "full") -> Iterator[str]:
     """Lines of the table."""
     plan = PLANS[size]
-    yield f"digits, {plan.teachers} teachers, {plan.rounds} rounds, delta {DELTA:g}; accuracies, mean±sd of {plan.seeds} seeds"
-    yield f"  {'mechanism':<16}{'budget':>8}{'price':>10}{'released':>14}{'student':>14}{'answered':>14}"
+    yield (
+        f"digits, {plan.teachers} teachers, {plan.rounds} rounds, delta {DELTA:g}; accuracies,"
+        f" mean±sd of {plan.seeds} seeds"
+    )
+    yield (
+        f"  {'mechanism':<16}{'budget':>8}{'price':>10}{'released':>14}{'student':>14}{'answered':>14}"
+    )
     for name, epsilon, outcomes in runs(plan):
         yield _row(name, epsilon, outcomes)
 

@@ -2,8 +2,9 @@
 
     python notebooks/pate_multilabel.py [--size small|medium|full]
 
-Every mechanism labels the same public items from the same teachers, calibrated to the same (epsilon, delta) for all rounds
-together, under replace_one on ballots: one private record changes one teacher, and with it that teacher's ballot in every round.
+Every mechanism labels the same public items from the same teachers, calibrated to the same
+(epsilon, delta) for all rounds together, under replace_one on ballots: one private record changes
+one teacher, and with it that teacher's ballot in every round.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ PLANS: dict[Size, Plan] = {
 }
 
 
-# -- mechanisms at a budget -----------------------------------------------------------------------------------------------
+# -- mechanisms at a budget ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,8 @@ def mechanism(row: Row, task: Task, labels: int, epsilon: float) -> Any:
 def stable_noise(epsilon: float, rounds: int) -> dict[str, float]:
     """rho and failure_delta of the StableVoting that spends (epsilon, DELTA).
 
-    Neither depends on the number of labels, so one calibration, of some seconds, serves all data sets.
+    Neither depends on the number of labels, so one calibration, of some seconds, serves all data
+    sets.
     """
     budget = acc.Budget(epsilon=epsilon, delta=DELTA)
     fitted = pate.fitted(pate.StableVoting, budget, rounds=rounds, labels=2)
@@ -114,13 +116,15 @@ def stable_noise(epsilon: float, rounds: int) -> dict[str, float]:
 
 
 def target(task: Task) -> dps.mechanisms.TargetSize:
-    """A public preference for about as many labels as items have: one label more or fewer weighs as 5 % of the teachers."""
+    """A public preference for about as many labels as items have: one label more or fewer weighs as
+    5 % of the teachers.
+    """
     return dps.mechanisms.TargetSize(
         k=round(task.labels_per_item), penalty=task.teachers / 20
     )
 
 
-# -- one run --------------------------------------------------------------------------------------------------------------
+# -- one run ---------------------------------------------------------------------------------------
 
 
 def said(selections: Any, labels: int) -> Bools:
@@ -137,7 +141,8 @@ class Outcome:
     """What one run came to.
 
     Attributes:
-        released: micro-F1 of the released labels; an item without an answer counts as one without labels.
+        released: micro-F1 of the released labels; an item without an answer counts as one without
+            labels.
         student: micro-F1 of the student on the test items.
         answered: share of the items that got an answer.
         precise: micro-F1 on the answered items alone; NaN if there are none.
@@ -163,7 +168,9 @@ def measured(
 
 
 def without_noise(ballots: Votes, row: Row) -> Outcome:
-    """As `measured`, for the rule of the row on votes as they are: the votes asked for, or the widest gap."""
+    """As `measured`, for the rule of the row on votes as they are: the votes asked for, or the
+    widest gap.
+    """
     counts = ballots.counts[row.cut]
     stable = row.name.startswith("StableVoting")
     released = (
@@ -175,7 +182,9 @@ def without_noise(ballots: Votes, row: Row) -> Outcome:
 
 
 def above_the_gap(counts: Counts, task: Task, row: Row) -> Bools:
-    """(rounds, labels) the labels above the widest gap in each row of counts, preferred sizes included."""
+    """(rounds, labels) the labels above the widest gap in each row of counts, preferred sizes
+    included.
+    """
     ranked = -np.sort(-counts, axis=1)
     gaps = (ranked[:, :-1] - ranked[:, 1:]).astype(np.float64)
     if row.regularised:
@@ -241,7 +250,7 @@ def _curve(
     return Curve(name, tuple(epsilons), **measures)
 
 
-# -- tables ---------------------------------------------------------------------------------------------------------------
+# -- tables ----------------------------------------------------------------------------------------
 
 
 def _line(name: str, cells: Iterable[str]) -> str:
@@ -263,7 +272,10 @@ class Result:
             [f"eps {epsilon:g}" for epsilon in self.curves[0].epsilons],
         )
         labels = self.runs[0].true.shape[1]
-        yield f"{task.name}: {labels} labels, {task.teachers} teachers, {task.rounds} rounds, delta {DELTA:g}"
+        yield (
+            f"{task.name}: {labels} labels, {task.teachers} teachers, {task.rounds} rounds, delta"
+            f" {DELTA:g}"
+        )
         for title, measure in (
             ("micro-F1 of released labels", "released"),
             ("micro-F1 of the student", "student"),
@@ -291,8 +303,7 @@ class Result:
     def costs(self) -> Costs:
         """What StableVoting costs of the others."""
         return Costs(
-            self.curves,
-            floor=float(np.mean([run.constant_f1() for run in self.runs])),
+            self.curves, floor=float(np.mean([run.constant_f1() for run in self.runs]))
         )
 
     def sentence(self) -> str:

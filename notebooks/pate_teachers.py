@@ -1,8 +1,9 @@
 """Teachers, votes and students for the PATE examples; plain NumPy, no privacy in here.
 
-Privacy rests on one property of this file, which a test checks: a private record is used by one teacher only, and which one
-depends on the record's position alone. Whatever a teacher does with its own records is its own affair: one changed record then
-changes one ballot of every round, however it changes it.
+Privacy rests on one property of this file, which a test checks: a private record is used by one
+teacher only, and which one depends on the record's position alone. Whatever a teacher does with its
+own records is its own affair: one changed record then changes one ballot of every round, however it
+changes it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Split:
-    """Row numbers: records of the teachers, public items to be labeled, and items that measure the result."""
+    """Row numbers: records of the teachers, public items to be labeled, and items that measure the
+    result.
+    """
 
     private: Places
     public: Places
@@ -33,7 +36,9 @@ class Split:
 
 
 def split(rows: int, *, public: int, test: int, seed: int) -> Split:
-    """A fixed permutation of the row numbers, cut into public, test and private; it never looks at the data."""
+    """A fixed permutation of the row numbers, cut into public, test and private; it never looks at
+    the data.
+    """
     order = np.random.default_rng(seed).permutation(rows)
     return Split(
         private=order[public + test :],
@@ -50,7 +55,9 @@ def dense(rows: Any) -> Floats:
 
 
 def ridge(x: Floats, y: Floats, penalty: float) -> tuple[Floats, Floats]:
-    """Weights (features, labels) and intercept (labels,) of ridge regression, through the n x n system: shards are small."""
+    """Weights (features, labels) and intercept (labels,) of ridge regression, through the n x n
+    system: shards are small.
+    """
     middle, mean = x.mean(axis=0), y.mean(axis=0)
     centred = x - middle
     dual = np.linalg.solve(centred @ centred.T + penalty * np.eye(len(x)), y - mean)
@@ -61,7 +68,8 @@ def ridge(x: Floats, y: Floats, penalty: float) -> tuple[Floats, Floats]:
 def teacher_scores(
     x: Any, y: Floats, shards: Iterable[Places], targets: Any, penalty: float
 ) -> Iterator[Floats]:
-    """Per teacher, (targets, labels) scores: about 1 for a label that applies, 0 for one that does not.
+    """Per teacher, (targets, labels) scores: about 1 for a label that applies, 0 for one that does
+    not.
 
     Args:
         x: (rows, features), dense or CSR.
@@ -76,7 +84,8 @@ def teacher_scores(
 
 
 def ballot(scores: Floats, threshold: float, most: int | None = None) -> Bools:
-    """A teacher's (targets, labels) ballot: labels that score above the threshold, at most the `most` best of them.
+    """A teacher's (targets, labels) ballot: labels that score above the threshold, at most the
+    `most` best of them.
 
     The teacher cuts its own ballot, so it drops what it is least sure of.
     """
@@ -104,7 +113,9 @@ def counted(
 
 
 def micro_f1(said: Bools, true: Bools) -> float:
-    """2 TP / (labels said + labels true), over all items and labels; 0 where nothing is said and nothing is true."""
+    """2 TP / (labels said + labels true), over all items and labels; 0 where nothing is said and
+    nothing is true.
+    """
     together = int(said.sum()) + int(true.sum())
     return 2 * int((said & true).sum()) / together if together else 0.0
 
@@ -123,11 +134,13 @@ def spread(values: Iterable[float]) -> str:
 
 @dataclass(frozen=True)
 class Student:
-    """Ridge regression on released labels, for items with any number of labels; its penalty by cross-validation on them.
+    """Ridge regression on released labels, for items with any number of labels; its penalty by
+    cross-validation on them.
 
     Args:
-        labels_per_item: how many labels an item has on average, public. The student says a label where its score is above the
-            threshold that gives the public items so many: noise in the votes shifts all scores, and this undoes it.
+        labels_per_item: how many labels an item has on average, public. The student says a label
+            where its score is above the threshold that gives the public items so many: noise in the
+            votes shifts all scores, and this undoes it.
         penalties: to choose from.
     """
 
@@ -137,10 +150,11 @@ class Student:
     def predict(
         self, x: Floats, released: Bools, answered: Bools, targets: Floats
     ) -> Bools:
-        """(targets, labels) after learning from the answered items among x (items, features), released (items, labels).
+        """(targets, labels) after learning from the answered items among x (items, features),
+        released (items, labels).
 
-        Nothing but released labels and public features goes in, so the student costs no further privacy. With fewer than two
-        answered items there is nothing to learn, and it says nothing.
+        Nothing but released labels and public features goes in, so the student costs no further
+        privacy. With fewer than two answered items there is nothing to learn, and it says nothing.
         """
         from sklearn.linear_model import RidgeCV
 

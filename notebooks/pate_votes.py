@@ -1,7 +1,9 @@
-"""The multi-label data of the PATE table, and the votes of teachers on them, made once per seed and kept in a cache.
+"""The multi-label data of the PATE table, and the votes of teachers on them, made once per seed and
+kept in a cache.
 
-The cache holds exact votes: fine for public benchmark data, but on data that are private it would be a copy of what the noise is
-there to hide. The data are not part of the project; they are looked for in ../shared/data.
+The cache holds exact votes: fine for public benchmark data, but on data that are private it would
+be a copy of what the noise is there to hide. The data are not part of the project; they are looked
+for in ../shared/data.
 """
 
 from __future__ import annotations
@@ -68,7 +70,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Votes:
-    """(rounds, labels) votes for every way to cut ballots, with what students and their tests need."""
+    """(rounds, labels) votes for every way to cut ballots, with what students and their tests
+    need.
+    """
 
     task: Task
     seed: int
@@ -80,7 +84,9 @@ class Votes:
     test_true: Bools
 
     def constant_f1(self) -> float:
-        """Micro-F1 on the test items of saying the same labels for all, as many as items have: the most frequent ones."""
+        """Micro-F1 on the test items of saying the same labels for all, as many as items have: the
+        most frequent ones.
+        """
         often = np.argsort(-self.test_true.sum(axis=0))[
             : round(self.task.labels_per_item)
         ]
@@ -128,7 +134,9 @@ def votes(task: Task, seed: int) -> Votes:
 
 
 def full_model_f1(task: Task, seed: int) -> float:
-    """Micro-F1 on the test items of one model that learns from all private records at once, without privacy."""
+    """Micro-F1 on the test items of one model that learns from all private records at once, without
+    privacy.
+    """
     x, y = load(task.name)
     rows = split(task.rows or len(y), public=task.rounds, test=task.test, seed=seed)
     own, true = dense(x[rows.private]), y[rows.private] > 0

@@ -1,4 +1,6 @@
-"""What every test relies on: globals are as they were, races take turns, seeds are printed, and what was not tested is said."""
+"""What every test relies on: globals are as they were, races take turns, seeds are printed, and
+what was not tested is said.
+"""
 
 from __future__ import annotations
 
@@ -26,34 +28,44 @@ from spread import evenly
 import accounting.curves.base
 import dpselect.mechanisms.base
 
-# The interpreters that tests start look for packages where they are installed, not in the current folder, which is the checkout.
+# The interpreters that tests start look for packages where they are installed, not in the current
+# folder, which is the checkout.
 os.environ["PYTHONSAFEPATH"] = "1"
 
-# -- globals --------------------------------------------------------------------------------------------------------------------
+# -- globals ---------------------------------------------------------------------------------------
 
-# Whoever leaves one of these changed fails: what a test finds must not depend on which tests ran before it.
+# Whoever leaves one of these changed fails: what a test finds must not depend on which tests ran
+# before it.
 _GLOBALS: dict[str, Callable[[], object]] = {
     "kinds of curves": lambda: sorted(accounting.curves.base.CURVES.members()),
     "kinds of mechanisms": lambda: sorted(dpselect.mechanisms.base.members()),
     "current folder": os.getcwd,
-    "environment": lambda: {name: text for name, text in os.environ.items() if name != "PYTEST_CURRENT_TEST"},
+    "environment": lambda: {
+        name: text for name, text in os.environ.items() if name != "PYTEST_CURRENT_TEST"
+    },
     "decimal context": lambda: (decimal.getcontext().prec, decimal.getcontext().rounding),
     "numpy's error state": np.geterr,
     "numpy's print options": lambda: repr(np.get_printoptions()),
-    "signal handlers": lambda: [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)],
+    "signal handlers": lambda: [
+        signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)
+    ],
     "locale": lambda: locale.setlocale(locale.LC_ALL),
     "recursion limit": sys.getrecursionlimit,
     "longest integer": sys.get_int_max_str_digits,
     "garbage collection": gc.isenabled,
-    "figures left open": lambda: sys.modules["matplotlib.pyplot"].get_fignums() if "matplotlib.pyplot" in sys.modules else [],
+    "figures left open": lambda: (
+        sys.modules["matplotlib.pyplot"].get_fignums() if "matplotlib.pyplot" in sys.modules else []
+    ),
 }
 
 
 @pytest.fixture(autouse=True)
 def globals_as_they_were(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Sets precisions and global generators before each test and restores them; fails a test that leaves another global changed.
+    """Sets precisions and global generators before each test and restores them; fails a test that
+    leaves another global changed.
 
-    Caches of the packages are dropped after a test that patches, because what it cached was computed by patched code.
+    Caches of the packages are dropped after a test that patches, because what it cached was
+    computed by patched code.
     """
     mpmath.mp.dps, flint.ctx.prec = 15, 53
     random.seed(0)
@@ -63,7 +75,11 @@ def globals_as_they_were(request: pytest.FixtureRequest) -> Iterator[None]:
     mpmath.mp.dps, flint.ctx.prec = 15, 53
     if "monkeypatch" in request.fixturenames:
         _drop_caches()
-    changed = {name: (before[name], now) for name, read in _GLOBALS.items() if (now := read()) != before[name]}
+    changed = {
+        name: (before[name], now)
+        for name, read in _GLOBALS.items()
+        if (now := read()) != before[name]
+    }
     assert changed == {}, "the test leaves globals changed, and later tests would depend on it"
 
 
@@ -75,12 +91,16 @@ def _drop_caches() -> None:
                     member.cache_clear()
 
 
-# -- turns ----------------------------------------------------------------------------------------------------------------------
+# -- turns -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)
-def turn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tests marked `serial` take turns, whatever way they are distributed over processes: they need the machine's cores."""
+def turn(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Tests marked `serial` take turns, whatever way they are distributed over processes: they need
+    the machine's cores.
+    """
     if request.node.get_closest_marker("serial") is None:
         yield
         return
@@ -96,36 +116,59 @@ if not hasattr(os, "fork"):
     os.fork = lambda: pytest.skip("needs os.fork, which this platform does not have")  # type: ignore[attr-defined]
 
 
-# -- seeds ----------------------------------------------------------------------------------------------------------------------
+# -- seeds -----------------------------------------------------------------------------------------
 
 settings.register_profile("dpselect", deadline=None, print_blob=True, database=None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds --golden, --order-seed, --fast-half, --explore and --explore-for."""
-    parser.addoption("--golden", action="store_true", help="write the transcripts of tests/golden anew")
-    parser.addoption("--order-seed", type=int, help="run the files, and the tests of each, in an order drawn from this seed")
-    parser.addoption("--fast-half", action="store_true", help="the mutation run counts what tests notice that are not slow")
-    parser.addoption("--explore", action="store_true", help="Hypothesis from a seed that no run had")
-    parser.addoption("--explore-for", type=float, metavar="MINUTES", help="how long tests that explore take fresh seeds")
+    parser.addoption(
+        "--golden", action="store_true", help="write the transcripts of tests/golden anew"
+    )
+    parser.addoption(
+        "--order-seed",
+        type=int,
+        help="run the files, and the tests of each, in an order drawn from this seed",
+    )
+    parser.addoption(
+        "--fast-half",
+        action="store_true",
+        help="the mutation run counts what tests notice that are not slow",
+    )
+    parser.addoption(
+        "--explore", action="store_true", help="Hypothesis from a seed that no run had"
+    )
+    parser.addoption(
+        "--explore-for",
+        type=float,
+        metavar="MINUTES",
+        help="how long tests that explore take fresh seeds",
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """One seed for Hypothesis, the same in each run and for all workers; a new one with --explore. The header names it."""
+    """One seed for Hypothesis, the same in each run and for all workers; a new one with --explore.
+    The header names it.
+    """
     settings.load_profile("dpselect")
     if (
         signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     ):  # a job in the background, which Ctrl-C does not reach: tests send their own
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("hypothesis_seed", None) is None:
-        config.option.hypothesis_seed = random.SystemRandom().randrange(2**32) if config.getoption("explore") else 20_261_122
+        config.option.hypothesis_seed = (
+            random.SystemRandom().randrange(2**32) if config.getoption("explore") else 20_261_122
+        )
 
 
 def pytest_report_header(config: pytest.Config) -> str:
     """The seeds that repeat this run."""
     order = config.getoption("order_seed")
-    return f"--hypothesis-seed={config.getoption('hypothesis_seed')}" + ("" if order is None else f" --order-seed={order}")
+    return f"--hypothesis-seed={config.getoption('hypothesis_seed')}" + (
+        "" if order is None else f" --order-seed={order}"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -137,7 +180,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")
 def pytest_leave_a_few_cases_fast(items: list[pytest.Item]) -> None:
-    """Of the cases of a test that is marked `fast(count)` so many run always, from the first to the last; the others are slow."""
+    """Of the cases of a test that is marked `fast(count)` so many run always, from the first to the
+    last; the others are slow.
+    """
     tests: dict[tuple[Any, str], list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("fast") and not item.get_closest_marker("slow"):
@@ -153,21 +198,30 @@ def pytest_leave_a_few_cases_fast(items: list[pytest.Item]) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With --order-seed, the files in any order, and in any order the tests of each.
 
-    Not all tests in any order: what a module makes once for its tests would be made again for nearly every one of them.
+    Not all tests in any order: what a module makes once for its tests would be made again for
+    nearly every one of them.
     """
     if config.getoption("order_seed") is not None:
-        shuffled, files = random.Random(config.getoption("order_seed")), {item.path: None for item in items}
+        shuffled, files = (
+            random.Random(config.getoption("order_seed")),
+            {item.path: None for item in items},
+        )
         place = dict(zip(files, shuffled.sample(range(len(files)), len(files)), strict=True))
         shuffled.shuffle(items)
         items.sort(key=lambda item: place[item.path])
 
 
-# -- what was not tested --------------------------------------------------------------------------------------------------------
+# -- what was not tested ---------------------------------------------------------------------------
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Says how many tests were left out for want of data, servers or packages, and the seeds once more if anything failed."""
-    reasons = Counter(str(report.longrepr[-1]).removeprefix("Skipped: ") for report in terminalreporter.getreports("skipped"))
+    """Says how many tests were left out for want of data, servers or packages, and the seeds once
+    more if anything failed.
+    """
+    reasons = Counter(
+        str(report.longrepr[-1]).removeprefix("Skipped: ")
+        for report in terminalreporter.getreports("skipped")
+    )
     if reasons:
         terminalreporter.section("not tested here")
         for reason, count in sorted(reasons.items()):

@@ -44,20 +44,35 @@ def _imports(module: str) -> set[str]:
 
 
 def test_accounting_never_imports_dpselect() -> None:
-    """What was promised must be readable without the code that draws: accounting imports nothing of dpselect, anywhere."""
-    guilty = {m: i for m in SOURCES if m.startswith("accounting") for i in _imports(m) if i.startswith("dpselect")}
+    """What was promised must be readable without the code that draws: accounting imports nothing of
+    dpselect, anywhere.
+    """
+    guilty = {
+        m: i
+        for m in SOURCES
+        if m.startswith("accounting")
+        for i in _imports(m)
+        if i.startswith("dpselect")
+    }
     assert guilty == {}
 
 
 # Imports inside functions that close a circle, each with its reason.
 CLOSING = {
-    ("accounting.curves.base", "accounting.dp_events"): "`curve.to_dp_event()` is public, and events know every curve",
+    (
+        "accounting.curves.base",
+        "accounting.dp_events",
+    ): "`curve.to_dp_event()` is public, and events know every curve"
 }
 
 
 def test_no_import_cycles() -> None:
-    """The import graph of the two packages is acyclic, imports for type checkers and inside functions included."""
-    closing = {source: {target for start, target in CLOSING if start == source} for source, _ in CLOSING}
+    """The import graph of the two packages is acyclic, imports for type checkers and inside
+    functions included.
+    """
+    closing = {
+        source: {target for start, target in CLOSING if start == source} for source, _ in CLOSING
+    }
     graph = {module: _imports(module) - {module} - closing.get(module, set()) for module in SOURCES}
     while leaves := [module for module, needs in graph.items() if not needs & graph.keys()]:
         for module in leaves:
@@ -67,7 +82,8 @@ def test_no_import_cycles() -> None:
 
 # Rooms of the application. All others are the framework, a new one too.
 APPLICATION = ("spec", "events", "release", "continual", "cli")
-# Modules that are the application's and still lie in a room of the framework. The list only gets shorter.
+# Modules that are the application's and still lie in a room of the framework. The list only gets
+# shorter.
 MISPLACED = {
     "dpselect.__main__": "the command itself",
     "dpselect.pate.job": "a job that resumes, from a LabelSpec",
@@ -78,42 +94,61 @@ MISPLACED = {
 
 
 def test_the_framework_does_not_import_the_application() -> None:
-    """Mechanisms, curves and accounting work without a log: no module of the framework imports a room of the application."""
+    """Mechanisms, curves and accounting work without a log: no module of the framework imports a
+    room of the application.
+    """
     rooms = tuple(f"dpselect.{room}" for room in APPLICATION)
-    imports = {module: {name for name in _imports(module) if name.startswith(rooms)} for module in SOURCES}
-    upwards = {module for module, names in imports.items() if names and not module.startswith(rooms)}
+    imports = {
+        module: {name for name in _imports(module) if name.startswith(rooms)} for module in SOURCES
+    }
+    upwards = {
+        module for module, names in imports.items() if names and not module.startswith(rooms)
+    }
     assert {module: imports[module] for module in upwards - MISPLACED.keys()} == {}
     assert sorted(MISPLACED.keys() - upwards) == []
 
 
 def test_temporary_folders_are_made_in_one_place() -> None:
     """What a signal has to remove is known to one module."""
-    assert [module for module in SOURCES if "tempfile" in SOURCES[module].read_text()] == ["dpselect.events.engine"]
+    assert [module for module in SOURCES if "tempfile" in SOURCES[module].read_text()] == [
+        "dpselect.events.engine"
+    ]
 
 
 @pytest.mark.parametrize("kind", sorted(members()))
 def test_a_mechanism_touches_three_places(kind: str) -> None:
-    """Each mechanism is in its room, exported by it under the words of its kind, and is under the laws."""
+    """Each mechanism is in its room, exported by it under the words of its kind, and is under the
+    laws.
+    """
     member = members()[kind]
     assert member.__name__.lower() == kind.replace("_", "")
     homes = (dpselect.mechanisms, dpselect.ranking, dpselect.pate, dpselect.continual)
     assert any(getattr(home, member.__name__, None) is member for home in homes)
-    # What selects from no scores has no box of scores to be enumerated on: tests/laws/test_repeat_and_select.py and
-    # test_continual.py have its laws.
-    assert member.traits.answers in ("runs", "periods") or any(type(case.mechanism) is member for case in CASES), (
-        "add a case: cases.py"
-    )
+    # What selects from no scores has no box of scores to be enumerated on:
+    # tests/laws/test_repeat_and_select.py and test_continual.py have its laws.
+    assert member.traits.answers in ("runs", "periods") or any(
+        type(case.mechanism) is member for case in CASES
+    ), "add a case: cases.py"
 
 
-# Who may name kinds: the choice for those who choose none, and `dpselect pate`, whose --mechanism has short names.
+# Who may name kinds: the choice for those who choose none, and `dpselect pate`, whose --mechanism
+# has short names.
 NAMES_KINDS = {"dpselect.plan.fit", "dpselect.pate.ballots", "dpselect.pate.plan"}
 
 
 def test_no_other_module_keeps_a_list_of_kinds() -> None:
-    """What a mechanism is stands in its traits: no table of kinds elsewhere, which a new mechanism would have to know of."""
+    """What a mechanism is stands in its traits: no table of kinds elsewhere, which a new mechanism
+    would have to know of.
+    """
     kinds = {kind: member.__module__ for kind, member in members().items()}
-    for module in [name for name in SOURCES if name.startswith("dpselect") and name not in NAMES_KINDS]:
-        named = {node.value for node in ast.walk(_tree(module)) if isinstance(node, ast.Constant) and node.value in kinds}
+    for module in [
+        name for name in SOURCES if name.startswith("dpselect") and name not in NAMES_KINDS
+    ]:
+        named = {
+            node.value
+            for node in ast.walk(_tree(module))
+            if isinstance(node, ast.Constant) and node.value in kinds
+        }
         assert {kind for kind in named if kinds[kind] != module} == set(), module
 
 
@@ -129,7 +164,8 @@ def test_a_curve_touches_three_places(kind: str) -> None:
 # One idea in two rooms, or one part of several commands.
 TWICE = {
     *("__init__.py", "base.py", "errors.py"),  # of a package
-    *("request.py", "topk.py", "plan.py", "ledger.py"),  # of a command, and of what Python asks alike
+    # of a command, and of what Python asks alike
+    *("request.py", "topk.py", "plan.py", "ledger.py"),
     "repeat_and_select.py",  # a curve, and the mechanism that has it
 }
 
@@ -146,14 +182,31 @@ def test_a_class_name_stands_for_one_thing() -> None:
     for module in SOURCES:
         for node in _tree(module).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                bases.setdefault(node.name, {})[module] = {ast.unparse(base).split(".")[-1].split("[")[0] for base in node.bases}
-    shared = {name for name, found in bases.items() if sum(name not in base for base in found.values()) > 1}
+                bases.setdefault(node.name, {})[module] = {
+                    ast.unparse(base).split(".")[-1].split("[")[0] for base in node.bases
+                }
+    shared = {
+        name
+        for name, found in bases.items()
+        if sum(name not in base for base in found.values()) > 1
+    }
     assert shared == set()
 
 
 @pytest.mark.slow
 def test_every_test_states_its_law() -> None:
     """The docstring of a test begins with one sentence: what has to hold."""
-    files = [(path, ast.parse(path.read_text())) for path in sorted((ROOT / "tests").rglob("test_*.py"))]
-    tests = [(path.name, node) for path, tree in files for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    assert [(file, test.name) for file, test in tests if test.name.startswith("test_") and not ast.get_docstring(test)] == []
+    files = [
+        (path, ast.parse(path.read_text())) for path in sorted((ROOT / "tests").rglob("test_*.py"))
+    ]
+    tests = [
+        (path.name, node)
+        for path, tree in files
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+    ]
+    assert [
+        (file, test.name)
+        for file, test in tests
+        if test.name.startswith("test_") and not ast.get_docstring(test)
+    ] == []

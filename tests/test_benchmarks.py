@@ -1,4 +1,6 @@
-"""The benchmarks that the documentation quotes run to their end at a small size, so that they cannot rot. Nothing is timed."""
+"""The benchmarks that the documentation quotes run to their end at a small size, so that they
+cannot rot. Nothing is timed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ TINY = "--logs zipf:1.1,300,2000,10 --k 5 --epsilon 1 --draws 2"
 SMALL = {
     "accounting": "--most 100 --runs 1",
     "counts": TINY,
-    "events": "--events 20000 --items 1000 --tasks clipped --group-events 10000 --groups 20 --group-items 50",
+    "events": (
+        "--events 20000 --items 1000 --tasks clipped --group-events 10000 --groups 20"
+        " --group-items 50"
+    ),
     "forecast": TINY,
     "held": "--events 2000 --items 2000 --no-spark",
     "ledger": "sqlite:///{folder}/ledger.db --entries 10 --processes 1",
@@ -34,7 +39,9 @@ ONE_SIZE = {"cells", "continual", "tightness"}
 
 
 def test_every_quoted_benchmark_is_there() -> None:
-    """Scripts that the documentation names exist, and each is run small or known to have one size."""
+    """Scripts that the documentation names exist, and each is run small or known to have one
+    size.
+    """
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     quoted = {name for page in pages for name in re.findall(r"bench_(\w+)\.py", page.read_text())}
     written = {path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py")}
@@ -42,18 +49,30 @@ def test_every_quoted_benchmark_is_there() -> None:
     assert written == {name.partition(",")[0] for name in SMALL} | ONE_SIZE
 
 
-def test_every_curve_and_every_mechanism_is_in_the_table_of_tightness(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_curve_and_every_mechanism_is_in_the_table_of_tightness(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A new member needs a row that says how tight it is."""
     monkeypatch.syspath_prepend(str(HERE))
     table = importlib.import_module("bench_tightness")
-    # The law of the one is that of whatever it repeats; a horizon, a second round and a table of cells do not select from scores
-    # alone, and tests/laws has attained pairs of these.
-    told_elsewhere = {"repeat_and_select", "continual_top_k", "two_round_histogram", "top_of_groups", "racing_top_k"}
-    assert {mechanism.kind for mechanism, *_ in table.MECHANISMS} | told_elsewhere == members().keys()
+    # The law of the one is that of whatever it repeats; a horizon, a second round and a table of
+    # cells do not select from scores alone, and tests/laws has attained pairs of these.
+    told_elsewhere = {
+        "repeat_and_select",
+        "continual_top_k",
+        "two_round_histogram",
+        "top_of_groups",
+        "racing_top_k",
+    }
+    assert {
+        mechanism.kind for mechanism, *_ in table.MECHANISMS
+    } | told_elsewhere == members().keys()
     assert {curve.kind for curve, _ in table.curves().values()} >= CURVES.members().keys()
 
 
-def test_every_row_of_the_table_of_tightness_is_tight_or_has_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_row_of_the_table_of_tightness_is_tight_or_has_its_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Claimed is never below reached; above 5 % the page states a reason."""
     monkeypatch.syspath_prepend(str(HERE))
     table = importlib.import_module("bench_tightness")
@@ -66,11 +85,15 @@ def test_every_row_of_the_table_of_tightness_is_tight_or_has_its_reason(monkeypa
 
 @pytest.mark.slow
 def test_a_row_of_the_table_of_tightness_is_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search finds a pair of inputs that the claim covers, and that reaches nearly all of it."""
+    """The search finds a pair of inputs that the claim covers, and that reaches nearly all of
+    it.
+    """
     monkeypatch.syspath_prepend(str(HERE))
     table = importlib.import_module("bench_tightness")
     monkeypatch.setattr(
-        table, "MECHANISMS", [one for one in table.MECHANISMS if one[0].kind in ("permute_and_flip", "with_values")]
+        table,
+        "MECHANISMS",
+        [one for one in table.MECHANISMS if one[0].kind in ("permute_and_flip", "with_values")],
     )
     for name, curve, found in table.mechanisms():
         assert 0.95 * curve.epsilon(1e-6) <= found <= curve.epsilon(1e-6) * (1 + 1e-3), name

@@ -13,17 +13,26 @@ from dpselect.cli.guard import EXPLAINED
 from dpselect.mechanisms import members
 
 ROOT = Path(__file__).resolve().parents[1]
-THEOREMS = "\n".join(page.read_text() for page in [ROOT / "docs/theorems.md", *sorted((ROOT / "docs/theorems").glob("*.md"))])
+THEOREMS = "\n".join(
+    page.read_text()
+    for page in [ROOT / "docs/theorems.md", *sorted((ROOT / "docs/theorems").glob("*.md"))]
+)
 STATED = set(re.findall(r"^#+ ([A-Z]\d+[a-z]?)\b", THEOREMS, flags=re.MULTILINE))
-SOURCES = sorted(p for package in ("accounting", "dpselect") for p in (ROOT / package).rglob("*.py"))
+SOURCES = sorted(
+    p for package in ("accounting", "dpselect") for p in (ROOT / package).rglob("*.py")
+)
 MADE_BY_THE_READER = {"dpselect/mechanisms/least_popular.py"}  # docs/extending.md
 PROMISE = re.compile(r"^ *((?:budget|epsilon|pure epsilon|zCDP|delta0) {2,}.*?) *$", re.MULTILINE)
-CURVES = sorted(p for p in (ROOT / "accounting/curves").glob("*.py") if p.stem not in ("__init__", "base"))
+CURVES = sorted(
+    p for p in (ROOT / "accounting/curves").glob("*.py") if p.stem not in ("__init__", "base")
+)
 
 
 def test_cited_theorems_exist() -> None:
     """Every theorem that a docstring or a comment cites has an entry in docs/theorems."""
-    cited = {path: set(re.findall(r"Theorems? ([A-Z]\d+[a-z]?)\b", path.read_text())) for path in SOURCES}
+    cited = {
+        path: set(re.findall(r"Theorems? ([A-Z]\d+[a-z]?)\b", path.read_text())) for path in SOURCES
+    }
     assert {path: names - STATED for path, names in cited.items() if names - STATED} == {}
 
 
@@ -33,27 +42,56 @@ def test_every_curve_cites_its_theorem() -> None:
 
 
 def test_every_mechanism_has_a_page() -> None:
-    """Each mechanism has a section on what it is, when to use it, what it guarantees and where it comes from."""
+    """Each mechanism has a section on what it is, when to use it, what it guarantees and where it
+    comes from.
+    """
     headings = re.findall(
-        r"^#+ .*", "\n".join(page.read_text() for page in (ROOT / "docs/mechanisms").glob("*.md")), re.MULTILINE
+        r"^#+ .*",
+        "\n".join(page.read_text() for page in (ROOT / "docs/mechanisms").glob("*.md")),
+        re.MULTILINE,
     )
     names = {member.__name__ for member in members().values()}
     assert names - {word for heading in headings for word in re.findall(r"\w+", heading)} == set()
 
 
 def test_paths_that_a_page_names_exist() -> None:
-    """A reader who follows a path in backticks from the top of the tree arrives, but at files that a page says to write."""
+    """A reader who follows a path in backticks from the top of the tree arrives, but at files that
+    a page says to write.
+    """
     pattern = re.compile(r"`((?:accounting|dpselect|tests|notebooks)/[\w./]*\w/?)`")
-    named = {(page.name, path) for page in (ROOT / "docs").rglob("*.md") for path in pattern.findall(page.read_text())}
-    assert {(page, path) for page, path in named if not (ROOT / path).exists() and path not in MADE_BY_THE_READER} == set()
+    named = {
+        (page.name, path)
+        for page in (ROOT / "docs").rglob("*.md")
+        for path in pattern.findall(page.read_text())
+    }
+    assert {
+        (page, path)
+        for page, path in named
+        if not (ROOT / path).exists() and path not in MADE_BY_THE_READER
+    } == set()
 
 
 @pytest.mark.slow
 def test_the_promise_that_pages_show_is_printed(tmp_path: Path) -> None:
-    """The price of README's first release, which no data change, is the one on each of three pages."""
+    """The price of README's first release, which no data change, is the one on each of three
+    pages.
+    """
     log = tmp_path / "log.csv"
     log.write_text("user_id,item_id\nana,park\n")
-    asked = ["topk", str(log), "--user", "user_id", "--item", "item_id", "--k", "10", "--epsilon", "1", "--delta", "1e-6"]
+    asked = [
+        "topk",
+        str(log),
+        "--user",
+        "user_id",
+        "--item",
+        "item_id",
+        "--k",
+        "10",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-6",
+    ]
     printed = CliRunner().invoke(app, asked)
     assert printed.exit_code == EXPLAINED  # of one user
     for page in ("README.md", "docs/start.md", "docs/guarantee.md"):

@@ -1,4 +1,6 @@
-"""Every example of the documentation runs: Python, sessions with their output, shell, and the examples of docstrings."""
+"""Every example of the documentation runs: Python, sessions with their output, shell, and the
+examples of docstrings.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ ELSEWHERE = {"docs/extending.md"}
 
 
 def _blocks(page: Path, *languages: str) -> list[tuple[str, str]]:
-    return [(language, text) for language, text in BLOCK.findall(page.read_text()) if language in languages]
+    return [
+        (language, text)
+        for language, text in BLOCK.findall(page.read_text())
+        if language in languages
+    ]
 
 
 def _name(page: Path) -> str:
@@ -39,7 +45,10 @@ def _name(page: Path) -> str:
 
 
 def _modules(package: ModuleType) -> list[str]:
-    return [package.__name__, *(found.name for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."))]
+    return [
+        package.__name__,
+        *(found.name for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")),
+    ]
 
 
 def _shows(name: str) -> bool:
@@ -53,31 +62,47 @@ def _holds(examples: doctest.DocTest) -> str:
     return "".join(lines)
 
 
-PYTHON = [page for page in PAGES if _blocks(page, "python", "pycon") and _name(page) not in ELSEWHERE]
+PYTHON = [
+    page for page in PAGES if _blocks(page, "python", "pycon") and _name(page) not in ELSEWHERE
+]
 SHELL = [page for page in PAGES if _blocks(page, "shell")]
-MODULES = [name for package in (accounting, dpselect) for name in _modules(package) if not name.endswith("__main__")]
+MODULES = [
+    name
+    for package in (accounting, dpselect)
+    for name in _modules(package)
+    if not name.endswith("__main__")
+]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PYTHON, ids=_name)
 def test_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The Python blocks of a page run from top to bottom as one program, and sessions print what the page says."""
+    """The Python blocks of a page run from top to bottom as one program, and sessions print what
+    the page says.
+    """
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "example"}
     for number, (language, text) in enumerate(_blocks(page, "python", "pycon")):
         if language == "python":
             exec(compile(text, f"{_name(page)}, block {number}", "exec"), names)
         else:
-            test = doctest.DocTestParser().get_doctest(text, names, f"{_name(page)}, block {number}", None, 0)
+            test = doctest.DocTestParser().get_doctest(
+                text, names, f"{_name(page)}, block {number}", None, 0
+            )
             assert _holds(test) == ""
             names.update(test.globs)
 
 
 def _shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    with tempfile.TemporaryDirectory(prefix="shell-") as calls, warm_command(Path(calls)) as command:
+    with (
+        tempfile.TemporaryDirectory(prefix="shell-") as calls,
+        warm_command(Path(calls)) as command,
+    ):
         given = environment(PATH=f"{command.parent}:{os.environ['PATH']}")
         script = f"set -eu\n{script}"
-        return subprocess.run(["sh", "-c", script], cwd=folder, env=given, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            ["sh", "-c", script], cwd=folder, env=given, capture_output=True, text=True, check=False
+        )
 
 
 @pytest.mark.slow
@@ -90,9 +115,13 @@ def test_shell_of_a_page_runs(page: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_command_that_fails_fails_its_page(tmp_path: Path) -> None:
-    """The command of a page tells its status, its streams and its folder, so that the test above can fail."""
+    """The command of a page tells its status, its streams and its folder, so that the test above
+    can fail.
+    """
     done = _shell(
-        "printf 'a,b\\n' > log.csv\ndpselect topk log.csv --user a --item c --k 1 --epsilon 1 --delta 1e-6\necho on", tmp_path
+        "printf 'a,b\\n' > log.csv\ndpselect topk log.csv --user a --item c --k 1 --epsilon 1"
+        " --delta 1e-6\necho on",
+        tmp_path,
     )
     assert (done.returncode, done.stdout) == (1, ""), done.stderr
     assert "item='c' is not a column" in done.stderr
@@ -113,7 +142,10 @@ def test_the_command_of_a_crontab_is_run() -> None:
     """A scheduler's line cannot be run here, but its command is one that the page's script runs."""
     text = (ROOT / "docs/every-week.md").read_text()
     (line,) = re.findall(r"^0 4 \* \* 1  cd \S+ && (.*)$", text, flags=re.MULTILINE)
-    assert line in "".join(block for _, block in _blocks(ROOT / "docs/every-week.md", "shell")).splitlines()
+    assert (
+        line
+        in "".join(block for _, block in _blocks(ROOT / "docs/every-week.md", "shell")).splitlines()
+    )
 
 
 def test_there_are_examples_to_run() -> None:
@@ -121,10 +153,17 @@ def test_there_are_examples_to_run() -> None:
     assert len(PYTHON) >= 10
     assert len(SHELL) >= 3
     finder = doctest.DocTestFinder(exclude_empty=True)
-    assert sum(bool(test.examples) for name in MODULES for test in finder.find(importlib.import_module(name))) >= 20
+    assert (
+        sum(
+            bool(test.examples)
+            for name in MODULES
+            for test in finder.find(importlib.import_module(name))
+        )
+        >= 20
+    )
 
 
-# -- the page on extending ---------------------------------------------------------------------------------------------
+# -- the page on extending -------------------------------------------------------------------------
 
 EXTENDING = [text for _, text in _blocks(ROOT / "docs/extending.md", "python")]
 SUITE = """
@@ -149,21 +188,32 @@ for mechanism in HARDER:
     named = dps.Scores([60000, 1], sensitivity=TWO_ITEMS, domain="observed", labels=["zoo", "pier"])
     assert mechanism.select(named, rng=rng).labels == ("zoo",)
 assert max(LeastPopular(epsilon=9.0).probabilities(dps.Scores([5, 1, 9], sensitivity=COUNTS)).items(), key=lambda p: p[1])[0] == 1
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.slow
 def test_the_page_on_extending_runs_as_one_program(tmp_path: Path) -> None:
-    """The new mechanism passes every law (14 chi-squares at 1e-10), and the laws catch the page's broken ones.
+    """The new mechanism passes every law (14 chi-squares at 1e-10), and the laws catch the page's
+    broken ones.
 
-    In a process of its own: a mechanism registers its kind, and must not stay registered for the other tests.
+    In a process of its own: a mechanism registers its kind, and must not stay registered for the
+    other tests.
     """
     program = tmp_path / "extending.py"
-    program.write_text("\n".join(EXTENDING).replace("from __future__ import annotations\n", "") + SUITE)
-    done = fresh(program, PYTHONPATH=os.pathsep.join([str(ROOT / "tests/laws"), *(path for path in sys.path if path)]))
+    program.write_text(
+        "\n".join(EXTENDING).replace("from __future__ import annotations\n", "") + SUITE
+    )
+    done = fresh(
+        program,
+        PYTHONPATH=os.pathsep.join(
+            [str(ROOT / "tests/laws"), *(path for path in sys.path if path)]
+        ),
+    )
     assert done.returncode == 0, done.stderr
 
 
 def test_the_page_on_extending_has_all_its_parts() -> None:
-    """Of the first example the module, the law case, the laws and the mutant; of the second the module and its laws."""
+    """Of the first example the module, the law case, the laws and the mutant; of the second the
+    module and its laws.
+    """
     assert len(EXTENDING) == 6

@@ -1,4 +1,6 @@
-"""The documentation site: builds without warnings, links lead somewhere, figures and tests it names exist."""
+"""The documentation site: builds without warnings, links lead somewhere, figures and tests it names
+exist.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,17 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-MISSING = [name for name in ("sphinx", "myst_parser", "furo") if importlib.util.find_spec(name) is None]
-# The README's links work on a code host and in a checkout, so relative to its folder; docs link among themselves.
+MISSING = [
+    name for name in ("sphinx", "myst_parser", "furo") if importlib.util.find_spec(name) is None
+]
+# The README's links work on a code host and in a checkout, so relative to its folder; docs link
+# among themselves.
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
-FENCED = re.compile(r"^(?P<fence>`{3,})\w*[^\n]*\n(.*?)^(?P=fence)[ \t]*$", flags=re.MULTILINE | re.DOTALL)
-# What people type into the search box, in the words of other places, and a page that has to be among the answers.
+FENCED = re.compile(
+    r"^(?P<fence>`{3,})\w*[^\n]*\n(.*?)^(?P=fence)[ \t]*$", flags=re.MULTILINE | re.DOTALL
+)
+# What people type into the search box, in the words of other places, and a page that has to be
+# among the answers.
 SEARCHED = {"neighbor": "units", "how many teachers": "pate"}
 INDENTED = re.compile(r"^    dpselect .*$", flags=re.MULTILINE)
 CODE = re.compile(r"^```.*?^```|`[^`\n]*`", flags=re.MULTILINE | re.DOTALL)
@@ -44,17 +52,36 @@ def _anchors(page: Path) -> set[str]:
 
 
 def _links(page: Path) -> list[str]:
-    return [link for link in LINK.findall(CODE.sub("", page.read_text())) if "://" not in link and not link.startswith("mailto:")]
+    return [
+        link
+        for link in LINK.findall(CODE.sub("", page.read_text()))
+        if "://" not in link and not link.startswith("mailto:")
+    ]
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}; pip install '.[docs]'")
+@pytest.mark.skipif(
+    bool(MISSING), reason=f"not installed: {', '.join(MISSING)}; pip install '.[docs]'"
+)
 def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     """sphinx-build -W: every page, every docstring of the public names, every cross-reference."""
     site = Path(os.environ.get("DPSELECT_TEST_SITE", tmp_path / "site"))
     if "DPSELECT_TEST_SITE" not in os.environ:  # .ci/run has built it
-        command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", str(tmp_path / "trees")]
-        done = subprocess.run([*command, str(DOCS), str(site)], cwd=ROOT, capture_output=True, text=True, check=False)
+        command = [
+            sys.executable,
+            "-m",
+            "sphinx",
+            "-W",
+            "--keep-going",
+            "-q",
+            "-b",
+            "html",
+            "-d",
+            str(tmp_path / "trees"),
+        ]
+        done = subprocess.run(
+            [*command, str(DOCS), str(site)], cwd=ROOT, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr[-4000:]
     assert "runs out first" in (site / "sample-report.html").read_text()
     assert "Start in five minutes" in (site / "index.html").read_text()
@@ -62,7 +89,11 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     for words, page in SEARCHED.items():
         assert page in _found(site, words), words
     rows = re.findall(r'<tr class="row.*?</tr>', (site / "api.html").read_text(), re.DOTALL)
-    unlinked = [row for row in rows if "<code" in row and "href=" not in row and "constant or type" not in row]
+    unlinked = [
+        row
+        for row in rows
+        if "<code" in row and "href=" not in row and "constant or type" not in row
+    ]
     assert len(rows) > 150
     assert len(unlinked) <= 7  # packages without a page of their own
 
@@ -70,7 +101,9 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
 def _found(site: Path, words: str) -> set[str]:
     """Pages whose text or titles have all of the words, as the site's search looks for them."""
     stem = importlib.import_module("snowballstemmer").stemmer("english").stemWord
-    index = json.loads((site / "searchindex.js").read_text().removeprefix("Search.setIndex(").removesuffix(")"))
+    index = json.loads(
+        (site / "searchindex.js").read_text().removeprefix("Search.setIndex(").removesuffix(")")
+    )
 
     def pages(word: str) -> set[int]:
         hits = [index[kind].get(stem(word), []) for kind in ("terms", "titleterms")]
@@ -88,19 +121,34 @@ def _code(page: Path) -> list[str]:
 def test_code_fits_a_page() -> None:
     """No line of a block of code, on a page or in a notebook, is cut at the edge of a page."""
     wide = [(_name(page), line) for page in PAGES for line in _code(page) if len(line) > 88]
-    wide += [(_name(page), line) for page in PAGES for line in INDENTED.findall(page.read_text()) if len(line) > 92]
+    wide += [
+        (_name(page), line)
+        for page in PAGES
+        for line in INDENTED.findall(page.read_text())
+        if len(line) > 92
+    ]
     assert wide == []
     assert sum(len(_code(page)) for page in PAGES) > 1000
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        cells = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
+        cells = [
+            cell
+            for cell in json.loads(notebook.read_text())["cells"]
+            if cell["cell_type"] == "code"
+        ]
         lines = [line.rstrip() for cell in cells for line in cell["source"]]
         # What the formatter leaves, a string, wraps on the page.
-        assert [line for line in lines if len(line) > 88 and not re.search(r"""["'].{20,}["']""", line)] == []
+        assert [
+            line for line in lines if len(line) > 88 and not re.search(r"""["'].{20,}["']""", line)
+        ] == []
 
 
-@pytest.mark.parametrize("page", [DOCS / "theorems.md", *sorted((DOCS / "theorems").glob("*.md"))], ids=_name)
+@pytest.mark.parametrize(
+    "page", [DOCS / "theorems.md", *sorted((DOCS / "theorems").glob("*.md"))], ids=_name
+)
 def test_nothing_is_lost_where_proofs_are_folded(page: Path) -> None:
-    """Taking away what the site adds gives the page back; every proof is folded, and every theorem has a statement."""
+    """Taking away what the site adds gives the page back; every proof is folded, and every theorem
+    has a statement.
+    """
     text = page.read_text()
     shown = runpy.run_path(str(DOCS / "theorem_pages.py"))["folded"](text)
     back = re.sub(r'</?div[^>]*>|</details>|<details class="proof">', "", shown)
@@ -117,21 +165,35 @@ def test_nothing_is_lost_where_proofs_are_folded(page: Path) -> None:
 
 def test_citations_are_in_the_bibliography() -> None:
     """Every author and year that a theorem, an erratum or a mechanism's page cites has an entry."""
-    cited = re.compile(r"([A-Z][a-z]+(?:[A-Z][a-z]+)?)(?:(?:,? and |, )[A-Z]\w+)*(?: et al\.)?,? \(?((?:19|20)\d\d)\b")
-    pages = [DOCS / "theorems.md", DOCS / "errata.md", *(DOCS / "theorems").glob("*.md"), *(DOCS / "mechanisms").glob("*.md")]
+    cited = re.compile(
+        r"([A-Z][a-z]+(?:[A-Z][a-z]+)?)(?:(?:,? and |, )[A-Z]\w+)*(?: et al\.)?,?"
+        r" \(?((?:19|20)\d\d)\b"
+    )
+    pages = [
+        DOCS / "theorems.md",
+        DOCS / "errata.md",
+        *(DOCS / "theorems").glob("*.md"),
+        *(DOCS / "mechanisms").glob("*.md"),
+    ]
     found = {citation for page in pages for citation in cited.findall(page.read_text())}
-    listed = re.findall(r"^- (\w+)\b[^(]*\((\d{4})\)", (DOCS / "bibliography.md").read_text(), re.MULTILINE)
+    listed = re.findall(
+        r"^- (\w+)\b[^(]*\((\d{4})\)", (DOCS / "bibliography.md").read_text(), re.MULTILINE
+    )
     assert len(found) > 30
     assert found - set(listed) == set()
 
 
 def test_no_pattern_decides_an_order() -> None:
     """Every page is named where it stands."""
-    assert [_name(page) for page in PAGES if re.search(r"^:glob:", page.read_text(), re.MULTILINE)] == []
+    assert [
+        _name(page) for page in PAGES if re.search(r"^:glob:", page.read_text(), re.MULTILINE)
+    ] == []
 
 
 def test_links_lead_somewhere() -> None:
-    """Every relative link names a file that is there, and every anchor a heading in it. Links into the network are not tried."""
+    """Every relative link names a file that is there, and every anchor a heading in it. Links into
+    the network are not tried.
+    """
     anchors = cache(_anchors)
     links = [(page, link) for page in PAGES for link in _links(page)]
     assert len(links) > 60
@@ -152,14 +214,26 @@ def test_the_errata_name_tests_that_exist() -> None:
 
 def test_commands_that_pages_name_exist() -> None:
     """Scripts that pages tell the reader to run are there."""
-    named = {script for page in PAGES for script in re.findall(r"`python ([\w/]+\.py)", page.read_text())}
+    named = {
+        script for page in PAGES for script in re.findall(r"`python ([\w/]+\.py)", page.read_text())
+    }
     assert len(named) >= 6
     assert [script for script in sorted(named) if not (ROOT / script).exists()] == []
 
 
 def test_every_package_has_a_reference_page() -> None:
     """Each package with public names has a page that lists them with their docstrings."""
-    packages = {path.parent.relative_to(ROOT).as_posix().replace("/", ".") for path in (ROOT / "dpselect").glob("*/__init__.py")}
+    packages = {
+        path.parent.relative_to(ROOT).as_posix().replace("/", ".")
+        for path in (ROOT / "dpselect").glob("*/__init__.py")
+    }
     documented = {page.stem for page in (DOCS / "reference").glob("*.md")}
-    assert {"accounting", "dpselect", "dpselect.events", "dpselect.pate", "dpselect.plan", "dpselect.ranking"} <= documented
+    assert {
+        "accounting",
+        "dpselect",
+        "dpselect.events",
+        "dpselect.pate",
+        "dpselect.plan",
+        "dpselect.ranking",
+    } <= documented
     assert documented - {"accounting", "dpselect", "dpselect.verify"} <= packages

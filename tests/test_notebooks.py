@@ -15,7 +15,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 # nbclient starts a kernel: both are in the extra `dev`.
-MISSING = [name for name in ("nbclient", "ipykernel", "matplotlib") if importlib.util.find_spec(name) is None]
+MISSING = [
+    name
+    for name in ("nbclient", "ipykernel", "matplotlib")
+    if importlib.util.find_spec(name) is None
+]
 
 
 def _cells(path: Path) -> list[dict[str, Any]]:
@@ -28,15 +32,28 @@ def _code(path: Path) -> list[dict[str, Any]]:
 
 
 def test_the_promised_notebooks_are_there() -> None:
-    """Planning, repeated top-k, horizons, PATE, DP-SGD with it, audit, best of many and the papers each have a notebook."""
-    named = {"audit", "best_of_many", "dp_sgd_and_pate", "horizon", "papers", "pate", "planning", "repeated"}
+    """Planning, repeated top-k, horizons, PATE, DP-SGD with it, audit, best of many and the papers
+    each have a notebook.
+    """
+    named = {
+        "audit",
+        "best_of_many",
+        "dp_sgd_and_pate",
+        "horizon",
+        "papers",
+        "pate",
+        "planning",
+        "repeated",
+    }
     assert named <= {path.stem for path in NOTEBOOKS}
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_stored_notebook_is_ready_to_be_read(path: Path) -> None:
-    """It names the extras that its imports need, was executed in one go without a failure, folds the code that draws, is below
-    500 kB, names no folder of its maker, and has a page that shows it as it is stored."""
+    """It names the extras that its imports need, was executed in one go without a failure, folds
+    the code that draws, is below 500 kB, names no folder of its maker, and has a page that shows it
+    as it is stored.
+    """
     text = path.read_text()
     said = re.search(r'pip install "\.\[([\w,]+)\]"', text.replace('\\"', '"'))
     code, cells = "".join("".join(cell["source"]) for cell in _code(path)), _code(path)
@@ -52,20 +69,33 @@ def test_a_stored_notebook_is_ready_to_be_read(path: Path) -> None:
     assert path.stat().st_size < 500_000
     assert "/work/" not in text
     assert "/root/" not in text
-    assert (ROOT / "docs" / "notebooks" / f"{path.stem}.md").read_text() == f"<!-- notebook: {path.stem} -->\n"
+    assert (
+        ROOT / "docs" / "notebooks" / f"{path.stem}.md"
+    ).read_text() == f"<!-- notebook: {path.stem} -->\n"
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}; pip install '.[dev]'")
+@pytest.mark.skipif(
+    bool(MISSING), reason=f"not installed: {', '.join(MISSING)}; pip install '.[dev]'"
+)
 @pytest.mark.filterwarnings("ignore")  # those of jupyter's own packages
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every cell runs from top to bottom in a fresh kernel, at reduced size; the stored file is not touched."""
+    """Every cell runs from top to bottom in a fresh kernel, at reduced size; the stored file is not
+    touched.
+    """
     import nbformat
     from nbclient import NotebookClient
 
     monkeypatch.setenv("DPSELECT_NOTEBOOK_SIZE", "small")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(str(Path(folder).resolve()) for folder in sys.path if folder))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join(str(Path(folder).resolve()) for folder in sys.path if folder)
+    )
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}).execute()
+    NotebookClient(
+        notebook,
+        timeout=600,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(path.parent)}},
+    ).execute()

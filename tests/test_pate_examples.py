@@ -22,7 +22,9 @@ from spread import spread
 
 from dpselect import pate
 
-needs_data = pytest.mark.skipif(not pate_votes.DATA.exists(), reason=f"the multi-label data are not at {pate_votes.DATA}")
+needs_data = pytest.mark.skipif(
+    not pate_votes.DATA.exists(), reason=f"the multi-label data are not at {pate_votes.DATA}"
+)
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(20261121)
 
 
-# -- teachers -------------------------------------------------------------------------------------------------------------
+# -- teachers --------------------------------------------------------------------------------------
 
 
 def test_every_private_record_has_one_teacher() -> None:
@@ -44,7 +46,9 @@ def test_every_private_record_has_one_teacher() -> None:
 
 @pytest.mark.parametrize("change", ["label", "features", "both"])
 def test_one_private_record_changes_one_teachers_ballots(change: str) -> None:
-    """The relation that every price rests on: replacing a private record leaves all teachers' ballots but one as they were."""
+    """The relation that every price rests on: replacing a private record leaves all teachers'
+    ballots but one as they were.
+    """
     x, y = load_digits(return_X_y=True)
     rows = split(len(y), public=40, test=0, seed=0)
     place = int(rows.private[123])
@@ -59,7 +63,9 @@ def test_one_private_record_changes_one_teachers_ballots(change: str) -> None:
 
 
 def test_helpers_are_scikit_learns(rng: np.random.Generator) -> None:
-    """Ridge regression with an intercept for small shards, and micro-F1, which is 0 where nothing is said."""
+    """Ridge regression with an intercept for small shards, and micro-F1, which is 0 where nothing
+    is said.
+    """
     x, y = rng.normal(size=(12, 30)), rng.normal(size=(12, 4))
     weights, intercept = ridge(x, y, 2.5)
     model = Ridge(alpha=2.5).fit(x, y)
@@ -71,7 +77,9 @@ def test_helpers_are_scikit_learns(rng: np.random.Generator) -> None:
 
 
 def test_counts_are_sums_of_cut_ballots(rng: np.random.Generator) -> None:
-    """A cut ballot keeps the labels that it scores highest; counting teacher by teacher equals the sum over ballots."""
+    """A cut ballot keeps the labels that it scores highest; counting teacher by teacher equals the
+    sum over ballots.
+    """
     scores = rng.random((11, 30, 5))
     for cut, found in counted(scores, 0.5, (None, 2)).items():
         ballots = np.stack([ballot(one, 0.5, cut) for one in scores], axis=1)
@@ -79,25 +87,36 @@ def test_counts_are_sums_of_cut_ballots(rng: np.random.Generator) -> None:
     whole, best = ballot(scores[0], 0.4), ballot(scores[0], 0.4, 3)
     np.testing.assert_array_equal(best.sum(axis=1), np.minimum(whole.sum(axis=1), 3))
     assert not (best & ~whole).any()
-    assert (np.where(whole & ~best, scores[0], -1).max(axis=1) <= np.where(best, scores[0], 2).min(axis=1)).all()
+    assert (
+        np.where(whole & ~best, scores[0], -1).max(axis=1)
+        <= np.where(best, scores[0], 2).min(axis=1)
+    ).all()
 
 
-# -- digits ---------------------------------------------------------------------------------------------------------------
+# -- digits ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def digits_runs() -> dict[tuple[str, float], pate_digits.Outcome]:
-    return {(name, epsilon): outcomes[0] for name, epsilon, outcomes in pate_digits.runs(pate_digits.PLANS["small"])}
+    return {
+        (name, epsilon): outcomes[0]
+        for name, epsilon, outcomes in pate_digits.runs(pate_digits.PLANS["small"])
+    }
 
 
 @pytest.mark.slow
-def test_digits_cost_what_they_may_and_are_labeled_well(digits_runs: dict[tuple[str, float], pate_digits.Outcome]) -> None:
-    """Every run spends its budget; at epsilon 8 GNMax and its student are right far more often than chance, without noise more
-    still, and ConfidentGNMax abstains on some digits and is right more often on the others. A second run prints the same table.
+def test_digits_cost_what_they_may_and_are_labeled_well(
+    digits_runs: dict[tuple[str, float], pate_digits.Outcome],
+) -> None:
+    """Every run spends its budget; at epsilon 8 GNMax and its student are right far more often than
+    chance, without noise more still, and ConfidentGNMax abstains on some digits and is right more
+    often on the others. A second run prints the same table.
     """
     for (_, epsilon), outcome in digits_runs.items():
         assert not math.isfinite(epsilon) or 0.999 * epsilon < outcome.epsilon <= epsilon
-    gnmax, exact, confident = (digits_runs[run] for run in (("GNMax", 8), ("no noise", math.inf), ("ConfidentGNMax", 8)))
+    gnmax, exact, confident = (
+        digits_runs[run] for run in (("GNMax", 8), ("no noise", math.inf), ("ConfidentGNMax", 8))
+    )
     assert gnmax.accuracy > 0.8
     assert gnmax.student > 0.65
     assert exact.accuracy >= 0.9
@@ -107,7 +126,7 @@ def test_digits_cost_what_they_may_and_are_labeled_well(digits_runs: dict[tuple[
     assert list(pate_digits.tables("small")) == list(pate_digits.tables("small"))
 
 
-# -- multi-label ----------------------------------------------------------------------------------------------------------
+# -- multi-label -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -126,14 +145,19 @@ def test_every_row_is_within_its_budget(epsilon: float) -> None:
     task = pate_multilabel.PLANS["small"].tasks[0]
     for row in pate_multilabel.ROWS:
         mechanism = pate_multilabel.mechanism(row, task, 22, epsilon)
-        assert 0.9 * epsilon < (task.rounds * mechanism.curve).epsilon(pate_multilabel.DELTA) <= epsilon, row.name
+        assert (
+            0.9 * epsilon
+            < (task.rounds * mechanism.curve).epsilon(pate_multilabel.DELTA)
+            <= epsilon
+        ), row.name
 
 
 @needs_data
 @pytest.mark.slow
 def test_multilabel_utility_rises_with_epsilon(small: pate_multilabel.Result) -> None:
-    """With more budget BinaryVoting and TauVoting come close to votes without noise, and StableVoting answers more items; labels
-    cut to three and their student are well above what saying everything would give. The table has a line for each.
+    """With more budget BinaryVoting and TauVoting come close to votes without noise, and
+    StableVoting answers more items; labels cut to three and their student are well above what
+    saying everything would give. The table has a line for each.
     """
     curves, lines = {curve.name: curve for curve in small.curves}, list(small.lines())
     for row in pate_multilabel.ROWS[:5]:
@@ -158,14 +182,16 @@ def test_absent_data_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert list(pate_multilabel.tables("small")) == [f"skipped: no data at {tmp_path / 'none'}"]
 
 
-# -- cost -----------------------------------------------------------------------------------------------------------------
+# -- cost ------------------------------------------------------------------------------------------
 
 GRID = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 
 
 def _curve(name: str, shift: float) -> pate_cost.Curve:
     """F1 rises with ln epsilon from `shift` on; two equal seeds."""
-    values = np.repeat(np.clip(0.2 * np.log2(np.array(GRID) / shift) + 0.1, 0, 0.9)[:, None], 2, axis=1)
+    values = np.repeat(
+        np.clip(0.2 * np.log2(np.array(GRID) / shift) + 0.1, 0, 0.9)[:, None], 2, axis=1
+    )
     return pate_cost.Curve(name, GRID, values, values, values, values)
 
 
@@ -175,7 +201,12 @@ def _costs(*curves: pate_cost.Curve, floor: float = 0.0) -> pate_cost.Costs:
 
 def test_a_known_ratio_is_found() -> None:
     """A curve that is another one moved to four times the epsilon costs four times as much."""
-    costs = _costs(_curve("TauVoting tau=2", 1), _curve("BinaryVoting", 2), _curve("StableVoting", 4), floor=0.15)
+    costs = _costs(
+        _curve("TauVoting tau=2", 1),
+        _curve("BinaryVoting", 2),
+        _curve("StableVoting", 4),
+        floor=0.15,
+    )
     found = costs.comparisons("released")
     assert [each.ratio for each in found] == pytest.approx([4.0] * len(found))
     assert "an epsilon 4.0 times that of TauVoting" in costs.sentence()
@@ -185,7 +216,9 @@ def test_a_known_ratio_is_found() -> None:
 
 @pytest.mark.parametrize("floor", [0.0, 0.95])
 def test_what_is_no_better_than_trivial_has_no_ratio(floor: float) -> None:
-    """A StableVoting that never answers, or never beats the same labels for all, is compared with nothing, and that is said."""
+    """A StableVoting that never answers, or never beats the same labels for all, is compared with
+    nothing, and that is said.
+    """
     stable = _curve("StableVoting", 1e6 if floor == 0 else 1)
     costs = _costs(_curve("TauVoting tau=3", 1), _curve("BinaryVoting", 2), stable, floor=floor)
     assert costs.comparisons("released") == []

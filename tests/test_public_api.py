@@ -25,8 +25,12 @@ PACKAGES = (
     "dpselect.plan",
     "dpselect.ranking",
 )
-API = runpy.run_path(str(ROOT / "docs/name_pages.py"))["expanded"]((ROOT / "docs/api.md").read_text())
-NAMES = [(package, name) for package in PACKAGES for name in importlib.import_module(package).__all__]
+API = runpy.run_path(str(ROOT / "docs/name_pages.py"))["expanded"](
+    (ROOT / "docs/api.md").read_text()
+)
+NAMES = [
+    (package, name) for package in PACKAGES for name in importlib.import_module(package).__all__
+]
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -46,13 +50,17 @@ def test_star_imports_are_what_is_declared(package: str) -> None:
 
 
 def test_every_public_name_is_documented() -> None:
-    """Every public class, function and module has a docstring, and every public name has a row on the page of names."""
+    """Every public class, function and module has a docstring, and every public name has a row on
+    the page of names.
+    """
     for package, name in NAMES:
         value = getattr(importlib.import_module(package), name)
         if inspect.isclass(value) or inspect.isfunction(value) or inspect.ismodule(value):
             assert inspect.getdoc(value), f"{package}.{name} has no docstring"
         rows = API.partition(f"## {package}\n")[2].partition("\n## ")[0]
-        assert f"`{name}`" in rows or f"`{name} <" in rows, f"{package}.{name} is not on docs/api.md"
+        assert f"`{name}`" in rows or f"`{name} <" in rows, (
+            f"{package}.{name} is not on docs/api.md"
+        )
 
 
 def test_public_methods_are_documented() -> None:
@@ -64,25 +72,35 @@ def test_public_methods_are_documented() -> None:
 
 def _check_members(package: str, name: str, value: type) -> None:
     for attribute, member in list(vars(value).items()):  # a first look at a class may add to it
-        function = member.fget if isinstance(member, property) else inspect.unwrap(getattr(member, "__func__", member))
+        function = (
+            member.fget
+            if isinstance(member, property)
+            else inspect.unwrap(getattr(member, "__func__", member))
+        )
         if (
             attribute.startswith("_")
             or not inspect.isfunction(function)
             or function.__module__.split(".")[0] != package.split(".")[0]
         ):
             continue
-        assert inspect.getdoc(getattr(value, attribute)), f"{package}.{name}.{attribute} has no docstring"
+        assert inspect.getdoc(getattr(value, attribute)), (
+            f"{package}.{name}.{attribute} has no docstring"
+        )
 
 
 def test_the_theorems_of_reports_are_up_to_date() -> None:
     """The theorems that reports cite are what docs/make_theorems.py writes now."""
     script = runpy.run_path(str(ROOT / "docs/make_theorems.py"))
-    known, cited = (json.loads(text) for text in (script["theorems"](), script["THEOREMS"].read_text()))
+    known, cited = (
+        json.loads(text) for text in (script["theorems"](), script["THEOREMS"].read_text())
+    )
     assert cited.items() <= known.items()
 
 
 def test_what_a_member_cites_is_a_theorem() -> None:
-    """Every theorem that a mechanism's or a curve's docstring cites stands in docs/theorems, so that reports can name it."""
+    """Every theorem that a mechanism's or a curve's docstring cites stands in docs/theorems, so
+    that reports can name it.
+    """
     kinds = {**CURVES.members(), **members()}
     cited = {name for member in kinds.values() for name in cited_by(member)}
     assert len(cited) > 30

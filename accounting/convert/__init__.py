@@ -1,1 +1,3 @@
-"""From a curve to (epsilon, delta): Renyi bounds, privacy loss distributions, optimal adaptive composition."""
+"""From a curve to (epsilon, delta): Renyi bounds, privacy loss distributions, optimal adaptive
+composition.
+"""

@@ -1,7 +1,8 @@
-"""Optimal adaptive composition of a plan in its true order: how much can an adversary learn who chooses every next pair?
+"""Optimal adaptive composition of a plan in its true order: how much can an adversary learn who
+chooses every next pair?
 
-A dynamic programme from the last step to the first, on a grid and rounded up (Theorems D1 and D2). Steps are of bounded range,
-and an adversary chooses their pair, or have one dominating pair.
+A dynamic programme from the last step to the first, on a grid and rounded up (Theorems D1 and D2).
+Steps are of bounded range, and an adversary chooses their pair, or have one dominating pair.
 """
 
 from __future__ import annotations
@@ -25,33 +26,39 @@ _TAIL = 1e-9  # share of delta that cut-off tails may add in all
 _BEYOND = 1e-4  # share of delta that is left beyond the grid
 
 
-def adaptive_composition(steps: Sequence[Curve | tuple[Curve, int]], delta: float, *, cells: int = 32) -> float:
-    """The epsilon (nats) of steps one after the other, each input and each bounded-range pair chosen after all earlier outcomes.
+def adaptive_composition(
+    steps: Sequence[Curve | tuple[Curve, int]], delta: float, *, cells: int = 32
+) -> float:
+    """The epsilon (nats) of steps one after the other, each input and each bounded-range pair
+    chosen after all earlier outcomes.
 
-    Theorem D1. Bounded-range steps are treated as exactly that; any other step enters through its dominating pair, in its own
-    place, as the order matters.
-    The plan (which curves, how many, in which order) is fixed in advance: this is not a rule for stopping early.
+    Theorem D1. Bounded-range steps are treated as exactly that; any other step enters through its
+    dominating pair, in its own place, as the order matters. The plan (which curves, how many, in
+    which order) is fixed in advance: this is not a rule for stopping early.
 
     Args:
         steps: curves or (curve, count) pairs, the first one first.
         delta: in [0, 1).
-        cells: of the grid in the range of the steps that weigh most; to epsilon they add about 1/(3 cells^2) of it, in plans of
-            few steps more.
+        cells: of the grid in the range of the steps that weigh most; to epsilon they add about 1/(3
+            cells^2) of it, in plans of few steps more.
 
     Raises:
-        InvalidArgument: delta is out of range or below 1e-280, cells is not an integer >= 1, or a step has no dominating pair or
-            no known order.
+        InvalidArgument: delta is out of range or below 1e-280, cells is not an integer >= 1, or a
+            step has no dominating pair or no known order.
     """
     if isinstance(steps, Curve) or not isinstance(steps, Iterable):
         raise InvalidArgument(
-            f"steps must be a list of curves or (Curve, count) pairs, not {type(steps).__name__}: put it in a list"
+            f"steps must be a list of curves or (Curve, count) pairs, not {type(steps).__name__}:"
+            " put it in a list"
         )
     checked_integer("cells", cells, "of the grid in one range")
     target, counted, plan, bad = check_delta(delta), [], [], []
     for item in steps:
         curve, count = item if isinstance(item, tuple) and len(item) == 2 else (item, 1)
         if not isinstance(curve, Curve):
-            raise InvalidArgument(f"a step must be a Curve or a pair (Curve, count), not {type(item).__name__}")
+            raise InvalidArgument(
+                f"a step must be a Curve or a pair (Curve, count), not {type(item).__name__}"
+            )
         if checked_integer("count", count, "how many times a step is repeated", least=0) > 0:
             losses = _losses(curve)
             counted.append((int(count), curve))
@@ -62,13 +69,18 @@ def adaptive_composition(steps: Sequence[Curve | tuple[Curve, int]], delta: floa
     if not plan or kept <= 0:
         return math.inf if max(added, whole.delta0) > target else whole.core_epsilon
     if kept < _LEAST_DELTA:
-        raise InvalidArgument(f"delta={kept!r} must be at least {_LEAST_DELTA:g} here; Curve.epsilon serves smaller ones")
+        raise InvalidArgument(
+            f"delta={kept!r} must be at least {_LEAST_DELTA:g} here; Curve.epsilon serves smaller"
+            " ones"
+        )
     # An epsilon beyond which no more than a small share of delta is left.
     renyi = rdp_to_epsilon(whole.rdp, kept * _BEYOND, whole.table_orders).value
     reach = min(whole.core_epsilon, renyi) if math.isfinite(renyi) else whole.core_epsilon
     negligible = max(kept * _TAIL / sum(count for count, _ in plan), 1e-300)
     interval = _interval(plan, cells)
-    found = solved(tuple(plan), interval, negligible, math.ceil(reach / interval) + 1).epsilon_upper(kept)
+    found = solved(
+        tuple(plan), interval, negligible, math.ceil(reach / interval) + 1
+    ).epsilon_upper(kept)
     return min(found, whole.core_epsilon) if whole.delta0 <= target else found
 
 
@@ -78,7 +90,10 @@ def _interval(plan: Sequence[tuple[int, Loss]], cells: int) -> float:
     for count, step in plan:
         totals[step] += count * _scale(step) ** 2
     ranges, main = list(filter(is_range, totals)), max(totals, key=lambda step: totals[step])
-    trial, period = 2 * _scale(main) / cells, max(ranges, key=lambda step: totals[step], default=main).period
+    trial, period = (
+        2 * _scale(main) / cells,
+        max(ranges, key=lambda step: totals[step], default=main).period,
+    )
     return period / math.ceil(period / trial) if period > 0 else trial
 
 
@@ -92,18 +107,18 @@ def _losses(curve: Curve) -> Losses:
     losses = curve.losses()
     if losses is None:
         raise InvalidArgument(
-            f"{curve!r} has no dominating pair: the dynamic programme takes bounded-range curves and curves with a privacy loss "
-            "distribution; Curve.epsilon converts any curve"
+            f"{curve!r} has no dominating pair: the dynamic programme takes bounded-range curves"
+            " and curves with a privacy loss distribution; Curve.epsilon converts any curve"
         )
     ranges = [loss for _, loss in losses.steps if is_range(loss)]
     if ranges and len(losses.steps) > 1:
         raise InvalidArgument(
-            "a composition does not say in which order its steps ran, and that matters for bounded-range steps: pass its parts "
-            "one by one, first step first"
+            "a composition does not say in which order its steps ran, and that matters for"
+            " bounded-range steps: pass its parts one by one, first step first"
         )
     if any(loss.period > WIDEST for loss in ranges):
         raise InvalidArgument(
-            f"a step has bounded range {ranges[0].period:g}, and the recursion takes at most {WIDEST:g} nats: compose it as a "
-            "curve"
+            f"a step has bounded range {ranges[0].period:g}, and the recursion takes at most"
+            f" {WIDEST:g} nats: compose it as a curve"
         )
     return losses

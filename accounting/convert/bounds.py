@@ -1,12 +1,14 @@
 """From a curve to (epsilon, delta): every valid route is tried, and the answer says which one won.
 
-Routes (Theorem A4): `pure` is the sum of pure epsilons, `basic` the same outside the bad event, `rdp` the conversion of the Renyi
-bound at the best order, `profile` a closed-form hockey-stick divergence, `pld` the composed privacy loss distribution (Theorem
-P6). `pld` is tried where it can help and is cheap: the curve has no exact closed-form profile, some part has a dominating pair,
-many widths are rounded up to 128 (Theorem P9), and at most 10^7 parts run. It costs some ten milliseconds, up to a second for
-hundreds of different parts, and is remembered. `adaptive`, where it is asked for, is the optimal recursion for equal
-bounded-range parts among a few others, in any order (Theorem D6); it takes up to half a second, and is remembered. All of these
-routes hold for plans fixed in advance; none of them but `pure` is a rule for stopping a plan early (see `Budget`).
+Routes (Theorem A4): `pure` is the sum of pure epsilons, `basic` the same outside the bad event,
+`rdp` the conversion of the Renyi bound at the best order, `profile` a closed-form hockey-stick
+divergence, `pld` the composed privacy loss distribution (Theorem P6). `pld` is tried where it can
+help and is cheap: the curve has no exact closed-form profile, some part has a dominating pair, many
+widths are rounded up to 128 (Theorem P9), and at most 10^7 parts run. It costs some ten
+milliseconds, up to a second for hundreds of different parts, and is remembered. `adaptive`, where
+it is asked for, is the optimal recursion for equal bounded-range parts among a few others, in any
+order (Theorem D6); it takes up to half a second, and is remembered. All of these routes hold for
+plans fixed in advance; none of them but `pure` is a rule for stopping a plan early (see `Budget`).
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ from accounting.errors import GridEdgeWarning
 Floats = NDArray[np.float64]
 Route = Literal["pure", "basic", "rdp", "profile", "pld", "adaptive"]
 _INSIDE = 0.9  # of the largest loss: a tilt beyond it is good for nothing below
-LEAST_DELTA = 5e-324  # the least positive float: a divergence below the pure epsilon is positive even where it underflows
+# the least positive float: a divergence below the pure epsilon is positive even where it underflows
+LEAST_DELTA = 5e-324
 # Times the order: more than what underflow may take off a Renyi bound, whatever the counts.
 _UNDERFLOW = 1e-290
 
@@ -57,7 +60,9 @@ class Bounded(Protocol):
 
 @dataclass(frozen=True)
 class Bound:
-    """A proved epsilon (nats) or delta, the route that proved it, and the Renyi order where there is one."""
+    """A proved epsilon (nats) or delta, the route that proved it, and the Renyi order where there
+    is one.
+    """
 
     value: float
     route: Route
@@ -68,32 +73,49 @@ class Bound:
 def best_epsilon(curve: Bounded, delta: float, *, thorough: bool = False) -> Bound:
     """The smallest epsilon proved at `delta`, over all routes; inf if there is none.
 
-    `thorough` tries the route `adaptive` too, which gains up to seven per cent on repeated exponential mechanisms.
+    `thorough` tries the route `adaptive` too, which gains up to seven per cent on repeated
+    exponential mechanisms.
 
     Raises:
         InvalidArgument: delta is not in [0, 1).
     """
     found = _winner(_epsilons(curve, check_delta(delta)))
     if thorough and found.value > 0 and (recursion := _recursion(curve, delta)) is not None:
-        return _winner(iter((found, Bound(recursion[0].epsilon_upper(_rounded_down(delta, recursion[1])), "adaptive"))))
+        return _winner(
+            iter(
+                (
+                    found,
+                    Bound(
+                        recursion[0].epsilon_upper(_rounded_down(delta, recursion[1])), "adaptive"
+                    ),
+                )
+            )
+        )
     return found
 
 
 def best_delta(curve: Bounded, epsilon: float, *, thorough: bool = False) -> Bound:
-    """The smallest delta proved at `epsilon`, over all routes, `adaptive` included if `thorough`; at most 1.
+    """The smallest delta proved at `epsilon`, over all routes, `adaptive` included if `thorough`;
+    at most 1.
 
     Raises:
         InvalidArgument: epsilon is negative or not finite.
     """
     found = _winner(_deltas(curve, check_epsilon(epsilon)))
-    if thorough and found.value > curve.delta0 and (recursion := _recursion(curve, 1.0)) is not None:
+    if (
+        thorough
+        and found.value > curve.delta0
+        and (recursion := _recursion(curve, 1.0)) is not None
+    ):
         value = (recursion[0].upper_at(epsilon) + recursion[1]) * (1 + 1e-15)
         return _winner(iter((found, Bound(max(LEAST_DELTA, value), "adaptive"))))
     return found
 
 
 def deltas_near(curve: Bounded, epsilon: float) -> Callable[[float], float]:
-    """A delta at every epsilon, quick and tight near this one; without the route `rdp` where another one serves."""
+    """A delta at every epsilon, quick and tight near this one; without the route `rdp` where
+    another one serves.
+    """
     near = min(epsilon, _INSIDE * curve.core_epsilon)
     closed, losses, recursion = _closed_form(curve), _composable(curve), _recursion(curve, 1.0)
     composed = [] if losses is None else [pld_deltas(way, near) for way in losses.directed()]
@@ -117,8 +139,8 @@ def announced(bound: Bound) -> float:
     """The value of `bound`, with a GridEdgeWarning where more orders might have made it smaller."""
     if bound.at_edge:
         warnings.warn(
-            f"the best Renyi order {bound.order:g} is the last one tried: the bound is valid but may be loose; "
-            "a table needs more orders, a plan less noise or a larger delta",
+            f"the best Renyi order {bound.order:g} is the last one tried: the bound is valid but"
+            " may be loose; a table needs more orders, a plan less noise or a larger delta",
             GridEdgeWarning,
             stacklevel=3,
         )
@@ -130,15 +152,18 @@ def _winner(candidates: Iterator[Bound]) -> Bound:
     return min(proved, key=lambda bound: bound.value, default=Bound(math.inf, "basic"))
 
 
-# The routes, each with its condition. Inside, where neither the bad events alone nor the pure epsilon alone decide, all may
-# win; at the edges failures that are steps of their own are composed: n of chance d weigh 1 - (1 - d)^n, less than their sum.
+# The routes, each with its condition. Inside, where neither the bad events alone nor the pure
+# epsilon alone decide, all may win; at the edges failures that are steps of their own are composed:
+# n of chance d weigh 1 - (1 - d)^n, less than their sum.
 
 
 def _epsilons(curve: Bounded, delta: float) -> Iterator[Bound]:
     inside = curve.core_epsilon > 0 and delta > curve.delta0
     yield Bound(curve.core_epsilon if curve.delta0 <= delta else math.inf, _sum_of(curve))
     if inside:
-        found = rdp_to_epsilon(_renyi(curve), _rounded_down(delta, curve.delta0), curve.table_orders)
+        found = rdp_to_epsilon(
+            _renyi(curve), _rounded_down(delta, curve.delta0), curve.table_orders
+        )
         yield Bound(found.value, "rdp", found.order, found.at_edge)
     if delta > 0 and (losses := _composable(curve) if inside else _failing(curve)) is not None:
         yield Bound(max(pld_epsilon(way, delta) for way in losses.directed()), "pld")
@@ -154,7 +179,9 @@ def _deltas(curve: Bounded, epsilon: float) -> Iterator[Bound]:
         value = max(LEAST_DELTA, min(1.0, curve.delta0 + found.value))
         yield Bound(value, "rdp", found.order, found.at_edge and value > LEAST_DELTA)
     if (losses := _composable(curve) if inside else _failing(curve)) is not None:
-        yield Bound(max(LEAST_DELTA, *(pld_delta(way, epsilon) for way in losses.directed())), "pld")
+        yield Bound(
+            max(LEAST_DELTA, *(pld_delta(way, epsilon) for way in losses.directed())), "pld"
+        )
     if inside and (profile := _closed_form(curve)) is not None:
         yield Bound(profile(epsilon), "profile")
 
@@ -168,13 +195,15 @@ def _rounded_down(delta: float, delta0: float) -> float:
 
 
 def _renyi(curve: Bounded) -> Callable[[Floats], Floats]:
-    """The Renyi bound of a curve that is not perfectly private, rounded up where it may have underflowed."""
+    """The Renyi bound of a curve that is not perfectly private, rounded up where it may have
+    underflowed.
+    """
     return lambda orders: curve.rdp(orders) + _UNDERFLOW * orders
 
 
 def _composable(curve: Bounded) -> Losses | None:
-    """The plan as privacy losses, where their composition is worth computing: a closed-form profile is as good, unless it is a
-    minimum of profiles, which the pair's convex hull beats.
+    """The plan as privacy losses, where their composition is worth computing: a closed-form profile
+    is as good, unless it is a minimum of profiles, which the pair's convex hull beats.
     """
     found = curve.losses()
     if found is None or not composable(losses := condensed(found)):
@@ -191,7 +220,9 @@ def _failing(curve: Bounded) -> Losses | None:
 
 
 def _recursion(curve: Bounded, delta: float) -> tuple[Solution, float] | None:
-    """The optimal recursion, whatever the order of the steps, and the bad events outside it; None where it is not tried."""
+    """The optimal recursion, whatever the order of the steps, and the bad events outside it; None
+    where it is not tried.
+    """
     losses = curve.losses()
     if losses is None or losses.added >= delta:
         return None

@@ -1,4 +1,6 @@
-"""The least Gaussian shift that hides a pure, bounded-range or Laplace guarantee, squared and rounded up. Theorem F9."""
+"""The least Gaussian shift that hides a pure, bounded-range or Laplace guarantee, squared and
+rounded up. Theorem F9.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The recursion over steps on a grid, rounded up (Theorem D2), and its short form for equal bounded-range steps.
+"""The recursion over steps on a grid, rounded up (Theorem D2), and its short form for equal
+bounded-range steps.
 
-A value array holds delta_j at g = 0, h, 2h, ... ; g < 0 follows from delta(-g) = 1 - e^-g + e^-g delta(g), as every class of
-pairs here is symmetric. Beyond the last entry, delta_j is at most that entry. A step maps bounds on delta_j to bounds on
-delta_{j-1}.
+A value array holds delta_j at g = 0, h, 2h, ... ; g < 0 follows from delta(-g) = 1 - e^-g + e^-g
+delta(g), as every class of pairs here is symmetric. Beyond the last entry, delta_j is at most that
+entry. A step maps bounds on delta_j to bounds on delta_{j-1}.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ from accounting.convert.renyi import rdp_to_epsilon
 # A step costs a few roundings, each relative to positive terms.
 UP = 1 + 2.0**-42
 _CACHED = 1 << 14  # numbers that are worked on at once
-WIDEST = 100.0  # nats of one range: products of e^width and e^-width stay floats up to three times as much
+# nats of one range: products of e^width and e^-width stay floats up to three times as much
+WIDEST = 100.0
 _NARROWEST = 1e-300  # below, one over a cell leaves the floats
-_CELLS = (16, 8)  # of the grid in one range: the variance of the loss grows by a share of 2/(3 cells^2)
+# of the grid in one range: the variance of the loss grows by a share of 2/(3 cells^2)
+_CELLS = (16, 8)
 _QUICK, _MOST = 3e6, 1.5e7  # numbers worked on: some hundredths of a second, and half a second
-_MOST_PAIRS, _PRODUCTS = 16, 6e8  # steps beside the ranges, and multiplications for all of them: half a second
+# steps beside the ranges, and multiplications for all of them: half a second
+_MOST_PAIRS, _PRODUCTS = 16, 6e8
 _LEAST_SCALE = 1e-100  # of a step beside the ranges: squares are to stay floats
 _UP = 1 + 2.0**-50
 _LEAST = 1e-12  # the least delta that the grid is made for
@@ -45,11 +49,13 @@ def _extended(values: Floats, interval: float, left: int, right: int) -> Floats:
 
 
 class _Pieces(NamedTuple):
-    """Losses t between two neighbouring breakpoints: g - t stays in one cell of the grid, and so does g - t + width. One a row.
+    """Losses t between two neighbouring breakpoints: g - t stays in one cell of the grid, and so
+    does g - t + width. One a row.
 
-    In u = e^-t: from `start` to start + length. The first cell starts `back` + 1 entries before g, at u = start - gap1; the
-    second ends `ahead` entries after g and starts at u = start - gap2. The length of a cell in u is 1/slope, and `weight` is p
-    at u = start. All but `back` and `ahead` are columns.
+    In u = e^-t: from `start` to start + length. The first cell starts `back` + 1 entries before g,
+    at u = start - gap1; the second ends `ahead` entries after g and starts at u = start - gap2. The
+    length of a cell in u is 1/slope, and `weight` is p at u = start. All but `back` and `ahead` are
+    columns.
     """
 
     back: NDArray[np.int64]
@@ -65,7 +71,9 @@ class _Pieces(NamedTuple):
 
 @dataclass(frozen=True)
 class RangeStep:
-    """A bounded-range step: the adversary picks t in [0, width]; the loss is t with probability p_t, else t - width."""
+    """A bounded-range step: the adversary picks t in [0, width]; the loss is t with probability
+    p_t, else t - width.
+    """
 
     width: float
     interval: float
@@ -96,7 +104,8 @@ class RangeStep:
         k2 = b * (first - second - (slope1 - slope2) * piece.start)
         with np.errstate(all="ignore"):
             place = np.sqrt(np.maximum(k2, 0.0) / k1) - piece.start
-        # Where k1 or k2 is not positive, the maximum is at an end: fmin reads nan as the far one, the near one is tried as well.
+        # Where k1 or k2 is not positive, the maximum is at an end: fmin reads nan as the far one,
+        # the near one is tried as well.
         place = np.maximum(np.fmin(place, piece.length), 0.0)
         weight = piece.weight + b * place / ((piece.start + place) * piece.start)
         inside = weight * (first + slope1 * place) + (1 - weight) * (second + slope2 * place)
@@ -105,8 +114,11 @@ class RangeStep:
 
 def _pieces(width: float, interval: float) -> _Pieces:
     steps = np.arange(math.ceil(width / interval) + 1) * interval
-    breaks = np.unique(np.concatenate([[0.0, width], steps[steps < width], width - steps[steps < width]]))
-    # Breakpoints that agree up to rounding are one: the sliver between them holds nothing that its ends do not.
+    breaks = np.unique(
+        np.concatenate([[0.0, width], steps[steps < width], width - steps[steps < width]])
+    )
+    # Breakpoints that agree up to rounding are one: the sliver between them holds nothing that its
+    # ends do not.
     breaks = breaks[np.concatenate([[True], np.diff(breaks) > 1e-9 * interval])]
     breaks[-1] = width
     t0, t1 = breaks[:-1, None], breaks[1:, None]
@@ -139,7 +151,9 @@ class PairStep:
 
     @staticmethod
     def of(loss: Loss, interval: float, negligible: float) -> PairStep:
-        """Of a loss whose tails below `negligible` are cut off: the lower one moved up, the upper one counted as infinite."""
+        """Of a loss whose tails below `negligible` are cut off: the lower one moved up, the upper
+        one counted as infinite.
+        """
         pmf = loss.pmf(interval, negligible)
         below, above = np.cumsum(pmf.mass), np.cumsum(pmf.mass[::-1])
         first = int(np.searchsorted(below, negligible, side="right"))
@@ -153,9 +167,12 @@ class PairStep:
         """(n,) to (n,)."""
         high = self.low + len(self.mass) - 1
         padded = _extended(values, self.interval, max(high, 0), max(-self.low, 0))
-        # Entry i needs g - L at i - high .. i - low, which starts max(high, 0) - high entries into the padded array.
+        # Entry i needs g - L at i - high .. i - low, which starts max(high, 0) - high entries into
+        # the padded array.
         start = max(high, 0) - high
-        mean = np.convolve(padded[start : start + len(values) + len(self.mass) - 1], self.mass, mode="valid")
+        mean = np.convolve(
+            padded[start : start + len(values) + len(self.mass) - 1], self.mass, mode="valid"
+        )
         return np.minimum(1.0, (mean + self.infinity) * UP)
 
 
@@ -167,26 +184,52 @@ class Solution:
     upper: Floats
 
     @staticmethod
-    def of_ranges(losses: Losses, rdp: Callable[[Floats], Floats], orders: tuple[float, ...]) -> Solution | None:
-        """Upper bounds on the plan's delta without its bad events (Theorem D6); None where the recursion is not tried.
+    def of_ranges(
+        losses: Losses, rdp: Callable[[Floats], Floats], orders: tuple[float, ...]
+    ) -> Solution | None:
+        """Upper bounds on the plan's delta without its bad events (Theorem D6); None where the
+        recursion is not tried.
 
         Args:
             losses: of the steps, each counted; those of bounded range must have one width.
-            rdp, orders: the Renyi bound of all steps together and where it is tabulated; they choose the grid, and prove nothing.
+            rdp, orders: the Renyi bound of all steps together and where it is tabulated; they
+                choose the grid, and prove nothing.
         """
         ranges, pairs = _parted(condensed(losses))
-        fixed = all(isinstance(loss, Atoms | Banded | Hull | Normal) and loss.scale > _LEAST_SCALE for _, loss in pairs)
-        if len(ranges) != 1 or ranges[0][0] < 2 or not _NARROWEST <= ranges[0][1] <= WIDEST or not fixed:
+        fixed = all(
+            isinstance(loss, Atoms | Banded | Hull | Normal) and loss.scale > _LEAST_SCALE
+            for _, loss in pairs
+        )
+        if (
+            len(ranges) != 1
+            or ranges[0][0] < 2
+            or not _NARROWEST <= ranges[0][1] <= WIDEST
+            or not fixed
+        ):
             return None
         (count, width), reach = ranges[0], rdp_to_epsilon(rdp, _LEAST * _BEYOND, orders).value
-        times, widest = sum(n for n, _ in pairs), max((loss.reach for _, loss in pairs), default=0.0)
-        sizes = [(cells, cells * reach / width, times * 2 * cells * widest / width) for cells in _CELLS]
+        times, widest = (
+            sum(n for n, _ in pairs),
+            max((loss.reach for _, loss in pairs), default=0.0),
+        )
+        sizes = [
+            (cells, cells * reach / width, times * 2 * cells * widest / width) for cells in _CELLS
+        ]
         most = {cells: _QUICK if cells > _CELLS[-1] else _MOST for cells in _CELLS}
-        bearable = (n for n, size, more in sizes if count * 2.0 * n * size <= most[n] and more * size <= _PRODUCTS)
+        bearable = (
+            n
+            for n, size, more in sizes
+            if count * 2.0 * n * size <= most[n] and more * size <= _PRODUCTS
+        )
         if times > _MOST_PAIRS or (cells := next(bearable, None)) is None:
             return None
         size = math.ceil(cells * reach / width) + 1
-        return solved((*pairs[::-1], (count, Banded.bounded_range(width))), width / cells, _LEAST * _TAIL / _MOST_PAIRS, size)
+        return solved(
+            (*pairs[::-1], (count, Banded.bounded_range(width))),
+            width / cells,
+            _LEAST * _TAIL / _MOST_PAIRS,
+            size,
+        )
 
     def upper_at(self, epsilon: float) -> float:
         """Upper bound at one epsilon >= 0: the chord, as delta_0 is convex in e^epsilon."""
@@ -194,7 +237,9 @@ class Solution:
         if i + 1 >= len(self.upper):
             return float(self.upper[-1])
         share = math.expm1(max(0.0, epsilon - i * self.interval)) / math.expm1(self.interval)
-        return float(self.upper[i] + (self.upper[i + 1] - self.upper[i]) * min(1.0, share)) * (1 + 1e-12)
+        return float(self.upper[i] + (self.upper[i + 1] - self.upper[i]) * min(1.0, share)) * (
+            1 + 1e-12
+        )
 
     def epsilon_upper(self, delta: float) -> float:
         """Smallest epsilon that is proved for `delta`; inf if the grid ends before."""
@@ -211,7 +256,9 @@ class Solution:
 
 
 def is_range(loss: Loss) -> bool:
-    """Whether a step is any bounded-range pair of its width, chosen after all earlier outcomes, and not one dominating pair."""
+    """Whether a step is any bounded-range pair of its width, chosen after all earlier outcomes, and
+    not one dominating pair.
+    """
     return isinstance(loss, Banded) and loss.is_range
 
 
@@ -219,16 +266,27 @@ def _parted(losses: Losses) -> tuple[list[tuple[int, float]], list[tuple[int, Lo
     ranges = [(n, loss.period) for n, loss in losses.steps if is_range(loss)]
     rest = [(n, loss) for n, loss in losses.steps if not is_range(loss)]
     # Gaussians compose to one (C3); rounded up.
-    return ranges, [(1, Normal(loss.mu * math.sqrt(n) * _UP)) if isinstance(loss, Normal) else (n, loss) for n, loss in rest]
+    return ranges, [
+        (1, Normal(loss.mu * math.sqrt(n) * _UP)) if isinstance(loss, Normal) else (n, loss)
+        for n, loss in rest
+    ]
 
 
 @lru_cache(maxsize=512)
-def solved(plan: tuple[tuple[int, Loss], ...], interval: float, negligible: float, size: int) -> Solution:
-    """Bounds at 0, ..., size - 1 intervals for steps in this order; tails below `negligible` are cut off on the safe side."""
+def solved(
+    plan: tuple[tuple[int, Loss], ...], interval: float, negligible: float, size: int
+) -> Solution:
+    """Bounds at 0, ..., size - 1 intervals for steps in this order; tails below `negligible` are
+    cut off on the safe side.
+    """
 
     @cache
     def made(loss: Loss) -> RangeStep | PairStep:
-        return RangeStep(loss.period, interval) if is_range(loss) else PairStep.of(loss, interval, negligible)
+        return (
+            RangeStep(loss.period, interval)
+            if is_range(loss)
+            else PairStep.of(loss, interval, negligible)
+        )
 
     values = np.zeros(size)
     for count, loss in reversed(plan):

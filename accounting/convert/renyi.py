@@ -1,8 +1,9 @@
 """Renyi bounds in, (epsilon, delta) out, with the guards that dp-accounting lacks.
 
-Searches try thousands of orders by Proposition 12 of Canonne, Kamath and Steinke, vectorised; tests hold the formula against
-dp-accounting's own `compute_epsilon`, which is among what an `Accountant` reports (`convert.reported`). That function returns 0
-for a NaN bound and logs a warning for a negative one; here both are errors.
+Searches try thousands of orders by Proposition 12 of Canonne, Kamath and Steinke, vectorised; tests
+hold the formula against dp-accounting's own `compute_epsilon`, which is among what an `Accountant`
+reports (`convert.reported`). That function returns 0 for a NaN bound and logs a warning for a
+negative one; here both are errors.
 """
 
 from __future__ import annotations
@@ -21,14 +22,18 @@ Floats = NDArray[np.float64]
 # dp-accounting ignores orders up to 1.01 in Proposition 12 of Canonne, Kamath and Steinke.
 _LEAST, _MOST = 1.0101e-2, 1e10
 _COARSE, _TABLE = 1 + np.geomspace(_LEAST, _MOST, 25), 1 + np.geomspace(_LEAST, _MOST, 49)
-# An even number of inner points: the best one so far is then not among them, so that brackets keep shrinking.
+# An even number of inner points: the best one so far is then not among them, so that brackets keep
+# shrinking.
 _FINE_POINTS, _ROUNDS, _VERTICES = 8, 3, 3
-# Each epsilon is a handful of floating-point operations on a bound accurate to a few ulps: one part in 10^13 covers both.
+# Each epsilon is a handful of floating-point operations on a bound accurate to a few ulps: one part
+# in 10^13 covers both.
 _OUTWARD = 1 + 1e-13
 
 
 class _Conversion(NamedTuple):
-    """An epsilon or a delta, the Renyi order it comes from, and whether that order is the last one tried."""
+    """An epsilon or a delta, the Renyi order it comes from, and whether that order is the last one
+    tried.
+    """
 
     value: float
     order: float
@@ -39,7 +44,9 @@ def check_delta(delta: float) -> float:
     """`delta` as a float in [0, 1)."""
     value = _number("delta", delta)
     if not 0 <= value < 1:
-        raise InvalidArgument(f"delta={value!r} must lie in [0, 1): choose far less than one over the number of users")
+        raise InvalidArgument(
+            f"delta={value!r} must lie in [0, 1): choose far less than one over the number of users"
+        )
     return value
 
 
@@ -51,7 +58,9 @@ def check_epsilon(epsilon: float) -> float:
     return value
 
 
-def rdp_to_epsilon(rdp: Callable[[Floats], Floats], delta: float, table_orders: tuple[float, ...] = ()) -> _Conversion:
+def rdp_to_epsilon(
+    rdp: Callable[[Floats], Floats], delta: float, table_orders: tuple[float, ...] = ()
+) -> _Conversion:
     """The smallest epsilon over the orders, for `rdp` mapping orders to nats and delta in (0, 1).
 
     Any order gives a valid bound, so the search decides tightness, never soundness.
@@ -59,10 +68,13 @@ def rdp_to_epsilon(rdp: Callable[[Floats], Floats], delta: float, table_orders: 
     return _best(rdp, table_orders, lambda a, r: _epsilon_at(a, r, delta), _OUTWARD)
 
 
-def rdp_to_delta(rdp: Callable[[Floats], Floats], epsilon: float, table_orders: tuple[float, ...] = ()) -> _Conversion:
+def rdp_to_delta(
+    rdp: Callable[[Floats], Floats], epsilon: float, table_orders: tuple[float, ...] = ()
+) -> _Conversion:
     """The smallest delta over the orders, for epsilon >= 0."""
 
-    # Proposition 12 again, for the logarithm of delta: dp-accounting's compute_delta fails on bounds below 1e-16.
+    # Proposition 12 again, for the logarithm of delta: dp-accounting's compute_delta fails on
+    # bounds below 1e-16.
     def log_delta(orders: Floats, bounds: Floats) -> Floats:
         found = (orders - 1) * (bounds - epsilon + np.log1p(-1 / orders)) - np.log(orders)
         return np.where(np.isinf(bounds), 0.0, np.where(bounds > 0, found, -np.inf))
@@ -71,14 +83,20 @@ def rdp_to_delta(rdp: Callable[[Floats], Floats], epsilon: float, table_orders: 
     # An error of one part in 10^13 in epsilon is worth (order - 1) times as much in ln(delta).
     pad = 1e-13 * (1 + best.order * (1 + epsilon))
     found = _Conversion(math.exp(min(0.0, best.value + pad)), best.order, best.at_edge)
-    # sqrt(1 - e^-KL) bounds every divergence (Bretagnolle and Huber); the least order bounds the Kullback-Leibler divergence.
+    # sqrt(1 - e^-KL) bounds every divergence (Bretagnolle and Huber); the least order bounds the
+    # Kullback-Leibler divergence.
     bound = float(_checked(rdp(_COARSE[:1]))[0])
     variation = min(1.0, math.sqrt(-math.expm1(-bound)) * (1 + 1e-13))
-    return _Conversion(variation, float(_COARSE[0]), at_edge=False) if variation < found.value else found
+    return (
+        _Conversion(variation, float(_COARSE[0]), at_edge=False)
+        if variation < found.value
+        else found
+    )
 
 
 def invert_profile(profile: Callable[[float], float], delta: float) -> float:
-    """The smallest epsilon >= 0 (rounded up, one part in 10^12) with profile(epsilon) <= delta; inf if none below 1e9.
+    """The smallest epsilon >= 0 (rounded up, one part in 10^12) with profile(epsilon) <= delta; inf
+    if none below 1e9.
 
     `profile` is non-increasing.
     """
@@ -104,16 +122,25 @@ def _number(name: str, value: float) -> float:
     try:
         number = float(value)
     except OverflowError:
-        raise InvalidArgument(f"{name} is an integer beyond the largest float: it must be a finite number") from None
+        raise InvalidArgument(
+            f"{name} is an integer beyond the largest float: it must be a finite number"
+        ) from None
     if math.isnan(number):
         raise InvalidArgument(f"{name}=nan must be a real number")
     return number
 
 
 def _best(
-    rdp: Callable[[Floats], Floats], table_orders: tuple[float, ...], convert: Callable[[Floats, Floats], Floats], outward: float
+    rdp: Callable[[Floats], Floats],
+    table_orders: tuple[float, ...],
+    convert: Callable[[Floats, Floats], Floats],
+    outward: float,
 ) -> _Conversion:
-    orders = np.unique(np.concatenate([_TABLE if table_orders else _COARSE, [a for a in table_orders if a > 1 + _LEAST]]))
+    orders = np.unique(
+        np.concatenate(
+            [_TABLE if table_orders else _COARSE, [a for a in table_orders if a > 1 + _LEAST]]
+        )
+    )
     values = _convert(rdp, orders, convert)
     finite = np.flatnonzero(np.isfinite(values))
     edge = int(np.argmin(values)) in (0, int(finite[-1]) if len(finite) else len(values) - 1)
@@ -134,7 +161,9 @@ def _between(orders: Floats, values: Floats) -> Floats:
 
 
 def _vertex(orders: Floats, values: Floats) -> Floats:
-    """The order at which the parabola through the best value and its neighbours, in ln(order - 1), is least."""
+    """The order at which the parabola through the best value and its neighbours, in ln(order - 1),
+    is least.
+    """
     best = min(max(int(np.argmin(values)), 1), len(orders) - 2)
     x, y = np.log(orders[best - 1 : best + 2] - 1), values[best - 1 : best + 2]
     with np.errstate(all="ignore"):
@@ -143,26 +172,35 @@ def _vertex(orders: Floats, values: Floats) -> Floats:
     return 1 + np.exp([min(max(place, x[0]), x[2])]) if math.isfinite(place) else orders[:0]
 
 
-def _convert(rdp: Callable[[Floats], Floats], orders: Floats, convert: Callable[[Floats, Floats], Floats]) -> Floats:
+def _convert(
+    rdp: Callable[[Floats], Floats], orders: Floats, convert: Callable[[Floats, Floats], Floats]
+) -> Floats:
     with np.errstate(all="ignore"):
         return convert(orders, _checked(rdp(orders)))
 
 
 def _checked(bound: Floats) -> Floats:
     if np.any(np.isnan(bound)) or np.any(bound < 0):
-        raise InvalidCurve("a Renyi bound is NaN or negative: this is not a guarantee; report the curve that produced it")
+        raise InvalidCurve(
+            "a Renyi bound is NaN or negative: this is not a guarantee; report the curve that"
+            " produced it"
+        )
     return bound
 
 
 def _epsilon_at(orders: Floats, bounds: Floats, delta: float) -> Floats:
-    """Proposition 12; 0 where delta alone covers the divergence (Bretagnolle and Huber). Rounded up."""
+    """Proposition 12; 0 where delta alone covers the divergence (Bretagnolle and Huber). Rounded
+    up.
+    """
     found = bounds + np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
     covered = delta**2 * (1 - 1e-15) + np.expm1(-bounds) > 0
     padded = found + _pad(orders, bounds, delta)
     return np.where(np.isinf(bounds), np.inf, np.where(covered, 0.0, np.maximum(padded, 0.0)))
 
 
-def _pad(orders: Floats | np.float64, bounds: Floats | np.float64, delta: float) -> Floats | np.float64:
+def _pad(
+    orders: Floats | np.float64, bounds: Floats | np.float64, delta: float
+) -> Floats | np.float64:
     # Three terms are added, of either sign: a few ulps of each.
     return 1e-15 * (bounds + 1 / orders + (abs(math.log(delta)) + np.log(orders)) / (orders - 1))
 
@@ -171,7 +209,8 @@ RHO_ORDERS = np.geomspace(1e-6, 1e12, 240)  # each less 1
 
 
 def largest_over_order(divergences: Callable[[Floats], Floats], epsilon: float) -> float:
-    """A zCDP parameter of what is pure `epsilon`: the largest Renyi divergence over its order, from bounds at some. Theorem A6.
+    """A zCDP parameter of what is pure `epsilon`: the largest Renyi divergence over its order, from
+    bounds at some. Theorem A6.
 
     Divergence times (order - 1) is convex in the order: between two orders it is below the chord.
     """
@@ -191,7 +230,9 @@ _DIRECT = 60.0
 
 
 def of_response(parameter: Floats, orders: Floats) -> Floats:
-    """Renyi divergence of a randomised response of some pure epsilon > 0 (C1), both broadcast against each other."""
+    """Renyi divergence of a randomised response of some pure epsilon > 0 (C1), both broadcast
+    against each other.
+    """
     e, a = np.broadcast_arrays(parameter, orders)
     small = a * e < _DIRECT
     with np.errstate(over="ignore", invalid="ignore"):

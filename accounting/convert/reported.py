@@ -1,7 +1,9 @@
-"""The conversion that an `Accountant` reports: dp-accounting's figure with the proved bound beside it. Theorem A7.
+"""The conversion that an `Accountant` reports: dp-accounting's figure with the proved bound beside
+it. Theorem A7.
 
-dp-accounting's composition of privacy losses is no proof: the error of its transforms is absolute, and grows with the count. So
-its figure is held against the proved bound of `convert.bounds`, and never replaces it by less.
+dp-accounting's composition of privacy losses is no proof: the error of its transforms is absolute,
+and grows with the count. So its figure is held against the proved bound of `convert.bounds`, and
+never replaces it by less.
 """
 
 from __future__ import annotations
@@ -17,7 +19,16 @@ from accounting.convert.bounds import Bound, Bounded, best_delta, best_epsilon
 from accounting.convert.pld.compose import composable, condensed, joint_interval
 from accounting.convert.pld.loss import Losses, PrivacyLossDistribution
 
-Why = Literal["agreed", "recursion", "closed_form", "no_distribution", "resolution", "unexplained", "not_confirmed", "no_figure"]
+Why = Literal[
+    "agreed",
+    "recursion",
+    "closed_form",
+    "no_distribution",
+    "resolution",
+    "unexplained",
+    "not_confirmed",
+    "no_figure",
+]
 WHY: dict[Why, str] = {
     "agreed": "the larger of two figures that agree within 1%",
     "recursion": "the proved bound, lower by the optimal recursion for bounded ranges",
@@ -30,7 +41,8 @@ WHY: dict[Why, str] = {
 }
 
 _MARGIN = 1.01  # by how much the two may differ and still be said to agree
-_RESOLUTION, _CUTS = 1e-14, 10  # of delta: a share of it that a step's transform, and each cut tail, may decide
+# of delta: a share of it that a step's transform, and each cut tail, may decide
+_RESOLUTION, _CUTS = 1e-14, 10
 _LEAST_DIVERGENCE = 1e-15  # below, dp-accounting's compute_delta raises
 
 
@@ -54,7 +66,9 @@ class Reported:
 
 @final
 class PlanConverter:
-    """The conversions of one plan. Its privacy losses are composed at the first of them, once for every epsilon and delta."""
+    """The conversions of one plan. Its privacy losses are composed at the first of them, once for
+    every epsilon and delta.
+    """
 
     def __init__(self, plan: Bounded) -> None:
         self.plan = plan
@@ -84,7 +98,11 @@ class PlanConverter:
         if theirs > proved.value * _MARGIN:
             why = self._reason(proved, kept)
         else:
-            why = "agreed" if theirs == proved.value or theirs * _MARGIN >= proved.value else "not_confirmed"
+            why = (
+                "agreed"
+                if theirs == proved.value or theirs * _MARGIN >= proved.value
+                else "not_confirmed"
+            )
         value = max(theirs, proved.value) if why in ("agreed", "unexplained") else proved.value
         return Reported(value, proved, theirs, why)
 
@@ -94,20 +112,34 @@ class PlanConverter:
             return "recursion"
         if kept <= _RESOLUTION * (_CUTS + sum(count for count, _ in self._losses.steps)):
             return "resolution"
-        if proved.route == "profile" or (self._distribution is None and proved.route in ("pure", "basic")):
+        if proved.route == "profile" or (
+            self._distribution is None and proved.route in ("pure", "basic")
+        ):
             return "closed_form"
-        return "no_distribution" if self._distribution is None and proved.route == "pld" else "unexplained"
+        return (
+            "no_distribution"
+            if self._distribution is None and proved.route == "pld"
+            else "unexplained"
+        )
 
     def _renyi(self, function: str, at: float, order: float | None) -> float | None:
-        """dp-accounting's conversion at its own orders, those of tables and the one that proved the bound."""
-        from dp_accounting.rdp import rdp_privacy_accountant  # a second of imports: only where a plan is converted
+        """dp-accounting's conversion at its own orders, those of tables and the one that proved the
+        bound.
+        """
+        # a second of imports: only where a plan is converted
+        from dp_accounting.rdp import rdp_privacy_accountant
 
         known = {*rdp_privacy_accountant.DEFAULT_RDP_ORDERS, *self.plan.table_orders}
         orders = np.array(sorted(known if order is None else known | {order}))
         with np.errstate(all="ignore"):
             bounds = self.plan.rdp(orders)
         bounds = np.where(bounds > 0, np.maximum(bounds, _LEAST_DIVERGENCE), bounds)
-        return _figure(lambda value: getattr(rdp_privacy_accountant, function)(orders.tolist(), bounds.tolist(), value)[0], at)
+        return _figure(
+            lambda value: getattr(rdp_privacy_accountant, function)(
+                orders.tolist(), bounds.tolist(), value
+            )[0],
+            at,
+        )
 
     @cached_property
     def _losses(self) -> Losses:
@@ -115,7 +147,9 @@ class PlanConverter:
 
     @cached_property
     def _distribution(self) -> PrivacyLossDistribution | None:
-        """The plan as dp-accounting composes it; None where its steps have no losses or more than two directions."""
+        """The plan as dp-accounting composes it; None where its steps have no losses or more than
+        two directions.
+        """
         if not composable(self._losses):
             return None
         with np.errstate(all="ignore"):

@@ -1,11 +1,24 @@
 """Privacy curves: final classes, `Curve` their abstract base."""
 
 from accounting.curves.base import AnyCurve, Curve
-from accounting.curves.closed_form import ZCDP, ApproxDP, BoundedRange, GaussianDP, GaussianMax, LaplaceDP, PureDP
+from accounting.curves.closed_form import (
+    ZCDP,
+    ApproxDP,
+    BoundedRange,
+    GaussianDP,
+    GaussianMax,
+    LaplaceDP,
+    PureDP,
+)
 from accounting.curves.composed import Approximate, Composed, ProvedFor, Tighter, tighter, zero
 from accounting.curves.discrete_gaussian import DiscreteGaussianDP
 from accounting.curves.profile_table import ProfileTable, RenyiTable
-from accounting.curves.repeat_and_select import NumberOfRuns, PoissonRuns, RepeatAndSelectDP, TruncatedNegativeBinomial
+from accounting.curves.repeat_and_select import (
+    NumberOfRuns,
+    PoissonRuns,
+    RepeatAndSelectDP,
+    TruncatedNegativeBinomial,
+)
 from accounting.curves.sampled import SampledGaussianDP, SampledNoiseDP
 from accounting.curves.sparse_vector import SparseVectorDP
 

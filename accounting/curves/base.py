@@ -27,11 +27,13 @@ _EXACT_COUNT = 2.0**53  # counts from here on may have been rounded down when th
 
 
 class Curve(Frozen, ABC):
-    """A privacy guarantee, closed under composition. Immutable, hashable, and equal when its JSON is equal.
+    """A privacy guarantee, closed under composition. Immutable, hashable, and equal when its JSON
+    is equal.
 
-    Every member states, for two outputs P and Q of neighbouring inputs (either way round), outside an event of probability
-    at most `delta0` ("identical until bad", Theorem A1 in docs/theorems.md), bounds on their Renyi divergences, a zCDP parameter
-    `rho` and a pure epsilon, `core_epsilon`. Members know nothing about repetition: `a + b` and `n * a` build a `Composed`.
+    Every member states, for two outputs P and Q of neighbouring inputs (either way round), outside
+    an event of probability at most `delta0` ("identical until bad", Theorem A1 in
+    docs/theorems.md), bounds on their Renyi divergences, a zCDP parameter `rho` and a pure epsilon,
+    `core_epsilon`. Members know nothing about repetition: `a + b` and `n * a` build a `Composed`.
     """
 
     error_class: ClassVar[type[InvalidCurve]] = InvalidCurve
@@ -48,7 +50,9 @@ class Curve(Frozen, ABC):
     @property
     @abstractmethod
     def rho(self) -> float:
-        """The smallest proved zCDP parameter (nats), holding outside the `delta0` event; inf if none is proved."""
+        """The smallest proved zCDP parameter (nats), holding outside the `delta0` event; inf if
+        none is proved.
+        """
 
     @property
     @abstractmethod
@@ -62,16 +66,22 @@ class Curve(Frozen, ABC):
 
     @property
     def mu_squared(self) -> float:
-        """The least m^2 for which GaussianDP(m) is proved outside the `delta0` event; inf if none. Theorem F9."""
+        """The least m^2 for which GaussianDP(m) is proved outside the `delta0` event; inf if none.
+        Theorem F9.
+        """
         return pure_mu_squared(self.core_epsilon)
 
     @property
     def proved_for(self) -> Relation | None:
-        """The one neighbouring relation that the curve is proved for; None if its price says nothing about relations."""
+        """The one neighbouring relation that the curve is proved for; None if its price says
+        nothing about relations.
+        """
         return None
 
     def profile(self, epsilon: float) -> float | None:
-        """Closed-form bound on the hockey-stick divergence at `epsilon` >= 0, `delta0` included; None if there is none."""
+        """Closed-form bound on the hockey-stick divergence at `epsilon` >= 0, `delta0` included;
+        None if there is none.
+        """
         return None
 
     @property
@@ -80,11 +90,14 @@ class Curve(Frozen, ABC):
         return ()
 
     def losses(self) -> Losses | None:
-        """Dominating pairs as privacy losses, one for each step (docs/theorems/pld.md); None if a step has none."""
+        """Dominating pairs as privacy losses, one for each step (docs/theorems/pld.md); None if a
+        step has none.
+        """
         return None
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
-        """A pessimistic dp-accounting privacy loss distribution of `losses`, on a grid of `interval` nats.
+        """A pessimistic dp-accounting privacy loss distribution of `losses`, on a grid of
+        `interval` nats.
 
         None where they are none, or of sampled groups.
 
@@ -94,7 +107,7 @@ class Curve(Frozen, ABC):
         losses = self.losses()
         return None if losses is None else losses.to_dp_accounting(interval)
 
-    # -- what every curve can do ------------------------------------------------------------------------------------
+    # -- what every curve can do -------------------------------------------------------------------
 
     @final
     def rdp(self, orders: ArrayLike) -> Floats:
@@ -108,7 +121,9 @@ class Curve(Frozen, ABC):
         except (ValueError, TypeError, OverflowError):
             raise InvalidArgument("orders must be an array of finite numbers above 1") from None
         if not np.all(np.isfinite(array) & (array > 1)):
-            raise InvalidArgument("orders must be finite numbers above 1: order 1 is a limit, use 1 + 1e-6")
+            raise InvalidArgument(
+                "orders must be finite numbers above 1: order 1 is a limit, use 1 + 1e-6"
+            )
         return self._rdp(array.ravel()).reshape(array.shape)
 
     @final
@@ -123,12 +138,15 @@ class Curve(Frozen, ABC):
     def epsilon(self, delta: Sequence[float] | Floats) -> Floats: ...
     @final
     def epsilon(self, delta: float | Sequence[float] | Floats) -> float | Floats:
-        """The smallest epsilon (nats) for which (epsilon, delta)-DP is proved; inf if none. Of an array one for each delta.
+        """The smallest epsilon (nats) for which (epsilon, delta)-DP is proved; inf if none. Of an
+        array one for each delta.
 
         Raises:
             InvalidArgument: delta is not in [0, 1).
         """
-        return _each(delta, lambda one: bounds.announced(bounds.best_epsilon(self, one, thorough=True)))
+        return _each(
+            delta, lambda one: bounds.announced(bounds.best_epsilon(self, one, thorough=True))
+        )
 
     @overload
     def delta(self, epsilon: float) -> float: ...
@@ -136,12 +154,15 @@ class Curve(Frozen, ABC):
     def delta(self, epsilon: Sequence[float] | Floats) -> Floats: ...
     @final
     def delta(self, epsilon: float | Sequence[float] | Floats) -> float | Floats:
-        """The smallest delta for which (epsilon, delta)-DP is proved; at most 1. Of an array one for each epsilon.
+        """The smallest delta for which (epsilon, delta)-DP is proved; at most 1. Of an array one
+        for each epsilon.
 
         Raises:
             InvalidArgument: epsilon is negative, NaN or infinite.
         """
-        return _each(epsilon, lambda one: bounds.announced(bounds.best_delta(self, one, thorough=True)))
+        return _each(
+            epsilon, lambda one: bounds.announced(bounds.best_delta(self, one, thorough=True))
+        )
 
     @overload
     def attack(self, fpr: float) -> float: ...
@@ -149,7 +170,8 @@ class Curve(Frozen, ABC):
     def attack(self, fpr: Sequence[float] | Floats) -> Floats: ...
     @final
     def attack(self, fpr: float | Sequence[float] | Floats) -> float | Floats:
-        """The most true positives of any test whether somebody is in the log, at a false positive rate. Theorems R1 and R2.
+        """The most true positives of any test whether somebody is in the log, at a false positive
+        rate. Theorems R1 and R2.
 
         Under replace_one the test is which of two people's data are in the log.
 
@@ -171,14 +193,15 @@ class Curve(Frozen, ABC):
     def advantage(self) -> float:
         """The most by which the true positive rate of such a test exceeds its false positive rate.
 
-        At even odds a guess is right with a probability of at most (1 + advantage)/2. It is delta at epsilon 0, or less.
-        Theorems R1 and R2.
+        At even odds a guess is right with a probability of at most (1 + advantage)/2. It is delta
+        at epsilon 0, or less. Theorems R1 and R2.
         """
         return risk.advantage(self)
 
     @final
     def plot(self, axes: tuple[Axes, Axes] | None = None) -> tuple[Axes, Axes]:
-        """The trade-off of such a test, and epsilon (nats) against delta, on matplotlib axes: new ones, or those given.
+        """The trade-off of such a test, and epsilon (nats) against delta, on matplotlib axes: new
+        ones, or those given.
 
         Raises:
             MissingExtra: matplotlib is not installed.
@@ -201,23 +224,26 @@ class Curve(Frozen, ABC):
     @final
     @staticmethod
     def from_json(text: str | bytes) -> Curve:
-        """The curve whose `to_json` is `text`. Only known kinds are built: the library's, and those that installed
-        packages declare as entry points "accounting.curves".
+        """The curve whose `to_json` is `text`. Only known kinds are built: the library's, and those
+        that installed packages declare as entry points "accounting.curves".
 
         Raises:
-            InvalidCurve: not JSON, an unknown kind, values that do not state a guarantee, or curves nested too deeply to be read.
+            InvalidCurve: not JSON, an unknown kind, values that do not state a guarantee, or curves
+                nested too deeply to be read.
         """
         too_deep = "the curves are nested too deeply: write the composition of their parts instead"
         return CURVES.read(text, writer="Curve.to_json", too_deep=too_deep)
 
     @final
     def to_dp_event(self, relation: Relation | None = None) -> DpEvent:
-        """The dp-accounting event of the same mechanism, counts kept; `accounting.from_dp_event` reads it back.
+        """The dp-accounting event of the same mechanism, counts kept; `accounting.from_dp_event`
+        reads it back.
 
         Raises:
             NoEquivalent: dp-accounting has no event that means this curve.
         """
-        from accounting.dp_events import to_dp_event  # events know all curves, so curves cannot know events when they load
+        # events know all curves, so curves cannot know events when they load
+        from accounting.dp_events import to_dp_event
 
         return to_dp_event(self, relation)
 
@@ -250,7 +276,9 @@ class Undoubted(Curve, ABC):
 
 
 class OneParameter(Undoubted, ABC):
-    """A closed form in one non-negative parameter, so that many members are evaluated in one vectorised call."""
+    """A closed form in one non-negative parameter, so that many members are evaluated in one
+    vectorised call.
+    """
 
     @property
     @abstractmethod
@@ -269,7 +297,9 @@ class OneParameter(Undoubted, ABC):
     @final
     @classmethod
     def sum_rdp(cls, parameters: Floats, counts: Floats, orders: Floats) -> Floats:
-        """Sum of count * rdp over many members: (n,), (n,), (r,) -> (r,), in blocks that fit the cache."""
+        """Sum of count * rdp over many members: (n,), (n,), (r,) -> (r,), in blocks that fit the
+        cache.
+        """
         positive = parameters > 0
         parameters, counts = parameters[positive], counts_up(counts[positive])
         total = np.zeros_like(orders)
@@ -283,25 +313,41 @@ def one_relation(curves: Iterable[Curve]) -> Relation | None:
     """The one relation that some of the curves are proved for; None where all hold for either.
 
     Raises:
-        RelationMismatch: they are proved for different ones, so that nothing is known of what runs all of them.
+        RelationMismatch: they are proved for different ones, so that nothing is known of what runs
+            all of them.
     """
-    stated = {relation: type(curve).__name__ for curve in curves if (relation := curve.proved_for) is not None}
+    stated = {
+        relation: type(curve).__name__
+        for curve in curves
+        if (relation := curve.proved_for) is not None
+    }
     if len(stated) > 1:
-        which = " and ".join(f"{name} is proved for relation={relation!r}" for relation, name in sorted(stated.items()))
-        raise RelationMismatch(f"{which}: one sum holds for one relation. Configure both mechanisms under the same one")
+        which = " and ".join(
+            f"{name} is proved for relation={relation!r}"
+            for relation, name in sorted(stated.items())
+        )
+        raise RelationMismatch(
+            f"{which}: one sum holds for one relation. Configure both mechanisms under the same one"
+        )
     return next(iter(stated), None)
 
 
-def _each(values: float | Sequence[float] | Floats, function: Callable[[float], float]) -> float | Floats:
+def _each(
+    values: float | Sequence[float] | Floats, function: Callable[[float], float]
+) -> float | Floats:
     """The function of a number, or of each number of an array, in its shape."""
     try:
         plain = np.ndim(values) == 0
     except ValueError:
-        raise InvalidArgument("a number, or an array of numbers without gaps, is asked for") from None
+        raise InvalidArgument(
+            "a number, or an array of numbers without gaps, is asked for"
+        ) from None
     if plain:
         return function(values)  # type: ignore[arg-type]  # which checks what it is given
     array = np.asarray(values)
-    return np.array([function(one) for one in array.ravel().tolist()], dtype=np.float64).reshape(array.shape)
+    return np.array([function(one) for one in array.ravel().tolist()], dtype=np.float64).reshape(
+        array.shape
+    )
 
 
 def counts_up(counts: Floats) -> Floats:
@@ -313,4 +359,7 @@ def _composed(parts: Sequence[tuple[int, Curve]]) -> Curve:
     return CURVES.member("composed").of(parts)  # type: ignore[attr-defined]
 
 
-AnyCurve = Annotated[SerializeAsAny[Curve], BeforeValidator(lambda data: data if isinstance(data, Curve) else CURVES.build(data))]
+AnyCurve = Annotated[
+    SerializeAsAny[Curve],
+    BeforeValidator(lambda data: data if isinstance(data, Curve) else CURVES.build(data)),
+]

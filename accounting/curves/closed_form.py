@@ -1,4 +1,6 @@
-"""Curves in closed form: pure and approximate privacy, bounded range, zCDP, and the Laplace and Gaussian mechanisms."""
+"""Curves in closed form: pure and approximate privacy, bounded range, zCDP, and the Laplace and
+Gaussian mechanisms.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ class OneEpsilon(OneParameter, ABC):
 
 @final
 class PureDP(OneEpsilon):
-    """No output's probability changes by more than a factor exp(epsilon). Theorem C1 (exact worst case).
+    """No output's probability changes by more than a factor exp(epsilon). Theorem C1 (exact worst
+    case).
 
     Example:
         >>> import accounting as acc
@@ -56,7 +59,9 @@ class PureDP(OneEpsilon):
         return self.epsilon0 * math.tanh(self.epsilon0 / 2)
 
     def profile(self, epsilon: float) -> float:
-        return max(0.0, -math.expm1(min(0.0, epsilon - self.epsilon0)) / (1 + math.exp(-self.epsilon0)))
+        return max(
+            0.0, -math.expm1(min(0.0, epsilon - self.epsilon0)) / (1 + math.exp(-self.epsilon0))
+        )
 
     def losses(self) -> Losses:
         return Losses(((1, Banded.pure(self.epsilon0)),)) if self.epsilon0 > 0 else Losses()
@@ -64,7 +69,8 @@ class PureDP(OneEpsilon):
 
 @final
 class ApproxDP(Curve):
-    """(epsilon, delta)-DP and nothing more: with probability 1 - delta an epsilon-pure pair, else anything. Theorem C6.
+    """(epsilon, delta)-DP and nothing more: with probability 1 - delta an epsilon-pure pair, else
+    anything. Theorem C6.
 
     Example:
         >>> import accounting as acc
@@ -74,7 +80,9 @@ class ApproxDP(Curve):
 
     kind: Literal["approx_dp"] = "approx_dp"
     epsilon0: NonNegative = Field(alias="epsilon", description="a finite epsilon >= 0, in nats")
-    failure: Annotated[NonNegative, Field(lt=1)] = Field(alias="delta", description="a delta in [0, 1)")
+    failure: Annotated[NonNegative, Field(lt=1)] = Field(
+        alias="delta", description="a delta in [0, 1)"
+    )
 
     def _rdp(self, orders: Floats) -> Floats:
         return self._core._rdp(orders)
@@ -120,7 +128,8 @@ _SERIES = (
 
 @final
 class BoundedRange(OneEpsilon):
-    """Log-probability ratios of neighbouring outputs span at most epsilon over all outcomes. Theorem C2 (exact worst case).
+    """Log-probability ratios of neighbouring outputs span at most epsilon over all outcomes.
+    Theorem C2 (exact worst case).
 
     Example:
         >>> import accounting as acc
@@ -155,11 +164,14 @@ class BoundedRange(OneEpsilon):
         if epsilon >= self.epsilon0:
             return 0.0
         half = math.expm1((epsilon - self.epsilon0) / 2)
-        # The square alone would underflow; the product does only where the least positive float is an upper bound.
+        # The square alone would underflow; the product does only where the least positive float is
+        # an upper bound.
         return max(half / math.expm1(-self.epsilon0) * -half, 5e-324)
 
     def losses(self) -> Losses:
-        return Losses(((1, Banded.bounded_range(self.epsilon0)),)) if self.epsilon0 > 0 else Losses()
+        return (
+            Losses(((1, Banded.bounded_range(self.epsilon0)),)) if self.epsilon0 > 0 else Losses()
+        )
 
 
 def _rise(base: Floats, step: Floats) -> Floats:
@@ -167,7 +179,8 @@ def _rise(base: Floats, step: Floats) -> Floats:
     base, step = np.broadcast_arrays(base, step)
     with np.errstate(all="ignore"):  # where the other branch is read
         far = step / 2 + np.log1p(-np.expm1(-step) / np.expm1(base)) - np.log1p(step / base)
-    # Near 0 by the power series in z^2: a divided difference in Horner form, times (base + step)^2 - base^2.
+    # Near 0 by the power series in z^2: a divided difference in Horner form, times (base + step)^2
+    # - base^2.
     near = base + step <= 1
     base, step = np.where(near, base, 0.5), np.where(near, step, 0.5)
     u, v = (base + step) ** 2, base**2
@@ -183,7 +196,8 @@ _SERIES_TERMS = 12  # below |z| = 1/2 the remainder is under 2^-53 of the sum
 
 @final
 class LaplaceDP(OneEpsilon):
-    """No easier to tell apart than Laplace(0, 1/epsilon) from Laplace(1, 1/epsilon). Theorem C4 (exact).
+    """No easier to tell apart than Laplace(0, 1/epsilon) from Laplace(1, 1/epsilon). Theorem C4
+    (exact).
 
     Example:
         >>> import accounting as acc
@@ -230,7 +244,8 @@ def _excess(z: Floats) -> Floats:
 
 @final
 class ZCDP(OneParameter):
-    """Renyi divergence of every order a is at most a * rho. Theorem C5 (definition; no dominating pair is implied).
+    """Renyi divergence of every order a is at most a * rho. Theorem C5 (definition; no dominating
+    pair is implied).
 
     Example:
         >>> import accounting as acc
@@ -259,7 +274,8 @@ class ZCDP(OneParameter):
 
 
 _ROOT_HALF, LOG_ROOT_2PI = math.sqrt(0.5), math.log(2 * math.pi) / 2
-# Beyond, the rounded argument of erfc weighs more than the rounded square, and Laplace's continued fraction is good to an ulp.
+# Beyond, the rounded argument of erfc weighs more than the rounded square, and Laplace's continued
+# fraction is good to an ulp.
 _FAR, _LEVELS = -4.0, 40
 _LEAST_RHO = 1e-300  # more than what underflow takes off a sum of 10^18 squares
 
@@ -279,7 +295,9 @@ class GaussianDP(OneParameter):
 
     @classmethod
     def of_rho(cls, rho: float) -> Self:
-        """The mechanism with this zCDP parameter > 0, its mu rounded up; squares of tiny ones have underflowed."""
+        """The mechanism with this zCDP parameter > 0, its mu rounded up; squares of tiny ones have
+        underflowed.
+        """
         return cls(mu=math.nextafter(math.sqrt(2 * max(rho, _LEAST_RHO)), math.inf))
 
     @property
@@ -310,10 +328,12 @@ class GaussianDP(OneParameter):
         if first == -math.inf:
             return math.ulp(0.0)
         second = epsilon + _log_ndtr(-self.mu / 2 - epsilon / self.mu)
-        # The two terms are rounded to a few ulps of their logarithms; the pad keeps the difference an upper bound.
+        # The two terms are rounded to a few ulps of their logarithms; the pad keeps the difference
+        # an upper bound.
         pad = PAD * (4 + abs(first) + abs(second) + epsilon)
         value = math.exp(first) * (max(0.0, -math.expm1(min(0.0, second - first))) + pad)
-        # One up, for products below the normal floats, 0 among them: a Gaussian has no pure guarantee.
+        # One up, for products below the normal floats, 0 among them: a Gaussian has no pure
+        # guarantee.
         return min(1.0, math.nextafter(value, 1.0))
 
     def losses(self) -> Losses:
@@ -339,7 +359,8 @@ _MOST_ORDER = 1e300  # whose bound serves all smaller ones
 class GaussianMax(Undoubted):
     """The winner among `candidates` scores with Gaussian noise. Theorem C9.
 
-    rdp = order mu^2/2 + ln(candidates)/(order - 1) from the order on where this is smallest; below it, that smallest value.
+    rdp = order mu^2/2 + ln(candidates)/(order - 1) from the order on where this is smallest; below
+    it, that smallest value.
 
     Example:
         >>> import accounting as acc
@@ -354,7 +375,8 @@ class GaussianMax(Undoubted):
     def _rdp(self, orders: Floats) -> Floats:
         if self.candidates == 1 or self.mu == 0:
             return 0 * orders
-        # The union bound falls up to its best order; Renyi divergence never does, so the smallest value holds below that order.
+        # The union bound falls up to its best order; Renyi divergence never does, so the smallest
+        # value holds below that order.
         reached = np.maximum(orders, self._best_order)
         return reached * (self.mu * self.mu / 2) + math.log(self.candidates) / (reached - 1)
 
@@ -365,7 +387,11 @@ class GaussianMax(Undoubted):
     @property
     def rho(self) -> float:
         # rdp(order) / order is largest as the order goes to 1.
-        return 0.0 if self.candidates == 1 or self.mu == 0 else float(self._rdp(np.array([self._best_order]))[0])
+        return (
+            0.0
+            if self.candidates == 1 or self.mu == 0
+            else float(self._rdp(np.array([self._best_order]))[0])
+        )
 
     @property
     def core_epsilon(self) -> float:
@@ -377,4 +403,8 @@ class GaussianMax(Undoubted):
 
     def losses(self) -> Losses:
         """The pair of the union bound (Theorem P4)."""
-        return Losses(((1, Hull(((float(self.candidates), 0.0, Normal(self.mu)),))),)) if self.mu > 0 else Losses()
+        return (
+            Losses(((1, Hull(((float(self.candidates), 0.0, Normal(self.mu)),))),))
+            if self.mu > 0
+            else Losses()
+        )

@@ -20,7 +20,15 @@ from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_v
 from accounting.arguments import MOST_COUNT, Relation, checked_integer
 from accounting.convert.pld.hull import Hull, RenyiLoss
 from accounting.convert.pld.loss import Losses, PrivacyLossDistribution
-from accounting.curves.base import CURVES, AnyCurve, Curve, Floats, OneParameter, counts_up, one_relation
+from accounting.curves.base import (
+    CURVES,
+    AnyCurve,
+    Curve,
+    Floats,
+    OneParameter,
+    counts_up,
+    one_relation,
+)
 from accounting.curves.closed_form import GaussianDP
 from accounting.decimal_sum import decimal_sum
 from accounting.errors import InvalidCurve
@@ -60,7 +68,8 @@ class _Around(Curve, ABC):
 
 @final
 class Approximate(_Around):
-    """Identical until bad: `curve` holds for a mechanism that agrees outside an event of probability delta0. Theorem A1.
+    """Identical until bad: `curve` holds for a mechanism that agrees outside an event of
+    probability delta0. Theorem A1.
 
     The event has that probability under every input; the curve's own `delta0` is added to it.
 
@@ -72,7 +81,9 @@ class Approximate(_Around):
     """
 
     kind: Literal["approximate"] = "approximate"
-    added: Annotated[NonNegative, Field(lt=1)] = Field(alias="delta0", description="a probability in [0, 1)")
+    added: Annotated[NonNegative, Field(lt=1)] = Field(
+        alias="delta0", description="a probability in [0, 1)"
+    )
 
     @property
     def delta0(self) -> float:
@@ -89,15 +100,20 @@ class Approximate(_Around):
     def losses(self) -> Losses | None:
         """The losses of the inner curve, delta0 being added to their divergence (Theorem P1)."""
         inner = self.curve.losses()
-        return None if inner is None else Losses(inner.steps, decimal_sum([(1, inner.added), (1, self.added)]))
+        return (
+            None
+            if inner is None
+            else Losses(inner.steps, decimal_sum([(1, inner.added), (1, self.added)]))
+        )
 
 
 @final
 class ProvedFor(_Around):
-    """`curve`, which says nothing about relations, where its proof holds for one of them only. Theorem G4.
+    """`curve`, which says nothing about relations, where its proof holds for one of them only.
+    Theorem G4.
 
-    Larger groups of sampled users are such: a table of numbers does not say what they were proved for. What the curve says
-    itself, if it does, must be the same.
+    Larger groups of sampled users are such: a table of numbers does not say what they were proved
+    for. What the curve says itself, if it does, must be the same.
     """
 
     kind: Literal["proved_for"] = "proved_for"
@@ -169,7 +185,9 @@ _TIMES = "how many times a curve is repeated"
 
 def _read(data: Any) -> tuple[Part, ...]:
     """Parts that are given or were stored, in normal form."""
-    if not isinstance(data, list | tuple) or not all(isinstance(p, list | tuple) and len(p) == 2 for p in data):
+    if not isinstance(data, list | tuple) or not all(
+        isinstance(p, list | tuple) and len(p) == 2 for p in data
+    ):
         raise InvalidCurve("Composed.parts must be pairs (count, curve)")
     counts: dict[Curve, int] = defaultdict(int)
     for count, curve in data:
@@ -196,10 +214,14 @@ def _normal_form(counts: dict[Curve, int]) -> tuple[Part, ...]:
             counts[part] += times * inner
     one_relation(counts)
     if max(counts.values(), default=0) > MOST_COUNT:
-        raise InvalidCurve("Composed.parts: a curve is repeated more than 10^18 times in all: use fewer repetitions")
+        raise InvalidCurve(
+            "Composed.parts: a curve is repeated more than 10^18 times in all: use fewer"
+            " repetitions"
+        )
     order = sorted(counts, key=_short_key)
     if any(_short_key(a) == _short_key(b) for a, b in pairwise(order)):
-        order.sort(key=_sort_key)  # JSON tells apart what differs in nothing else; to write it takes long
+        # JSON tells apart what differs in nothing else; to write it takes long
+        order.sort(key=_sort_key)
     return tuple([(counts[curve], curve) for curve in order])
 
 
@@ -212,13 +234,17 @@ def _short_key(curve: Curve) -> tuple[str, float]:
 
 
 def _one_more(parts: Sequence[Part]) -> tuple[Part, ...] | None:
-    """The normal form of a composition and one other curve, found without sorting again: sums are often made in a loop."""
+    """The normal form of a composition and one other curve, found without sorting again: sums are
+    often made in a loop.
+    """
     if [count for count, _ in parts] != [1, 1]:
         return None
     (_, first), (_, second) = parts
     for known, curve in ((first, second), (second, first)):
         if isinstance(known, Composed) and known.parts and not isinstance(curve, Composed):
-            place = bisect.bisect_left(known.parts, _sort_key(curve), key=lambda part: _sort_key(part[1]))
+            place = bisect.bisect_left(
+                known.parts, _sort_key(curve), key=lambda part: _sort_key(part[1])
+            )
             if place == len(known.parts) or known.parts[place][1] != curve:
                 one_relation((first, second))
                 return (*known.parts[:place], (1, curve), *known.parts[place:])
@@ -229,11 +255,14 @@ def _one_more(parts: Sequence[Part]) -> tuple[Part, ...] | None:
 class Composed(_OfSeveral):
     """All parts, each repeated, run on the same data, adaptively chosen ones included. Theorem A3.
 
-    The parts, pairs (count, curve), are kept in a normal form, so that equal compositions are equal. No parts: the identity.
+    The parts, pairs (count, curve), are kept in a normal form, so that equal compositions are
+    equal. No parts: the identity.
 
     Example:
         >>> import accounting as acc
-        >>> acc.PureDP(epsilon=1.0) + acc.ZCDP(rho=0.1) == acc.ZCDP(rho=0.1) + acc.PureDP(epsilon=1.0)
+        >>> acc.PureDP(epsilon=1.0) + acc.ZCDP(rho=0.1) == acc.ZCDP(rho=0.1) + acc.PureDP(
+        ...     epsilon=1.0
+        ... )
         True
     """
 
@@ -247,7 +276,9 @@ class Composed(_OfSeveral):
         Raises:
             InvalidArgument: a count is not an integer from 0 to 10^18.
         """
-        found = (_one_more(parts) if isinstance(parts, list) else None) or _normal_form(_counted(parts))
+        found = (_one_more(parts) if isinstance(parts, list) else None) or _normal_form(
+            _counted(parts)
+        )
         if len(found) == 1 and found[0][0] == 1:
             return found[0][1]
         # What is valid and in normal form is not checked again.
@@ -259,12 +290,16 @@ class Composed(_OfSeveral):
         for family, (parameters, counts) in families.items():
             total += family.sum_rdp(parameters, counts, orders)
         counts = counts_up(np.array([count for count, _ in others], dtype=np.float64)).tolist()
-        rest = (count * curve._rdp(orders) for count, (_, curve) in zip(counts, others, strict=True))
+        rest = (
+            count * curve._rdp(orders) for count, (_, curve) in zip(counts, others, strict=True)
+        )
         return total + sum(rest, np.zeros_like(orders))
 
     @cached_property
     def _by_family(self) -> tuple[dict[type[OneParameter], Floats], list[Part]]:
-        """(2, n) parameters and counts of curves with one parameter, by class, and the other parts."""
+        """(2, n) parameters and counts of curves with one parameter, by class, and the other
+        parts.
+        """
         families: dict[type[OneParameter], list[tuple[float, int]]] = defaultdict(list)
         others: list[Part] = []
         for count, curve in self.parts:
@@ -272,7 +307,9 @@ class Composed(_OfSeveral):
                 families[type(curve)].append((curve.parameter, count))
             else:
                 others.append((count, curve))
-        return {family: np.array(members, dtype=np.float64).T for family, members in families.items()}, others
+        return {
+            family: np.array(members, dtype=np.float64).T for family, members in families.items()
+        }, others
 
     @cached_property
     def delta0(self) -> float:
@@ -294,16 +331,21 @@ class Composed(_OfSeveral):
 
     @cached_property
     def _gaussian(self) -> tuple[GaussianDP, float] | None:
-        """What Gaussian parts amount to: one whose squared mu is the sum (2 rho is mu^2) and their bad events (A1).
+        """What Gaussian parts amount to: one whose squared mu is the sum (2 rho is mu^2) and their
+        bad events (A1).
 
         None if a part is another curve.
         """
-        if not all(map(_is_gaussian, (curve for _, curve in self.parts))) or not math.isfinite(rho := self.rho):
+        if not all(map(_is_gaussian, (curve for _, curve in self.parts))) or not math.isfinite(
+            rho := self.rho
+        ):
             return None
         return (GaussianDP.of_rho(rho) if self.core_epsilon else GaussianDP(mu=0.0)), self.delta0
 
     def losses(self) -> Losses | None:
-        """The losses of all parts, each counted (Theorem P1); those without any enter as one, by their Renyi bounds (P8)."""
+        """The losses of all parts, each counted (Theorem P1); those without any enter as one, by
+        their Renyi bounds (P8).
+        """
         found = [(count, curve, curve.losses()) for count, curve in self.parts]
         known = [(count, losses) for count, _, losses in found if losses is not None]
         if len(known) == len(found):
@@ -319,14 +361,20 @@ class Composed(_OfSeveral):
         known = [single.self_compose(count) for count, single in found if single is not None]
         if len(known) < len(found):
             return None
-        return reduce(lambda total, part: total.compose(part), known, Losses().to_dp_accounting(interval))
+        return reduce(
+            lambda total, part: total.compose(part), known, Losses().to_dp_accounting(interval)
+        )
 
 
 def _is_gaussian(curve: Curve) -> bool:
-    """Whether a curve is Gaussian outside a bad event whose probability is added to its divergence."""
+    """Whether a curve is Gaussian outside a bad event whose probability is added to its
+    divergence.
+    """
     if isinstance(curve, Approximate):
         return _is_gaussian(curve.curve)
-    return isinstance(curve, GaussianDP) or (isinstance(curve, Composed) and curve._gaussian is not None)
+    return isinstance(curve, GaussianDP) or (
+        isinstance(curve, Composed) and curve._gaussian is not None
+    )
 
 
 def _joined(parts: Sequence[tuple[int, Losses]]) -> Losses:
@@ -372,17 +420,22 @@ class Tighter(_OfSeveral):
         return min(known, default=None)
 
     def losses(self) -> Losses | None:
-        """Of single steps the hull of their profiles (Theorem P4), else the member's whose steps are the smallest."""
+        """Of single steps the hull of their profiles (Theorem P4), else the member's whose steps
+        are the smallest.
+        """
         known = [found for c in self.curves if (found := c.losses()) is not None]
         if len(known) < 2:
             return next(iter(known), None)
         if all(len(losses.steps) == 1 and losses.steps[0][0] == 1 for losses in known):
-            return Losses(((1, Hull(tuple((1.0, losses.added, losses.steps[0][1]) for losses in known))),))
+            return Losses(
+                ((1, Hull(tuple((1.0, losses.added, losses.steps[0][1]) for losses in known))),)
+            )
         return min(known, key=lambda losses: sum(n * loss.scale**2 for n, loss in losses.steps))
 
 
 def tighter(*curves: Curve) -> Curve:
-    """The better of several curves, each valid for the same mechanism: at every order the smallest bound. Theorem A2.
+    """The better of several curves, each valid for the same mechanism: at every order the smallest
+    bound. Theorem A2.
 
     Raises:
         InvalidCurve: no curve is given.

@@ -14,14 +14,16 @@ from accounting.frozen import Count, Positive
 
 LEAST_SIGMA, MOST_SIGMA = 1e-3, 1e3
 _BEYOND = 40.0  # standard deviations, beyond which no place has a mass that a float can hold
-_MOST_SHIFT = 20.0  # standard deviations: beyond, one answer tells all and its privacy losses fill no useful grid
+# standard deviations: beyond, one answer tells all and its privacy losses fill no useful grid
+_MOST_SHIFT = 20.0
 _OUTWARD, _ROUNDED = 1 + 1e-12, 1e-15
 _LEAST = 1e-300  # more than the mass beyond
 
 
 @final
 class DiscreteGaussianDP(Undoubted):
-    """An integer with discrete Gaussian noise, probability proportional to exp(-x^2/(2 sigma^2)). Theorem G6 (exact).
+    """An integer with discrete Gaussian noise, probability proportional to exp(-x^2/(2 sigma^2)).
+    Theorem G6 (exact).
 
     Example:
         >>> import accounting as acc
@@ -30,8 +32,12 @@ class DiscreteGaussianDP(Undoubted):
     """
 
     kind: Literal["discrete_gaussian_dp"] = "discrete_gaussian_dp"
-    sigma: Annotated[Positive, Field(ge=LEAST_SIGMA, le=MOST_SIGMA)] = Field(description="a sigma from 0.001 to 1000")
-    sensitivity: Count = Field(description="an integer >= 1, <= 10^18: the most by which the answer may move")
+    sigma: Annotated[Positive, Field(ge=LEAST_SIGMA, le=MOST_SIGMA)] = Field(
+        description="a sigma from 0.001 to 1000"
+    )
+    sensitivity: Count = Field(
+        description="an integer >= 1, <= 10^18: the most by which the answer may move"
+    )
 
     def _rdp(self, orders: Floats) -> Floats:
         return orders * self.rho
@@ -45,7 +51,8 @@ class DiscreteGaussianDP(Undoubted):
         return math.inf
 
     def profile(self, epsilon: float) -> float:
-        last = math.floor(self.sensitivity / 2 - epsilon * self.sigma**2 / self.sensitivity) + 1  # whose loss is about epsilon
+        # whose loss is about epsilon
+        last = math.floor(self.sensitivity / 2 - epsilon * self.sigma**2 / self.sensitivity) + 1
         top, far = min(last, 0), self._far
         x = np.arange(top - far, min(last, far) + 1, dtype=np.float64)
         loss = self._loss(x)
@@ -63,7 +70,18 @@ class DiscreteGaussianDP(Undoubted):
         x = np.arange(self._far, -self._far - 1, -1, dtype=np.float64)  # by increasing loss
         weights = np.exp(-x * x / (2 * self.sigma**2)) / self._total
         seen = weights > _LEAST
-        return Losses(((1, Atoms(tuple(self._loss(x[seen]).tolist()), tuple((weights[seen] * _OUTWARD).tolist()), _LEAST)),))
+        return Losses(
+            (
+                (
+                    1,
+                    Atoms(
+                        tuple(self._loss(x[seen]).tolist()),
+                        tuple((weights[seen] * _OUTWARD).tolist()),
+                        _LEAST,
+                    ),
+                ),
+            )
+        )
 
     @property
     def _far(self) -> int:

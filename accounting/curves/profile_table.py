@@ -1,4 +1,6 @@
-"""Guarantees that are known at some points only: Renyi bounds at some orders, and (epsilon, delta) that hold at once."""
+"""Guarantees that are known at some points only: Renyi bounds at some orders, and (epsilon, delta)
+that hold at once.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from accounting.frozen import NonNegative, Real
 
 @final
 class RenyiTable(Undoubted):
-    """Renyi bounds (nats) at given orders. Between them the next larger order is used, above the last there is none. Theorem C7.
+    """Renyi bounds (nats) at given orders. Between them the next larger order is used, above the
+    last there is none. Theorem C7.
 
     Example:
         >>> import accounting as acc
@@ -30,16 +33,25 @@ class RenyiTable(Undoubted):
 
     kind: Literal["renyi_table"] = "renyi_table"
     orders: tuple[Real, ...] = Field(min_length=1, description="increasing orders above 1")
-    values: tuple[NonNegative, ...] = Field(min_length=1, description="non-decreasing values >= 0, one per order")
+    values: tuple[NonNegative, ...] = Field(
+        min_length=1, description="non-decreasing values >= 0, one per order"
+    )
 
     @model_validator(mode="after")
     def _is_a_guarantee(self) -> Self:
         if len(self.orders) != len(self.values):
-            raise ValueError(f"{len(self.orders)} orders but {len(self.values)} values: give one value per order")
+            raise ValueError(
+                f"{len(self.orders)} orders but {len(self.values)} values: give one value per order"
+            )
         if self.orders[0] <= 1 or any(a >= b for a, b in pairwise(self.orders)):
-            raise ValueError("orders must be above 1 and strictly increasing: sort them, with their values")
+            raise ValueError(
+                "orders must be above 1 and strictly increasing: sort them, with their values"
+            )
         if any(a > b for a, b in pairwise(self.values)):
-            raise ValueError("values must not decrease with the order: Renyi divergence never does; check the source")
+            raise ValueError(
+                "values must not decrease with the order: Renyi divergence never does; check the"
+                " source"
+            )
         return self
 
     def _rdp(self, orders: Floats) -> Floats:
@@ -70,30 +82,45 @@ Points = list[tuple[float, float]]
 
 @final
 class ProfileTable(Curve):
-    """(epsilons[i], deltas[i])-DP for every i. Dominated by one pair of laws, which composes exactly. Theorem M1.
+    """(epsilons[i], deltas[i])-DP for every i. Dominated by one pair of laws, which composes
+    exactly. Theorem M1.
 
     Args:
         epsilons: nats, >= 0, strictly increasing.
-        deltas: strictly decreasing, each in [0, 1); the last is the probability of the event that `rdp` leaves out.
+        deltas: strictly decreasing, each in [0, 1); the last is the probability of the event that
+            `rdp` leaves out.
     """
 
     kind: Literal["profile_table"] = "profile_table"
-    epsilons: tuple[NonNegative, ...] = Field(min_length=1, description="increasing epsilons >= 0, in nats")
-    deltas: tuple[Annotated[NonNegative, Field(lt=1)], ...] = Field(min_length=1, description="decreasing deltas in [0, 1)")
+    epsilons: tuple[NonNegative, ...] = Field(
+        min_length=1, description="increasing epsilons >= 0, in nats"
+    )
+    deltas: tuple[Annotated[NonNegative, Field(lt=1)], ...] = Field(
+        min_length=1, description="decreasing deltas in [0, 1)"
+    )
 
     @model_validator(mode="after")
     def _is_a_profile(self) -> Self:
         if len(self.epsilons) != len(self.deltas):
-            raise ValueError(f"{len(self.epsilons)} epsilons but {len(self.deltas)} deltas: give one delta per epsilon")
-        if any(a >= b for a, b in pairwise(self.epsilons)) or any(a <= b for a, b in pairwise(self.deltas)):
-            raise ValueError("epsilons must increase and deltas decrease strictly: sort the points and drop the dominated ones")
+            raise ValueError(
+                f"{len(self.epsilons)} epsilons but {len(self.deltas)} deltas: give one delta per"
+                " epsilon"
+            )
+        if any(a >= b for a, b in pairwise(self.epsilons)) or any(
+            a <= b for a, b in pairwise(self.deltas)
+        ):
+            raise ValueError(
+                "epsilons must increase and deltas decrease strictly: sort the points and drop the"
+                " dominated ones"
+            )
         return self
 
     def _rdp(self, orders: Floats) -> Floats:
         losses, likely = self._pair
         if self.core_epsilon == 0 or not len(losses):
             return np.zeros_like(orders)
-        # With weights w on losses +-e, the moment is 1 + sum of 4 w exp(-e/2) sinh(a e/2) sinh((a-1) e/2): nothing cancels.
+        # With weights w on losses +-e, the moment is 1 + sum of 4 w exp(-e/2) sinh(a e/2)
+        # sinh((a-1) e/2): nothing cancels.
         logs = _log_sinh(np.outer(orders, losses) / 2) + _log_sinh(np.outer(orders - 1, losses) / 2)
         logs += np.log(4 * likely / (1 - self.delta0)) - losses / 2
         top = logs.max(axis=1)
@@ -102,10 +129,14 @@ class ProfileTable(Curve):
 
     @cached_property
     def rho(self) -> float:
-        # Renyi divergence does not decrease with the order: between neighbours of the grid it is at most that of the larger.
+        # Renyi divergence does not decrease with the order: between neighbours of the grid it is at
+        # most that of the larger.
         values = self._rdp(_RHO_ORDERS)
         between = float(np.max(values / np.append(1.0, _RHO_ORDERS[:-1])))
-        return min(max(between, self.core_epsilon / float(_RHO_ORDERS[-1])), PureDP(epsilon=self.core_epsilon).rho * _OUTWARD)
+        return min(
+            max(between, self.core_epsilon / float(_RHO_ORDERS[-1])),
+            PureDP(epsilon=self.core_epsilon).rho * _OUTWARD,
+        )
 
     @property
     def delta0(self) -> float:
@@ -125,37 +156,49 @@ class ProfileTable(Curve):
         return min(first, (first + share * (second - first)) * _OUTWARD)
 
     def losses(self) -> Losses:
-        """The dominating pair as a privacy loss; each bad event is an infinite loss of its own (Theorem M1)."""
+        """The dominating pair as a privacy loss; each bad event is an infinite loss of its own
+        (Theorem M1).
+        """
         losses, likely = self._pair
         if not len(losses):
             return Losses(added=self.delta0)
         unlikely = (likely * np.exp(-losses))[::-1]
         neutral = max(0.0, 1 - self.delta0 - float(likely.sum() + unlikely.sum()))
         places = (*(-losses[::-1]).tolist(), 0.0, *losses.tolist())
-        return Losses(((1, Atoms(places, (*unlikely.tolist(), neutral, *likely.tolist()), self.delta0)),))
+        return Losses(
+            ((1, Atoms(places, (*unlikely.tolist(), neutral, *likely.tolist()), self.delta0)),)
+        )
 
     @cached_property
     def _hull(self) -> list[tuple[float, float]]:
         """Vertices of the smallest convex bound in exp(epsilon), from epsilon 0 on."""
-        at_zero = min(d + (1 - d) * math.tanh(e / 2) for e, d in zip(self.epsilons, self.deltas, strict=True))
+        at_zero = min(
+            d + (1 - d) * math.tanh(e / 2) for e, d in zip(self.epsilons, self.deltas, strict=True)
+        )
         hull = [(0.0, at_zero)]
         for point in zip(self.epsilons, self.deltas, strict=True):
             if point[0] == 0:
                 continue
-            while len(hull) > 1 and _slope_before(hull[-2], hull[-1]) >= _slope_after(hull[-1], point):
+            while len(hull) > 1 and _slope_before(hull[-2], hull[-1]) >= _slope_after(
+                hull[-1], point
+            ):
                 hull.pop()
             hull.append(point)
         return hull
 
     @cached_property
     def _pair(self) -> tuple[Floats, Floats]:
-        """A dominating pair: losses +-e, with probabilities w of e and w exp(-e) of -e, 0 otherwise.
+        """A dominating pair: losses +-e, with probabilities w of e and w exp(-e) of -e, 0
+        otherwise.
 
-        They lie at the bound's kinks: the law under which the ratio is exp(loss) puts there the change of slope.
+        They lie at the bound's kinks: the law under which the ratio is exp(loss) puts there the
+        change of slope.
         """
         losses = np.array([e for e, _ in self._hull[1:]])
         before = np.array([_slope_before(a, b) for a, b in pairwise(self._hull)])
-        after = np.array([_slope_after(a, b) for a, b in pairwise(self._hull[1:])] + [0.0])[: len(before)]
+        after = np.array([_slope_after(a, b) for a, b in pairwise(self._hull[1:])] + [0.0])[
+            : len(before)
+        ]
         likely = after - before
         return losses[likely > 0], likely[likely > 0]
 
@@ -166,7 +209,9 @@ def _slope_before(first: tuple[float, float], second: tuple[float, float]) -> fl
 
 
 def _slope_after(first: tuple[float, float], second: tuple[float, float]) -> float:
-    """Of delta in exp(epsilon), times exp of the first epsilon; 0, from above, where that leaves the floats."""
+    """Of delta in exp(epsilon), times exp of the first epsilon; 0, from above, where that leaves
+    the floats.
+    """
     gap = second[0] - first[0]
     return (second[1] - first[1]) / math.expm1(gap) if gap < _MOST_EXPONENT else 0.0
 
@@ -176,7 +221,9 @@ def _log_sinh(x: Floats) -> Floats:
 
 
 def sampled_profile(curve: Curve) -> Points:
-    """(epsilon, delta)-DP pairs of `curve`, epsilons increasing from 0; the last is the pure epsilon where there is one."""
+    """(epsilon, delta)-DP pairs of `curve`, epsilons increasing from 0; the last is the pure
+    epsilon where there is one.
+    """
     end = curve.core_epsilon
     if math.isinf(end):  # where delta is its bad event and little more
         end = 0.01
@@ -194,10 +241,16 @@ def as_table(points: Points, name: str) -> Curve:
     """The curve that guarantees all `points`: dominated ones and deltas of 1 dropped."""
     kept: Points = []
     for epsilon, delta in sorted(points):
-        if delta < 1 and epsilon <= _MOST_TABLED and (not kept or (delta < kept[-1][1] and epsilon > kept[-1][0])):
+        if (
+            delta < 1
+            and epsilon <= _MOST_TABLED
+            and (not kept or (delta < kept[-1][1] and epsilon > kept[-1][0]))
+        ):
             kept.append((epsilon, delta))
     if not kept:
-        raise NoEquivalent(f"{name} has no guarantee left below delta = 1: lower the cost of the mechanism first")
+        raise NoEquivalent(
+            f"{name} has no guarantee left below delta = 1: lower the cost of the mechanism first"
+        )
     if len(kept) == 1:
         epsilon, delta = kept[0]
         return ApproxDP(epsilon=epsilon, delta=delta) if delta > 0 else PureDP(epsilon=epsilon)

@@ -1,4 +1,6 @@
-"""The best of a random number of runs, of which nothing else is released: laws of that number, and what it costs. Theorem W4."""
+"""The best of a random number of runs, of which nothing else is released: laws of that number, and
+what it costs. Theorem W4.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,11 @@ _HATS = 1 + np.geomspace(1e-2, 1e6, 161)
 
 @final
 class TruncatedNegativeBinomial(Frozen):
-    """At least one run; k of them with probability proportional to (1-gamma)^k Gamma(k+eta)/(k! Gamma(eta)).
+    """At least one run; k of them with probability proportional to (1-gamma)^k Gamma(k+eta)/(k!
+    Gamma(eta)).
 
-    eta = 1 is the geometric law, eta = 0 the logarithmic one; below 0 tails are heavier and the price is lower. The smaller
-    gamma, the more runs.
+    eta = 1 is the geometric law, eta = 0 the logarithmic one; below 0 tails are heavier and the
+    price is lower. The smaller gamma, the more runs.
 
     Raises:
         InvalidCurve: a value is outside its domain, or more than 10^6 runs are expected.
@@ -44,13 +47,17 @@ class TruncatedNegativeBinomial(Frozen):
 
     error_class: ClassVar[type[InvalidCurve]] = InvalidCurve
     kind: Literal["truncated_negative_binomial"] = "truncated_negative_binomial"
-    eta: Annotated[Real, Field(gt=-1, le=100)] = Field(default=0.0, description="a shape > -1, at most 100")
+    eta: Annotated[Real, Field(gt=-1, le=100)] = Field(
+        default=0.0, description="a shape > -1, at most 100"
+    )
     gamma: Probability = Field(description="a number in (0, 1)")
 
     @model_validator(mode="after")
     def _is_run(self) -> Self:
         if not self.mean <= _MOST_RUNS:
-            raise ValueError(f"gamma={self.gamma} expects more than a million runs: take a larger one")
+            raise ValueError(
+                f"gamma={self.gamma} expects more than a million runs: take a larger one"
+            )
         return self
 
     @classmethod
@@ -58,10 +65,18 @@ class TruncatedNegativeBinomial(Frozen):
         """The law of that shape with `mean` runs expected, at most 10^6.
 
         Raises:
-            InvalidCurve: the mean is not a number above 1 and up to 10^6, or eta is outside its domain.
+            InvalidCurve: the mean is not a number above 1 and up to 10^6, or eta is outside its
+                domain.
         """
-        if isinstance(mean, bool) or not isinstance(mean, numbers.Real) or not 1 < mean <= _MOST_RUNS:
-            raise InvalidCurve(f"mean={shown(mean)} must be a number above 1 and at most 10^6: how many runs are expected")
+        if (
+            isinstance(mean, bool)
+            or not isinstance(mean, numbers.Real)
+            or not 1 < mean <= _MOST_RUNS
+        ):
+            raise InvalidCurve(
+                f"mean={shown(mean)} must be a number above 1 and at most 10^6: how many runs are"
+                " expected"
+            )
         eta = cls(eta=eta, gamma=0.5).eta  # refused here if it is none
         low, high = math.log(1e-300), -1e-15
         while high - low > 1e-15 * abs(low):
@@ -77,19 +92,27 @@ class TruncatedNegativeBinomial(Frozen):
         return _mean(self.eta, self.gamma)
 
     def pure(self, epsilon: float) -> float:
-        """The pure epsilon (nats) of the best of runs of a pure epsilon: exact, rounded up, below (2 + eta) epsilon."""
+        """The pure epsilon (nats) of the best of runs of a pure epsilon: exact, rounded up, below
+        (2 + eta) epsilon.
+        """
         return (epsilon + (1 + self.eta) * self._gain(epsilon)) * _UP
 
     def _gain(self, epsilon: float) -> float:
         """Most by which ln(gamma + (1 - gamma) G) moves, nats, G being a chance of one run."""
-        return math.log1p(-math.expm1(-epsilon) * (1 - self.gamma) / (self.gamma + math.exp(-epsilon)))
+        return math.log1p(
+            -math.expm1(-epsilon) * (1 - self.gamma) / (self.gamma + math.exp(-epsilon))
+        )
 
     def renyi(self, base: Curve, orders: Floats) -> Floats:
         """(n,) Renyi bounds at these orders, nats; Theorem 2 of Papernot and Steinke (2022)."""
-        return (base._rdp(orders) + self.shift(base) + math.log(self.mean * _UP) / (orders - 1)) * _UP
+        return (
+            base._rdp(orders) + self.shift(base) + math.log(self.mean * _UP) / (orders - 1)
+        ) * _UP
 
     def moments(self, epsilon: float, a: Floats, b: Floats, rest: Floats) -> Floats:
-        """(n,) E_P[(P/P')^rest] at most, of the best of runs of a pure epsilon; x^-rest <= a - b x on its ratios. W4 (vi)."""
+        """(n,) E_P[(P/P')^rest] at most, of the best of runs of a pure epsilon; x^-rest <= a - b x
+        on its ratios. W4 (vi).
+        """
         power = (1 + self.eta) * rest
         ratio = np.minimum(a * rest / (b * (1 + rest)), math.exp(self._gain(epsilon)))
         part = ratio**power
@@ -99,24 +122,38 @@ class TruncatedNegativeBinomial(Frozen):
         return part * (a - ratio * less) + more + pad
 
     def shift(self, base: Curve) -> float:
-        """What is added at every order, nats: (1 + eta) min over orders b of (1 - 1/b) rdp(b) + ln(1/gamma)/b."""
+        """What is added at every order, nats: (1 + eta) min over orders b of (1 - 1/b) rdp(b) +
+        ln(1/gamma)/b.
+        """
         hats = np.concatenate([_HATS, [order for order in base.table_orders if order > 1]])
         log = -math.log(self.gamma)
         found = (1 - 1 / hats) * base._rdp(hats) + log / hats
         return (1 + self.eta) * min(log, base.core_epsilon, float(found.min())) * _UP
 
     def profile_shift(self, base: Curve) -> float:
-        """(1 + eta) e, nats, where e^e - 1 = (1/gamma - 1) times the profile of `base` at e; rounded up. W4 (v)."""
+        """(1 + eta) e, nats, where e^e - 1 = (1/gamma - 1) times the profile of `base` at e;
+        rounded up. W4 (v).
+        """
         odds = (1 / self.gamma - 1) * _UP
         low, high = 0.0, math.log1p(odds) * _UP
         while low < (middle := (low + high) / 2) < high:
-            low, high = (low, middle) if math.expm1(middle) >= odds * (base.profile(middle) or 0.0) * _UP else (middle, high)
+            low, high = (
+                (low, middle)
+                if math.expm1(middle) >= odds * (base.profile(middle) or 0.0) * _UP
+                else (middle, high)
+            )
         return (1 + self.eta) * high * _UP
 
     def rho(self, base: Curve) -> float:
-        """A zCDP parameter: the bounds at the orders from 1 to `best_order`, and beyond it their slope."""
+        """A zCDP parameter: the bounds at the orders from 1 to `best_order`, and beyond it their
+        slope.
+        """
         rest = math.log(self.mean * _UP)
-        return (base.rho + self.shift(base) + 2 * math.sqrt(rest * base.rho)) * _UP if math.isfinite(base.rho) else math.inf
+        return (
+            (base.rho + self.shift(base) + 2 * math.sqrt(rest * base.rho)) * _UP
+            if math.isfinite(base.rho)
+            else math.inf
+        )
 
     def best_order(self, base: Curve) -> float | None:
         """The order whose bound serves all smaller ones, where `base` is zCDP."""
@@ -130,28 +167,39 @@ class PoissonRuns(Frozen):
 
     error_class: ClassVar[type[InvalidCurve]] = InvalidCurve
     kind: Literal["poisson"] = "poisson"
-    mean: Annotated[Positive, Field(le=_MOST_RUNS)] = Field(description="a number > 0, at most 10^6")
+    mean: Annotated[Positive, Field(le=_MOST_RUNS)] = Field(
+        description="a number > 0, at most 10^6"
+    )
 
     def pure(self, epsilon: float) -> float:
         """The pure epsilon (nats) of the best of runs of a pure epsilon: exact, rounded up."""
         return (epsilon + self.mean * math.tanh(epsilon / 2)) * _UP
 
     def renyi(self, base: Curve, orders: Floats) -> Floats:
-        """(n,) Renyi bounds at these orders, nats; Theorem 6 of Papernot and Steinke (2022) and the chance of no run."""
+        """(n,) Renyi bounds at these orders, nats; Theorem 6 of Papernot and Steinke (2022) and the
+        chance of no run.
+        """
         rest, log = orders - 1, math.log(self.mean)
         hats = np.log1p(1 / rest) * (1 - 1e-15)
-        spent = rest * (base._rdp(orders) + self.mean * np.array([_core_delta(base, float(hat)) for hat in hats]))
+        spent = rest * (
+            base._rdp(orders)
+            + self.mean * np.array([_core_delta(base, float(hat)) for hat in hats])
+        )
         total = np.logaddexp(-self.mean, spent + log)
         return (total + 1e-15 * (1 + spent + abs(log) + self.mean)) / rest * _UP
 
     def moments(self, epsilon: float, a: Floats, b: Floats, rest: Floats) -> Floats:
-        """(n,) E_P[(P/P')^rest] at most, of the best of runs of a pure epsilon; x^-rest <= a - b x on its ratios. W4 (vi)."""
+        """(n,) E_P[(P/P')^rest] at most, of the best of runs of a pure epsilon; x^-rest <= a - b x
+        on its ratios. W4 (vi).
+        """
         none, chord = math.exp(-self.mean), b / rest
         power = self.mean * rest * math.tanh(epsilon / 2) * _UP
         part = np.exp(power)
         excess = part * (a - b - chord) + chord
         return (
-            none - math.expm1(-self.mean) * excess + _PAD * (part * (a + b + chord) + chord) * (1 + power + (1 + rest) * epsilon)
+            none
+            - math.expm1(-self.mean) * excess
+            + _PAD * (part * (a + b + chord) + chord) * (1 + power + (1 + rest) * epsilon)
         )
 
     def profile_shift(self, base: Curve) -> float:
@@ -174,14 +222,20 @@ NumberOfRuns = Annotated[TruncatedNegativeBinomial | PoissonRuns, Field(discrimi
 class RepeatAndSelectDP(Curve):
     """Run what `base` describes a random number of times and release the best run only. Theorem W4.
 
-    The best of the bound of Papernot and Steinke (2022), at every order also those at larger orders; where `base` is pure outside
-    its bad event, the exact pure epsilon, and at small orders little more than one run; and where it has a profile in closed
-    form, a profile made of it. The number of runs stays private.
+    The best of the bound of Papernot and Steinke (2022), at every order also those at larger
+    orders; where `base` is pure outside its bad event, the exact pure epsilon, and at small orders
+    little more than one run; and where it has a profile in closed form, a profile made of it. The
+    number of runs stays private.
 
     Example:
         >>> import accounting as acc
         >>> twenty = acc.TruncatedNegativeBinomial(eta=0.0, gamma=0.01)
-        >>> round(acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=0.5), distribution=twenty).pure_epsilon, 3)
+        >>> round(
+        ...     acc.RepeatAndSelectDP(
+        ...         base=acc.PureDP(epsilon=0.5), distribution=twenty
+        ...     ).pure_epsilon,
+        ...     3,
+        ... )
         0.99
     """
 
@@ -191,26 +245,44 @@ class RepeatAndSelectDP(Curve):
 
     def _rdp(self, orders: Floats) -> Floats:
         at, least = self._larger
-        bounds = np.minimum(self.distribution.renyi(self.base, orders), np.append(least, math.inf)[np.searchsorted(at, orders)])
+        bounds = np.minimum(
+            self.distribution.renyi(self.base, orders),
+            np.append(least, math.inf)[np.searchsorted(at, orders)],
+        )
         return (
-            bounds if self._pure is None else np.minimum(np.minimum(bounds, self._pure._rdp(orders)), self._of_pure_runs(orders))
+            bounds
+            if self._pure is None
+            else np.minimum(np.minimum(bounds, self._pure._rdp(orders)), self._of_pure_runs(orders))
         )
 
     def _of_pure_runs(self, orders: Floats) -> Floats:
-        """Little more than one run, at small orders: Theorem W4 (vi); inf where its terms leave the floats."""
+        """Little more than one run, at small orders: Theorem W4 (vi); inf where its terms leave the
+        floats.
+        """
         epsilon, rest = self.base.core_epsilon, orders - 1
         result = np.full_like(orders, math.inf)
-        fits = (orders * epsilon + rest * (self.core_epsilon - epsilon) < _MOST_EXPONENT) & (rest > 0)
+        fits = (orders * epsilon + rest * (self.core_epsilon - epsilon) < _MOST_EXPONENT) & (
+            rest > 0
+        )
         if epsilon > 0 and fits.any():
-            a, b = (np.sinh(order * epsilon) / math.sinh(epsilon) for order in (orders[fits], rest[fits]))
-            result[fits] = np.log(self.distribution.moments(epsilon, a, b, rest[fits])) / rest[fits] * _UP
+            a, b = (
+                np.sinh(order * epsilon) / math.sinh(epsilon)
+                for order in (orders[fits], rest[fits])
+            )
+            result[fits] = (
+                np.log(self.distribution.moments(epsilon, a, b, rest[fits])) / rest[fits] * _UP
+            )
         return result
 
     @cached_property
     def _larger(self) -> tuple[Floats, Floats]:
-        """Orders, and at each the least bound at it or at a larger one: Renyi divergences rise with the order."""
+        """Orders, and at each the least bound at it or at a larger one: Renyi divergences rise with
+        the order.
+        """
         best = self.distribution.best_order(self.base)
-        more = [order for order in (*self.base.table_orders, best) if order is not None and order > 1]
+        more = [
+            order for order in (*self.base.table_orders, best) if order is not None and order > 1
+        ]
         orders = np.unique([*_ORDERS, *more])
         return orders, np.minimum.accumulate(self.distribution.renyi(self.base, orders)[::-1])[::-1]
 
@@ -223,7 +295,11 @@ class RepeatAndSelectDP(Curve):
     def rho(self) -> float:
         if self._pure is None:
             return self.distribution.rho(self.base)
-        return min(self._pure.rho, self.distribution.rho(self.base), largest_over_order(self._rdp, self.core_epsilon))
+        return min(
+            self._pure.rho,
+            self.distribution.rho(self.base),
+            largest_over_order(self._rdp, self.core_epsilon),
+        )
 
     @property
     def delta0(self) -> float:
@@ -243,11 +319,18 @@ class RepeatAndSelectDP(Curve):
         return self.base.table_orders
 
     def profile(self, epsilon: float) -> float | None:
-        by_pure = None if self._pure is None else min(1.0, self._pure.profile(epsilon) + self.delta0)
-        return min((value for value in (by_pure, self._profile_of_base(epsilon)) if value is not None), default=None)
+        by_pure = (
+            None if self._pure is None else min(1.0, self._pure.profile(epsilon) + self.delta0)
+        )
+        return min(
+            (value for value in (by_pure, self._profile_of_base(epsilon)) if value is not None),
+            default=None,
+        )
 
     def _profile_of_base(self, epsilon: float) -> float | None:
-        """The base's profile once for each expected run, that much further on: W4 (v); None if it has no closed form."""
+        """The base's profile once for each expected run, that much further on: W4 (v); None if it
+        has no closed form.
+        """
         if (shift := self._shift) is None:
             return None
         if epsilon < shift:
@@ -257,7 +340,9 @@ class RepeatAndSelectDP(Curve):
 
     @cached_property
     def _shift(self) -> float | None:
-        return None if self.base.profile(0.0) is None else self.distribution.profile_shift(self.base)
+        return (
+            None if self.base.profile(0.0) is None else self.distribution.profile_shift(self.base)
+        )
 
     def losses(self) -> Losses | None:
         """Those of the pure epsilon, where there is one."""
@@ -269,7 +354,8 @@ def _mean(eta: float, gamma: float) -> float:
     place = eta * log
     if place > 700:  # gamma^eta would leave the floats, and 1 is nothing beside it
         return -eta / math.exp((1 + eta) * log)
-    bent = math.expm1(place) / place if abs(place) > 1e-300 else 1.0  # below, a float has few digits left
+    # below, a float has few digits left
+    bent = math.expm1(place) / place if abs(place) > 1e-300 else 1.0
     return (1 - gamma) / (gamma * -log * bent)
 
 

@@ -1,7 +1,9 @@
-"""Mechanisms on a secret Poisson sample, exactly: a step of private stochastic gradient descent; groups, and Laplace noise.
+"""Mechanisms on a secret Poisson sample, exactly: a step of private stochastic gradient descent;
+groups, and Laplace noise.
 
-The privacy loss where users are removed is another one than where they are added. These curves say how an answer is made, a
-sample and then a mechanism of that curve, and not only what two neighbours can tell apart: groups of users rest on that.
+The privacy loss where users are removed is another one than where they are added. These curves say
+how an answer is made, a sample and then a mechanism of that curve, and not only what two neighbours
+can tell apart: groups of users rest on that.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ MOST_EXACT = 16  # users of a group whose numbers on either side are all looked 
 
 
 class _OnASample(Undoubted, ABC):
-    """Noise on a secret Poisson sample. Theorem P11: no divergence is larger than that of the group in every sample."""
+    """Noise on a secret Poisson sample. Theorem P11: no divergence is larger than that of the group
+    in every sample.
+    """
 
     @property
     @abstractmethod
@@ -43,9 +47,14 @@ class _OnASample(Undoubted, ABC):
     @final
     def _rdp(self, orders: Floats) -> Floats:
         loss, bounds = self._loss, [self._unsampled._rdp(orders)]
-        if loss.group == 1:  # of more no better bound is known than that of all of them in every sample
+        # of more no better bound is known than that of all of them in every sample
+        if loss.group == 1:
             bounds.append(_renyi(loss.noise, loss.shift, loss.rate, orders))
-        bounds += [] if math.isinf(self.core_epsilon) else [PureDP(epsilon=self.core_epsilon)._rdp(orders)]
+        bounds += (
+            []
+            if math.isinf(self.core_epsilon)
+            else [PureDP(epsilon=self.core_epsilon)._rdp(orders)]
+        )
         return np.asarray(np.min(bounds, axis=0))
 
     @final
@@ -60,7 +69,11 @@ class _OnASample(Undoubted, ABC):
         loss = self._loss
         if loss.noise == "gaussian":
             return math.inf
-        each = loss.shift if loss.shift > 700 else math.log1p(loss.rate * math.expm1(loss.shift)) * (1 + 1e-14)
+        each = (
+            loss.shift
+            if loss.shift > 700
+            else math.log1p(loss.rate * math.expm1(loss.shift)) * (1 + 1e-14)
+        )
         return min(decimal_sum([(loss.group, each)]), self._unsampled.core_epsilon)
 
     @final
@@ -86,10 +99,12 @@ class _OnASample(Undoubted, ABC):
 
 @final
 class SampledGaussianDP(_OnASample):
-    """Gaussian noise on a secret sample that each user is in with probability `rate`; add_remove only. Theorems P10 and P11.
+    """Gaussian noise on a secret sample that each user is in with probability `rate`; add_remove
+    only. Theorems P10 and P11.
 
-    rho and mu^2 are those of `GaussianDP(mu)`, and no smaller ones hold, whatever the rate: at large orders, and far out in the
-    tail, the sample hides nothing. A budget that adds up either pays for all of the noise; one of a Renyi order pays less.
+    rho and mu^2 are those of `GaussianDP(mu)`, and no smaller ones hold, whatever the rate: at
+    large orders, and far out in the tail, the sample hides nothing. A budget that adds up either
+    pays for all of the noise; one of a Renyi order pays less.
 
     Example:
         >>> import accounting as acc
@@ -98,7 +113,9 @@ class SampledGaussianDP(_OnASample):
     """
 
     kind: Literal["sampled_gaussian_dp"] = "sampled_gaussian_dp"
-    mu: Annotated[Positive, Field(le=1e100)] = Field(description="a mu > 0, <= 1e100: sensitivity over standard deviation")
+    mu: Annotated[Positive, Field(le=1e100)] = Field(
+        description="a mu > 0, <= 1e100: sensitivity over standard deviation"
+    )
     rate: Annotated[Positive, Field(lt=1)] = Field(description="a sampling probability in (0, 1)")
 
     @property
@@ -108,26 +125,35 @@ class SampledGaussianDP(_OnASample):
 
 @final
 class SampledNoiseDP(_OnASample):
-    """Laplace or Gaussian noise on such a sample, for a group of users who may be on either side; add_remove only. Theorem P11.
+    """Laplace or Gaussian noise on such a sample, for a group of users who may be on either side;
+    add_remove only. Theorem P11.
 
     Args:
         noise: "gaussian" or "laplace".
-        shift: what one user of the sample moves the answer by, over the scale of the noise (its standard deviation if Gaussian).
+        shift: what one user of the sample moves the answer by, over the scale of the noise (its
+            standard deviation if Gaussian).
         rate: sampling probability, in (0, 1).
         group: how many users differ, from 1 to 16.
 
     Example:
         >>> import accounting as acc
-        >>> one, four = (acc.curves.SampledNoiseDP(noise="laplace", shift=0.5, rate=0.1, group=size) for size in (1, 4))
+        >>> one, four = (
+        ...     acc.curves.SampledNoiseDP(noise="laplace", shift=0.5, rate=0.1, group=size)
+        ...     for size in (1, 4)
+        ... )
         >>> round((200 * one).epsilon(1e-6), 2), round((200 * four).epsilon(1e-6), 2)
         (3.13, 14.97)
     """
 
     kind: Literal["sampled_noise_dp"] = "sampled_noise_dp"
     noise: Noise = Field(description="'gaussian' or 'laplace'")
-    shift: Annotated[Positive, Field(le=1e100)] = Field(description="a shift > 0, <= 1e100, over the scale of the noise")
+    shift: Annotated[Positive, Field(le=1e100)] = Field(
+        description="a shift > 0, <= 1e100, over the scale of the noise"
+    )
     rate: Annotated[Positive, Field(lt=1)] = Field(description="a sampling probability in (0, 1)")
-    group: Annotated[Count, Field(le=MOST_EXACT)] = Field(default=1, description="a number of users, from 1 to 16")
+    group: Annotated[Count, Field(le=MOST_EXACT)] = Field(
+        default=1, description="a number of users, from 1 to 16"
+    )
 
     @property
     def _loss(self) -> Sampled:
@@ -135,27 +161,39 @@ class SampledNoiseDP(_OnASample):
 
 
 def _renyi(noise: Noise, shift: float, rate: float, orders: Floats) -> Floats:
-    """Bounds of one user's mixture against the noise alone, which is the larger direction. Theorems P10 and P11."""
+    """Bounds of one user's mixture against the noise alone, which is the larger direction.
+    Theorems P10 and P11.
+    """
     least = _LEAST_ORDERS[noise]
-    return np.array([_OF_ONE_USER[noise](shift, rate, max(order, least)) for order in orders.tolist()], dtype=np.float64)
+    return np.array(
+        [_OF_ONE_USER[noise](shift, rate, max(order, least)) for order in orders.tolist()],
+        dtype=np.float64,
+    )
 
 
 _CELLS, _LOG_2 = 8192, math.log(2)
-_LEAST_ORDERS = {"laplace": 1.1, "gaussian": 1 + 1e-6}  # below, where rounding up weighs most, the bound of this order holds too
+# below, where rounding up weighs most, the bound of this order holds too
+_LEAST_ORDERS = {"laplace": 1.1, "gaussian": 1 + 1e-6}
 
 
 def _of_sampled_laplace(shift: float, rate: float, order: float) -> float:
-    """The integrand is log-convex in the loss of the unsampled noise, so that trapezoids lie above it."""
+    """The integrand is log-convex in the loss of the unsampled noise, so that trapezoids lie above
+    it.
+    """
     y = np.linspace(-shift, shift, _CELLS + 1)
     sampled = np.logaddexp(math.log1p(-rate), math.log(rate) + y)
     logs = order * sampled - (y + shift) / 2
-    terms = np.append(np.logaddexp(logs[1:], logs[:-1]) + math.log(shift / _CELLS / 4), [logs[0] - _LOG_2, logs[-1] - _LOG_2])
+    terms = np.append(
+        np.logaddexp(logs[1:], logs[:-1]) + math.log(shift / _CELLS / 4),
+        [logs[0] - _LOG_2, logs[-1] - _LOG_2],
+    )
     return max(0.0, _log_sum(terms) * (1 + 1e-13) + 1e-12) / (order - 1)
 
 
 _STRIP = 9.0  # at most, half the width of the complex strip on which the integrand is bounded
 _ERROR = -80.0  # logarithm of the error of the trapezoid rule, over what bounds the integrand there
-_BEYOND, _LOG_BEYOND = 12.0, -75.0  # standard deviations beyond which nothing is summed, and the logarithm of the mass there
+# standard deviations beyond which nothing is summed, and the logarithm of the mass there
+_BEYOND, _LOG_BEYOND = 12.0, -75.0
 _MOST_PLACES = 20_000
 _FAR = 30.0  # a logarithm of the moment's integrand from which on it stands for what is integrated
 _ROUNDED = 4e-15
@@ -163,7 +201,9 @@ _LEAST = 1e-300  # far less than the error of the rule
 
 
 def _of_sampled_gaussian(mu: float, rate: float, order: float) -> float:
-    """The trapezoid rule with a proved error, for (1 + w)^order - 1 - order w, w being the ratio less 1, whose mean is 0."""
+    """The trapezoid rule with a proved error, for (1 + w)^order - 1 - order w, w being the ratio
+    less 1, whose mean is 0.
+    """
     strip = min(_STRIP, math.pi / mu)
     step = 2 * math.pi * strip / (strip * strip / 2 - _ERROR)
     last = order * mu + _BEYOND
@@ -174,19 +214,28 @@ def _of_sampled_gaussian(mu: float, rate: float, order: float) -> float:
     loss = exact + np.copysign(_ROUNDED * (np.abs(x) * mu + mu * mu), exact)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         w = np.maximum(rate * np.expm1(loss), -rate)
-        log = np.where(loss < 1, np.log1p(w), np.logaddexp(math.log1p(-rate), math.log(rate) + loss))
+        log = np.where(
+            loss < 1, np.log1p(w), np.logaddexp(math.log1p(-rate), math.log(rate) + loss)
+        )
         power = order * log
         direct = (
-            np.expm1(power) - order * w + _ROUNDED * (np.exp(power) * np.abs(power) + np.abs(np.expm1(power)) + order * np.abs(w))
+            np.expm1(power)
+            - order * w
+            + _ROUNDED
+            * (np.exp(power) * np.abs(power) + np.abs(np.expm1(power)) + order * np.abs(w))
         )
-        taylor = math.log(order * (order - 1) / 2) + 2 * np.log(np.abs(w)) + abs(order - 2) * np.abs(log)
+        taylor = (
+            math.log(order * (order - 1) / 2) + 2 * np.log(np.abs(w)) + abs(order - 2) * np.abs(log)
+        )
         logs = np.where(power > _FAR, power, np.minimum(np.log(np.maximum(direct, _LEAST)), taylor))
     logs += math.log(step) - LOG_ROOT_2PI - x * x / 2 + _ROUNDED * (1 + x * x + np.abs(power))
     left = math.log(order * rate) + _LOG_BEYOND
     right = order * (log[-1] - loss[-1]) + order * (order - 1) * mu * mu / 2 + _LOG_BEYOND
     missed = math.log(8 * (1 + order * rate)) + _ERROR
     total = _log_sum(np.array([*logs, left, right, missed]))
-    return float(np.logaddexp(0.0, total + _ROUNDED * (2 + abs(total)))) * (1 + _ROUNDED) / (order - 1)
+    return (
+        float(np.logaddexp(0.0, total + _ROUNDED * (2 + abs(total)))) * (1 + _ROUNDED) / (order - 1)
+    )
 
 
 def _log_sum(logs: Floats) -> float:

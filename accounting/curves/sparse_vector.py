@@ -15,7 +15,8 @@ from accounting.curves.closed_form import LaplaceDP
 from accounting.decimal_sum import decimal_sum
 from accounting.frozen import Count, Positive
 
-# Cells over which the place of the worst comparison is bounded: a cell adds at most a share 2/_CELLS to the excess.
+# Cells over which the place of the worst comparison is bounded: a cell adds at most a share
+# 2/_CELLS to the excess.
 _CELLS = 256
 _PAD = 16 * 2.0**-52  # of the larger term: two logarithms, good to a few ulps each, are subtracted
 _LEAST_SHIFT, _MOST_SHIFT = 1e-150, 30.0  # below, squares underflow; above, epsilon2 is as good
@@ -25,18 +26,22 @@ _MOST_SHARE = 0.99  # of a chance: beyond it a bound is worth nothing, and its r
 
 @final
 class SparseVectorDP(Undoubted):
-    """Comparisons with one noisy threshold, up to a stated number of them answered "above". Theorems V1, V8, V10 and N7.
+    """Comparisons with one noisy threshold, up to a stated number of them answered "above".
+    Theorems V1, V8, V10 and N7.
 
-    A Laplace guarantee of epsilon1 + epsilon2, and at every order also that of the threshold's Laplace noise plus what the
-    answers add: epsilon2 at most, and if their noise is Laplace and their number stated, little where they are many. Where
-    they are very many, the answers alone cost less than either, whatever the threshold's noise.
+    A Laplace guarantee of epsilon1 + epsilon2, and at every order also that of the threshold's
+    Laplace noise plus what the answers add: epsilon2 at most, and if their noise is Laplace and
+    their number stated, little where they are many. Where they are very many, the answers alone
+    cost less than either, whatever the threshold's noise.
 
     Args:
         epsilon1: shift of the threshold over the scale of its noise, nats, > 0.
         epsilon2: nats spent on all the answers "above" together, > 0.
-        positives: how many answers "above" share epsilon2 equally, all with Laplace noise; None if that is not known.
-        alone: the most that one answer moves, up or down, over the scale of its noise, nats; None for epsilon2/positives, which
-            it is for answers that all move in one direction, and twice what it is for others.
+        positives: how many answers "above" share epsilon2 equally, all with Laplace noise; None if
+            that is not known.
+        alone: the most that one answer moves, up or down, over the scale of its noise, nats; None
+            for epsilon2/positives, which it is for answers that all move in one direction, and
+            twice what it is for others.
     """
 
     kind: Literal["sparse_vector_dp"] = "sparse_vector_dp"
@@ -48,16 +53,22 @@ class SparseVectorDP(Undoubted):
     @model_validator(mode="after")
     def _is_one_answer(self) -> Self:
         if self.alone is not None and (self.positives is None or self.alone > self._shift):
-            raise ValueError(f"alone={self.alone:g} must come with positives and be at most epsilon2/positives")
+            raise ValueError(
+                f"alone={self.alone:g} must come with positives and be at most epsilon2/positives"
+            )
         return self
 
     def _rdp(self, orders: Floats) -> Floats:
         return np.minimum(self._at_each(orders), self.rho * (1 + 1e-12) * orders)
 
     def _at_each(self, orders: Floats) -> Floats:
-        """The least of the theorems' bounds at each order by itself: not convex where they cross."""
+        """The least of the theorems' bounds at each order by itself: not convex where they
+        cross.
+        """
         shared = self._threshold._rdp(orders) + self._answers(orders)
-        return np.minimum(np.minimum(self._whole._rdp(orders), shared), self._without_threshold(orders))
+        return np.minimum(
+            np.minimum(self._whole._rdp(orders), shared), self._without_threshold(orders)
+        )
 
     @property
     def _whole(self) -> LaplaceDP:
@@ -68,18 +79,24 @@ class SparseVectorDP(Undoubted):
         return LaplaceDP(epsilon=self.epsilon1)
 
     def _answers(self, orders: Floats) -> Floats:
-        """What all answers "above" add at each order once the neighbour's threshold is moved along. Theorem V8."""
+        """What all answers "above" add at each order once the neighbour's threshold is moved along.
+        Theorem V8.
+        """
         if not self._is_counted:
             return np.full_like(orders, self.epsilon2)
         return np.minimum(self.epsilon2, self._count * _falling(_cells(self._shift), orders - 1))
 
     def _without_threshold(self, orders: Floats) -> Floats:
-        """What the answers cost beside one threshold for both neighbours; inf where nothing is proved. Theorem V10."""
+        """What the answers cost beside one threshold for both neighbours; inf where nothing is
+        proved. Theorem V10.
+        """
         if not self._is_counted or not len(orders):
             return np.full_like(orders, np.inf)
         cells = _cells(self._shift if self.alone is None else max(self.alone, _LEAST_SHIFT))
         parts = [orders[start : start + _AT_ONCE] - 1 for start in range(0, len(orders), _AT_ONCE)]
-        return self._count * np.concatenate([np.maximum(_falling(cells, rest), _rising(cells, rest)) for rest in parts])
+        return self._count * np.concatenate(
+            [np.maximum(_falling(cells, rest), _rising(cells, rest)) for rest in parts]
+        )
 
     @property
     def _is_counted(self) -> bool:
@@ -96,7 +113,8 @@ class SparseVectorDP(Undoubted):
 
     @cached_property
     def rho(self) -> float:
-        # V1's and V8's bounds over the order are largest as the order goes to 1 (C4, V8), so their minimum is too.
+        # V1's and V8's bounds over the order are largest as the order goes to 1 (C4, V8), so their
+        # minimum is too.
         if not self._is_counted:
             return min(self._whole.rho, decimal_sum([(1, self._threshold.rho), (1, self.epsilon2)]))
         gain, loss, odds = _cells(self._shift)
@@ -117,7 +135,9 @@ class SparseVectorDP(Undoubted):
         if epsilon < self.epsilon2:
             return whole
         # The difference is rounded down: the profile of the threshold falls.
-        return min(whole, self._threshold.profile(np.nextafter(epsilon - self.epsilon2, -1.0).clip(0)))
+        return min(
+            whole, self._threshold.profile(np.nextafter(epsilon - self.epsilon2, -1.0).clip(0))
+        )
 
     def losses(self) -> Losses:
         """The Laplace pair of the whole (Theorem N7)."""
@@ -128,12 +148,15 @@ Cells = tuple[Floats, Floats, Floats]
 
 
 def _cells(shift: float) -> Cells:
-    """(cells,) ln S/S', ln F'/F and F/S at the worst places of a comparison that becomes less likely to pass, from above.
+    """(cells,) ln S/S', ln F'/F and F/S at the worst places of a comparison that becomes less
+    likely to pass, from above.
 
-    Exchange S with S' and F with F', and they are those of one that becomes more likely: the cells of [0, shift] are the same.
+    Exchange S with S' and F with F', and they are those of one that becomes more likely: the cells
+    of [0, shift] are the same.
     """
     ends = np.linspace(0.0, shift, _CELLS + 1)
-    # S from the right end, S' from the left: the ratio rises with the former and falls with the latter.
+    # S from the right end, S' from the left: the ratio rises with the former and falls with the
+    # latter.
     below = np.exp(-ends[1:]) / 2
     above = 1 - below
     change = (-np.expm1(-ends[1:]) - np.expm1(ends[:-1] - shift)) / 2
@@ -154,7 +177,8 @@ def _rising(cells: Cells, rest: Floats) -> Floats:
     gain, loss, odds = (part[:, None] for part in cells)
     # F/S of the exchanged comparison is F'/S' of the cell's.
     with np.errstate(over="ignore"):
-        share = odds * np.exp(loss + gain) * np.expm1(loss * rest)  # of S that the chances to fail grow by: below 1, or no bound
+        # of S that the chances to fail grow by: below 1, or no bound
+        share = odds * np.exp(loss + gain) * np.expm1(loss * rest)
     kept = np.where(share < _MOST_SHARE, 1 - share, 1.0)
     up, down = -np.log1p(-np.minimum(share, _MOST_SHARE)), gain * rest
     excess = up - down + _PAD * (up + down) / kept

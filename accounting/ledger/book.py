@@ -1,7 +1,8 @@
-"""`Book`: a dataset within one transaction. What charges and steps ask of it, and what they write: all or nothing.
+"""`Book`: a dataset within one transaction. What charges and steps ask of it, and what they write:
+all or nothing.
 
-Whether an account can pay is asked and answered under the dataset's lock, and entries, totals, accounts and the head are written
-once, when the book is closed.
+Whether an account can pay is asked and answered under the dataset's lock, and entries, totals,
+accounts and the head are written once, when the book is closed.
 """
 
 from __future__ import annotations
@@ -17,9 +18,25 @@ from sqlalchemy import BindParameter, Connection, Table, bindparam, exists, sele
 
 from accounting.budget import NOTHING, Budget, Price
 from accounting.curves import Curve
-from accounting.ledger.errors import ClaimConflict, InvalidEntry, InvalidTransition, KeyConflict, LedgerCorrupt, SharedRows
+from accounting.ledger.errors import (
+    ClaimConflict,
+    InvalidEntry,
+    InvalidTransition,
+    KeyConflict,
+    LedgerCorrupt,
+    SharedRows,
+)
 from accounting.ledger.item import TWICE, Request
-from accounting.ledger.model import ENTRY_FIELDS, Action, Dataset, Entry, Origin, Receipt, State, returned
+from accounting.ledger.model import (
+    ENTRY_FIELDS,
+    Action,
+    Dataset,
+    Entry,
+    Origin,
+    Receipt,
+    State,
+    returned,
+)
 from accounting.ledger.quota import Place, Revision, in_force
 from accounting.ledger.store import (
     STORED,
@@ -37,7 +54,14 @@ from accounting.ledger.store import (
     totals,
 )
 from accounting.ledger.stored_text import canonical_json, checked_name, digest
-from accounting.remaining import BudgetExceeded, Remaining, in_all_in_words, over_periods, refusal, stated
+from accounting.remaining import (
+    BudgetExceeded,
+    Remaining,
+    in_all_in_words,
+    over_periods,
+    refusal,
+    stated,
+)
 from accounting.strict_json import read_json
 
 Step = Literal["commit", "release", "void"]
@@ -51,15 +75,26 @@ _AFTER: dict[Action, State] = {
 }
 _NEEDS: dict[Step, tuple[State, str]] = {
     "commit": ("reserved", "only a reserved charge is committed"),
-    "release": ("committed", "only a committed charge is released: commit it before the data are read"),
-    "void": ("reserved", "only a reserved charge whose data were not read is voided; a failed draw stays charged"),
+    "release": (
+        "committed",
+        "only a committed charge is released: commit it before the data are read",
+    ),
+    "void": (
+        "reserved",
+        "only a reserved charge whose data were not read is voided; a failed draw stays charged",
+    ),
 }
 
-# Statements that every charge runs are built once: building them costs as much time as running them.
+# Statements that every charge runs are built once: building them costs as much time as running
+# them.
 _MINE: BindParameter[Any] = bindparam("mine")
 _LAST = (
     select(entries.c.spent_main.label("main"), entries.c.spent_failure.label("failure"))
-    .where(entries.c.dataset_id == _MINE, entries.c.period == bindparam("period"), entries.c.action != "quota")
+    .where(
+        entries.c.dataset_id == _MINE,
+        entries.c.period == bindparam("period"),
+        entries.c.action != "quota",
+    )
     .order_by(entries.c.seq.desc())
     .limit(1)
 )
@@ -70,15 +105,25 @@ _PERIODS = select(totals.c.period.label("name"), totals.c.main, totals.c.failure
 _ACCOUNTS = select(scopes.c.account.label("name"), scopes.c.main, scopes.c.failure).where(
     scopes.c.dataset_id == _MINE, scopes.c.quota == bindparam("seq"), scopes.c.account.in_(_NAMED)
 )
-_SET_HEAD = update(datasets).where(datasets.c.id == _MINE).values(seq=bindparam("new_seq"), head=bindparam("new_head"))
+_SET_HEAD = (
+    update(datasets)
+    .where(datasets.c.id == _MINE)
+    .values(seq=bindparam("new_seq"), head=bindparam("new_head"))
+)
 _later = entries.alias("later")
 _LAPSED = (
     select(entries.c.key, entries.c.expires)
     .distinct()
-    .where(entries.c.dataset_id == bindparam("mine"), entries.c.expires <= bindparam("now"), entries.c.action == "reserve")
+    .where(
+        entries.c.dataset_id == bindparam("mine"),
+        entries.c.expires <= bindparam("now"),
+        entries.c.action == "reserve",
+    )
     .where(
         ~exists().where(
-            _later.c.dataset_id == entries.c.dataset_id, _later.c.key == entries.c.key, _later.c.action.in_(("commit", "void"))
+            _later.c.dataset_id == entries.c.dataset_id,
+            _later.c.key == entries.c.key,
+            _later.c.action.in_(("commit", "void")),
         )
     )
 )
@@ -86,9 +131,13 @@ _LAPSED = (
 
 @contextmanager
 def writing(store: Store, dataset: object) -> Iterator[Book]:
-    """The book of a dataset whose row is held against every other charge; what it was told is written at the end."""
+    """The book of a dataset whose row is held against every other charge; what it was told is
+    written at the end.
+    """
     with store.writer() as connection:
-        book = Book(connection, find_dataset(connection, checked_name("dataset", dataset), locked=True))
+        book = Book(
+            connection, find_dataset(connection, checked_name("dataset", dataset), locked=True)
+        )
         yield book
         book.close()
 
@@ -101,9 +150,11 @@ def reading(store: Store, dataset: object) -> Iterator[Book]:
 
 
 class Book:
-    """What a transaction knows of a dataset, read when first asked for, and all that it writes there: nothing before `close`.
+    """What a transaction knows of a dataset, read when first asked for, and all that it writes
+    there: nothing before `close`.
 
-    The account (0, period) is the dataset's own; (n, account) is one of the quota that entry n declares.
+    The account (0, period) is the dataset's own; (n, account) is one of the quota that entry n
+    declares.
     """
 
     def __init__(self, connection: Connection, declared: Declared) -> None:
@@ -115,7 +166,7 @@ class Book:
         self._moved: set[Place] = set()
         self._earlier: dict[str, list[Entry]] = {}
 
-    # -- where accounts stand -----------------------------------------------------------------------------------------
+    # -- where accounts stand ----------------------------------------------------------------------
 
     def spent(self, quota: int, names: Sequence[str]) -> dict[Place, Price]:
         """What accounts of the dataset (0), or of the quota of an entry, have been charged so far.
@@ -125,7 +176,10 @@ class Book:
         """
         if new := [name for name in names if (quota, name) not in self._spent]:
             asked = {"mine": self.declared.id, "seq": quota, "names": new}
-            found = {row.name: read_price(row) for row in self.connection.execute(_ACCOUNTS if quota else _PERIODS, asked)}
+            found = {
+                row.name: read_price(row)
+                for row in self.connection.execute(_ACCOUNTS if quota else _PERIODS, asked)
+            }
             for name in new:
                 self._spent[quota, name] = found.get(name, NOTHING)
                 if not quota:
@@ -133,11 +187,14 @@ class Book:
         return {(quota, name): self._spent[quota, name] for name in names}
 
     def _require_last(self, period: str) -> None:
-        row = self.connection.execute(_LAST, {"mine": self.declared.id, "period": period}).one_or_none()
+        row = self.connection.execute(
+            _LAST, {"mine": self.declared.id, "period": period}
+        ).one_or_none()
         if read_price(row) != self._spent[0, period]:
             raise LedgerCorrupt(
-                "the running total of a period is not that of its last entry: one of them was edited. Nothing was written, "
-                "nothing may be released: run `dpselect ledger verify`"
+                "the running total of a period is not that of its last entry: one of them was"
+                " edited. Nothing was written, nothing may be released: run `dpselect ledger"
+                " verify`"
             )
 
     def totals(self) -> dict[str, Price]:
@@ -155,8 +212,12 @@ class Book:
     def _quotas(self) -> list[Revision]:
         return in_force(self.connection, self.declared.id)
 
-    def accounts(self, periods: tuple[str, ...], who: Mapping[str, Any]) -> Iterator[tuple[Place, str, Remaining]]:
-        """Where everything stands that a charge is held against, and as what: its periods, then its accounts of quotas."""
+    def accounts(
+        self, periods: tuple[str, ...], who: Mapping[str, Any]
+    ) -> Iterator[tuple[Place, str, Remaining]]:
+        """Where everything stands that a charge is held against, and as what: its periods, then its
+        accounts of quotas.
+        """
         where = repr(self.dataset.name)
         for place, spent in self.spent(0, periods).items():
             _, period = place
@@ -166,13 +227,14 @@ class Book:
             quota = revision.quota
             if quota.by is not None and quota.of is None and who[quota.by] is None:
                 raise InvalidEntry(
-                    f"{quota.by} is missing: quota={quota.name!r} limits each {quota.by}, so name whose charge it is"
+                    f"{quota.by} is missing: quota={quota.name!r} limits each {quota.by}, so name"
+                    " whose charge it is"
                 )
             if not quota.lists(who):
                 raise InvalidEntry(
-                    f"{quota.by}={who[str(quota.by)]!r} is not on the list of quota={quota.name!r}: it lists "
-                    f"{', '.join(quota.among)}. Name one of them, or have the quota declared anew with this one (ledger quota "
-                    "--among)"
+                    f"{quota.by}={who[str(quota.by)]!r} is not on the list of quota={quota.name!r}:"
+                    f" it lists {', '.join(quota.among)}. Name one of them, or have the quota"
+                    " declared anew with this one (ledger quota --among)"
                 )
             names = quota.accounts(self.dataset.window, who, periods)
             for place, spent in self.spent(revision.seq, names).items():
@@ -180,14 +242,15 @@ class Book:
                 left = Remaining(revision.limit, spent, account=f"quota {quota.name} ({words})")
                 yield place, f"{where}, quota={quota.name!r} ({words})", left
 
-    # -- charges ------------------------------------------------------------------------------------------------------
+    # -- charges -----------------------------------------------------------------------------------
 
     def charge_all(self, asked: Sequence[Request]) -> list[Receipt]:
         """Charge each, or give back what the same key has charged before.
 
         Raises:
             BudgetExceeded, Unaffordable: the budget or a quota does not allow it.
-            RelationMismatch: the item's guarantee is for another relation than the dataset's, or states none.
+            RelationMismatch: the item's guarantee is for another relation than the dataset's, or
+                states none.
             KeyConflict: the key was used for something else.
             SharedRows: the rows were charged under another name.
         """
@@ -205,23 +268,34 @@ class Book:
         return self._receipt(written)
 
     def check(self, request: Request) -> Receipt | None:
-        """Raise as a charge would, without one; the receipt of a key that has paid already, which needs no room again."""
+        """Raise as a charge would, without one; the receipt of a key that has paid already, which
+        needs no room again.
+        """
         due, periods = request.due(self.dataset)
         if earlier := self.steps(due.key):
             return self._replay(due, periods, earlier)
         self.require_room(due, periods, claim=False)
         return None
 
-    def require_room(self, due: Request, periods: tuple[str, ...], *, claim: bool) -> dict[Place, Price]:
-        """How the accounts stand after a charge that every one of them can pay for; with `claim` its rows are the dataset's from
-        now on. Raises as `charge_all`."""
+    def require_room(
+        self, due: Request, periods: tuple[str, ...], *, claim: bool
+    ) -> dict[Place, Price]:
+        """How the accounts stand after a charge that every one of them can pay for; with `claim`
+        its rows are the dataset's from now on. Raises as `charge_all`.
+        """
         dataset, most = self.dataset, self.dataset.most_per_release
-        whole = due.price(dataset.budget)  # what no account of its form pays for is not asked to be smaller
-        if due.said["override"] is None and most is not None and not _is_small(most, due.said["curve"], due.said["count"]):
+        # what no account of its form pays for is not asked to be smaller
+        whole = due.price(dataset.budget)
+        if (
+            due.said["override"] is None
+            and most is not None
+            and not _is_small(most, due.said["curve"], due.said["count"])
+        ):
             raise BudgetExceeded(
-                f"dataset={dataset.name!r} allows a single release at most {stated(most)}, and this one costs more. Make it "
-                "smaller, or state why it may cost more, which is recorded (override=, --override REASON). Nothing was charged, "
-                "nothing may be released."
+                f"dataset={dataset.name!r} allows a single release at most {stated(most)}, and this"
+                " one costs more. Make it smaller, or state why it may cost more, which is"
+                " recorded (override=, --override REASON). Nothing was charged, nothing may be"
+                " released."
             )
         after = {}
         for place, where, left in self.accounts(periods, due.fields):
@@ -230,84 +304,132 @@ class Book:
             after[place] = left.spent.plus(price)
         if dataset.most_in_all is not None:
             self.in_all(whole, periods)
-        if (rows := due.said["fingerprint"]) is not None and not self.claims(rows, periods, write=claim):
+        if (rows := due.said["fingerprint"]) is not None and not self.claims(
+            rows, periods, write=claim
+        ):
             raise SharedRows(
-                f"rows with this fingerprint were charged before, but not to dataset={dataset.name!r} with these periods: the "
-                "same rows have one budget, so charge them under the name and periods they were first charged to"
+                "rows with this fingerprint were charged before, but not to"
+                f" dataset={dataset.name!r} with these periods: the same rows have one budget, so"
+                " charge them under the name and periods they were first charged to"
             )
         return after
 
     def in_all(self, price: Price = NOTHING, periods: Iterable[str] = ()) -> tuple[float, float]:
-        """What somebody faces whose rows lie in all periods, these charged a price more; BudgetExceeded if less is allowed."""
+        """What somebody faces whose rows lie in all periods, these charged a price more;
+        BudgetExceeded if less is allowed.
+        """
         dataset, spent = self.dataset, self.totals()
         spent |= {period: spent.get(period, NOTHING).plus(price) for period in periods}
-        epsilon, delta = over_periods(dataset.budget, [Remaining(dataset.budget, one) for one in spent.values()])
+        epsilon, delta = over_periods(
+            dataset.budget, [Remaining(dataset.budget, one) for one in spent.values()]
+        )
         if dataset.most_in_all is not None and epsilon > dataset.most_in_all:
             raise BudgetExceeded(
-                f"dataset={dataset.name!r}: {in_all_in_words(epsilon, delta, len(spent), dataset.window)}, and the dataset "
-                f"allows at most epsilon {dataset.most_in_all:g} in all. Release fewer periods, or less for each. Nothing was "
-                "charged, nothing may be released."
+                f"dataset={dataset.name!r}:"
+                f" {in_all_in_words(epsilon, delta, len(spent), dataset.window)}, and the dataset"
+                f" allows at most epsilon {dataset.most_in_all:g} in all. Release fewer periods, or"
+                " less for each. Nothing was charged, nothing may be released."
             )
         return epsilon, delta
 
     def _replay(self, due: Request, periods: tuple[str, ...], earlier: list[Entry]) -> Receipt:
         opening = openings(earlier)
         first, name = opening[0], self.dataset.name
-        # Not the mechanism's JSON: a later version writes more into it, and a retry across an upgrade is still the same charge.
-        # The relation is the dataset's, as of every item that comes here.
-        asked = (due.action, due.said["count"], periods, due.across, _binding_of(due.said["mechanism"]))
-        stored = (first.action, first.count, tuple(entry.period for entry in opening), first.across, _binding_of(first.mechanism))
+        # Not the mechanism's JSON: a later version writes more into it, and a retry across an
+        # upgrade is still the same charge. The relation is the dataset's, as of every item that
+        # comes here.
+        asked = (
+            due.action,
+            due.said["count"],
+            periods,
+            due.across,
+            _binding_of(due.said["mechanism"]),
+        )
+        stored = (
+            first.action,
+            first.count,
+            tuple(entry.period for entry in opening),
+            first.across,
+            _binding_of(first.mechanism),
+        )
         if asked != stored or Curve.from_json(first.curve or "") != due.curve:
             raise KeyConflict(
-                f"key={due.key!r} has already paid for a different charge of dataset={name!r} (entry {first.seq}): repeat "
-                "that one with the arguments it had, which charges nothing more; only another release takes a key "
-                "of its own (--key)"
+                f"key={due.key!r} has already paid for a different charge of dataset={name!r}"
+                f" (entry {first.seq}): repeat that one with the arguments it had, which charges"
+                " nothing more; only another release takes a key of its own (--key)"
             )
         if state_of(earlier) == "void":
-            raise KeyConflict(f"key={due.key!r} was voided in dataset={name!r}: charge again under another key (--key)")
+            raise KeyConflict(
+                f"key={due.key!r} was voided in dataset={name!r}: charge again under another key"
+                " (--key)"
+            )
         return self._receipt(opening, earlier)
 
     def _receipt(self, made: Sequence[Entry], steps: Sequence[Entry] = ()) -> Receipt:
         """For the entries that a step made, now or earlier, as the steps of the key tell."""
-        return Receipt(self.dataset.name, made[0].key, state_of(steps or made), tuple(made), replayed=bool(steps))
+        return Receipt(
+            self.dataset.name,
+            made[0].key,
+            state_of(steps or made),
+            tuple(made),
+            replayed=bool(steps),
+        )
 
     def claims(self, fingerprint: str, periods: tuple[str, ...], *, write: bool = True) -> bool:
-        """Whether the rows with this fingerprint belong to the dataset and periods, or to nobody: those do now, if `write`."""
-        values = {"fingerprint": fingerprint, "dataset_id": self.declared.id, "periods": json.dumps(periods)}
+        """Whether the rows with this fingerprint belong to the dataset and periods, or to nobody:
+        those do now, if `write`.
+        """
+        values = {
+            "fingerprint": fingerprint,
+            "dataset_id": self.declared.id,
+            "periods": json.dumps(periods),
+        }
         if write:
             self.connection.execute(_upsert(fingerprints), values)
         row = self.connection.execute(_CLAIMED, {"rows": fingerprint}).one_or_none()
         return row is None or bool(row._asdict() == values)
 
-    # -- what follows a charge ----------------------------------------------------------------------------------------
+    # -- what follows a charge ---------------------------------------------------------------------
 
-    def follow(self, action: Step, key: str, label: str | None, by: Origin, ran: str | None = None) -> Receipt:
+    def follow(
+        self, action: Step, key: str, label: str | None, by: Origin, ran: str | None = None
+    ) -> Receipt:
         """Take the step for every period of the key; one that was taken before is given back.
 
         Args:
-            ran: of a release, the curve (JSON) of the rounds that its outcome says were run; the others are given back (F8).
+            ran: of a release, the curve (JSON) of the rounds that its outcome says were run; the
+                others are given back (F8).
 
         Raises:
-            InvalidTransition: nothing was charged under the key, or the step may not follow its state.
+            InvalidTransition: nothing was charged under the key, or the step may not follow its
+                state.
             ClaimConflict: another result was released, by its label or by what it used.
             InvalidEntry: what ran is not part of what was reserved.
         """
         earlier = self.steps(key)
         if not earlier:
-            raise InvalidTransition(f"key={key!r} has no charge in dataset={self.dataset.name!r}: reserve or charge it first")
-        if action == "commit" and any(entry.action == "release" and entry.curve is not None for entry in earlier):
             raise InvalidTransition(
-                f"key={key!r} was settled, and what it did not use given back: nothing more is drawn under it"
+                f"key={key!r} has no charge in dataset={self.dataset.name!r}: reserve or charge it"
+                " first"
+            )
+        if action == "commit" and any(
+            entry.action == "release" and entry.curve is not None for entry in earlier
+        ):
+            raise InvalidTransition(
+                f"key={key!r} was settled, and what it did not use given back: nothing more is"
+                " drawn under it"
             )
         if earlier[0].across == TWICE:
-            ran = None  # what two changes cost together is not a sum over rounds, so nothing is given back
+            # what two changes cost together is not a sum over rounds, so nothing is given back
+            ran = None
         if done := [entry for entry in earlier if entry.action == action]:
-            # A release without a claim is another one than that which has one: two draws may have been made at once.
+            # A release without a claim is another one than that which has one: two draws may have
+            # been made at once.
             is_same = done[0].label == label and (ran is None or done[0].curve == ran)
             if action == "release" and not is_same:
                 raise ClaimConflict(
-                    f"key={key!r} has paid for a result that was handed out already (entry {done[0].seq}), and this is another "
-                    "one: forget it, and use the first"
+                    f"key={key!r} has paid for a result that was handed out already (entry"
+                    f" {done[0].seq}), and this is another one: forget it, and use the first"
                 )
             return self._receipt(done, earlier)
         state, (needed, rule) = state_of(earlier), _NEEDS[action]
@@ -316,11 +438,20 @@ class Book:
         opening, expires = openings(earlier), earlier[0].expires
         if action == "commit" and expires is not None and by.at >= expires:
             raise InvalidTransition(
-                f"key={key!r} was reserved until {expires} and not committed by then: read no data, reserve again"
+                f"key={key!r} was reserved until {expires} and not committed by then: read no data,"
+                " reserve again"
             )
         if ran is not None and opening[0].action != "reserve":
-            raise InvalidTransition(f"key={key!r} was charged for good: what did not run is given back of a reservation only")
-        said = {"action": action, "key": key, "label": label, **({} if ran is None else {"curve": ran, "count": 1})}
+            raise InvalidTransition(
+                f"key={key!r} was charged for good: what did not run is given back of a reservation"
+                " only"
+            )
+        said = {
+            "action": action,
+            "key": key,
+            "label": label,
+            **({} if ran is None else {"curve": ran, "count": 1}),
+        }
         steps = []
         for one in opening:
             back = one.price if action == "void" else NOTHING
@@ -330,24 +461,37 @@ class Book:
         if action == "void" or ran is not None:
             for revision in self._quotas:
                 back = returned(revision.limit, opening[0], ran, by)
-                names = revision.quota.accounts(self.dataset.window, vars(opening[0]), [one.period for one in opening])
-                self.move({place: spent.minus(back) for place, spent in self.spent(revision.seq, names).items()})
+                names = revision.quota.accounts(
+                    self.dataset.window, vars(opening[0]), [one.period for one in opening]
+                )
+                self.move(
+                    {
+                        place: spent.minus(back)
+                        for place, spent in self.spent(revision.seq, names).items()
+                    }
+                )
         return self._receipt(written)
 
     def lapse(self, by: Origin) -> list[Receipt]:
         """Void every reservation whose time is over.
 
-        Nothing was drawn under them: data are read after a commit only, and a commit and a void of one key exclude each other
-        under the lock, whatever the clocks say. A clock that runs ahead refuses a late commit; what was drawn stays charged.
+        Nothing was drawn under them: data are read after a commit only, and a commit and a void of
+        one key exclude each other under the lock, whatever the clocks say. A clock that runs ahead
+        refuses a late commit; what was drawn stays charged.
         """
         rows = self.connection.execute(_LAPSED, {"mine": self.declared.id, "now": by.at})
         late = sorted((row.expires, row.key) for row in rows)
-        return [self.follow("void", key, f"it was not committed before {expires}", by) for expires, key in late]
+        return [
+            self.follow("void", key, f"it was not committed before {expires}", by)
+            for expires, key in late
+        ]
 
-    # -- writing ------------------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
 
     def append(self, steps: Iterable[Mapping[str, Any]], by: Origin) -> list[Entry]:
-        """Chain steps to the dataset's head: fields of entries that say something, apart from their place in the chain."""
+        """Chain steps to the dataset's head: fields of entries that say something, apart from their
+        place in the chain.
+        """
         written = []
         for step in steps:
             fields: dict[str, Any] = {**_BLANK, **vars(by), **step, "dataset": self.dataset.name}
@@ -376,13 +520,23 @@ class Book:
         """Write entries, totals, quotas' accounts and the head, once."""
         if self.waiting:
             _insert(self.connection, [(self.declared.id, *stored(entry)) for entry in self.waiting])
-            head = {"mine": self.declared.id, "new_seq": self.declared.seq, "new_head": self.declared.head}
+            head = {
+                "mine": self.declared.id,
+                "new_seq": self.declared.seq,
+                "new_head": self.declared.head,
+            }
             self.connection.execute(_SET_HEAD, head)
         mine = {"dataset_id": self.declared.id}
         for table in (totals, scopes):
             moved = [place for place in sorted(self._moved) if (place[0] > 0) == (table is scopes)]
-            named = [{"quota": quota, "account": name} if quota else {"period": name} for quota, name in moved]
-            rows = [mine | one | self._spent[place]._asdict() for place, one in zip(moved, named, strict=True)]
+            named = [
+                {"quota": quota, "account": name} if quota else {"period": name}
+                for quota, name in moved
+            ]
+            rows = [
+                mine | one | self._spent[place]._asdict()
+                for place, one in zip(moved, named, strict=True)
+            ]
             if rows:
                 self.connection.execute(_upsert(table), rows)
         self.waiting.clear()
@@ -417,15 +571,22 @@ def _is_small(most: Budget, curve: str, count: int) -> bool:
 
 
 def _binding_of(mechanism_json: str | None) -> str | None:
-    """What a description binds its charge to: one job's draw, say, that no other job may make under the same key."""
+    """What a description binds its charge to: one job's draw, say, that no other job may make under
+    the same key.
+    """
     bound = None if mechanism_json is None else read_json(mechanism_json).get("binding")
     return bound if isinstance(bound, str) else None
 
 
 @cache
 def _upsert(table: Table) -> Any:
-    """Write rows in the place of those with the same primary keys; what is claimed stays. As text: both stores read the same."""
-    names, keys = [[column.name for column in columns] for columns in (table.columns, table.primary_key.columns)]
+    """Write rows in the place of those with the same primary keys; what is claimed stays. As text:
+    both stores read the same.
+    """
+    names, keys = [
+        [column.name for column in columns]
+        for columns in (table.columns, table.primary_key.columns)
+    ]
     new = ", ".join(f"{name} = excluded.{name}" for name in names if name not in keys)
     then = "NOTHING" if table is fingerprints else f"UPDATE SET {new}"
     values = ", ".join(f":{name}" for name in names)
@@ -434,8 +595,11 @@ def _upsert(table: Table) -> Any:
 
 
 def _insert(connection: Connection, rows: list[tuple[Any, ...]]) -> None:
-    """Append entries, past SQLAlchemy's handling of each parameter, which costs more than the rows do."""
+    """Append entries, past SQLAlchemy's handling of each parameter, which costs more than the rows
+    do.
+    """
     columns = ("dataset_id", *STORED)
-    names = ", ".join(f'"{name}"' for name in columns)  # `key` and `count` mean something to one store or the other
+    # `key` and `count` mean something to one store or the other
+    names = ", ".join(f'"{name}"' for name in columns)
     values = ", ".join("?" if connection.dialect.name == "sqlite" else "%s" for _ in columns)
     connection.exec_driver_sql(f"INSERT INTO {entries.name} ({names}) VALUES ({values})", rows)

@@ -1,4 +1,6 @@
-"""What can go wrong with a ledger. No message carries a label, a curve of somebody else's charge, or a password."""
+"""What can go wrong with a ledger. No message carries a label, a curve of somebody else's charge,
+or a password.
+"""
 
 from accounting.errors import AccountingError
 

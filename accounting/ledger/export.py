@@ -1,6 +1,8 @@
-"""The ledger as JSON lines: a header, each dataset's declaration and entries, and an end that states the heads.
+"""The ledger as JSON lines: a header, each dataset's declaration and entries, and an end that
+states the heads.
 
-An import derives everything anew, in one transaction, and is refused for the first line that does not hold.
+An import derives everything anew, in one transaction, and is refused for the first line that does
+not hold.
 """
 
 from __future__ import annotations
@@ -31,20 +33,32 @@ from accounting.ledger.store import (
     meta,
     stream,
 )
-from accounting.ledger.stored_text import LONGEST_JSON, LONGEST_TEXT, canonical_json, checked_name, checked_text
+from accounting.ledger.stored_text import (
+    LONGEST_JSON,
+    LONGEST_TEXT,
+    canonical_json,
+    checked_name,
+    checked_text,
+)
 from accounting.ledger.verification import Chain, cross_checks
 from accounting.strict_json import read_json
 
 FORMAT = "dpselect-ledger-1"
 _LONGEST_IDENTITY = 64
-# Of an entry with the longest curve and mechanism: JSON writes a letter in at most 12 characters, and the other fields are short.
+# Of an entry with the longest curve and mechanism: JSON writes a letter in at most 12 characters,
+# and the other fields are short.
 _LONGEST_LINE = 12 * (2 * LONGEST_JSON + 20 * LONGEST_TEXT)
 _BATCH = 500
 
 
 def export_lines(store: Store, heads: Heads, target: Path | str | IO[str]) -> Heads:
     """Write every dataset up to its entry in `heads`."""
-    write_text(target, "the export", (canonical_json(line) + "\n" for line in _lines(store, heads)), PRIVATE)
+    write_text(
+        target,
+        "the export",
+        (canonical_json(line) + "\n" for line in _lines(store, heads)),
+        PRIVATE,
+    )
     return heads
 
 
@@ -61,7 +75,9 @@ def _lines(store: Store, heads: Heads) -> Iterator[dict[str, Any]]:
 
 
 def import_lines(store: Store, source: Path | str | IO[str], key: str | None = None) -> int:
-    """Import in one transaction. Returns the number of entries; ImportRefused names the first line that does not hold."""
+    """Import in one transaction. Returns the number of entries; ImportRefused names the first line
+    that does not hold.
+    """
     try:
         with _to_read(source) as file, store.writer() as connection:
             lines = _Lines(file)
@@ -71,12 +87,14 @@ def import_lines(store: Store, source: Path | str | IO[str], key: str | None = N
                 raise ImportRefused(f"line {lines.number}: {error}; nothing was imported") from None
             for query, _, message in cross_checks():
                 if (found := connection.execute(query.limit(1)).first()) is not None:
-                    raise ImportRefused(f"dataset={found[0]!r}, entry {found[1]}: {message}; nothing was imported")
+                    raise ImportRefused(
+                        f"dataset={found[0]!r}, entry {found[1]}: {message}; nothing was imported"
+                    )
             return read
     except OSError as error:
         raise ImportRefused(
-            f"the export cannot be opened ({type(error).__name__}): name a file that `dpselect ledger export` wrote; nothing was "
-            "imported"
+            f"the export cannot be opened ({type(error).__name__}): name a file that `dpselect"
+            " ledger export` wrote; nothing was imported"
         ) from None
 
 
@@ -86,7 +104,9 @@ def _to_read(source: Path | str | IO[str]) -> Iterator[IO[str]]:
         yield source
         return
     if Path(source).exists() and not Path(source).is_file():
-        raise ImportRefused(f"the export {masked(source)} is not a regular file; nothing was imported")
+        raise ImportRefused(
+            f"the export {masked(source)} is not a regular file; nothing was imported"
+        )
     with Path(source).open(encoding="utf-8-sig", newline="\n") as file:
         yield file
 
@@ -104,7 +124,9 @@ class _Lines:
             line = self._file.readline(_LONGEST_LINE + 1)
         except (OSError, UnicodeDecodeError) as error:
             self.number += 1
-            raise InvalidEntry(f"it cannot be read as UTF-8 text ({type(error).__name__})") from None
+            raise InvalidEntry(
+                f"it cannot be read as UTF-8 text ({type(error).__name__})"
+            ) from None
         self.number += bool(line)
         return line
 
@@ -121,7 +143,9 @@ class _Lines:
 
 
 def _import(connection: Connection, lines: _Lines, key: str | None) -> int:
-    """Take every line, in the order in which an export has them: a header, datasets with their entries, an end."""
+    """Take every line, in the order in which an export has them: a header, datasets with their
+    entries, an end.
+    """
     header = _header(connection, lines.take("ledger")[1])
     heads: dict[str, Head] = {}
     kind, data = lines.take("dataset", "end")
@@ -135,7 +159,9 @@ def _import(connection: Connection, lines: _Lines, key: str | None) -> int:
     told = {"datasets": heads, "declared": len(heads), "signature": data.get("signature")}
     stated = Heads.model_validate(header | told)
     if data != stated.content():
-        raise InvalidEntry("the end line's heads are not those of the entries: lines were removed or added")
+        raise InvalidEntry(
+            "the end line's heads are not those of the entries: lines were removed or added"
+        )
     if key is not None and (why := signature_problem(stated, key)) is not None:
         raise InvalidEntry(why)
     if lines.read():
@@ -151,7 +177,8 @@ def _header(connection: Connection, data: dict[str, Any]) -> dict[str, Any]:
         raise InvalidEntry("the export does not say of which ledger it is")
     connection.execute(select(meta).with_for_update())  # nobody declares a dataset meanwhile
     if connection.execute(select(datasets.c.id)).first() is None:
-        # In an empty ledger it is the same ledger again, and heads of it, kept elsewhere, go on being its heads.
+        # In an empty ledger it is the same ledger again, and heads of it, kept elsewhere, go on
+        # being its heads.
         connection.execute(update(meta).values(ledger_id=identity))
     return {"ledger_id": identity, "at": str(data.get("at"))}
 
@@ -161,11 +188,16 @@ def _declared(connection: Connection, data: dict[str, Any]) -> tuple[Chain, Book
     declared = Dataset.from_declaration(text)
     name = checked_name("name", declared.name)
     if name != declared.name:
-        raise InvalidEntry(f"dataset={name!r} is not written in Unicode's composed form (NFC), in which names are declared")
+        raise InvalidEntry(
+            f"dataset={name!r} is not written in Unicode's composed form (NFC), in which names are"
+            " declared"
+        )
     try:
         declare(connection, name, text)
     except DatasetExists:
-        raise InvalidEntry(f"dataset={name!r} exists in this ledger: import into another one") from None
+        raise InvalidEntry(
+            f"dataset={name!r} exists in this ledger: import into another one"
+        ) from None
     row = find_dataset(connection, name)
     return Chain(declared, row.genesis), Book(connection, row)
 
@@ -185,15 +217,28 @@ def _enter(chain: Chain, book: Book, data: dict[str, Any]) -> None:
 
 
 def _finish(connection: Connection, book: Book) -> None:
-    """Write what is left of a dataset: its last entries, what its quotas' accounts hold, and claims of rows."""
+    """Write what is left of a dataset: its last entries, what its quotas' accounts hold, and claims
+    of rows.
+    """
     book.close()
     mine = book.declared
     book.move(Accounts.of(connection, mine, revisions(connection, mine.id)))
     book.close()
-    opened = entries.c.dataset_id == mine.id, entries.c.fingerprint.is_not(None), entries.c.action.in_(OPENS)
-    asked = select(entries.c.fingerprint, entries.c.key, entries.c.period).where(*opened).order_by(entries.c.seq)
+    opened = (
+        entries.c.dataset_id == mine.id,
+        entries.c.fingerprint.is_not(None),
+        entries.c.action.in_(OPENS),
+    )
+    asked = (
+        select(entries.c.fingerprint, entries.c.key, entries.c.period)
+        .where(*opened)
+        .order_by(entries.c.seq)
+    )
     read = connection.execute(asked.execution_options(yield_per=_BATCH))
     # The entries of one charge follow each other, one per period.
     for (rows, _), periods in groupby(read, lambda one: (one.fingerprint, one.key)):
         if not book.claims(rows, tuple(one.period for one in periods)):
-            raise InvalidEntry(f"dataset={book.dataset.name!r}: the same rows are charged under another dataset or period")
+            raise InvalidEntry(
+                f"dataset={book.dataset.name!r}: the same rows are charged under another dataset or"
+                " period"
+            )

@@ -1,4 +1,6 @@
-"""Heads: one hash per dataset, kept elsewhere, against which a cut or rewritten ledger is found out; signed with Ed25519."""
+"""Heads: one hash per dataset, kept elsewhere, against which a cut or rewritten ledger is found
+out; signed with Ed25519.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ _PUBLIC = re.compile(r"[0-9a-f]{64}")
 
 @final
 class Head(Frozen):
-    """How many entries a dataset had, and the hash of the last one (of the declaration, if none)."""
+    """How many entries a dataset had, and the hash of the last one (of the declaration, if
+    none).
+    """
 
     error_class: ClassVar[type[AccountingError]] = InvalidEntry
     seq: Annotated[int, Field(ge=0, strict=True)]
@@ -41,7 +45,8 @@ class Signature(Frozen):
 
 @final
 class Heads(Frozen):
-    """Where every dataset's chain stood at one time. Keep it where the ledger's writers cannot change it, or sign it.
+    """Where every dataset's chain stood at one time. Keep it where the ledger's writers cannot
+    change it, or sign it.
 
     `declared` is how many datasets the ledger had: all that are named, unless some were cut out.
     """
@@ -81,17 +86,23 @@ class Heads(Frozen):
         data = read_json(text)
         if data.pop("format", None) != FORMAT:
             raise InvalidEntry(
-                f"this file does not contain ledger heads: pass the one that `dpselect ledger heads` wrote ({FORMAT})"
+                "this file does not contain ledger heads: pass the one that `dpselect ledger"
+                f" heads` wrote ({FORMAT})"
             )
         try:
             return cls.model_validate(data)
         except InvalidEntry as error:
-            raise InvalidEntry(f"the heads were cut or edited, take them anew with `dpselect ledger heads`: {error}") from None
+            raise InvalidEntry(
+                "the heads were cut or edited, take them anew with `dpselect ledger heads`:"
+                f" {error}"
+            ) from None
 
 
 @final
 class SigningKey:
-    """An Ed25519 private key for heads. Keep it where the ledger's writers cannot read it. No repr, log or error shows it."""
+    """An Ed25519 private key for heads. Keep it where the ledger's writers cannot read it. No repr,
+    log or error shows it.
+    """
 
     def __init__(self, private: Ed25519PrivateKey) -> None:
         self._private = private
@@ -120,24 +131,35 @@ class SigningKey:
             found = None
         if not isinstance(found, Ed25519PrivateKey):
             raise InvalidEntry(
-                "this is not an unencrypted Ed25519 private key in PEM: make one with `dpselect ledger keygen`"
+                "this is not an unencrypted Ed25519 private key in PEM: make one with `dpselect"
+                " ledger keygen`"
             ) from None
         return cls(found)
 
     def to_pem(self) -> str:
         """The private key as PEM (PKCS 8), unencrypted: for a file that only its owner can read."""
-        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+        from cryptography.hazmat.primitives.serialization import (
+            Encoding,
+            NoEncryption,
+            PrivateFormat,
+        )
 
-        return self._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+        return self._private.private_bytes(
+            Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+        ).decode()
 
     @cached_property
     def public(self) -> str:
-        """The public key, 64 hexadecimal digits: what a verifier is given, by another way than the heads."""
+        """The public key, 64 hexadecimal digits: what a verifier is given, by another way than the
+        heads.
+        """
         return self._private.public_key().public_bytes_raw().hex()
 
     def sign(self, heads: Heads) -> Heads:
         """The heads with this key's signature, in the place of an earlier one."""
-        made = Signature(key=self.public, signature=self._private.sign(heads.statement().encode()).hex())
+        made = Signature(
+            key=self.public, signature=self._private.sign(heads.statement().encode()).hex()
+        )
         return heads.model_copy(update={"signature": made})
 
     def __repr__(self) -> str:
@@ -145,7 +167,8 @@ class SigningKey:
 
 
 def signature_problem(heads: Heads, key: str) -> str | None:
-    """Why the signature does not show that the holder of this public key stated the heads; None if it does.
+    """Why the signature does not show that the holder of this public key stated the heads; None if
+    it does.
 
     Raises:
         InvalidEntry: it is not a public key.
@@ -155,7 +178,8 @@ def signature_problem(heads: Heads, key: str) -> str | None:
 
     if not isinstance(key, str) or not _PUBLIC.fullmatch(key):
         raise InvalidEntry(
-            f"{str(key)[:20]!r} is not a public key: it has 64 hexadecimal digits, as `dpselect ledger keygen` prints"
+            f"{str(key)[:20]!r} is not a public key: it has 64 hexadecimal digits, as `dpselect"
+            " ledger keygen` prints"
         )
     if (made := heads.signature) is None:
         return "the heads are not signed: take them with `dpselect ledger heads --sign KEY`"
@@ -165,5 +189,8 @@ def signature_problem(heads: Heads, key: str) -> str | None:
     except (ValueError, InvalidSignature):
         return "the signature of the heads does not match them: they were edited, or it was"
     if made.key != key:
-        return "the heads bear the signature of another key: compare it with the public key that you were given"
+        return (
+            "the heads bear the signature of another key: compare it with the public key that you"
+            " were given"
+        )
     return None

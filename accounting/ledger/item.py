@@ -1,4 +1,6 @@
-"""What is charged, a curve or anything that has one, and what a caller asks: checked before the store is opened."""
+"""What is charged, a curve or anything that has one, and what a caller asks: checked before the
+store is opened.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +39,12 @@ Across = Literal["whole_counts"]
 class Chargeable(Protocol):
     """A mechanism: a curve, the relation it holds for, and JSON that describes it.
 
-    The description is provenance and may grow with the version; a text under "binding" in it is part of what is charged. An
-    attribute `rests_on_linf` that is True declares that the curve holds for any scores that move by at most linf each, all in one
-    direction, however many of them move: what `Terms.across` "whole_counts" needs. An attribute `unit` names the unit of privacy
-    that the curve is about where that is not the dataset's own for certain: "record", or "teacher" for all that one teacher of a
-    PATE ensemble holds.
+    The description is provenance and may grow with the version; a text under "binding" in it is
+    part of what is charged. An attribute `rests_on_linf` that is True declares that the curve holds
+    for any scores that move by at most linf each, all in one direction, however many of them move:
+    what `Terms.across` "whole_counts" needs. An attribute `unit` names the unit of privacy that the
+    curve is about where that is not the dataset's own for certain: "record", or "teacher" for all
+    that one teacher of a PATE ensemble holds.
     """
 
     @property
@@ -52,24 +55,30 @@ class Chargeable(Protocol):
 
 
 class Terms(TypedDict, total=False):
-    """Keywords of `Ledger.charge` and `Ledger.reserve`. Text is stored in clear: no private data in it.
+    """Keywords of `Ledger.charge` and `Ledger.reserve`. Text is stored in clear: no private data in
+    it.
 
     Attributes:
         count: how many times it runs, 1 by default.
-        relation: of a bare curve, which does not know it: required there, and checked against the dataset's. A mechanism, and
-            `n * mechanism`, state their own.
-        key: idempotency key. A second call with it, the same curve, count and periods charges nothing and gives back the first
-            one's receipt, marked `replayed`: it pays for one draw, so do not draw again.
-        period: whose rows are read, where the dataset has a window; several are charged each, for what `across` says.
-        across: of a charge that reads several periods under add_remove, why its curve covers a user whose rows of one period come
-            or go while the others stay (Theorem F11). "whole_counts": every user was counted in full, and the curve rests on linf
-            alone. None, where that is not known: it is charged as two changes (group privacy). An item that was proved for
+        relation: of a bare curve, which does not know it: required there, and checked against the
+            dataset's. A mechanism, and `n * mechanism`, state their own.
+        key: idempotency key. A second call with it, the same curve, count and periods charges
+            nothing and gives back the first one's receipt, marked `replayed`: it pays for one draw,
+            so do not draw again.
+        period: whose rows are read, where the dataset has a window; several are charged each, for
+            what `across` says.
+        across: of a charge that reads several periods under add_remove, why its curve covers a user
+            whose rows of one period come or go while the others stay (Theorem F11). "whole_counts":
+            every user was counted in full, and the curve rests on linf alone. None, where that is
+            not known: it is charged as two changes (group privacy). An item that was proved for
             replace_one is charged at its own price.
-        time_zone: whose days and months the periods are, "UTC" by default; it must be the dataset's.
+        time_zone: whose days and months the periods are, "UTC" by default; it must be the
+            dataset's.
         label: what for, in words.
         actor: on whose behalf; by default the operating system's user.
-        fingerprint: of the rows; rows once charged to one dataset and period are refused under others. Not a plain hash of
-            private data, which confirms guesses, but a snapshot's name or a keyed hash.
+        fingerprint: of the rows; rows once charged to one dataset and period are refused under
+            others. Not a plain hash of private data, which confirms guesses, but a snapshot's name
+            or a keyed hash.
         salt: of the contribution bounding, as provenance. Never a seed of noise.
         team, purpose: whose work it is and what for, where quotas count by that (`Quota`).
         override: why a release may cost more than the dataset's `most_per_release`; recorded.
@@ -98,7 +107,9 @@ _TEXTS = {
 
 
 def require_known(given: Iterable[str], known: type) -> None:
-    """Refuse a keyword that the TypedDict `known` does not list: a mistyped `period` or `count` would be charged wrongly."""
+    """Refuse a keyword that the TypedDict `known` does not list: a mistyped `period` or `count`
+    would be charged wrongly.
+    """
     names = known.__annotations__
     for name in given:
         if name not in names:
@@ -107,11 +118,13 @@ def require_known(given: Iterable[str], known: type) -> None:
 
 @dataclass(frozen=True)
 class Request:
-    """What a caller asks to be charged: checked already, apart from what only the dataset can tell (`due`).
+    """What a caller asks to be charged: checked already, apart from what only the dataset can tell
+    (`due`).
 
-    `unit` and `rests_on_linf` are what the mechanism declares (`Chargeable`); `across` is what the caller claims, and in what is
-    due why the curve covers several periods. `said` is what its entries repeat as it stands: curve, mechanism and count, label,
-    fingerprint, salt, team, purpose, override and expires.
+    `unit` and `rests_on_linf` are what the mechanism declares (`Chargeable`); `across` is what the
+    caller claims, and in what is due why the curve covers several periods. `said` is what its
+    entries repeat as it stands: curve, mechanism and count, label, fingerprint, salt, team,
+    purpose, override and expires.
     """
 
     action: Opening
@@ -127,7 +140,14 @@ class Request:
     said: dict[str, Any]
 
     @classmethod
-    def read(cls, action: Opening, item: Curve | Chargeable, terms: Terms, now: datetime, expires: str | None = None) -> Self:
+    def read(
+        cls,
+        action: Opening,
+        item: Curve | Chargeable,
+        terms: Terms,
+        now: datetime,
+        expires: str | None = None,
+    ) -> Self:
         """What is asked.
 
         Raises:
@@ -135,47 +155,88 @@ class Request:
         """
         require_known(terms, Terms)
         said: dict[str, Any] = {
-            name: None if (text := terms.get(name)) is None else check(name, text) for name, check in _TEXTS.items()
+            name: None if (text := terms.get(name)) is None else check(name, text)
+            for name, check in _TEXTS.items()
         }
-        key, by, across, period = said.pop("key"), origin(said.pop("actor"), now), terms.get("across"), terms.get("period")
+        key, by, across, period = (
+            said.pop("key"),
+            origin(said.pop("actor"), now),
+            terms.get("across"),
+            terms.get("period"),
+        )
         if across is not None and across not in get_args(Across):
-            raise InvalidEntry(f"across={across!r} must be one of {', '.join(get_args(Across))}, or left out")
+            raise InvalidEntry(
+                f"across={across!r} must be one of {', '.join(get_args(Across))}, or left out"
+            )
         runs = "how many times the mechanism runs"
-        said["count"] = checked_integer("count", terms.get("count", 1), runs, most=MOST_RUNS, error=InvalidEntry)
+        said["count"] = checked_integer(
+            "count", terms.get("count", 1), runs, most=MOST_RUNS, error=InvalidEntry
+        )
         curve, stated = priced(item, terms.get("relation"))
         said |= {"curve": json_of("curve", curve), "mechanism": None, "expires": expires}
         if not isinstance(item, Curve):
             if not hasattr(item, "to_json"):
-                raise InvalidArgument(f"cannot charge a {type(item).__name__}: pass a Curve, or a mechanism that has one")
+                raise InvalidArgument(
+                    f"cannot charge a {type(item).__name__}: pass a Curve, or a mechanism that"
+                    " has one"
+                )
             said["mechanism"] = json_of("mechanism", item)
             read_json(said["mechanism"])
         unit, alone = getattr(item, "unit", None), getattr(item, "rests_on_linf", False) is True
-        period = tuple(period) if isinstance(period, Iterator) else period  # it is read anew when a charge is tried again
+        # it is read anew when a charge is tried again
+        period = tuple(period) if isinstance(period, Iterator) else period
         zone = checked_zone(terms.get("time_zone"))
-        return cls(action, uuid.uuid4().hex if key is None else key, by, curve, stated, unit, alone, across, period, zone, said)
+        return cls(
+            action,
+            uuid.uuid4().hex if key is None else key,
+            by,
+            curve,
+            stated,
+            unit,
+            alone,
+            across,
+            period,
+            zone,
+            said,
+        )
 
     @classmethod
     def read_all(
-        cls, action: Opening, charges: Iterable[tuple[Curve | Chargeable, Terms]], expires_in: float | None, now: datetime
+        cls,
+        action: Opening,
+        charges: Iterable[tuple[Curve | Chargeable, Terms]],
+        expires_in: float | None,
+        now: datetime,
     ) -> list[Self]:
-        """What a batch asks, each under a key of its own; reservations lapse `expires_in` seconds after `now`."""
+        """What a batch asks, each under a key of its own; reservations lapse `expires_in` seconds
+        after `now`.
+        """
         expires = _expiry(expires_in, now)
         found: dict[str, Self] = {}
         for item, terms in charges:
             request = cls.read(action, item, terms, now, expires)
             if found.setdefault(request.key, request) is not request:
                 raise KeyConflict(
-                    f"key={request.key!r} is given twice in one batch: each charge needs a key of its own. Nothing was charged"
+                    f"key={request.key!r} is given twice in one batch: each charge needs a key of"
+                    " its own. Nothing was charged"
                 )
         return list(found.values())
 
     @property
     def fields(self) -> dict[str, Any]:
         """What its entries say, apart from their place, price and period."""
-        return {**vars(self.by), **self.said, "action": self.action, "key": self.key, "across": self.across}
+        return {
+            **vars(self.by),
+            **self.said,
+            "action": self.action,
+            "key": self.key,
+            "across": self.across,
+        }
 
     def price(self, limit: Budget) -> Price:
-        """What it costs in an account with this limit; Unaffordable if no account of its form pays for that."""
+        """What it costs in an account with this limit; Unaffordable if no account of its form pays
+        for that.
+        """
         return price_in(limit, self.said["curve"], self.said["count"])
 
     def due(self, dataset: Dataset) -> tuple[Self, tuple[str, ...]]:
@@ -183,36 +244,47 @@ class Request:
 
         Raises:
             RelationMismatch: it is not proved for the dataset's relation or unit of privacy.
-            InvalidEntry: the periods are not the dataset's, or "whole_counts" is claimed for a curve that does not declare to
-                rest on linf alone.
-            NoEquivalent: nothing is known of two changes; state why the curve covers them, or charge each period by itself.
+            InvalidEntry: the periods are not the dataset's, or "whole_counts" is claimed for a
+                curve that does not declare to rest on linf alone.
+            NoEquivalent: nothing is known of two changes; state why the curve covers them, or
+                charge each period by itself.
         """
         periods = checked_periods(dataset.window, self.period)
         if dataset.window != "whole" and self.time_zone != dataset.time_zone:
             raise InvalidEntry(
-                f"time_zone={self.time_zone!r}: the {dataset.window}s of dataset={dataset.name!r} begin in "
-                f"{dataset.time_zone!r}, and rows at their borders would have two budgets: read them by that clock, and state it "
-                "as time_zone (--time-zone)"
+                f"time_zone={self.time_zone!r}: the {dataset.window}s of dataset={dataset.name!r}"
+                f" begin in {dataset.time_zone!r}, and rows at their borders would have two"
+                " budgets: read them by that clock, and state it as time_zone (--time-zone)"
             )
         self._require_unit(dataset.unit, dataset.relation)
         several = len(periods) > 1 and dataset.relation == "add_remove"
-        due = self._across_periods() if several else self if self.across is None else replace(self, across=None)
+        due = (
+            self._across_periods()
+            if several
+            else self
+            if self.across is None
+            else replace(self, across=None)
+        )
         common_relation(dataset.relation, due.relation, begun=True)
         return due, periods
 
     def _require_unit(self, unit: str, relation: Relation) -> None:
-        """One teacher holds many records, and its joining costs less than a change of one of them. Where teachers come and go,
-        their number is private, which the price of a changed record takes to be public."""
+        """One teacher holds many records, and its joining costs less than a change of one of them.
+        Where teachers come and go, their number is private, which the price of a changed record
+        takes to be public.
+        """
         of_teachers = unit.split()[:1] == ["teacher"]
         if self.unit == "teacher" and not of_teachers:
             raise RelationMismatch(
-                f"the price is that of a whole teacher (unit='teacher'), and the dataset protects each {unit}: a changed record "
-                "changes a teacher's ballot, which costs more. Configure the mechanism with unit='record'"
+                "the price is that of a whole teacher (unit='teacher'), and the dataset protects"
+                f" each {unit}: a changed record changes a teacher's ballot, which costs more."
+                " Configure the mechanism with unit='record'"
             )
         if self.unit == "record" and of_teachers and relation == "add_remove":
             raise RelationMismatch(
-                f"the price is that of a changed record (unit='record') with a public number of teachers, and the dataset "
-                f"protects each {unit} that comes or goes: charge it to a dataset of records"
+                "the price is that of a changed record (unit='record') with a public number of"
+                f" teachers, and the dataset protects each {unit} that comes or goes: charge it to"
+                " a dataset of records"
             )
 
     def _across_periods(self) -> Self:
@@ -221,9 +293,9 @@ class Request:
             return replace(self, relation="add_remove", across="exchange")
         if self.across == "whole_counts" and not self.rests_on_linf:
             raise InvalidEntry(
-                "across='whole_counts' needs a mechanism whose price rests on linf alone (no l0, l1 or l2, no users bounded), "
-                "which this item does not declare: charge each period by itself, use relation='replace_one', or leave across out "
-                "and pay for two changes"
+                "across='whole_counts' needs a mechanism whose price rests on linf alone (no l0, l1"
+                " or l2, no users bounded), which this item does not declare: charge each period by"
+                " itself, use relation='replace_one', or leave across out and pay for two changes"
             )
         if self.across is not None:
             return self
@@ -231,23 +303,35 @@ class Request:
             curve = group_privacy(self.curve, 2)
         except NoEquivalent as error:
             raise NoEquivalent(
-                f"several periods are read together, which is charged as two changes: {error}. Charge each period by itself, or "
-                "use a mechanism with relation='replace_one'"
+                f"several periods are read together, which is charged as two changes: {error}."
+                " Charge each period by itself, or use a mechanism with relation='replace_one'"
             ) from None
-        return replace(self, curve=curve, said=self.said | {"curve": json_of("curve", curve)}, across=TWICE)
+        return replace(
+            self, curve=curve, said=self.said | {"curve": json_of("curve", curve)}, across=TWICE
+        )
 
 
 def json_of(field: str, described: Any) -> str:
-    """The JSON of a curve or a mechanism, as an entry can hold it; `field` is how messages call it."""
+    """The JSON of a curve or a mechanism, as an entry can hold it; `field` is how messages
+    call it.
+    """
     return checked_text(f"the {field}'s JSON", described.to_json(), LONGEST_JSON)
 
 
 def _expiry(seconds: float | None, now: datetime) -> str | None:
     if seconds is None:
         return None
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= _LONGEST_WAIT:
-        raise InvalidEntry(f"expires_in={seconds!r} must be seconds above 0, at most {_LONGEST_WAIT:.0f} (a year)")
+    if (
+        isinstance(seconds, bool)
+        or not isinstance(seconds, int | float)
+        or not 0 < seconds <= _LONGEST_WAIT
+    ):
+        raise InvalidEntry(
+            f"expires_in={seconds!r} must be seconds above 0, at most {_LONGEST_WAIT:.0f} (a year)"
+        )
     try:
         return (now.astimezone(UTC) + timedelta(seconds=seconds)).isoformat(timespec="microseconds")
     except OverflowError:
-        raise InvalidEntry(f"expires_in={seconds!r} ends after the year 9999: set the host's clock") from None
+        raise InvalidEntry(
+            f"expires_in={seconds!r} ends after the year 9999: set the host's clock"
+        ) from None

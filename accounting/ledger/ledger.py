@@ -1,6 +1,7 @@
 """`Ledger`: a privacy budget that many processes can spend and an auditor can check.
 
-What changes it is one transaction each: read the totals, hold them against the budget and the quotas, append; all or nothing.
+What changes it is one transaction each: read the totals, hold them against the budget and the
+quotas, append; all or nothing.
 """
 
 from __future__ import annotations
@@ -52,15 +53,18 @@ if TYPE_CHECKING:
 class Ledger:
     """Charges that outlive the process, on SQLite or PostgreSQL. Build one with `Ledger.open`.
 
-    Every method that writes is one durable transaction: when it returns, the charge is on disk; when it raises, nothing may be
-    released. Methods raise UnknownDataset for a name that is not declared, LedgerUnavailable where the store is locked, full,
-    read-only or gone, and LedgerCorrupt where it is damaged.
+    Every method that writes is one durable transaction: when it returns, the charge is on disk;
+    when it raises, nothing may be released. Methods raise UnknownDataset for a name that is not
+    declared, LedgerUnavailable where the store is locked, full, read-only or gone, and
+    LedgerCorrupt where it is damaged.
 
     Example:
         >>> import accounting as acc
         >>> ledger = acc.Ledger.open("sqlite:///example.db")
         >>> _ = ledger.create_dataset("visits", acc.Budget(epsilon=1.0), "add_remove")
-        >>> ledger.charge("visits", acc.PureDP(epsilon=0.4), relation="add_remove", key="job-1").replayed
+        >>> ledger.charge(
+        ...     "visits", acc.PureDP(epsilon=0.4), relation="add_remove", key="job-1"
+        ... ).replayed
         False
         >>> ledger.verify().ok
         True
@@ -71,11 +75,20 @@ class Ledger:
         self._clock = clock
 
     @classmethod
-    def open(cls, url: str, *, create: bool = True, timeout: float = 30.0, mode: int = PRIVATE, clock: Clock = utc_now) -> Self:
+    def open(
+        cls,
+        url: str,
+        *,
+        create: bool = True,
+        timeout: float = 30.0,
+        mode: int = PRIVATE,
+        clock: Clock = utc_now,
+    ) -> Self:
         """Open the ledger at `url`, `sqlite:///privacy.db` or `postgresql://user@host/name`.
 
         Args:
-            create: make the file and the tables where they are missing. A new ledger has no dataset, so it allows no charge.
+            create: make the file and the tables where they are missing. A new ledger has no
+                dataset, so it allows no charge.
             timeout: seconds to wait for another process's transaction.
             mode: of a SQLite file that is made; one that is there keeps its own.
             clock: for tests; an entry's time is informational.
@@ -85,7 +98,7 @@ class Ledger:
         """
         return cls(Store.open(url, create=create, timeout=timeout, mode=mode), clock)
 
-    # -- declarations -------------------------------------------------------------------------------------------------
+    # -- declarations ------------------------------------------------------------------------------
 
     def create_dataset(
         self,
@@ -109,7 +122,11 @@ class Ledger:
         dataset = Dataset(
             name=checked_name("dataset", name),
             relation=relation,
-            unit=("user" if window == "whole" else f"user within one {window}") if unit is None else unit,
+            unit=(
+                ("user" if window == "whole" else f"user within one {window}")
+                if unit is None
+                else unit
+            ),
             budget=budget,
             window=window,
             time_zone=time_zone,
@@ -133,69 +150,100 @@ class Ledger:
         with self._store.reader() as connection:
             return find_dataset(connection, name).dataset
 
-    # -- spending -----------------------------------------------------------------------------------------------------
+    # -- spending ----------------------------------------------------------------------------------
 
     def charge(self, dataset: str, item: Curve | Chargeable, **terms: Unpack[Terms]) -> Receipt:
         """Charge for a curve or mechanism before it runs. A charge is final. Keywords: see `Terms`.
 
-        All runs together are one item at their composed curve. A bare curve comes with `relation=`, the one that it was proved
-        for, checked against the dataset's; mechanisms and `n * mechanism` bring theirs.
+        All runs together are one item at their composed curve. A bare curve comes with `relation=`,
+        the one that it was proved for, checked against the dataset's; mechanisms and
+        `n * mechanism` bring theirs.
 
         Raises:
             BudgetExceeded: it does not fit; the error says what would.
             Unaffordable: no budget of the dataset's form pays for such a curve.
-            NoEquivalent: it reads several periods together, and nothing is known of its price for that: see `Terms.across`.
+            NoEquivalent: it reads several periods together, and nothing is known of its price for
+                that: see `Terms.across`.
             RelationMismatch, KeyConflict, SharedRows, UnknownDataset, InvalidEntry: as named.
         """
         return self._open("charge", dataset, [(item, terms)])[0]
 
-    def charge_all(self, dataset: str, charges: Iterable[tuple[Curve | Chargeable, Terms]]) -> list[Receipt]:
-        """Charge several (item, terms) pairs in one transaction, or none; give each a key for retries. Raises as `charge`."""
+    def charge_all(
+        self, dataset: str, charges: Iterable[tuple[Curve | Chargeable, Terms]]
+    ) -> list[Receipt]:
+        """Charge several (item, terms) pairs in one transaction, or none; give each a key for
+        retries. Raises as `charge`.
+        """
         return self._open("charge", dataset, charges)
 
     def reserve(
-        self, dataset: str, item: Curve | Chargeable, *, expires_in: float | None = None, **terms: Unpack[Terms]
+        self,
+        dataset: str,
+        item: Curve | Chargeable,
+        *,
+        expires_in: float | None = None,
+        **terms: Unpack[Terms],
     ) -> Receipt:
-        """Set budget aside, as `charge` does, while no data are read yet: then `commit` and read them, or `void`.
+        """Set budget aside, as `charge` does, while no data are read yet: then `commit` and read
+        them, or `void`.
 
         Args:
-            expires_in: seconds after which it can no longer be committed, and is given back when somebody needs room (`expire`).
+            expires_in: seconds after which it can no longer be committed, and is given back when
+                somebody needs room (`expire`).
         """
         return self._open("reserve", dataset, [(item, terms)], expires_in)[0]
 
     def expire(self, dataset: str, *, actor: str | None = None) -> list[Receipt]:
-        """Give back each reservation that was not committed in time. A charge that finds no room does so first."""
+        """Give back each reservation that was not committed in time. A charge that finds no room
+        does so first.
+        """
         by = origin(actor, self._clock())
         with writing(self._store, dataset) as book:
             return book.lapse(by)
 
     def check(
-        self, dataset: str, item: Curve | Chargeable, *, opening: Opening = "charge", **terms: Unpack[Terms]
+        self,
+        dataset: str,
+        item: Curve | Chargeable,
+        *,
+        opening: Opening = "charge",
+        **terms: Unpack[Terms],
     ) -> Receipt | None:
-        """Raise as `charge` or `reserve` would if it were made now, without charging: before a long computation.
+        """Raise as `charge` or `reserve` would if it were made now, without charging: before a long
+        computation.
 
         Returns:
-            The receipt of what the key has opened so before, which is not charged again; None where there is none.
+            The receipt of what the key has opened so before, which is not charged again; None where
+            there is none.
         """
         request = Request.read(opening, item, terms, self._clock())
         with reading(self._store, dataset) as book:
             return book.check(request)
 
     def commit(self, dataset: str, key: str, *, actor: str | None = None) -> Receipt:
-        """State that data are about to be read for a reservation, which cannot be voided from here on; InvalidTransition if it is
-        not reserved."""
+        """State that data are about to be read for a reservation, which cannot be voided from here
+        on; InvalidTransition if it is not reserved.
+        """
         return self._follow("commit", dataset, key, None, actor)
 
     def release(
-        self, dataset: str, key: str, *, actor: str | None = None, claim: str | None = None, spent: Curve | None = None
+        self,
+        dataset: str,
+        key: str,
+        *,
+        actor: str | None = None,
+        claim: str | None = None,
+        spent: Curve | None = None,
     ) -> Receipt:
         """State that the result of a committed charge is handed out.
 
         Args:
-            claim: names the result, by a hash for example. Of several processes that drew under one charge the first to release
-                decides: the others are refused, and must forget what they drew.
-            spent: of a reservation, the rounds that its result, and nothing else, says were run, as `mechanism.spent(selection)`;
-                the rest is given back (Theorem F8), unless several periods were charged as two changes (`Terms.across`).
+            claim: names the result, by a hash for example. Of several processes that drew under one
+                charge the first to release decides: the others are refused, and must forget what
+                they drew.
+            spent: of a reservation, the rounds that its result, and nothing else, says were run, as
+                `mechanism.spent(selection)`; the rest is given back (Theorem F8), unless several
+                periods were charged as two changes (`Terms.across`).
 
         Raises:
             InvalidTransition: it is not committed; or `spent` is given without a reservation.
@@ -205,14 +253,26 @@ class Ledger:
         return self._follow("release", dataset, key, optional_text("claim", claim), actor, spent)
 
     def void(self, dataset: str, key: str, *, actor: str, reason: str) -> Receipt:
-        """Give back a reservation for which no data were read, as a new entry by a named person; InvalidTransition if it was
-        committed: a failed or interrupted draw stays charged."""
-        return self._follow("void", dataset, key, checked_name("reason", reason), checked_name("actor", actor))
+        """Give back a reservation for which no data were read, as a new entry by a named person;
+        InvalidTransition if it was committed: a failed or interrupted draw stays charged.
+        """
+        return self._follow(
+            "void", dataset, key, checked_name("reason", reason), checked_name("actor", actor)
+        )
 
     def _follow(
-        self, action: Step, dataset: str, key: str, label: str | None, actor: str | None, spent: Curve | None = None
+        self,
+        action: Step,
+        dataset: str,
+        key: str,
+        label: str | None,
+        actor: str | None,
+        spent: Curve | None = None,
     ) -> Receipt:
-        ran, by = None if spent is None else json_of("curve", read_item(spent, None)[0]), origin(actor, self._clock())
+        ran, by = (
+            None if spent is None else json_of("curve", read_item(spent, None)[0]),
+            origin(actor, self._clock()),
+        )
         with writing(self._store, dataset) as book:
             return book.follow(action, checked_name("key", key), label, by, ran)
 
@@ -223,7 +283,9 @@ class Ledger:
         charges: Iterable[tuple[Curve | Chargeable, Terms]],
         expires_in: float | None = None,
     ) -> list[Receipt]:
-        """All in one transaction, or nothing. What finds no room is tried again once what has lapsed is void."""
+        """All in one transaction, or nothing. What finds no room is tried again once what has
+        lapsed is void.
+        """
         asked = Request.read_all(action, charges, expires_in, self._clock())
         try:
             with writing(self._store, dataset) as book:
@@ -235,17 +297,22 @@ class Ledger:
             return book.charge_all(asked)
 
     def quotas(self, dataset: str) -> Quotas:
-        """The limits within the dataset's budget: per person, team, purpose, or stretch of the data's time."""
+        """The limits within the dataset's budget: per person, team, purpose, or stretch of the
+        data's time.
+        """
         return Quotas(self._store, self._clock, dataset)
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def total(self, dataset: str, period: str | None = None) -> Remaining:
         """What a dataset, or one period of it where it has a window, has spent and what is left."""
         with reading(self._store, dataset) as book:
             account, *others = checked_periods(book.dataset.window, period)
             if others:
-                raise InvalidEntry(f"period={period!r} names several, each with a budget of its own: name one, or ask `totals`")
+                raise InvalidEntry(
+                    f"period={period!r} names several, each with a budget of its own: name one, or"
+                    " ask `totals`"
+                )
             return _standing(book, {account: book.spent(0, [account])[0, account]})[0]
 
     def totals(self, dataset: str) -> list[Remaining]:
@@ -253,9 +320,12 @@ class Ledger:
         with reading(self._store, dataset) as book:
             return list(_standing(book, book.totals()))
 
-    def in_all(self, dataset: str, item: Curve | Chargeable | None = None, periods: Iterable[str] = ()) -> tuple[float, float]:
-        """(epsilon, delta) that somebody faces whose rows lie in every period that was charged, or is about to be: each of
-        `periods` for `item` by itself. A bare curve is taken to hold for the dataset's relation.
+    def in_all(
+        self, dataset: str, item: Curve | Chargeable | None = None, periods: Iterable[str] = ()
+    ) -> tuple[float, float]:
+        """(epsilon, delta) that somebody faces whose rows lie in every period that was charged, or
+        is about to be: each of `periods` for `item` by itself. A bare curve is taken to hold for
+        the dataset's relation.
 
         Raises:
             BudgetExceeded: the dataset declares less (`most_in_all`).
@@ -264,17 +334,26 @@ class Ledger:
         with reading(self._store, dataset) as book:
             declared = book.dataset
             if declared.window == "whole":
-                raise InvalidEntry(f"dataset={dataset!r} has one budget for all its rows, which is what everybody in it faces")
+                raise InvalidEntry(
+                    f"dataset={dataset!r} has one budget for all its rows, which is what everybody"
+                    " in it faces"
+                )
             if item is None:
                 return book.in_all()
             curve, _ = read_item(item, declared.relation if isinstance(item, Curve) else None)
-            return book.in_all(declared.budget.price(curve), checked_periods(declared.window, list(periods)))
+            return book.in_all(
+                declared.budget.price(curve), checked_periods(declared.window, list(periods))
+            )
 
-    def room(self, dataset: str, item: Curve | Chargeable | DpEvent, **terms: Unpack[Terms]) -> list[Remaining]:
-        """Where every account stands that a charge on these terms is held against, its periods' and then those of quotas: in
-        releases of the curve that would be charged, that of an exchange where `Terms.across` says so.
+    def room(
+        self, dataset: str, item: Curve | Chargeable | DpEvent, **terms: Unpack[Terms]
+    ) -> list[Remaining]:
+        """Where every account stands that a charge on these terms is held against, its periods' and
+        then those of quotas: in releases of the curve that would be charged, that of an exchange
+        where `Terms.across` says so.
 
-        Of a curve or an event of dp-accounting that states no relation, as its price under the dataset's own is.
+        Of a curve or an event of dp-accounting that states no relation, as its price under the
+        dataset's own is.
 
         Raises:
             RelationMismatch, InvalidEntry, NoEquivalent: as `charge`.
@@ -282,11 +361,14 @@ class Ledger:
         if isinstance(item, Curve) or not hasattr(item, "curve"):  # which curves of curves have too
             relation = terms.get("relation") or self.dataset(dataset).relation
             if not isinstance(item, Curve):
-                from accounting.dp_events import from_dp_event  # loads dp-accounting, which no other charge needs
+                # loads dp-accounting, which no other charge needs
+                from accounting.dp_events import from_dp_event
 
                 item = from_dp_event(cast(Any, item), relation)
             terms = {**terms, "relation": relation}
-        request = Request.read("charge", cast(Chargeable, item), {**terms, "count": 1}, self._clock())
+        request = Request.read(
+            "charge", cast(Chargeable, item), {**terms, "count": 1}, self._clock()
+        )
         with reading(self._store, dataset) as book:
             due, periods = request.due(book.dataset)
             curves = _charged(book, periods) or {}
@@ -295,16 +377,23 @@ class Ledger:
                 for (quota, period), _, left in book.accounts(periods, due.fields)
             ]
 
-    def affordable(self, dataset: str, item: Curve | Chargeable | DpEvent, **terms: Unpack[Terms]) -> Remaining:
-        """How many more releases like `item` fit, charged one by one on these terms, and what runs out first: as the account
-        says that pays for the fewest. `item` and errors: as `room`."""
+    def affordable(
+        self, dataset: str, item: Curve | Chargeable | DpEvent, **terms: Unpack[Terms]
+    ) -> Remaining:
+        """How many more releases like `item` fit, charged one by one on these terms, and what runs
+        out first: as the account says that pays for the fewest. `item` and errors: as `room`.
+        """
         return min(self.room(dataset, item, **terms), key=lambda left: left.releases)
 
     def find(self, dataset: str, key: str) -> Receipt | None:
         """The charge under an idempotency key, in its present state; None if there is none."""
         with reading(self._store, dataset) as book:
             steps = book.steps(checked_name("key", key))
-        return Receipt(book.dataset.name, key, state_of(steps), openings(steps), replayed=True) if steps else None
+        return (
+            Receipt(book.dataset.name, key, state_of(steps), openings(steps), replayed=True)
+            if steps
+            else None
+        )
 
     def entries(self, dataset: str) -> Iterator[Entry]:
         """All entries so far, in order, a block at a time."""
@@ -322,18 +411,27 @@ class Ledger:
         with reading(self._store, dataset) as book:
             return Summary.of(book.connection, book.declared)
 
-    # -- evidence -----------------------------------------------------------------------------------------------------
+    # -- evidence ----------------------------------------------------------------------------------
 
     def heads(self) -> Heads:
-        """Where every chain stands. Keep it where the ledger's writers cannot change it, and give it to `verify`."""
+        """Where every chain stands. Keep it where the ledger's writers cannot change it, and give
+        it to `verify`.
+        """
         with self._store.reader() as connection:
-            identity, at = connection.execute(select(meta.c.ledger_id)).scalar_one(), origin(None, self._clock()).at
-            known = {row.dataset.name: Head(seq=row.seq, hash=row.head) for row in all_datasets(connection)}
+            identity, at = (
+                connection.execute(select(meta.c.ledger_id)).scalar_one(),
+                origin(None, self._clock()).at,
+            )
+            known = {
+                row.dataset.name: Head(seq=row.seq, hash=row.head)
+                for row in all_datasets(connection)
+            }
             return Heads(ledger_id=identity, at=at, datasets=known, declared=len(known))
 
     def verify(self, heads: Heads | None = None, key: str | None = None) -> Verification:
-        """Re-derive everything from the entries, and hold it against heads that were taken earlier and kept elsewhere: then a
-        tail that was cut off is found too. With a public `key`, whoever holds it must have signed them.
+        """Re-derive everything from the entries, and hold it against heads that were taken earlier
+        and kept elsewhere: then a tail that was cut off is found too. With a public `key`, whoever
+        holds it must have signed them.
 
         Raises:
             InvalidEntry: key is no public key, or is given without heads.
@@ -341,12 +439,15 @@ class Ledger:
         return verify(self._store, heads, key)
 
     def export(self, target: Path | str | IO[str], key: SigningKey | None = None) -> Heads:
-        """Write all of the ledger as JSON lines, signed with `key` if there is one, and return its heads."""
+        """Write all of the ledger as JSON lines, signed with `key` if there is one, and return its
+        heads.
+        """
         heads = self.heads()
         return export_lines(self._store, heads if key is None else key.sign(heads), target)
 
     def import_(self, source: Path | str | IO[str], key: str | None = None) -> int:
-        """Add the datasets of an exported ledger, after checking all of it, and with a public `key` who signed it: its entries.
+        """Add the datasets of an exported ledger, after checking all of it, and with a public `key`
+        who signed it: its entries.
 
         Raises:
             ImportRefused: it does not verify, or a dataset of it exists here; nothing was imported.
@@ -375,7 +476,9 @@ def _standing(book: Book, spent: Mapping[str, Price]) -> tuple[Remaining, ...]:
 
 
 def _charged(book: Book, periods: Collection[str]) -> dict[str, Curve] | None:
-    """What was charged, read from all entries; None of a pure budget, whose running total is the sum of epsilons already."""
+    """What was charged, read from all entries; None of a pure budget, whose running total is the
+    sum of epsilons already.
+    """
     pure = book.dataset.budget.measure == "epsilon" and not book.dataset.budget.delta
     return None if pure else charged_curves(book.connection, book.declared, periods)
 
@@ -389,7 +492,11 @@ class Quotas:
         >>> ledger = acc.Ledger.open("sqlite:///example.db")
         >>> _ = ledger.create_dataset("visits", acc.Budget(epsilon=1.0), "add_remove")
         >>> quotas = ledger.quotas("visits")
-        >>> _ = quotas.declare(acc.ledger.Quota(name="interns", limit=acc.Budget(epsilon=0.2), by="team", of="interns"))
+        >>> _ = quotas.declare(
+        ...     acc.ledger.Quota(
+        ...         name="interns", limit=acc.Budget(epsilon=0.2), by="team", of="interns"
+        ...     )
+        ... )
         >>> curve = acc.PureDP(epsilon=0.2)
         >>> _ = ledger.charge("visits", curve, relation="add_remove", team="interns")
         >>> [(left.account, left.main) for _, left in quotas.standing()]
@@ -400,27 +507,46 @@ class Quotas:
         self._store, self._clock, self._dataset = store, clock, checked_name("dataset", dataset)
 
     def declare(self, quota: Quota, *, actor: str | None = None) -> Entry:
-        """Declare a quota, or put another in the place of one of that name; what was charged before counts.
+        """Declare a quota, or put another in the place of one of that name; what was charged before
+        counts.
 
-        Reads all entries of the dataset while charges on it wait. The same quota again changes nothing.
+        Reads all entries of the dataset while charges on it wait. The same quota again changes
+        nothing.
 
         Raises:
             InvalidArgument: it is not a Quota.
-            InvalidEntry: it does not fit the dataset's window, or a charge that was made cannot be counted in its unit.
+            InvalidEntry: it does not fit the dataset's window, or a charge that was made cannot be
+                counted in its unit.
         """
         if not isinstance(quota, Quota):
-            raise InvalidArgument(f"quota must be an accounting.ledger.Quota, not {type(quota).__name__}")
+            raise InvalidArgument(
+                f"quota must be an accounting.ledger.Quota, not {type(quota).__name__}"
+            )
         by = origin(actor, self._clock())
         with writing(self._store, self._dataset) as book:
             quota.require_for(book.dataset.window)
             for one in revisions(book.connection, book.declared.id):
                 if one.until is None and one.quota == quota:
-                    return select_entries(book.connection, book.declared, entries.c.seq == one.seq)[0]
+                    return select_entries(book.connection, book.declared, entries.c.seq == one.seq)[
+                        0
+                    ]
             seq = book.declared.seq + 1
-            held = Accounts.of(book.connection, book.declared, [] if quota.limit is None else [Revision(seq, quota)])
+            held = Accounts.of(
+                book.connection,
+                book.declared,
+                [] if quota.limit is None else [Revision(seq, quota)],
+            )
             if any(part > MOST for spent in held.values() for part in spent):
-                raise InvalidEntry(f"quota={quota.name!r}: what was charged so far is more than this limit's unit counts")
-            step = {"action": "quota", "key": f"{quota.name}#{seq}", "period": "", "quota": quota.model_dump_json()}
+                raise InvalidEntry(
+                    f"quota={quota.name!r}: what was charged so far is more than this limit's unit"
+                    " counts"
+                )
+            step = {
+                "action": "quota",
+                "key": f"{quota.name}#{seq}",
+                "period": "",
+                "quota": quota.model_dump_json(),
+            }
             (entry,) = book.append([step], by)
             book.move(held)
         return entry
@@ -433,7 +559,10 @@ class Quotas:
         """
         known = {quota.name: quota for quota in self.all()}
         if name not in known:
-            raise InvalidEntry(f"quota={name!r} is not declared for dataset={self._dataset!r}: there is nothing to withdraw")
+            raise InvalidEntry(
+                f"quota={name!r} is not declared for dataset={self._dataset!r}: there is nothing to"
+                " withdraw"
+            )
         return self.declare(known[name].model_copy(update={"limit": None}), actor=actor)
 
     def all(self) -> list[Quota]:
@@ -442,13 +571,23 @@ class Quotas:
             return [one.quota for one in in_force(book.connection, book.declared.id)]
 
     def standing(self, most: int | None = None) -> list[tuple[Quota, Remaining]]:
-        """Every account of the quotas in force that was charged; with `most`, each quota's fullest ones only."""
+        """Every account of the quotas in force that was charged; with `most`, each quota's fullest
+        ones only.
+        """
         with reading(self._store, self._dataset) as book:
-            known, held = in_force(book.connection, book.declared.id), all_held(book.connection, book.declared.id)
+            known, held = (
+                in_force(book.connection, book.declared.id),
+                all_held(book.connection, book.declared.id),
+            )
         found: list[tuple[Quota, Remaining]] = []
         for one in known:
             accounts = sorted((name, spent) for (of, name), spent in held.items() if of == one.seq)
             fullest = sorted(accounts, key=lambda account: account[1], reverse=True)[:most]
             for name, spent in sorted(fullest):
-                found.append((one.quota, Remaining(one.limit, spent, account=one.quota.account_in_words(name))))
+                found.append(
+                    (
+                        one.quota,
+                        Remaining(one.limit, spent, account=one.quota.account_in_words(name)),
+                    )
+                )
         return found

@@ -1,7 +1,8 @@
-"""Quotas: limits within a dataset's budget, for a person, a team, a purpose or a stretch of the data's time.
+"""Quotas: limits within a dataset's budget, for a person, a team, a purpose or a stretch of the
+data's time.
 
-A `Quota`, its `Revision`s, and where its accounts stand as the entries say (`Accounts`). A charge passes the quotas in `book`, in
-the same transaction as the budget.
+A `Quota`, its `Revision`s, and where its accounts stand as the entries say (`Accounts`). A charge
+passes the quotas in `book`, in the same transaction as the budget.
 """
 
 from __future__ import annotations
@@ -35,25 +36,33 @@ _MOST_ACCOUNTS = 4_000
 
 @final
 class Quota(Frozen):
-    """The most that some of a dataset's charges may add up to. It never allows what the dataset's budget does not.
+    """The most that some of a dataset's charges may add up to. It never allows what the dataset's
+    budget does not.
 
-    Every charge of the dataset that falls in its scope counts, those before it was declared included. Each account of it is a
-    privacy filter of its own (Theorems F1 to F3), with its own prices; a charge that reads several periods of a window counts
-    there once. With a window, `limit` bounds what the releases tell about one unit's rows that lie in it. By actor, team or
-    purpose it bounds what the releases in its scope tell *given all others*: where a release outside of it decides which one
-    inside is made, what both tell together is bounded by the dataset's budget and by no quota.
+    Every charge of the dataset that falls in its scope counts, those before it was declared
+    included. Each account of it is a privacy filter of its own (Theorems F1 to F3), with its own
+    prices; a charge that reads several periods of a window counts there once. With a window,
+    `limit` bounds what the releases tell about one unit's rows that lie in it. By actor, team or
+    purpose it bounds what the releases in its scope tell *given all others*: where a release
+    outside of it decides which one inside is made, what both tell together is bounded by the
+    dataset's budget and by no quota.
 
     Args:
         name: of the quota within its dataset. Declaring it again replaces it; both stay on record.
         limit: in any form; None withdraws the quota.
-        by: whose charges count: those of one actor, team or purpose. None counts everybody's together.
+        by: whose charges count: those of one actor, team or purpose. None counts everybody's
+            together.
         of: the one actor, team or purpose that is limited; None limits each of them by this much.
-        among: with `by` and without `of`, the list of names that each have the limit: a charge by another name is refused.
-        window: of the data's time, at least as wide as the dataset's: each period of it has the limit. "whole" is all rows.
-        rolling: in place of a window, this many consecutive periods of the dataset's window: every such stretch has the limit.
+        among: with `by` and without `of`, the list of names that each have the limit: a charge by
+            another name is refused.
+        window: of the data's time, at least as wide as the dataset's: each period of it has the
+            limit. "whole" is all rows.
+        rolling: in place of a window, this many consecutive periods of the dataset's window: every
+            such stretch has the limit.
 
     Raises:
-        InvalidEntry: a name is not valid, `of` is given without `by`, or both a window and `rolling`.
+        InvalidEntry: a name is not valid, `of` is given without `by`, or both a window and
+            `rolling`.
 
     Example:
         >>> import accounting as acc
@@ -76,7 +85,10 @@ class Quota(Frozen):
         if self.of is not None and self.by is None:
             raise ValueError("of names an actor, a team or a purpose: say which with by")
         if self.among and (self.by is None or self.of is not None):
-            raise ValueError("among lists actors, teams or purposes that each have the limit: say which with by, without of")
+            raise ValueError(
+                "among lists actors, teams or purposes that each have the limit: say which with by,"
+                " without of"
+            )
         if self.rolling is not None and self.window != "whole":
             raise ValueError("give either a window or rolling, not both: two limits are two quotas")
         return self
@@ -84,7 +96,13 @@ class Quota(Frozen):
     @property
     def in_words(self) -> str:
         """Its scope, in words."""
-        whose = "" if self.by is None else f"for {self.by} {self.of}" if self.of is not None else f"for each {self.by}"
+        whose = (
+            ""
+            if self.by is None
+            else f"for {self.by} {self.of}"
+            if self.of is not None
+            else f"for each {self.by}"
+        )
         whose += f" of {', '.join(self.among)}" if self.among else ""
         if self.rolling is not None:
             return f"{whose} in every {self.rolling} consecutive periods".strip()
@@ -98,17 +116,26 @@ class Quota(Frozen):
             InvalidEntry: the quota's periods are not made up of the dataset's.
         """
         if window == "whole" and (self.rolling is not None or self.window != "whole"):
-            raise InvalidEntry("charges of this dataset name no periods, so no quota counts by them: declare one with a window")
+            raise InvalidEntry(
+                "charges of this dataset name no periods, so no quota counts by them: declare one"
+                " with a window"
+            )
         if _WIDTHS.index(self.window) < _WIDTHS.index(window):
-            raise InvalidEntry(f"window={self.window!r} is narrower than the dataset's, {window!r}: charges do not say enough")
+            raise InvalidEntry(
+                f"window={self.window!r} is narrower than the dataset's, {window!r}: charges do not"
+                " say enough"
+            )
         if window == "week" and self.window not in ("week", "whole"):
             raise InvalidEntry(
-                f"window={self.window!r} is not made up of weeks: a week at its border lies in two, and a charge that reads it "
-                "reads rows inside and outside. Declare the dataset by day, or the quota with rolling"
+                f"window={self.window!r} is not made up of weeks: a week at its border lies in two,"
+                " and a charge that reads it reads rows inside and outside. Declare the dataset by"
+                " day, or the quota with rolling"
             )
 
     def lists(self, who: Mapping[str, Any]) -> bool:
-        """Whether the one a charge is made for is on the quota's list, if it has one; `who` are the fields of its entry."""
+        """Whether the one a charge is made for is on the quota's list, if it has one; `who` are the
+        fields of its entry.
+        """
         return not self.among or who[str(self.by)] in self.among
 
     def accounts(self, window: Window, who: Mapping[str, Any], periods: Iterable[str]) -> list[str]:
@@ -123,14 +150,20 @@ class Quota(Frozen):
             return []
         found = {place for period in periods for place in self._places(window, period)}
         if len(found) > _MOST_ACCOUNTS:
-            raise InvalidEntry(f"the charge counts to {len(found):,} accounts of quota={self.name!r}: name fewer periods at once")
+            raise InvalidEntry(
+                f"the charge counts to {len(found):,} accounts of quota={self.name!r}: name fewer"
+                " periods at once"
+            )
         return [json.dumps([name, place]) for place in sorted(found)]
 
     def _places(self, window: Window, period: str) -> Iterable[str]:
         if self.rolling is not None:
-            return stretch(window, period, self.rolling)  # where each stretch begins that the period lies in
+            # where each stretch begins that the period lies in
+            return stretch(window, period, self.rolling)
         # All of a period lies in one that is wider: `require_for` lets no week be cut.
-        return (WHOLE if self.window == "whole" else period_of(self.window, first_day(window, period)),)
+        return (
+            WHOLE if self.window == "whole" else period_of(self.window, first_day(window, period)),
+        )
 
     def account_in_words(self, account: str) -> str:
         """An account, as people read it."""
@@ -143,7 +176,9 @@ class Quota(Frozen):
 
 # Written out, as in the index of the quotas: SQLite takes that for no parameter.
 _IS_QUOTA = entries.c.action == literal_column("'quota'")
-_DECLARED = select(entries.c.seq, entries.c.quota).where(entries.c.dataset_id == bindparam("mine"), _IS_QUOTA)
+_DECLARED = select(entries.c.seq, entries.c.quota).where(
+    entries.c.dataset_id == bindparam("mine"), _IS_QUOTA
+)
 
 
 class Revision(NamedTuple):
@@ -161,10 +196,14 @@ class Revision(NamedTuple):
 
 
 def revisions(connection: Connection, dataset_id: int) -> list[Revision]:
-    """Every quota that was ever declared, in order; InvalidEntry if one was edited and cannot be read."""
+    """Every quota that was ever declared, in order; InvalidEntry if one was edited and cannot be
+    read.
+    """
     found: list[Revision] = []
     latest: dict[str, int] = {}
-    for seq, text in sorted(tuple(row) for row in connection.execute(_DECLARED, {"mine": dataset_id})):
+    for seq, text in sorted(
+        tuple(row) for row in connection.execute(_DECLARED, {"mine": dataset_id})
+    ):
         quota = _read_quota(text)
         if (before := latest.get(quota.name)) is not None:
             found[before] = found[before]._replace(until=seq)
@@ -175,7 +214,11 @@ def revisions(connection: Connection, dataset_id: int) -> list[Revision]:
 
 def in_force(connection: Connection, dataset_id: int) -> list[Revision]:
     """Those that limit a charge now. Raises as `revisions`."""
-    return [one for one in revisions(connection, dataset_id) if one.until is None and one.quota.limit is not None]
+    return [
+        one
+        for one in revisions(connection, dataset_id)
+        if one.until is None and one.quota.limit is not None
+    ]
 
 
 @lru_cache(maxsize=256)
@@ -192,7 +235,8 @@ class Accounts:
     Memory grows with the accounts and the reservations that are open, not with the entries.
 
     Attributes:
-        opening: what opened the charge that the last entry opens, takes back, or settles at less; None if it does none of that.
+        opening: what opened the charge that the last entry opens, takes back, or settles at less;
+            None if it does none of that.
         found: what each account has been charged.
         doubts: by how many units another machine may have it otherwise.
     """
@@ -208,12 +252,18 @@ class Accounts:
         self._touched: set[Place] = set()
 
     @classmethod
-    def of(cls, connection: Connection, declared: Declared, quotas: list[Revision]) -> dict[Place, Price]:
-        """What the entries make of these quotas; InvalidEntry if one cannot be counted to one of them, or was beyond it."""
+    def of(
+        cls, connection: Connection, declared: Declared, quotas: list[Revision]
+    ) -> dict[Place, Price]:
+        """What the entries make of these quotas; InvalidEntry if one cannot be counted to one of
+        them, or was beyond it.
+        """
         accounts = cls(declared.dataset, quotas)
         for entry in stream(lambda: nullcontext(connection), declared) if quotas else ():
             for problem in accounts.follow(entry):
-                raise InvalidEntry(f"dataset={declared.dataset.name!r}, entry {entry.seq}: {problem}")
+                raise InvalidEntry(
+                    f"dataset={declared.dataset.name!r}, entry {entry.seq}: {problem}"
+                )
         return accounts.found
 
     def follow(self, entry: Entry) -> Iterator[str]:
@@ -227,7 +277,8 @@ class Accounts:
             self.opening = opening if entry.action == "void" or entry.curve is not None else None
         if self.opening is None:
             return
-        if (entry.key, entry.action) != self._step:  # a charge of several periods is several entries, and counts once
+        # a charge of several periods is several entries, and counts once
+        if (entry.key, entry.action) != self._step:
             self._step, self._touched = (entry.key, entry.action), set()
         for revision in self._quotas:
             if revision.until is None or entry.seq < revision.until:
@@ -239,15 +290,20 @@ class Accounts:
         if later and not quota.lists(vars(first)):
             yield f"the charge is by somebody whom quota={quota.name!r} does not list"
         try:
-            new = {(revision.seq, one) for one in quota.accounts(self.dataset.window, vars(first), [entry.period])}
+            new = {
+                (revision.seq, one)
+                for one in quota.accounts(self.dataset.window, vars(first), [entry.period])
+            }
             if not new:
-                return  # the quota is not this charge's, and its budget need not be able to pay for it
+                # the quota is not this charge's, and its budget need not be able to pay for it
+                return
             if entry.opens:
                 price = price_in(limit, first.curve or "", first.count)
             else:
                 price = returned(limit, first, entry.curve, entry).times(-1)
             unsure = doubt(limit, entry, first)
-        except (AccountingError, ValueError, OverflowError) as error:  # a period that is none, in an entry that was edited
+        # a period that is none, in an entry that was edited
+        except (AccountingError, ValueError, OverflowError) as error:
             yield f"the charge cannot be counted to quota={quota.name!r} ({type(error).__name__})"
             return
         for place in new - self._touched:
@@ -256,7 +312,9 @@ class Accounts:
             # What it may have stood at on another machine.
             least = Price(*(max(0, part - self.doubts[place]) for part in self.found[place]))
             if later and not limit.fits(NOTHING, least):
-                yield f"the charge is beyond quota={quota.name!r}, {quota.account_in_words(place[1])}"
+                yield (
+                    f"the charge is beyond quota={quota.name!r}, {quota.account_in_words(place[1])}"
+                )
         self._touched |= new
 
     def differs(self, stored: Mapping[Place, Price]) -> bool:

@@ -1,9 +1,11 @@
-"""The store of a ledger: its tables, the triggers that make them append-only, their rows, and the two kinds of transaction.
+"""The store of a ledger: its tables, the triggers that make them append-only, their rows, and the
+two kinds of transaction.
 
-Prices are integers, JSON is text: no store may round or reorder what a hash covers. The triggers stop accidents and careless
-hands; an owner of the store can drop them. A transaction of a `Store` sees everything committed before and lets nobody in
-between, and its failures say what to do. SQLAlchemy's own transactions do not: with them eight processes overspent a budget of
-20 to 26 on SQLite, and to 25 on PostgreSQL.
+Prices are integers, JSON is text: no store may round or reorder what a hash covers. The triggers
+stop accidents and careless hands; an owner of the store can drop them. A transaction of a `Store`
+sees everything committed before and lets nobody in between, and its failures say what to do.
+SQLAlchemy's own transactions do not: with them eight processes overspent a budget of 20 to 26 on
+SQLite, and to 25 on PostgreSQL.
 """
 
 from __future__ import annotations
@@ -51,11 +53,18 @@ from accounting.address import masked, revealed, without_password
 from accounting.budget import NOTHING, Price
 from accounting.errors import missing_extra
 from accounting.files import PRIVATE
-from accounting.ledger.errors import DatasetExists, LedgerCorrupt, LedgerError, LedgerUnavailable, SchemaMismatch, UnknownDataset
+from accounting.ledger.errors import (
+    DatasetExists,
+    LedgerCorrupt,
+    LedgerError,
+    LedgerUnavailable,
+    SchemaMismatch,
+    UnknownDataset,
+)
 from accounting.ledger.model import ENTRY_FIELDS, Dataset, Entry
 from accounting.ledger.stored_text import digest
 
-# -- tables --------------------------------------------------------------------------------------------------------------
+# -- tables ----------------------------------------------------------------------------------------
 
 SCHEMA_VERSION = 2
 metadata: MetaData = MetaData()
@@ -94,7 +103,9 @@ _SIZES = {"period": 16, "action": 16, "across": 16, "at": 64, "expires": 64, "pr
 def _entry_column(name: str, kind: str) -> Column[Any]:
     """The column of an entry's field, from its annotation."""
     stored = BigInteger() if kind == "int" else String(_SIZES[name]) if name in _SIZES else Text()
-    return Column(name, stored, nullable="None" in kind, primary_key=name == "seq", autoincrement=False)
+    return Column(
+        name, stored, nullable="None" in kind, primary_key=name == "seq", autoincrement=False
+    )
 
 
 entries: Table = Table(
@@ -108,10 +119,14 @@ entries: Table = Table(
     Index("dpledger_entries_period", "dataset_id", "period", "seq"),
 )
 
-# Few rows of many: what every charge asks for, and what a refused one does. As text, which both databases read the same: given to
-# SQLAlchemy as clauses they would load PostgreSQL's dialect, a twentieth of a short command's time, on SQLite too.
+# Few rows of many: what every charge asks for, and what a refused one does. As text, which both
+# databases read the same: given to SQLAlchemy as clauses they would load PostgreSQL's dialect, a
+# twentieth of a short command's time, on SQLite too.
 _PARTIAL = (
-    "dpledger_entries_fingerprints ON dpledger_entries (fingerprint, dataset_id) WHERE fingerprint IS NOT NULL",
+    (
+        "dpledger_entries_fingerprints ON dpledger_entries (fingerprint, dataset_id) WHERE"
+        " fingerprint IS NOT NULL"
+    ),
     "dpledger_entries_quotas ON dpledger_entries (dataset_id, seq) WHERE action = 'quota'",
     "dpledger_entries_expiring ON dpledger_entries (dataset_id, expires) WHERE expires IS NOT NULL",
 )
@@ -136,8 +151,8 @@ fingerprints: Table = Table(
 
 _MESSAGE = "the ledger is append-only"
 _REFUSE = (
-    "CREATE FUNCTION dpledger_refuse() RETURNS trigger LANGUAGE plpgsql AS "
-    f"$$ BEGIN RAISE EXCEPTION '{_MESSAGE}' USING ERRCODE = 'integrity_constraint_violation'; END $$"
+    "CREATE FUNCTION dpledger_refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE"
+    f" EXCEPTION '{_MESSAGE}' USING ERRCODE = 'integrity_constraint_violation'; END $$"
 )
 
 
@@ -151,11 +166,19 @@ def _create_tables(connection: Connection) -> None:
     for table in (meta, datasets, totals, entries, scopes, fingerprints):
         _refuse(connection, f"{table.name}_no_delete", f"DELETE ON {table.name}")
         if connection.dialect.name == "postgresql":
-            _refuse(connection, f"{table.name}_no_truncate", f"TRUNCATE ON {table.name}", "STATEMENT")
+            _refuse(
+                connection, f"{table.name}_no_truncate", f"TRUNCATE ON {table.name}", "STATEMENT"
+            )
     for table in (entries, fingerprints):
         _refuse(connection, f"{table.name}_no_update", f"UPDATE ON {table.name}")
-    _refuse(connection, f"{datasets.name}_no_update", f"UPDATE OF id, name, declaration, genesis ON {datasets.name}")
-    connection.execute(meta.insert().values(id=1, schema_version=SCHEMA_VERSION, ledger_id=uuid.uuid4().hex))
+    _refuse(
+        connection,
+        f"{datasets.name}_no_update",
+        f"UPDATE OF id, name, declaration, genesis ON {datasets.name}",
+    )
+    connection.execute(
+        meta.insert().values(id=1, schema_version=SCHEMA_VERSION, ledger_id=uuid.uuid4().hex)
+    )
 
 
 def _refuse(connection: Connection, name: str, when: str, each: str = "ROW") -> None:
@@ -165,7 +188,7 @@ def _refuse(connection: Connection, name: str, when: str, each: str = "ROW") -> 
     connection.exec_driver_sql(f"CREATE TRIGGER {name} BEFORE {when} {then}")
 
 
-# -- rows ----------------------------------------------------------------------------------------------------------------
+# -- rows ------------------------------------------------------------------------------------------
 
 STORED: tuple[str, ...] = ENTRY_FIELDS[1:]  # all but the dataset's name
 stored: Callable[[Any], tuple[Any, ...]] = attrgetter(*STORED)
@@ -190,29 +213,44 @@ class Declared:
 
 
 _DATASET = select(datasets).where(datasets.c.name == bindparam("name"))
-# The dataset's row, held against every other charge. (SQLite has locked the file by then, and ignores FOR UPDATE.)
+# The dataset's row, held against every other charge. (SQLite has locked the file by then, and
+# ignores FOR UPDATE.)
 _LOCKED_DATASET = _DATASET.with_for_update()
-# Not ordered here: SQLite would walk all of the dataset in that order, and take a second for a million entries.
-_CHARGES = select(entries).where(entries.c.dataset_id == bindparam("mine"), entries.c.action != "quota")
+# Not ordered here: SQLite would walk all of the dataset in that order, and take a second for a
+# million entries.
+_CHARGES = select(entries).where(
+    entries.c.dataset_id == bindparam("mine"), entries.c.action != "quota"
+)
 _OF_KEYS = _CHARGES.where(entries.c.key.in_(bindparam("wanted", expanding=True)))
 BLOCK, _MOST_KEYS = 2_000, 500
 
 
 def declare(connection: Connection, name: str, declaration: str) -> None:
-    """Start a dataset's chain, at the hash of its declaration; DatasetExists if the name is taken."""
-    # One process at a time: in one order, and a name that is taken is refused in the ledger's own words.
+    """Start a dataset's chain, at the hash of its declaration; DatasetExists if the name is
+    taken.
+    """
+    # One process at a time: in one order, and a name that is taken is refused in the ledger's own
+    # words.
     connection.execute(select(meta).with_for_update())
     if connection.execute(select(datasets.c.id).where(datasets.c.name == name)).first():
-        raise DatasetExists(f"dataset={name!r} is already declared, and a declaration stays: choose another name")
+        raise DatasetExists(
+            f"dataset={name!r} is already declared, and a declaration stays: choose another name"
+        )
     genesis = digest(declaration)
-    connection.execute(insert(datasets).values(name=name, declaration=declaration, genesis=genesis, seq=0, head=genesis))
+    connection.execute(
+        insert(datasets).values(
+            name=name, declaration=declaration, genesis=genesis, seq=0, head=genesis
+        )
+    )
 
 
 def find_dataset(connection: Connection, name: str, *, locked: bool = False) -> Declared:
     """The dataset's row, under its lock if `locked`; UnknownDataset if there is none."""
     row = connection.execute(_LOCKED_DATASET if locked else _DATASET, {"name": name}).one_or_none()
     if row is None:
-        raise UnknownDataset(f"dataset={name!r} is not declared in this ledger: declare it, or check the name")
+        raise UnknownDataset(
+            f"dataset={name!r} is not declared in this ledger: declare it, or check the name"
+        )
     return Declared(row)
 
 
@@ -228,18 +266,28 @@ def all_totals(connection: Connection, dataset_id: int) -> dict[str, Price]:
 
 
 def all_held(connection: Connection, dataset_id: int) -> dict[tuple[int, str], Price]:
-    """Every account of every quota that was ever declared, by the entry that declares it and the account's name."""
+    """Every account of every quota that was ever declared, by the entry that declares it and the
+    account's name.
+    """
     rows = connection.execute(select(scopes).where(scopes.c.dataset_id == dataset_id))
     return {(row.quota, row.account): read_price(row) for row in rows}
 
 
 def read_price(row: Any) -> Price:
-    """What an account has been charged, a period's or a quota's; nothing if there is no row of it."""
-    return NOTHING if row is None else Price(**checked_types({"main": row.main, "failure": row.failure}))
+    """What an account has been charged, a period's or a quota's; nothing if there is no row
+    of it.
+    """
+    return (
+        NOTHING
+        if row is None
+        else Price(**checked_types({"main": row.main, "failure": row.failure}))
+    )
 
 
 def _read_entry(dataset: str, row: Row[Any]) -> Entry:
-    """A row as an entry, if its values have their types: SQLite does not mind what an editor writes into a column."""
+    """A row as an entry, if its values have their types: SQLite does not mind what an editor writes
+    into a column.
+    """
     values = stored(row)
     if (kinds := tuple(map(type, values))) not in _SOUND:
         checked_types(dict(zip(STORED, values, strict=True)))
@@ -250,13 +298,22 @@ def _read_entry(dataset: str, row: Row[Any]) -> Entry:
 def checked_types(values: dict[str, Any]) -> dict[str, Any]:
     """The fields of an entry, each of its type; LedgerCorrupt if one is not."""
     for name, value in values.items():
-        fits = type(value) is int and -(2**63) <= value < 2**63 if name in _NUMBERS else isinstance(value, str)
+        fits = (
+            type(value) is int and -(2**63) <= value < 2**63
+            if name in _NUMBERS
+            else isinstance(value, str)
+        )
         if not (fits or (value is None and name in _OPTIONAL)):
-            raise LedgerCorrupt(f"field {name!r} of an entry, a dataset or a total is of the wrong type: it was edited")
+            raise LedgerCorrupt(
+                f"field {name!r} of an entry, a dataset or a total is of the wrong type: it was"
+                " edited"
+            )
     return values
 
 
-def entries_of_keys(connection: Connection, dataset: Declared, keys: list[str]) -> dict[str, list[Entry]]:
+def entries_of_keys(
+    connection: Connection, dataset: Declared, keys: list[str]
+) -> dict[str, list[Entry]]:
     """All steps under each idempotency key, in order; an empty list for one that is new."""
     found: dict[str, list[Entry]] = {key: [] for key in keys}
     for start in range(0, len(keys), _MOST_KEYS):
@@ -267,11 +324,22 @@ def entries_of_keys(connection: Connection, dataset: Declared, keys: list[str]) 
 
 
 def select_entries(
-    connection: Connection, dataset: Declared, *which: ColumnElement[bool], limit: int | None = None, latest: bool = False
+    connection: Connection,
+    dataset: Declared,
+    *which: ColumnElement[bool],
+    limit: int | None = None,
+    latest: bool = False,
 ) -> list[Entry]:
-    """The dataset's entries of which all of this holds, in order, or the latest first; at most `limit`."""
+    """The dataset's entries of which all of this holds, in order, or the latest first; at most
+    `limit`.
+    """
     order = entries.c.seq.desc() if latest else entries.c.seq
-    rows = connection.execute(select(entries).where(entries.c.dataset_id == dataset.id, *which).order_by(order).limit(limit))
+    rows = connection.execute(
+        select(entries)
+        .where(entries.c.dataset_id == dataset.id, *which)
+        .order_by(order)
+        .limit(limit)
+    )
     return [_read_entry(dataset.dataset.name, row) for row in rows]
 
 
@@ -279,8 +347,11 @@ class TailRemoved(LedgerCorrupt):
     """The entries end before the head that the dataset states."""
 
 
-def stream(read: Callable[[], AbstractContextManager[Connection]], declared: Declared) -> Iterator[Entry]:
-    """The entries up to the dataset's stated end, in short transactions that `read` opens, so that no charge waits for them.
+def stream(
+    read: Callable[[], AbstractContextManager[Connection]], declared: Declared
+) -> Iterator[Entry]:
+    """The entries up to the dataset's stated end, in short transactions that `read` opens, so that
+    no charge waits for them.
 
     Raises:
         TailRemoved: they end before it.
@@ -291,33 +362,54 @@ def stream(read: Callable[[], AbstractContextManager[Connection]], declared: Dec
             after = entries.c.seq > seq, entries.c.seq <= declared.seq
             batch = select_entries(connection, declared, *after, limit=BLOCK)
         if not batch:
-            raise TailRemoved("the entries end before the head that the dataset states: the tail was removed")
+            raise TailRemoved(
+                "the entries end before the head that the dataset states: the tail was removed"
+            )
         yield from batch
         seq = batch[-1].seq
 
 
-# -- connections ---------------------------------------------------------------------------------------------------------
+# -- connections -----------------------------------------------------------------------------------
 
 _WRITES = "dpledger_writes"
-# EXTRA also syncs the directory: a charge must survive a power cut, or its noise would be out without it.
+# EXTRA also syncs the directory: a charge must survive a power cut, or its noise would be out
+# without it.
 _SETTINGS = ("synchronous = EXTRA", "foreign_keys = ON", "trusted_schema = OFF")
 
-_LOCKED = "the ledger is locked by another process for longer than the timeout: try again, or raise timeout="
+_LOCKED = (
+    "the ledger is locked by another process for longer than the timeout: try again, or raise"
+    " timeout="
+)
 _FULL = "the disk that holds the ledger is full: free some space"
-_READ_ONLY = "the ledger is read-only: charging needs write permission on the file and its directory, or a writing role"
-_MISSING = "the ledger cannot be opened: check that the file and its directory exist and may be read"
+_READ_ONLY = (
+    "the ledger is read-only: charging needs write permission on the file and its directory, or a"
+    " writing role"
+)
+_MISSING = (
+    "the ledger cannot be opened: check that the file and its directory exist and may be read"
+)
 _WRITE = "the ledger's disk failed to read or write: check the disk and its quota, then run verify"
-_CORRUPT = "the ledger's file is damaged or no SQLite database: restore a backup and hold it against an exported head"
+_CORRUPT = (
+    "the ledger's file is damaged or no SQLite database: restore a backup and hold it against an"
+    " exported head"
+)
 _WRITE_AHEAD = (
-    "the ledger's file is in WAL mode, in which a file that was cut short cannot be found out, and nothing was written to it: "
-    "switch it back while nobody uses it (sqlite3 FILE 'PRAGMA journal_mode=DELETE') and repeat this with the same key"
+    "the ledger's file is in WAL mode, in which a file that was cut short cannot be found out, and"
+    " nothing was written to it: switch it back while nobody uses it (sqlite3 FILE 'PRAGMA"
+    " journal_mode=DELETE') and repeat this with the same key"
 )
 _UNREACHABLE = "the ledger's database server cannot be reached or ended the connection"
 _REFUSED = "the database refused the operation"
-# What to do: of a ledger that is opened for the first time, of one that was there when it was opened, and of a failed write.
-# Only the first can know that nothing was charged so far.
-_NOT_THERE = ". This call has charged nothing: check the name; if there has never been one, `dpselect ledger init` makes it"
-_GONE = ". It was there when it was opened, and what it has charged stays charged: put the file back before anything else"
+# What to do: of a ledger that is opened for the first time, of one that was there when it was
+# opened, and of a failed write. Only the first can know that nothing was charged so far.
+_NOT_THERE = (
+    ". This call has charged nothing: check the name; if there has never been one, `dpselect ledger"
+    " init` makes it"
+)
+_GONE = (
+    ". It was there when it was opened, and what it has charged stays charged: put the file back"
+    " before anything else"
+)
 _NOTHING = ". Nothing may be released: if the charge was being written, repeat it with the same key"
 
 # By SQLite's code, or by SQLSTATE or its class.
@@ -334,34 +426,53 @@ _REASONS = {code: reason for reason, codes in _CODES.items() for code in codes}
 
 
 def checked_url(url: str) -> URL:
-    """The URL of a SQLite file or PostgreSQL database, with the driver that the ledger uses; LedgerUnavailable if it is none."""
+    """The URL of a SQLite file or PostgreSQL database, with the driver that the ledger uses;
+    LedgerUnavailable if it is none.
+    """
     try:
         parsed = make_url(revealed(url) if isinstance(url, str) else url)
     except (ArgumentError, ValueError):
         raise LedgerUnavailable(
-            "the ledger's URL (ledger=) cannot be read: write sqlite:///privacy.db or postgresql://host/name"
+            "the ledger's URL (ledger=) cannot be read: write sqlite:///privacy.db or"
+            " postgresql://host/name"
         ) from None
-    backend = parsed.get_backend_name() if parsed.drivername in ("sqlite", "sqlite+pysqlite") else parsed.drivername
+    backend = (
+        parsed.get_backend_name()
+        if parsed.drivername in ("sqlite", "sqlite+pysqlite")
+        else parsed.drivername
+    )
     if backend == "sqlite":
-        if parsed.database in (None, "", ":memory:") or str(parsed.database).startswith("file:") or parsed.query:
+        if (
+            parsed.database in (None, "", ":memory:")
+            or str(parsed.database).startswith("file:")
+            or parsed.query
+        ):
             raise LedgerUnavailable(
-                "a ledger in memory forgets at exit: name a file, as in sqlite:///privacy.db, without options"
+                "a ledger in memory forgets at exit: name a file, as in sqlite:///privacy.db,"
+                " without options"
             )
         return parsed.set(drivername="sqlite", database=str(Path(str(parsed.database)).absolute()))
     if backend in ("postgresql", "postgresql+psycopg", "postgres"):
         return parsed.set(drivername="postgresql+psycopg")
-    raise LedgerUnavailable(f"a ledger is kept in sqlite:///file or postgresql://host/name, not in {parsed.drivername}://")
+    raise LedgerUnavailable(
+        "a ledger is kept in sqlite:///file or postgresql://host/name, not in"
+        f" {parsed.drivername}://"
+    )
 
 
 def _without_password(url: URL) -> URL:
-    held = {name: "***" if "***" in without_password(f"{name}=secret") else value for name, value in url.query.items()}
+    held = {
+        name: "***" if "***" in without_password(f"{name}=secret") else value
+        for name, value in url.query.items()
+    }
     return url.set(password="***" if url.password else None, query=held)
 
 
 def _sqlite_engine(url: URL, *, create: bool, timeout: float, mode: int) -> Engine:
     """An engine on a SQLite file, with transaction control taken over from the driver.
 
-    No connection is kept: a kept one would follow a file that was moved away, or a fork. The journal has the file's permissions.
+    No connection is kept: a kept one would follow a file that was moved away, or a fork. The
+    journal has the file's permissions.
     """
 
     def open_file() -> sqlite3.Connection:
@@ -389,17 +500,26 @@ def _sqlite_engine(url: URL, *, create: bool, timeout: float, mode: int) -> Engi
 
 
 def _postgresql_engine(url: URL, *, timeout: float) -> Engine:
-    """An engine on PostgreSQL: READ COMMITTED, so that a row that was waited for is read as it is then."""
+    """An engine on PostgreSQL: READ COMMITTED, so that a row that was waited for is read as it is
+    then.
+    """
 
     def settle(connection: Any, _: Any) -> None:
-        # A role or a database may have switched synchronous_commit off: then a crash could lose charges.
+        # A role or a database may have switched synchronous_commit off: then a crash could lose
+        # charges.
         with connection.cursor() as cursor:
             cursor.execute("SET synchronous_commit = on")
             cursor.execute(f"SET lock_timeout = {max(1, int(timeout * 1000))}")
         connection.commit()
 
     try:
-        engine = create_engine(url, isolation_level="READ COMMITTED", hide_parameters=True, pool_size=2, pool_pre_ping=True)
+        engine = create_engine(
+            url,
+            isolation_level="READ COMMITTED",
+            hide_parameters=True,
+            pool_size=2,
+            pool_pre_ping=True,
+        )
     except ModuleNotFoundError:
         raise missing_extra("PostgreSQL needs the driver psycopg", "postgres") from None
     event.listen(engine, "connect", settle)
@@ -411,7 +531,9 @@ _OPEN: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 def _forget_inherited() -> None:
-    """A forked child must not talk on its parent's sockets, not even to ask whether they live: it starts with none."""
+    """A forked child must not talk on its parent's sockets, not even to ask whether they live: it
+    starts with none.
+    """
     for engine in list(_OPEN):
         engine.dispose(close=False)
 
@@ -422,10 +544,12 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def _translated(missing: str = _GONE) -> Iterator[None]:
-    """Turn database errors into `LedgerUnavailable` or `LedgerCorrupt`; `missing` is said of a file that is not there.
+    """Turn database errors into `LedgerUnavailable` or `LedgerCorrupt`; `missing` is said of a file
+    that is not there.
 
-    The original is emptied, because its text holds statements, file names and sometimes credentials, its driver's error the whole
-    connection, and whatever a block raises at its end is chained to it.
+    The original is emptied, because its text holds statements, file names and sometimes
+    credentials, its driver's error the whole connection, and whatever a block raises at its end is
+    chained to it.
     """
     try:
         yield
@@ -450,13 +574,22 @@ def _explained(error: DBAPIError, missing: str) -> LedgerError:
     name = type(error.orig).__name__
     if isinstance(error.orig, sqlite3.Error):
         # The low byte is the primary code; the extended ones only add where it happened.
-        number, code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF, getattr(error.orig, "sqlite_errorname", name)
+        number, code = (
+            getattr(error.orig, "sqlite_errorcode", 0) & 0xFF,
+            getattr(error.orig, "sqlite_errorname", name),
+        )
         # Text that is not UTF-8, which the driver refuses, was not written by it.
-        reason = _CORRUPT if not number and "decode" in str(error.orig) else _REASONS.get(number, _REFUSED)
+        reason = (
+            _CORRUPT
+            if not number and "decode" in str(error.orig)
+            else _REASONS.get(number, _REFUSED)
+        )
     else:
         state = getattr(error.orig, "sqlstate", None) or ""
         gone = not state and (error.connection_invalidated or name == "OperationalError")
-        reason = _UNREACHABLE if gone else _REASONS.get(state) or _REASONS.get(state[:2]) or _REFUSED
+        reason = (
+            _UNREACHABLE if gone else _REASONS.get(state) or _REASONS.get(state[:2]) or _REFUSED
+        )
         code = "no connection" if gone else state or name
     kind = LedgerCorrupt if reason == _CORRUPT else LedgerUnavailable
     return kind(f"{reason} ({code}){missing if reason == _MISSING else _NOTHING}")
@@ -464,7 +597,8 @@ def _explained(error: DBAPIError, missing: str) -> LedgerError:
 
 @final
 class Store:
-    """An engine, wrapped so that every transaction is of one of two kinds and every failure is the ledger's own.
+    """An engine, wrapped so that every transaction is of one of two kinds and every failure is the
+    ledger's own.
 
     Args:
         engine: of SQLite or PostgreSQL.
@@ -478,11 +612,15 @@ class Store:
         self._writing = engine.execution_options(**{_WRITES: True})
         self._reading = engine
         if engine.dialect.name == "postgresql":
-            self._reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            self._reading = engine.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
 
     @classmethod
     def at(cls, url: str, *, create: bool, timeout: float, mode: int = PRIVATE) -> Self:
-        """The store at `url`, whatever it holds; with `create`, a file that is missing is made when it is first used."""
+        """The store at `url`, whatever it holds; with `create`, a file that is missing is made when
+        it is first used.
+        """
         parsed = checked_url(url)
         if parsed.get_backend_name() == "postgresql":
             return cls(_postgresql_engine(parsed, timeout=timeout), parsed)
@@ -490,24 +628,37 @@ class Store:
 
     @classmethod
     def open(cls, url: str, *, create: bool, timeout: float, mode: int = PRIVATE) -> Self:
-        """The store of a ledger; with `create`, make the file and the tables where they are missing."""
+        """The store of a ledger; with `create`, make the file and the tables where they are
+        missing.
+        """
         store = cls.at(url, create=create, timeout=timeout, mode=mode)
         with _translated(_NOT_THERE), store._reading.begin() as connection:
             found = _has_ledger(connection)
         if not found and not create:
-            raise SchemaMismatch("no ledger exists here: run `dpselect ledger init`, or open it with create=True")
+            raise SchemaMismatch(
+                "no ledger exists here: run `dpselect ledger init`, or open it with create=True"
+            )
         if not found:
             with _translated(_NOT_THERE), store._writing.begin() as connection:
                 if connection.dialect.name == "postgresql":
-                    connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})
+                    connection.execute(
+                        text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK}
+                    )
                 if not _has_ledger(connection):  # another process may have been first
                     _create_tables(connection)
-        # Only this first step may create a file: later on, a file that is gone is an error and not an empty ledger.
-        return store if store._url.get_backend_name() == "postgresql" else cls.at(url, create=False, timeout=timeout)
+        # Only this first step may create a file: later on, a file that is gone is an error and not
+        # an empty ledger.
+        return (
+            store
+            if store._url.get_backend_name() == "postgresql"
+            else cls.at(url, create=False, timeout=timeout)
+        )
 
     @contextmanager
     def writer(self) -> Iterator[Connection]:
-        """A transaction that holds the store's (SQLite) or takes rows' (PostgreSQL) write locks; durable when it returns."""
+        """A transaction that holds the store's (SQLite) or takes rows' (PostgreSQL) write locks;
+        durable when it returns.
+        """
         with _translated(), self._writing.begin() as connection:
             if connection.dialect.name == "sqlite":
                 _require_whole(connection, Path(str(self._url.database)))
@@ -529,18 +680,23 @@ class Store:
 
 
 def _require_whole(connection: Connection, file: Path) -> None:
-    """Refuse a SQLite file that ends inside of a page that it counts: SQLite itself takes what is missing for zeros.
+    """Refuse a SQLite file that ends inside of a page that it counts: SQLite itself takes what is
+    missing for zeros.
 
-    The file is not opened for that: closing it would give up the locks that this process holds on it. With a write-ahead log the
-    pages that are counted may lie in the log, so that a file that was cut cannot be told from a sound one.
+    The file is not opened for that: closing it would give up the locks that this process holds on
+    it. With a write-ahead log the pages that are counted may lie in the log, so that a file that
+    was cut cannot be told from a sound one.
     """
     if connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal":
         raise LedgerUnavailable(_WRITE_AHEAD)
-    pages, size = (int(connection.exec_driver_sql(f"PRAGMA page_{what}").scalar() or 0) for what in ("count", "size"))
+    pages, size = (
+        int(connection.exec_driver_sql(f"PRAGMA page_{what}").scalar() or 0)
+        for what in ("count", "size")
+    )
     if file.stat().st_size < pages * size:
         raise LedgerCorrupt(
-            "the ledger's file is cut short: nothing may be charged or released; restore a backup and hold it against an "
-            "exported head"
+            "the ledger's file is cut short: nothing may be charged or released; restore a backup"
+            " and hold it against an exported head"
         )
 
 
@@ -549,14 +705,20 @@ _VERSION = select(meta.c.schema_version)
 
 
 def _has_ledger(connection: Connection) -> bool:
-    """Whether the tables are there; SchemaMismatch if the store holds something else or another version of the schema."""
+    """Whether the tables are there; SchemaMismatch if the store holds something else or another
+    version of the schema.
+    """
     names = inspect(connection).get_table_names()
     if meta.name in names:
         _require_version(connection)
         return True
-    # A PostgreSQL schema is often shared; a file that holds other tables is most likely a mistyped path.
+    # A PostgreSQL schema is often shared; a file that holds other tables is most likely a mistyped
+    # path.
     if names and connection.dialect.name == "sqlite":
-        raise SchemaMismatch("this SQLite file holds tables but no ledger: check the URL, or give the ledger a file of its own")
+        raise SchemaMismatch(
+            "this SQLite file holds tables but no ledger: check the URL, or give the ledger a file"
+            " of its own"
+        )
     return False
 
 
@@ -564,6 +726,7 @@ def _require_version(connection: Connection) -> None:
     version = connection.execute(_VERSION).scalar()
     if version != SCHEMA_VERSION:
         raise SchemaMismatch(
-            f"the ledger has schema version {version!r} and this package reads and writes version {SCHEMA_VERSION} only: "
-            "nothing was written to it; use the version of dpselect that wrote it"
+            f"the ledger has schema version {version!r} and this package reads and writes version"
+            f" {SCHEMA_VERSION} only: nothing was written to it; use the version of dpselect that"
+            " wrote it"
         )

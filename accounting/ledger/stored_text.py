@@ -1,7 +1,9 @@
-"""What the ledger stores as text: names, data periods, and JSON in one form, so that a hash means something.
+"""What the ledger stores as text: names, data periods, and JSON in one form, so that a hash means
+something.
 
-Text is short, printable and the same on every store. What is refused raises InvalidEntry. A period says which rows a charge
-reads, never when it is made: a budget per period does not refresh, and a query over several periods is charged to each.
+Text is short, printable and the same on every store. What is refused raises InvalidEntry. A period
+says which rows a charge reads, never when it is made: a budget per period does not refresh, and a
+query over several periods is charged to each.
 """
 
 from __future__ import annotations
@@ -21,19 +23,27 @@ LONGEST_NAME = 200
 LONGEST_TEXT = 2_000
 LONGEST_JSON = 1_000_000
 _UNSTORED = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff]")  # Unicode's categories Cc and Cs
-_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+_ENCODER = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+)
 
 
 def checked_name(field: str, value: object) -> str:
-    """A name that looks like what it is: 1 to 200 printable characters in Unicode's composed form, no outer spaces."""
+    """A name that looks like what it is: 1 to 200 printable characters in Unicode's composed form,
+    no outer spaces.
+    """
     text = unicodedata.normalize("NFC", checked_text(field, value, LONGEST_NAME))
     if not text.isprintable() or text != text.strip() or not text:
-        raise InvalidEntry(f"{field} must be 1 to {LONGEST_NAME} printable characters without spaces at either end")
+        raise InvalidEntry(
+            f"{field} must be 1 to {LONGEST_NAME} printable characters without spaces at either end"
+        )
     return text
 
 
 def checked_text(field: str, value: object, longest: int = LONGEST_TEXT) -> str:
-    """Text, not too long, without control characters or lone surrogates, which not every store can hold."""
+    """Text, not too long, without control characters or lone surrogates, which not every store can
+    hold.
+    """
     if not isinstance(value, str):
         raise InvalidEntry(f"{field} must be text, not {type(value).__name__}")
     if len(value) > longest:
@@ -49,7 +59,9 @@ def optional_text(field: str, value: object) -> str | None:
 
 
 def canonical_json(value: object) -> str:
-    """JSON with sorted keys, no spaces, ASCII only. Pass no floats: their text could differ between versions."""
+    """JSON with sorted keys, no spaces, ASCII only. Pass no floats: their text could differ between
+    versions.
+    """
     return _ENCODER.encode(value)
 
 
@@ -76,19 +88,24 @@ def checked_zone(value: object) -> str:
     try:
         return ZoneInfo("UTC" if value is None else str(value)).key
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise InvalidEntry(f"time_zone={str(value)[:40]!r} is not known: write it as 'UTC' or 'Europe/Berlin'") from None
+        raise InvalidEntry(
+            f"time_zone={str(value)[:40]!r} is not known: write it as 'UTC' or 'Europe/Berlin'"
+        ) from None
 
 
 def checked_periods(window: Window, period: str | Iterable[str] | None) -> tuple[str, ...]:
     """The accounts that a charge is held against, in order: the periods whose rows it reads."""
     if window == "whole":
         if period is not None:
-            raise InvalidEntry("period must be left out: this dataset has one budget for all its rows together")
+            raise InvalidEntry(
+                "period must be left out: this dataset has one budget for all its rows together"
+            )
         return (WHOLE,)
     given = [period] if isinstance(period, str) else list(period or ())
     if not given:
         raise InvalidEntry(
-            f"period is missing: this dataset has a budget per {window}, so name the {window}(s) whose rows are read"
+            f"period is missing: this dataset has a budget per {window}, so name the {window}(s)"
+            " whose rows are read"
         )
     if len(set(given)) > _MOST_PERIODS:
         raise InvalidEntry(f"a charge names at most {_MOST_PERIODS} periods: use a longer window")
@@ -113,7 +130,11 @@ def first_day(window: Window, period: str) -> date:
         return date.fromisoformat(period)
     if window == "week":
         return date.fromisocalendar(year, int(rest[1:]), 1)
-    return date(year, int(rest) if window == "month" else 3 * int(rest[1:]) - 2 if window == "quarter" else 1, 1)
+    return date(
+        year,
+        int(rest) if window == "month" else 3 * int(rest[1:]) - 2 if window == "quarter" else 1,
+        1,
+    )
 
 
 def period_of(window: Window, day: date) -> str:

@@ -29,7 +29,9 @@ class _SpendingPoint:
 
 @dataclass(frozen=True)
 class LabelCost:
-    """Of one label the runs that were not voided, and the nats of the budget's unit and failure probability not given back."""
+    """Of one label the runs that were not voided, and the nats of the budget's unit and failure
+    probability not given back.
+    """
 
     label: str | None
     runs: int
@@ -42,9 +44,11 @@ class Summary:
     """A dataset as reports show it.
 
     Attributes:
-        curves: for every period ("" without a window) the composition of what was charged and not voided, all of it where a part
-            was given back, as a plan that is fixed in advance has to; None if there are more than 5,000 different curves in all.
-        points: at most 240 entries, evenly spaced, the last one among them; declarations of quotas left out.
+        curves: for every period ("" without a window) the composition of what was charged and not
+            voided, all of it where a part was given back, as a plan that is fixed in advance has
+            to; None if there are more than 5,000 different curves in all.
+        points: at most 240 entries, evenly spaced, the last one among them; declarations of quotas
+            left out.
         shares: of the labels that were charged most.
     """
 
@@ -66,16 +70,31 @@ class Summary:
         return cls(declared.dataset, declared.seq, declared.head, totals, curves, points, shares)
 
 
-def standing(declared: Declared, spent: Mapping[str, Price], curves: Mapping[str, Curve] | None) -> tuple[Remaining, ...]:
+def standing(
+    declared: Declared, spent: Mapping[str, Price], curves: Mapping[str, Curve] | None
+) -> tuple[Remaining, ...]:
     """Where each period stands, of which this was spent and these curves charged."""
     known, budget = curves or {}, declared.dataset.budget
-    return tuple(Remaining(budget, price, account=period, charged=known.get(period)) for period, price in spent.items())
+    return tuple(
+        Remaining(budget, price, account=period, charged=known.get(period))
+        for period, price in spent.items()
+    )
 
 
-def charged_curves(connection: Connection, declared: Declared, periods: Collection[str]) -> dict[str, Curve] | None:
+def charged_curves(
+    connection: Connection, declared: Declared, periods: Collection[str]
+) -> dict[str, Curve] | None:
     """See `Summary.curves`, of the periods that are named."""
-    asked = select(entries.c.period, entries.c.curve, func.sum(entries.c.count)).select_from(_CHARGES).where(_STAND)
-    grouped = asked.where(entries.c.period.in_(periods)).group_by(entries.c.period, entries.c.curve).limit(MOST_CURVES + 1)
+    asked = (
+        select(entries.c.period, entries.c.curve, func.sum(entries.c.count))
+        .select_from(_CHARGES)
+        .where(_STAND)
+    )
+    grouped = (
+        asked.where(entries.c.period.in_(periods))
+        .group_by(entries.c.period, entries.c.curve)
+        .limit(MOST_CURVES + 1)
+    )
     rows = connection.execute(grouped, {"mine": declared.id}).all()
     if len(rows) > MOST_CURVES:
         return None
@@ -89,29 +108,49 @@ def _points(connection: Connection, declared: Declared) -> tuple[_SpendingPoint,
     step = max(1, -(-declared.seq // MOST_POINTS))
     wanted = sorted({*range(1, declared.seq + 1, step), declared.seq} - {0})
     columns = (entries.c.seq, entries.c.at, entries.c.spent_main, entries.c.spent_failure)
-    mine = (entries.c.dataset_id == declared.id) & entries.c.seq.in_(wanted) & (entries.c.action != "quota")
+    mine = (
+        (entries.c.dataset_id == declared.id)
+        & entries.c.seq.in_(wanted)
+        & (entries.c.action != "quota")
+    )
     rows = connection.execute(select(*columns).where(mine).order_by(entries.c.seq))
-    return tuple(_SpendingPoint(row.seq, row.at, Price(row.spent_main, row.spent_failure)) for row in rows)
+    return tuple(
+        _SpendingPoint(row.seq, row.at, Price(row.spent_main, row.spent_failure)) for row in rows
+    )
 
 
 def _shares(connection: Connection, declared: Declared) -> tuple[LabelCost, ...]:
     main, failure = (  # as floats: many periods together may leave the 64 bits of SQLite
-        func.sum(cast(entries.c[part], Float) + cast(func.coalesce(_back.c[part], 0), Float)).label(part)
+        func.sum(cast(entries.c[part], Float) + cast(func.coalesce(_back.c[part], 0), Float)).label(
+            part
+        )
         for part in ("main", "failure")
     )
-    asked = select(entries.c.label, func.sum(entries.c.count).label("runs"), main, failure).select_from(_CHARGES).where(_STAND)
-    dearest = asked.group_by(entries.c.label).order_by(main.desc(), func.coalesce(entries.c.label, "")).limit(MOST_LABELS)
+    asked = (
+        select(entries.c.label, func.sum(entries.c.count).label("runs"), main, failure)
+        .select_from(_CHARGES)
+        .where(_STAND)
+    )
+    dearest = (
+        asked.group_by(entries.c.label)
+        .order_by(main.desc(), func.coalesce(entries.c.label, ""))
+        .limit(MOST_LABELS)
+    )
     return tuple(
-        LabelCost(row.label, int(row.runs), row.main * float(MAIN_UNIT), row.failure * float(FAILURE_UNIT))
+        LabelCost(
+            row.label, int(row.runs), row.main * float(MAIN_UNIT), row.failure * float(FAILURE_UNIT)
+        )
         for row in connection.execute(dearest, {"mine": declared.id})
     )
 
 
 _back = entries.alias("back")
-_TAKES_BACK = or_(_back.c.action == "void", and_(_back.c.action == "release", _back.c.curve.is_not(None)))
+_TAKES_BACK = or_(
+    _back.c.action == "void", and_(_back.c.action == "release", _back.c.curve.is_not(None))
+)
 _SAME = (_back.c[name] == entries.c[name] for name in ("dataset_id", "key", "period"))
-# Each charge, with what took it back or gave a part of it back. A settled one counts all its runs: a plan that is fixed in
-# advance was charged for all of them.
+# Each charge, with what took it back or gave a part of it back. A settled one counts all its runs:
+# a plan that is fixed in advance was charged for all of them.
 _CHARGES = entries.outerjoin(_back, and_(*_SAME, _TAKES_BACK))
 _STAND = and_(
     entries.c.dataset_id == bindparam("mine"),

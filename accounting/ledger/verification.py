@@ -1,7 +1,7 @@
 """Re-derive everything that the ledger states from its entries, a block at a time.
 
-From entry to entry (`Chain`), in one pass and little memory; between rows (`cross_checks`); against heads kept elsewhere.
-`verify` names what does not hold, and an import is refused for it.
+From entry to entry (`Chain`), in one pass and little memory; between rows (`cross_checks`); against
+heads kept elsewhere. `verify` names what does not hold, and an import is refused for it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,19 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, and_, exists, func, null, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    Row,
+    Select,
+    and_,
+    exists,
+    func,
+    null,
+    or_,
+    select,
+)
 
 from accounting.arguments import Relation
 from accounting.budget import NOTHING, Price
@@ -37,7 +49,9 @@ from accounting.ledger.store import (
 from accounting.ledger.stored_text import digest
 
 Kind = (
-    Literal["declaration", "sequence", "link", "hash", "action", "price", "total", "overspent", "head"]
+    Literal[
+        "declaration", "sequence", "link", "hash", "action", "price", "total", "overspent", "head"
+    ]
     | Literal["state", "rows", "missing", "corrupt", "identity", "signature", "quota"]
 )
 
@@ -53,7 +67,8 @@ class Problem:
 
 
 class Chain:
-    """A dataset's chain, checked entry by entry. Memory grows with periods, accounts of quotas, and reservations that are open.
+    """A dataset's chain, checked entry by entry. Memory grows with periods, accounts of quotas, and
+    reservations that are open.
 
     Attributes:
         seq, head: of the last entry seen.
@@ -75,10 +90,15 @@ class Chain:
         def price(curve: str | None, count: int, whole: bool) -> tuple[Price, Relation | None]:
             """The price of the curve, and the one relation that it is proved for.
 
-            A charge of the whole budget was admitted as a plan: another version's last digits do not take that back.
+            A charge of the whole budget was admitted as a plan: another version's last digits do
+            not take that back.
             """
             read = Curve.from_json(curve or "")
-            due = dataset.budget.capacity if whole and dataset.budget.admitted_before(count * read) else None
+            due = (
+                dataset.budget.capacity
+                if whole and dataset.budget.admitted_before(count * read)
+                else None
+            )
             return due or dataset.budget.price(count * read), read.proved_for
 
         self._price = price
@@ -86,7 +106,11 @@ class Chain:
     def follow(self, entry: Entry) -> Iterator[Problem]:
         """Check the next entry and step on to it, whatever is wrong with it."""
         uncounted = list(self.accounts.follow(entry))
-        for kind, message in (*self._place(entry), *self._content(entry), *(("quota", message) for message in uncounted)):
+        for kind, message in (
+            *self._place(entry),
+            *self._content(entry),
+            *(("quota", message) for message in uncounted),
+        ):
             yield Problem(self.dataset.name, entry.seq, kind, message)
         if entry.action != "quota":
             self.spent[entry.period] = entry.spent
@@ -97,7 +121,13 @@ class Chain:
         if entry.seq != self.seq + 1:
             yield "sequence", f"entry {self.seq + 1} is missing: a row was removed"
         elif entry.prev != self.head:
-            yield "link", "the entry does not follow the one before it: a row was edited, replaced or reordered"
+            yield (
+                "link",
+                (
+                    "the entry does not follow the one before it: a row was edited, replaced or"
+                    " reordered"
+                ),
+            )
         if entry.dataset != self.dataset.name or entry.expected_hash() != entry.hash:
             yield "hash", "the entry's hash does not match its content: the row was edited"
 
@@ -106,7 +136,13 @@ class Chain:
             yield "action", "the entry's action is unknown"
             return
         if (entry.action == "quota") != (entry.quota is not None):
-            yield "quota", "the entry declares a quota without being one's declaration, or the other way round"
+            yield (
+                "quota",
+                (
+                    "the entry declares a quota without being one's declaration, or the other way"
+                    " round"
+                ),
+            )
         if entry.action == "quota":
             if (entry.price, entry.spent) != (NOTHING, NOTHING):
                 yield "price", "a quota charges nothing"
@@ -120,7 +156,10 @@ class Chain:
 
     def _charged(self, entry: Entry) -> Iterator[tuple[Kind, str]]:
         if entry.action == "void" and self.accounts.opening is None:
-            yield "state", "the void takes back what no reservation sets aside, or what was taken back before"
+            yield (
+                "state",
+                "the void takes back what no reservation sets aside, or what was taken back before",
+            )
         if entry.action == "release" and entry.curve is not None:
             yield from self._settled(entry, self.accounts.opening)
         elif entry.action in ("commit", "release") and entry.price != NOTHING:
@@ -128,9 +167,19 @@ class Chain:
         if entry.opens:
             yield from self._curve(entry)
             before = self._before
-            several = before is not None and (before.action, before.key) == (entry.action, entry.key)
-            if several and self.dataset.relation == "add_remove" and None in (before and before.across, entry.across):
-                yield "price", "the charge reads several periods and does not say why its price covers that"
+            several = before is not None and (before.action, before.key) == (
+                entry.action,
+                entry.key,
+            )
+            if (
+                several
+                and self.dataset.relation == "add_remove"
+                and None in (before and before.across, entry.across)
+            ):
+                yield (
+                    "price",
+                    "the charge reads several periods and does not say why its price covers that",
+                )
 
     def _settled(self, entry: Entry, opening: Entry | None) -> Iterator[tuple[Kind, str]]:
         if opening is None:
@@ -140,22 +189,36 @@ class Chain:
         try:
             most = returned(limit, opening, entry.curve, entry).main + doubt(limit, entry, opening)
         except AccountingError as error:
-            yield "price", f"what the release says was used cannot be priced ({type(error).__name__})"
+            yield (
+                "price",
+                f"what the release says was used cannot be priced ({type(error).__name__})",
+            )
             return
         if entry.failure != 0 or not -most <= entry.main <= 0:
             yield "price", "the release gives back more than what it says was not used"
 
     def _curve(self, entry: Entry) -> Iterator[tuple[Kind, str]]:
         try:
-            due, relation = self._price(entry.curve, entry.count, entry.price == self.dataset.budget.capacity)
+            due, relation = self._price(
+                entry.curve, entry.count, entry.price == self.dataset.budget.capacity
+            )
         except AccountingError as error:
             yield "price", f"the entry's curve cannot be priced ({type(error).__name__})"
             return
         if _less(entry.main, due.main) or _less(entry.failure, due.failure):
             yield "price", "the entry is charged less than its curve costs"
         # An exchange of rows between periods is charged at the price of a replaced user.
-        if relation not in (None, "replace_one" if entry.across == "exchange" else self.dataset.relation):
-            yield "price", f"the entry's curve is proved for relation={relation!r} only, which is not what it is charged for"
+        if relation not in (
+            None,
+            "replace_one" if entry.across == "exchange" else self.dataset.relation,
+        ):
+            yield (
+                "price",
+                (
+                    f"the entry's curve is proved for relation={relation!r} only, which is not what"
+                    " it is charged for"
+                ),
+            )
 
 
 def _less(charged: int, due: int) -> bool:
@@ -163,61 +226,128 @@ def _less(charged: int, due: int) -> bool:
 
 
 _other = entries.alias("other")
-_SAME_KEY = and_(_other.c.dataset_id == entries.c.dataset_id, _other.c.key == entries.c.key, _other.c.period == entries.c.period)
+_SAME_KEY = and_(
+    _other.c.dataset_id == entries.c.dataset_id,
+    _other.c.key == entries.c.key,
+    _other.c.period == entries.c.period,
+)
 
 
 def cross_checks() -> Iterator[tuple[Select[Any], Kind, str]]:
-    """Each rule between rows: the query that finds what breaks it, as (dataset name, entry number); its kind; what to say."""
+    """Each rule between rows: the query that finds what breaks it, as (dataset name, entry number);
+    its kind; what to say.
+    """
     found, action = _found(), entries.c.action
-    # The chain starts at 1: what has another number before it is read by its key, and by nothing that walks the chain.
+    # The chain starts at 1: what has another number before it is read by its key, and by nothing
+    # that walks the chain.
     outside = found.where(or_(entries.c.seq > datasets.c.seq, entries.c.seq < 1))
-    yield outside, "head", "the entry lies outside of the chain, whose head the dataset states: it was added by hand"
-    yield found.where(datasets.c.id.is_(None)), "missing", "the entry belongs to no declared dataset"
+    yield (
+        outside,
+        "head",
+        "the entry lies outside of the chain, whose head the dataset states: it was added by hand",
+    )
+    yield (
+        found.where(datasets.c.id.is_(None)),
+        "missing",
+        "the entry belongs to no declared dataset",
+    )
     unreserved = and_(action.in_(("commit", "void")), ~_opened("reserve"))
     uncommitted = and_(action == "release", ~_opened("charge", "commit"))
-    yield found.where(or_(unreserved, uncommitted)), "state", "the commit, release or void follows no charge that allows it"
+    yield (
+        found.where(or_(unreserved, uncommitted)),
+        "state",
+        "the commit, release or void follows no charge that allows it",
+    )
     used = exists(select(_other.c.seq).where(_SAME_KEY, _other.c.action.in_(("charge", "commit"))))
     message = "the void follows a commit: data were read, and the charge cannot be taken back"
     yield found.where(action == "void", used), "state", message
     reserved = _found(entries.join(_other, and_(_SAME_KEY, _other.c.action == "reserve")))
     unequal = or_(entries.c.main != -_other.c.main, entries.c.failure != -_other.c.failure)
-    yield reserved.where(action == "void", unequal), "price", "the void takes back another amount than was reserved"
+    yield (
+        reserved.where(action == "void", unequal),
+        "price",
+        "the void takes back another amount than was reserved",
+    )
     step = (entries.c.dataset_id, entries.c.key, entries.c.period, entries.c.action)
-    again = select(step[0], func.max(entries.c.seq).label("seq")).group_by(*step).having(func.count() > 1).subquery()
-    twice = select(datasets.c.name, again.c.seq).select_from(again.outerjoin(datasets, datasets.c.id == again.c.dataset_id))
-    yield twice, "state", "the same step of a charge was written before, and happens once: the entry was added by hand"
+    again = (
+        select(step[0], func.max(entries.c.seq).label("seq"))
+        .group_by(*step)
+        .having(func.count() > 1)
+        .subquery()
+    )
+    twice = select(datasets.c.name, again.c.seq).select_from(
+        again.outerjoin(datasets, datasets.c.id == again.c.dataset_id)
+    )
+    yield (
+        twice,
+        "state",
+        (
+            "the same step of a charge was written before, and happens once: the entry was added by"
+            " hand"
+        ),
+    )
     yield from _claims()
 
 
 def _claims() -> Iterator[tuple[Select[Any], Kind, str]]:
-    """What the table of fingerprints states, against the entries that claimed them: exactly their datasets and periods.
+    """What the table of fingerprints states, against the entries that claimed them: exactly their
+    datasets and periods.
 
-    A claim's periods are a JSON list of texts without wildcards, all of one length, so that its length says how many they are.
+    A claim's periods are a JSON list of texts without wildcards, all of one length, so that its
+    length says how many they are.
     """
     claimed, of = fingerprints.c.periods, func.length(entries.c.period) + 4
     holds = claimed.contains('"' + entries.c.period + '"')
-    mine = and_(fingerprints.c.fingerprint == entries.c.fingerprint, fingerprints.c.dataset_id == entries.c.dataset_id)
+    mine = and_(
+        fingerprints.c.fingerprint == entries.c.fingerprint,
+        fingerprints.c.dataset_id == entries.c.dataset_id,
+    )
     opens = and_(entries.c.fingerprint.is_not(None), entries.c.action.in_(OPENS))
-    unclaimed = _found().where(opens, ~exists(select(fingerprints.c.fingerprint).where(mine, holds)))
-    message = "the entry's fingerprint is not claimed by its dataset and period: the fingerprints were edited"
+    unclaimed = _found().where(
+        opens, ~exists(select(fingerprints.c.fingerprint).where(mine, holds))
+    )
+    message = (
+        "the entry's fingerprint is not claimed by its dataset and period: the fingerprints were"
+        " edited"
+    )
     yield unclaimed, "rows", message
-    same = and_(_other.c.dataset_id == entries.c.dataset_id, _other.c.key == entries.c.key, _other.c.fingerprint.is_not(None))
+    same = and_(
+        _other.c.dataset_id == entries.c.dataset_id,
+        _other.c.key == entries.c.key,
+        _other.c.fingerprint.is_not(None),
+    )
     several = select(func.count()).where(same, _other.c.action.in_(OPENS)).scalar_subquery()
-    wider = _found(entries.join(fingerprints, mine)).where(opens, func.length(claimed) != of * several)
-    yield wider, "rows", "the entry's fingerprint is claimed for other periods than it read: the fingerprints were edited"
+    wider = _found(entries.join(fingerprints, mine)).where(
+        opens, func.length(claimed) != of * several
+    )
+    yield (
+        wider,
+        "rows",
+        (
+            "the entry's fingerprint is claimed for other periods than it read: the fingerprints"
+            " were edited"
+        ),
+    )
     claims = fingerprints.outerjoin(datasets, datasets.c.id == fingerprints.c.dataset_id)
     unused = select(datasets.c.name, null()).select_from(claims)
-    used = and_(entries.c.fingerprint == fingerprints.c.fingerprint, entries.c.dataset_id == fingerprints.c.dataset_id)
+    used = and_(
+        entries.c.fingerprint == fingerprints.c.fingerprint,
+        entries.c.dataset_id == fingerprints.c.dataset_id,
+    )
     message = "rows are claimed that no entry read: the fingerprints were edited"
     yield unused.where(~exists(select(entries.c.seq).where(used))), "rows", message
 
 
 def _found(source: FromClause = entries) -> Select[Any]:
-    return select(datasets.c.name, entries.c.seq).select_from(source.outerjoin(datasets, datasets.c.id == entries.c.dataset_id))
+    return select(datasets.c.name, entries.c.seq).select_from(
+        source.outerjoin(datasets, datasets.c.id == entries.c.dataset_id)
+    )
 
 
 def _opened(*by: str) -> ColumnElement[bool]:
-    return exists(select(_other.c.seq).where(_SAME_KEY, _other.c.action.in_(by), _other.c.seq < entries.c.seq))
+    return exists(
+        select(_other.c.seq).where(_SAME_KEY, _other.c.action.in_(by), _other.c.seq < entries.c.seq)
+    )
 
 
 T = TypeVar("T")
@@ -227,12 +357,15 @@ _LEDGER, _MOST_DAMAGED = "(the ledger)", 20
 
 @dataclass(frozen=True)
 class Verification:
-    """The outcome of `Ledger.verify`: how much was read and what does not hold. At most 1,000 problems are listed.
+    """The outcome of `Ledger.verify`: how much was read and what does not hold. At most 1,000
+    problems are listed.
 
     Attributes:
-        covered: how many of the entries are not later than the heads; None without heads. Later ones may be rewritten unseen.
+        covered: how many of the entries are not later than the heads; None without heads. Later
+            ones may be rewritten unseen.
         heads: what it was held against; None without.
-        trusted: the public key that must have signed the heads; None if the signature was not checked.
+        trusted: the public key that must have signed the heads; None if the signature was not
+            checked.
     """
 
     datasets: int
@@ -249,7 +382,9 @@ class Verification:
 
 
 class _Stated(NamedTuple):
-    """A dataset's row, and what it states of sums and quotas, as one transaction saw them; None is what cannot be read."""
+    """A dataset's row, and what it states of sums and quotas, as one transaction saw them; None is
+    what cannot be read.
+    """
 
     row: Row[Any]
     totals: dict[str, Price] | None
@@ -284,7 +419,11 @@ def verify(store: Store, heads: Heads | None, key: str | None = None) -> Verific
 
 
 def _problems(
-    store: Store, stated: list[_Stated], heads: Heads | None, key: str | None, chains: list[tuple[Chain, Head | None]]
+    store: Store,
+    stated: list[_Stated],
+    heads: Heads | None,
+    key: str | None,
+    chains: list[tuple[Chain, Head | None]],
 ) -> Iterator[Problem]:
     if heads is not None and key is not None and (why := signature_problem(heads, key)) is not None:
         yield Problem(_LEDGER, None, "signature", why)
@@ -293,27 +432,43 @@ def _problems(
         if heads is not None and heads.ledger_id != identity:
             message = "the heads are those of another ledger: name the one that they were taken of"
             yield Problem(_LEDGER, None, "identity", message)
-        if connection.dialect.name == "sqlite":  # whether its pages are sound, those outside of entries too
-            connection.exec_driver_sql("PRAGMA cache_size = -65536")  # 64 MiB: each row is looked up in each index, in no order
+        # whether its pages are sound, those outside of entries too
+        if connection.dialect.name == "sqlite":
+            # 64 MiB: each row is looked up in each index, in no order
+            connection.exec_driver_sql("PRAGMA cache_size = -65536")
             found = connection.exec_driver_sql(f"PRAGMA integrity_check({_MOST_DAMAGED})").scalars()
             if any(line != "ok" for line in found):
-                message = "the file's pages are damaged: restore a backup, and hold it against an exported head"
+                message = (
+                    "the file's pages are damaged: restore a backup, and hold it against an"
+                    " exported head"
+                )
                 yield Problem(_LEDGER, None, "corrupt", message)
     kept = {} if heads is None else heads.datasets
     for name in kept.keys() - {one.row.name for one in stated}:
-        yield Problem(name, None, "missing", "the exported head names this dataset, and the ledger does not have it")
+        yield Problem(
+            name,
+            None,
+            "missing",
+            "the exported head names this dataset, and the ledger does not have it",
+        )
     for place, one in enumerate(stated):
         if heads is not None and one.row.name not in kept and place < heads.declared:
-            message = "the dataset was declared before the heads were taken, and they do not name it: the file of heads was cut"
+            message = (
+                "the dataset was declared before the heads were taken, and they do not name it: the"
+                " file of heads was cut"
+            )
             yield Problem(str(one.row.name), None, "missing", message)
         yield from _dataset(store, one, kept.get(one.row.name), chains)
-    with store.reader() as connection:  # what needs several rows at once; every statement sees one state of the store
+    # what needs several rows at once; every statement sees one state of the store
+    with store.reader() as connection:
         for query, kind, message in cross_checks():
             for name, seq in connection.execute(query.limit(MOST_PROBLEMS)):
                 yield Problem(name or "(undeclared)", seq, kind, message)
 
 
-def _dataset(store: Store, stated: _Stated, head: Head | None, chains: list[tuple[Chain, Head | None]]) -> Iterator[Problem]:
+def _dataset(
+    store: Store, stated: _Stated, head: Head | None, chains: list[tuple[Chain, Head | None]]
+) -> Iterator[Problem]:
     name = str(stated.row.name)
     try:
         declared = Declared(stated.row)
@@ -321,10 +476,16 @@ def _dataset(store: Store, stated: _Stated, head: Head | None, chains: list[tupl
         yield Problem(name, None, "declaration", "the dataset's row cannot be read: it was edited")
         return
     # The hash of the stored text: a later version may write the same declaration in other words.
-    chain = Chain(declared.dataset, digest(declared.declaration), [one for one in stated.quotas or () if one.seq <= declared.seq])
+    chain = Chain(
+        declared.dataset,
+        digest(declared.declaration),
+        [one for one in stated.quotas or () if one.seq <= declared.seq],
+    )
     chains.append((chain, head))
     if chain.head != declared.genesis or declared.dataset.name != name:
-        yield Problem(name, None, "declaration", "the declaration does not match its hash: the row was edited")
+        yield Problem(
+            name, None, "declaration", "the declaration does not match its hash: the row was edited"
+        )
     name = declared.dataset.name
     yield from _at_head(chain, head)
     try:
@@ -332,19 +493,38 @@ def _dataset(store: Store, stated: _Stated, head: Head | None, chains: list[tupl
             yield from chain.follow(entry)
             yield from _at_head(chain, head)
     except LedgerError as error:
-        yield Problem(name, chain.seq + 1, "head" if isinstance(error, TailRemoved) else "corrupt", str(error))
+        yield Problem(
+            name, chain.seq + 1, "head" if isinstance(error, TailRemoved) else "corrupt", str(error)
+        )
     if head is not None and chain.seq < head.seq:
-        message = f"the exported head is entry {head.seq}, and the ledger ends before it: its tail was removed"
+        message = (
+            f"the exported head is entry {head.seq}, and the ledger ends before it: its tail was"
+            " removed"
+        )
         yield Problem(name, chain.seq + 1, "head", message)
     if chain.seq == declared.seq and chain.head != declared.head:
-        message = "the last entry is not the head that the dataset states: the tail was removed or added"
+        message = (
+            "the last entry is not the head that the dataset states: the tail was removed or added"
+        )
         yield Problem(name, chain.seq, "head", message)
     if stated.totals != chain.spent:
-        yield Problem(name, None, "total", "the dataset's running totals are not the sums of its entries")
+        yield Problem(
+            name, None, "total", "the dataset's running totals are not the sums of its entries"
+        )
     if stated.quotas is None or stated.held is None or chain.accounts.differs(stated.held):
-        yield Problem(name, None, "quota", "the sums of the dataset's quotas are not those of its entries: they were edited")
+        yield Problem(
+            name,
+            None,
+            "quota",
+            "the sums of the dataset's quotas are not those of its entries: they were edited",
+        )
 
 
 def _at_head(chain: Chain, head: Head | None) -> Iterator[Problem]:
     if head is not None and chain.seq == head.seq and chain.head != head.hash:
-        yield Problem(chain.dataset.name, chain.seq, "head", "the chain differs from the exported head: it was rewritten")
+        yield Problem(
+            chain.dataset.name,
+            chain.seq,
+            "head",
+            "the chain differs from the exported head: it was rewritten",
+        )

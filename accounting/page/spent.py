@@ -20,17 +20,25 @@ def unit_of(measure: Measure) -> str:
         return "μ²" if measure == "mu^2" else "releases"
     if measure == "epsilon":
         return "nats of pure ε"
-    return "nats of ρ (zCDP)" if measure == "rho" else f"nats of Rényi divergence of order {measure:g}"
+    return (
+        "nats of ρ (zCDP)" if measure == "rho" else f"nats of Rényi divergence of order {measure:g}"
+    )
 
 
 def budget_in_words(budget: Budget) -> str:
     """A budget as it was declared."""
     if budget.rho is not None:
-        return f"ρ = {format_number(budget.rho)}" + (f" with δ = {format_number(budget.delta)}" if budget.delta else "")
+        return f"ρ = {format_number(budget.rho)}" + (
+            f" with δ = {format_number(budget.delta)}" if budget.delta else ""
+        )
     unit = ", for Gaussian noise (μ² is added up)" if budget.order == "gaussian" else ""
     if budget.release is not None:
         unit = f", for releases of {in_words(budget.release.to_json())}"
-    return f"ε = {format_number(budget.limit)}" + (f", δ = {format_number(budget.delta)}" if budget.delta else "") + unit
+    return (
+        f"ε = {format_number(budget.limit)}"
+        + (f", δ = {format_number(budget.delta)}" if budget.delta else "")
+        + unit
+    )
 
 
 def main_up(units: int) -> str:
@@ -44,7 +52,9 @@ def failure_up(units: int) -> str:
 
 
 def _up(units: int, unit: Decimal) -> str:
-    return "−" + rounded_down(of_unit(-units, unit)) if units < 0 else rounded_up(of_unit(units, unit))
+    return (
+        "−" + rounded_down(of_unit(-units, unit)) if units < 0 else rounded_up(of_unit(units, unit))
+    )
 
 
 HEADS = ("Period", "Spent", "Left", "Part", "δ₀ used/of", "ε so far", "ε left", "μ left")
@@ -77,7 +87,10 @@ def units_in_words(budget: Budget) -> str:
         words += f"ε: at δ = {format_number(also.delta)}. "
     else:
         words += (
-            f"ε so far: the loss at any time is at most this, but with probability {format_number(also.delta)} (odometer); it "
-            f"has a start-up cost that ε left, what the rest can add, has not. {whole}"
+            "ε so far: the loss at any time is at most this, but with probability"
+            f" {format_number(also.delta)} (odometer); it has a start-up cost that ε left, what the"
+            f" rest can add, has not. {whole}"
         )
-    return words + ("" if also.mu_left is None else "μ left: of one Gaussian release that still fits.")
+    return words + (
+        "" if also.mu_left is None else "μ left: of one Gaussian release that still fits."
+    )

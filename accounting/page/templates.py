@@ -1,4 +1,5 @@
-"""The pages' templates, and cards: what objects of this library are in a notebook, small tables that run no script.
+"""The pages' templates, and cards: what objects of this library are in a notebook, small tables
+that run no script.
 
 Whatever is printed is escaped unless it says otherwise, and an unknown name is an error.
 """
@@ -26,7 +27,9 @@ def asset(package: str, name: str) -> str:
 def template(package: str, name: str) -> Template:
     """A package's template. What it imports lies with it, and the parts of all pages here."""
     environment = Environment(
-        loader=FunctionLoader(lambda wanted: asset(__package__ if wanted == "parts.html" else package, wanted)),
+        loader=FunctionLoader(
+            lambda wanted: asset(__package__ if wanted == "parts.html" else package, wanted)
+        ),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -48,7 +51,8 @@ def _figure(value: object) -> str:
     return f"{value:,.10g}" if isinstance(value, float) else str(value)
 
 
-_FORMULA = re.compile(r"(<math>.*?</math>)|`([^`]+)`")  # of theorems.json, which docs/make_theorems.py writes
+# of theorems.json, which docs/make_theorems.py writes
+_FORMULA = re.compile(r"(<math>.*?</math>)|`([^`]+)`")
 
 
 def _stated(markdown: str) -> Markup:
@@ -66,7 +70,9 @@ def _emphasised(words: str) -> str:
 
 
 def _source(content: str) -> str:
-    """A Content-Security-Policy source for one inline script or style: nothing else on the page may run."""
+    """A Content-Security-Policy source for one inline script or style: nothing else on the page may
+    run.
+    """
     digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
     return f"'sha256-{digest}'"
 
@@ -77,12 +83,24 @@ Rows = Sequence[Sequence[object]]
 
 
 def card(
-    title: str, *, facts: Sequence[tuple[str, object]] = (), heads: Sequence[str] = (), rows: Rows = (), note: str = ""
+    title: str,
+    *,
+    facts: Sequence[tuple[str, object]] = (),
+    heads: Sequence[str] = (),
+    rows: Rows = (),
+    note: str = "",
 ) -> str:
     """HTML of names and values, and of one table, of which at most 60 rows are shown."""
     shown = list(rows[:_MOST_ROWS])
     return template("accounting.page", "card.html").render(
-        **{"title": title, "facts": facts, "heads": heads, "rows": shown, "more": len(rows) - len(shown), "note": note},
+        **{
+            "title": title,
+            "facts": facts,
+            "heads": heads,
+            "rows": shown,
+            "more": len(rows) - len(shown),
+            "note": note,
+        },
         style=asset("accounting.page", "card.css"),
     )
 

@@ -1,9 +1,11 @@
 """Charges per second, singly and in batches, and reports on many entries.
 
-    python docs/benchmarks/bench_ledger.py [sqlite:///FILE | postgresql://...] [--entries 10 10000 1000000] [--processes 1 8]
+    python docs/benchmarks/bench_ledger.py [sqlite:///FILE | postgresql://...] [--entries 10 10000
+    1000000] [--processes 1 8]
         [--audits sum report export verify]
 
-The store must be empty. A million entries take a minute or two to fill in, and a gigabyte. `own` is this process's own time.
+The store must be empty. A million entries take a minute or two to fill in, and a gigabyte. `own` is
+this process's own time.
 """
 
 from __future__ import annotations
@@ -39,9 +41,18 @@ def timed(action: Callable[[], object]) -> tuple[float, float]:
 
 
 def batch(ledger: Ledger, name: str, size: int) -> tuple[float, float]:
-    """Charges a second of one batch of 100 curves and 50 labels: by the clock, and by this process's own time."""
-    terms = [Terms(relation="add_remove", key=f"{name}-{n}", label=f"job {n % 50}") for n in range(size)]
-    clock, own = timed(lambda: ledger.charge_all(NAME, [(CURVES[n % 100], one) for n, one in enumerate(terms)]))
+    """Charges a second of one batch of 100 curves and 50 labels: by the clock, and by this
+    process's own time.
+    """
+    terms = [
+        Terms(relation="add_remove", key=f"{name}-{n}", label=f"job {n % 50}")
+        for n in range(size)
+    ]
+    clock, own = timed(
+        lambda: ledger.charge_all(
+            NAME, [(CURVES[n % 100], one) for n, one in enumerate(terms)]
+        )
+    )
     return size / clock, size / own
 
 
@@ -66,11 +77,18 @@ def rate(url: str, processes: int) -> float:
 
 
 def syncs(folder: Path) -> float:
-    """Durable one-row transactions per second of SQLite itself on this disk: what a charge cannot beat."""
+    """Durable one-row transactions per second of SQLite itself on this disk: what a charge cannot
+    beat.
+    """
     connection = sqlite3.connect(folder / "bare.db", isolation_level=None)
     connection.execute("PRAGMA synchronous = EXTRA")
     connection.execute("CREATE TABLE bare (a TEXT)")
-    clock, _ = timed(lambda: [connection.execute("INSERT INTO bare VALUES (?)", ("x" * 800,)) for _ in range(50)])
+    clock, _ = timed(
+        lambda: [
+            connection.execute("INSERT INTO bare VALUES (?)", ("x" * 800,))
+            for _ in range(50)
+        ]
+    )
     connection.close()
     return 50 / clock
 
@@ -82,7 +100,9 @@ class _Nowhere(io.StringIO):
 
 def add_up(ledger: Ledger) -> None:
     """A sum that the ledger does not make: it keeps totals."""
-    asked = select(func.sum(entries.c.main), func.sum(entries.c.failure)).where(entries.c.dataset_id == 1, entries.c.period == "")
+    asked = select(func.sum(entries.c.main), func.sum(entries.c.failure)).where(
+        entries.c.dataset_id == 1, entries.c.period == ""
+    )
     with ledger._store.reader() as connection:
         connection.execute(asked).one()
 
@@ -105,19 +125,48 @@ def lines(asked: argparse.Namespace) -> Iterator[dict[str, Any] | str]:
     """One store at every size."""
     with tempfile.TemporaryDirectory() as folder:
         url = asked.url or f"sqlite:///{Path(folder) / 'privacy.db'}"
-        yield f"{url.split(':')[0]}; SQLite alone commits {syncs(Path(folder)):.0f} one-row transactions a second on this disk"
+        yield f"{url.split(':')[0]}; SQLite alone commits {syncs(Path(folder)):.0f} one-row transactions a second on this disk"  # noqa: E501
         with Ledger.open(url) as ledger:
             ledger.create_dataset(NAME, acc.Budget(rho=1e6), "add_remove")
             for size in asked.entries:
                 while (start := ledger.heads().datasets[NAME].seq) < size:
                     batch(ledger, f"fill-{start}", min(BATCH, size - start))
-                clock, own = map(max, zip(*(batch(ledger, f"{size}-{n}", 1000) for n in range(5)), strict=True))
-                yield {"entries": size, "in a batch of 1,000: charges/s": clock, "own": own}
-                yield from ({"entries": size, "processes": some, "charges/s": rate(url, some)} for some in asked.processes)
+                clock, own = map(
+                    max,
+                    zip(
+                        *(batch(ledger, f"{size}-{n}", 1000) for n in range(5)),
+                        strict=True,
+                    ),
+                )
+                yield {
+                    "entries": size,
+                    "in a batch of 1,000: charges/s": clock,
+                    "own": own,
+                }
+                yield from (
+                    {"entries": size, "processes": some, "charges/s": rate(url, some)}
+                    for some in asked.processes
+                )
                 for name in asked.audits:
                     clock, own = timed(partial(AUDITS[name], ledger))
-                    yield {"entries": size, "audit": name, "seconds": clock, "own": own, "peak GiB": peak_memory()}
+                    yield {
+                        "entries": size,
+                        "audit": name,
+                        "seconds": clock,
+                        "own": own,
+                        "peak GiB": peak_memory(),
+                    }
 
 
 if __name__ == "__main__":
-    show(lines(options(__doc__, entries=[10, 10_000], processes=[1, 8], audits=tuple(AUDITS), url=None)))
+    show(
+        lines(
+            options(
+                __doc__,
+                entries=[10, 10_000],
+                processes=[1, 8],
+                audits=tuple(AUDITS),
+                url=None,
+            )
+        )
+    )

@@ -1,6 +1,7 @@
 """Draws against what anybody would write: ratios to NumPy and to OpenDP, all within one process.
 
-    python docs/benchmarks/bench_sampling.py [--sizes 1e5 1e6 1e7] [--runs 5] [--memory] [--rows] [--opendp] [--timing]
+    python docs/benchmarks/bench_sampling.py [--sizes 1e5 1e6 1e7] [--runs 5] [--memory] [--rows]
+    [--opendp] [--timing]
 
 Without any --sizes the table of ratios is left out. --rows: many rounds, also of StableTopK.
 """
@@ -22,7 +23,11 @@ from dpselect.noise import by_name
 from dpselect.sampling import EntropySampler
 
 SCALE, SOURCE = 10.0, EntropySampler()
-DRAWS: dict[Any, str] = {"gumbel": "gumbel", "exponential": "standard_exponential", "laplace": "laplace"}
+DRAWS: dict[Any, str] = {
+    "gumbel": "gumbel",
+    "exponential": "standard_exponential",
+    "laplace": "laplace",
+}
 KINDS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "zipf": lambda rng, m: np.floor(1e6 / (1 + rng.permutation(m))),
     "flat": lambda rng, m: rng.poisson(100, m).astype(np.float64),
@@ -31,7 +36,9 @@ KINDS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
 Rows = Iterator[dict[str, Any] | str]
 
 
-def made(sizes: list[float]) -> Iterator[tuple[dict[str, Any], np.ndarray, np.random.Generator]]:
+def made(
+    sizes: list[float],
+) -> Iterator[tuple[dict[str, Any], np.ndarray, np.random.Generator]]:
     """Scores of every size and kind, with their names."""
     rng = np.random.default_rng(1)
     for size in map(int, sizes):
@@ -40,7 +47,9 @@ def made(sizes: list[float]) -> Iterator[tuple[dict[str, Any], np.ndarray, np.ra
 
 
 def plain(scores: np.ndarray, draw: Callable[..., np.ndarray], k: int) -> np.ndarray:
-    """What one would write with NumPy alone: inexact, and from a generator that is not cryptographic."""
+    """What one would write with NumPy alone: inexact, and from a generator that is not
+    cryptographic.
+    """
     noisy = scores + SCALE * draw(size=len(scores))
     top = np.argpartition(noisy, len(noisy) - k)[len(noisy) - k :]
     return top[np.argsort(-noisy[top])]
@@ -52,9 +61,19 @@ def ratios(asked: argparse.Namespace) -> Rows:
         peak = best_time(scores.max, 3 * asked.runs)
         for name, draw in DRAWS.items():
             for k in (1, 10, 100, 1000):
-                ours = best_time(partial(SOURCE.top_k, scores, by_name(name), SCALE, k), 3 * asked.runs)
-                theirs = best_time(partial(plain, scores, getattr(rng, draw), k), asked.runs)
-                times = {"exact ms": 1e3 * ours, "NumPy ms": 1e3 * theirs, "NumPy/exact": theirs / ours, "exact/max": ours / peak}
+                ours = best_time(
+                    partial(SOURCE.top_k, scores, by_name(name), SCALE, k),
+                    3 * asked.runs,
+                )
+                theirs = best_time(
+                    partial(plain, scores, getattr(rng, draw), k), asked.runs
+                )
+                times = {
+                    "exact ms": 1e3 * ours,
+                    "NumPy ms": 1e3 * theirs,
+                    "NumPy/exact": theirs / ours,
+                    "exact/max": ours / peak,
+                }
                 yield named | {"noise": f"{name:<11}", "k": k} | times
 
 
@@ -62,7 +81,9 @@ def memory(asked: argparse.Namespace) -> Rows:
     """What a draw holds beside the scores, as a share of their own size."""
     for named, scores, _ in made(asked.sizes):
         for k in (1, 100, 1000):
-            peak, _ = peak_of(partial(SOURCE.top_k, scores, by_name("gumbel"), SCALE, k))
+            peak, _ = peak_of(
+                partial(SOURCE.top_k, scores, by_name("gumbel"), SCALE, k)
+            )
             yield named | {"k": k, "peak extra memory / scores": peak / scores.nbytes}
 
 
@@ -74,11 +95,26 @@ def opendp(asked: argparse.Namespace) -> Rows:
         yield "OpenDP: not installed"
         return
     dp.enable_features("contrib")
-    space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.linf_distance(T=float)
+    space = (
+        dp.vector_domain(dp.atom_domain(T=float, nan=False)),
+        dp.linf_distance(T=float),
+    )
     for named, scores, _ in made([1e6]):
-        theirs = best_time(partial(dp.m.make_noisy_top_k(*space, dp.max_divergence(), k=10, scale=SCALE), scores.tolist()), 1)
-        ours = best_time(partial(SOURCE.top_k, scores, by_name("exponential"), SCALE, 10), asked.runs)
-        yield named | {"OpenDP s": theirs, "exact ms": 1e3 * ours, "OpenDP/exact": theirs / ours}
+        theirs = best_time(
+            partial(
+                dp.m.make_noisy_top_k(*space, dp.max_divergence(), k=10, scale=SCALE),
+                scores.tolist(),
+            ),
+            1,
+        )
+        ours = best_time(
+            partial(SOURCE.top_k, scores, by_name("exponential"), SCALE, 10), asked.runs
+        )
+        yield named | {
+            "OpenDP s": theirs,
+            "exact ms": 1e3 * ours,
+            "OpenDP/exact": theirs / ours,
+        }
 
 
 def timing(asked: argparse.Namespace) -> Rows:
@@ -88,10 +124,21 @@ def timing(asked: argparse.Namespace) -> Rows:
     neighbour = zipf.copy()
     neighbour[zipf.argmax()] -= 1
     peaked[0] = 1e6
-    inputs = {"flat": np.full(size, 5.0), "peaked": peaked, "zipf": zipf, "neighbour of zipf": neighbour}
-    declared = {kind: dps.Scores(values, sensitivity=dps.Sensitivity()) for kind, values in inputs.items()}
+    inputs = {
+        "flat": np.full(size, 5.0),
+        "peaked": peaked,
+        "zipf": zipf,
+        "neighbour of zipf": neighbour,
+    }
+    declared = {
+        kind: dps.Scores(values, sensitivity=dps.Sensitivity())
+        for kind, values in inputs.items()
+    }
     mechanism = dps.OneshotTopK(k=10, noise="gumbel", scale=SCALE)
-    for name, mode in (("as it comes", nullcontext), ("constant work", dps.sampling.constant_work)):
+    for name, mode in (
+        ("as it comes", nullcontext),
+        ("constant work", dps.sampling.constant_work),
+    ):
         times: dict[str, list[float]] = {kind: [] for kind in inputs}
         with mode():
             # In turns, so that what else the machine does falls on all of them alike.
@@ -100,32 +147,68 @@ def timing(asked: argparse.Namespace) -> Rows:
                     times[kind].append(best_time(partial(mechanism.select, scores), 1))
         for kind, seconds in times.items():
             low, middle, high = (1e3 * np.quantile(seconds, [0.1, 0.5, 0.9])).tolist()
-            yield {"mode": f"{name:<13}", "scores": f"{kind:<17}", "10 % ms": low, "median": middle, "90 %": high}
+            yield {
+                "mode": f"{name:<13}",
+                "scores": f"{kind:<17}",
+                "10 % ms": low,
+                "median": middle,
+                "90 %": high,
+            }
 
 
 def rows(asked: argparse.Namespace) -> Rows:
-    """The winner of every row of a matrix of votes, and StableTopK on ballots of 200 teachers, against NumPy's noisy argmax."""
+    """The winner of every row of a matrix of votes, and StableTopK on ballots of 200 teachers,
+    against NumPy's noisy argmax.
+    """
     rng, labels = np.random.default_rng(1), 100
     rounds = int(min(asked.sizes, default=100_000))
     votes = rng.multinomial(250, np.full(labels, 1 / labels), size=rounds)
-    ballots = rng.binomial(200, np.clip(rng.beta(0.3, 2, labels), 1e-3, 0.95), size=(rounds, labels))
+    ballots = rng.binomial(
+        200, np.clip(rng.beta(0.3, 2, labels), 1e-3, 0.95), size=(rounds, labels)
+    )
 
-    def compared(name: str, matrix: np.ndarray, ours: Callable[[], object], draw: Callable[..., np.ndarray]) -> dict[str, Any]:
+    def compared(
+        name: str,
+        matrix: np.ndarray,
+        ours: Callable[[], object],
+        draw: Callable[..., np.ndarray],
+    ) -> dict[str, Any]:
         mine = best_time(ours, asked.runs)
-        theirs = best_time(lambda: np.argmax(matrix + SCALE * draw(size=matrix.shape), axis=1), asked.runs)
+        theirs = best_time(
+            lambda: np.argmax(matrix + SCALE * draw(size=matrix.shape), axis=1),
+            asked.runs,
+        )
         named = {"rows": rounds, "of": labels, "draw": f"{name:<24}"}
-        return named | {"exact ms": 1e3 * mine, "NumPy ms": 1e3 * theirs, "ratio": mine / theirs}
+        return named | {
+            "exact ms": 1e3 * mine,
+            "NumPy ms": 1e3 * theirs,
+            "ratio": mine / theirs,
+        }
 
     for matrix in (votes, votes.astype(np.float64)):
         for name, draw in {**DRAWS, "gaussian": "standard_normal"}.items():
             ours = partial(SOURCE.top_k_rows, matrix, by_name(name), SCALE, 1)
             yield compared(f"{name}, {matrix.dtype}", matrix, ours, getattr(rng, draw))
     for kbar in (labels, labels // 5):
-        mechanism = dps.StableTopK(rho=0.1, failure_delta=1e-6, kbar=kbar, relation="replace_one")
-        yield compared(f"StableTopK, kbar {kbar}", ballots, partial(mechanism.select_many, ballots), rng.standard_normal)
+        mechanism = dps.StableTopK(
+            rho=0.1, failure_delta=1e-6, kbar=kbar, relation="replace_one"
+        )
+        yield compared(
+            f"StableTopK, kbar {kbar}",
+            ballots,
+            partial(mechanism.select_many, ballots),
+            rng.standard_normal,
+        )
 
 
 if __name__ == "__main__":
     parts = (memory, rows, opendp, timing)
-    asked = options(__doc__, sizes=[1e5, 1e6, 1e7], runs=5, **{part.__name__: False for part in parts})
-    show(ratios(asked), *(part(asked) for part in parts if getattr(asked, part.__name__)))
+    asked = options(
+        __doc__,
+        sizes=[1e5, 1e6, 1e7],
+        runs=5,
+        **{part.__name__: False for part in parts},
+    )
+    show(
+        ratios(asked), *(part(asked) for part in parts if getattr(asked, part.__name__))
+    )

@@ -1,4 +1,6 @@
-"""Logs for the benchmarks of recall, releases of them by the executor itself, and what anybody would write with NumPy."""
+"""Logs for the benchmarks of recall, releases of them by the executor itself, and what anybody
+would write with NumPy.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ _FILES = {  # of `DATA`, with the columns of users and items, and the rows that 
     "films": ("times/movietweetings100k.parquet", "user", "item", ""),
     "messages": ("times/collegemsg.parquet", "user", "item", ""),
 }
-_ENOUGH, _ALIKE = 8, 150  # draws: for a standard error, and of a test that passes now and then
+_ENOUGH, _ALIKE = (
+    8,
+    150,
+)  # draws: for a standard error, and of a test that passes now and then
 
 
 class Log:
@@ -42,9 +47,14 @@ class Log:
 
     def __init__(self, name: str, users: Any, items: Any) -> None:
         self.name = name
-        users, items = (np.unique(column, return_inverse=True)[1].astype(np.int64) for column in (users, items))
+        users, items = (
+            np.unique(column, return_inverse=True)[1].astype(np.int64)
+            for column in (users, items)
+        )
         self.people = int(users.max()) + 1
-        self.items, self.users = np.divmod(np.unique(items * self.people + users), self.people)
+        self.items, self.users = np.divmod(
+            np.unique(items * self.people + users), self.people
+        )
         self.counts, self.loads = np.bincount(self.items), np.bincount(self.users)
         self.size = len(self.counts)
         self.table = pa.table({"user": self.users, "item": self.items})
@@ -59,27 +69,39 @@ class Log:
 
     def clipped(self, norm: float = 2.0) -> NDArray[np.float64]:
         """(items,) counts of users who are scaled to this norm of 1."""
-        return np.bincount(self.items, (self.loads ** (-1 / norm))[self.users], self.size)
+        return np.bincount(
+            self.items, (self.loads ** (-1 / norm))[self.users], self.size
+        )
 
 
 @cache
 def load(name: str, user: str = "user_id", item: str = "item_id") -> Log:
-    """A log of ../shared/data; a made-up log, zipf:EXPONENT,ITEMS,USERS,MOST; or a Parquet or CSV file."""
+    """A log of ../shared/data; a made-up log, zipf:EXPONENT,ITEMS,USERS,MOST; or a Parquet or CSV
+    file.
+    """
     if name.startswith("zipf:"):
         return _made_up(name, *map(float, name.removeprefix("zipf:").split(",")))
     file, user, item, rows = _FILES.get(name, (name, user, item, ""))
     path = DATA / file
     if not path.exists():
         raise SystemExit(f"{path} is absent: name logs by path")
-    found = duckdb.sql(f'SELECT "{user}" AS u, "{item}" AS i FROM \'{path}\' WHERE u IS NOT NULL AND i IS NOT NULL {rows}')
+    found = duckdb.sql(
+        f'SELECT "{user}" AS u, "{item}" AS i FROM \'{path}\' WHERE u IS NOT NULL AND i IS NOT NULL {rows}'  # noqa: E501
+    )
     columns = found.fetchnumpy()
     return Log(Path(name).stem, columns["u"], columns["i"])
 
 
-def _made_up(name: str, exponent: float, items: float, users: float, most: float) -> Log:
-    """Users draw from Zipf's law, from 1 to `most` times, with a density that falls as the square: few do so often."""
+def _made_up(
+    name: str, exponent: float, items: float, users: float, most: float
+) -> Log:
+    """Users draw from Zipf's law, from 1 to `most` times, with a density that falls as the square:
+    few do so often.
+    """
     rng = np.random.default_rng(round(1000 * exponent) + int(users) + int(most))
-    loads = np.minimum(1 / (rng.random(int(users)) * (1 - 1 / most) + 1 / most), most).astype(np.int64)
+    loads = np.minimum(
+        1 / (rng.random(int(users)) * (1 - 1 / most) + 1 / most), most
+    ).astype(np.int64)
     shares = np.cumsum(np.arange(1, int(items) + 1) ** -exponent)
     drawn = np.searchsorted(shares, rng.random(int(loads.sum())) * shares[-1])
     return Log(name, np.repeat(np.arange(int(users)), loads), drawn)
@@ -87,18 +109,36 @@ def _made_up(name: str, exponent: float, items: float, users: float, most: float
 
 def budget_of(epsilon: float, delta: float) -> acc.Budget:
     """With a delta, or a pure one."""
-    return acc.Budget(epsilon=epsilon, delta=delta) if delta else acc.Budget(epsilon=epsilon)
+    return (
+        acc.Budget(epsilon=epsilon, delta=delta)
+        if delta
+        else acc.Budget(epsilon=epsilon)
+    )
 
 
 @contextmanager
 def releases(
-    table: pa.Table, k: int, budget: acc.Budget, choice: Choice | None = None, **asked: Any
+    table: pa.Table,
+    k: int,
+    budget: acc.Budget,
+    choice: Choice | None = None,
+    **asked: Any,
 ) -> Iterator[Callable[[], Answer]]:
-    """Releases by the executor, as `dpselect topk` makes them: the log is read once, and each call draws."""
+    """Releases by the executor, as `dpselect topk` makes them: the log is read once, and each call
+    draws.
+    """
     money = {"epsilon": budget.epsilon, "delta": budget.delta or None}
-    question = Question.of(table, TopKSpec(user="user", item="item", k=k, **money, **asked))
+    question = Question.of(
+        table, TopKSpec(user="user", item="item", k=k, **money, **asked)
+    )
     with ExitStack() as stack:
-        ready = stage(question, chosen(question, None) if choice is None else choice, table, None, stack)
+        ready = stage(
+            question,
+            chosen(question, None) if choice is None else choice,
+            table,
+            None,
+            stack,
+        )
         yield ready.draw
 
 
@@ -113,41 +153,77 @@ class Cell:
 
     @property
     def request(self) -> TopKRequest:
-        return TopKRequest(k=self.k, candidates=None if self.domain == "unknown" else self.log.size)
+        return TopKRequest(
+            k=self.k, candidates=None if self.domain == "unknown" else self.log.size
+        )
 
     @property
     def named(self) -> dict[str, Any]:
         """The first columns of its line."""
-        return {"log": self.log.name, "items": self.domain, "k": self.k, "epsilon": self.budget.limit}
+        return {
+            "log": self.log.name,
+            "items": self.domain,
+            "k": self.k,
+            "epsilon": self.budget.limit,
+        }
 
     @contextmanager
-    def draws(self, choice: Choice | None = None, **asked: Any) -> Iterator[Callable[[], Answer]]:
+    def draws(
+        self, choice: Choice | None = None, **asked: Any
+    ) -> Iterator[Callable[[], Answer]]:
         """Releases of what is chosen, or of the default with these options."""
         domain = {} if self.domain == "unknown" else {"domain": range(self.log.size)}
-        with releases(self.log.table, self.k, self.budget, choice, **domain, **asked) as draw:
+        with releases(
+            self.log.table, self.k, self.budget, choice, **domain, **asked
+        ) as draw:
             yield draw
 
-    def recall(self, choice: Choice | None, draws: int, **asked: Any) -> tuple[float, float]:
-        """The mean share of right items over so many draws, or fewer if its standard error is .01; and that error."""
+    def recall(
+        self, choice: Choice | None, draws: int, **asked: Any
+    ) -> tuple[float, float]:
+        """The mean share of right items over so many draws, or fewer if its standard error is .01;
+        and that error.
+        """
         with self.draws(choice, **asked) as draw:
             return self.mean(lambda: draw().selection.labels, draws)
 
-    def mean(self, draw: Callable[[], Iterable[Any] | None], draws: int) -> tuple[float, float]:
+    def mean(
+        self, draw: Callable[[], Iterable[Any] | None], draws: int
+    ) -> tuple[float, float]:
         """The same of anything that draws labels."""
         found, error = list[float](), 1.0
-        # Draws that are all alike may be those of a test that passes now and then: they prove little, and more are taken.
-        while len(found) < draws or (draws >= _ENOUGH and len(found) < _ALIKE and len(set(found)) <= 2):
+        # Draws that are all alike may be those of a test that passes now and then: they prove
+        # little, and more are taken.
+        while len(found) < draws or (
+            draws >= _ENOUGH and len(found) < _ALIKE and len(set(found)) <= 2
+        ):
             found.append(self.log.share(draw(), self.k))
-            error = float(np.std(found, ddof=1)) / len(found) ** 0.5 if len(found) > 1 else 1.0
+            error = (
+                float(np.std(found, ddof=1)) / len(found) ** 0.5
+                if len(found) > 1
+                else 1.0
+            )
             if len(found) >= _ENOUGH and len(set(found)) > 2 and error < 0.01:
                 break
         return float(np.mean(found)), error
 
     def plain(self) -> Callable[[], Sequence[Any]]:
         """What twenty lines of NumPy do."""
-        pure, public, rng = self.budget.form == "pure", self.domain == "public", np.random.default_rng(11)
-        seen, epsilon, delta = self.log.clipped(1.0 if pure else 2.0), self.budget.limit, self.budget.delta
-        scale = 1 / epsilon if pure else 1 / mu_of(epsilon, delta * (1.0 if public else 0.5))
+        pure, public, rng = (
+            self.budget.form == "pure",
+            self.domain == "public",
+            np.random.default_rng(11),
+        )
+        seen, epsilon, delta = (
+            self.log.clipped(1.0 if pure else 2.0),
+            self.budget.limit,
+            self.budget.delta,
+        )
+        scale = (
+            1 / epsilon
+            if pure
+            else 1 / mu_of(epsilon, delta * (1.0 if public else 0.5))
+        )
         noise = rng.laplace if pure else rng.normal
         bar = -np.inf if public else threshold(scale, delta / 2)
 
@@ -164,7 +240,9 @@ def mu_of(epsilon: float, delta: float) -> float:
     low, high, cdf = 0.0, 100.0, by_name("gaussian").cdf
     for _ in range(100):
         mu = (low + high) / 2
-        excess = cdf(mu / 2 - epsilon / mu) - np.exp(epsilon) * cdf(-mu / 2 - epsilon / mu)
+        excess = cdf(mu / 2 - epsilon / mu) - np.exp(epsilon) * cdf(
+            -mu / 2 - epsilon / mu
+        )
         low, high = (mu, high) if excess <= delta else (low, mu)
     return low
 
@@ -172,4 +250,7 @@ def mu_of(epsilon: float, delta: float) -> float:
 def threshold(scale: float, delta: float) -> float:
     """That hides the items of one user with up to 300 of them, each with a count of 1/sqrt(t)."""
     tails = by_name("gaussian").isf
-    return max(1 / t**0.5 + scale * float(tails(1 - (1 - delta) ** (1 / t))) for t in range(1, GENEROUS + 1))
+    return max(
+        1 / t**0.5 + scale * float(tails(1 - (1 - delta) ** (1 / t)))
+        for t in range(1, GENEROUS + 1)
+    )

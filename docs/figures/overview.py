@@ -1,4 +1,6 @@
-"""The figures of the README: `python docs/figures/overview.py` writes docs/_static/{epsilon,clipping}.png (two minutes)."""
+"""The figures of the README: `python docs/figures/overview.py` writes
+docs/_static/{epsilon,clipping}.png (two minutes).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ COLOURS = ("#d55e00", "#009e73", "#0072b2")
 
 
 def epsilon(k: int = 100) -> None:
-    """Share of the true top k against epsilon, for small and large logs, by the mechanism that a plan recommends."""
+    """Share of the true top k against epsilon, for small and large logs, by the mechanism that a
+    plan recommends.
+    """
     figure, ax = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
     for users, colour, place in zip(
         (1_000, 10_000, 100_000), COLOURS, (4, 2, 2), strict=True

@@ -1,7 +1,8 @@
-"""The two pictures of docs/pate.md: `python docs/figures/pate.py` (about a minute of CPU). Writes docs/_static/pate-*.svg.
+"""The two pictures of docs/pate.md: `python docs/figures/pate.py` (about a minute of CPU). Writes
+docs/_static/pate-*.svg.
 
-Votes are made up from public numbers: 20 labels, of which 2 are true of an item, and teachers who vote for a true label with
-probability .7. Nothing is read.
+Votes are made up from public numbers: 20 labels, of which 2 are true of an item, and teachers who
+vote for a true label with probability .7. Nothing is read.
 """
 
 from __future__ import annotations

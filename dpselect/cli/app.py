@@ -16,7 +16,9 @@ from dpselect.cli.guard import PLAIN, Debug, GuardedGroup, SectionedCommand
 
 
 class _Verb(NamedTuple):
-    """A command: the module that is imported when it is called, its function or `app`, and a line of help."""
+    """A command: the module that is imported when it is called, its function or `app`, and a line
+    of help.
+    """
 
     module: str
     member: str
@@ -25,13 +27,29 @@ class _Verb(NamedTuple):
 
 _VERBS: Final = {
     "topk": _Verb("dpselect.cli.topk", "topk", "Release the top k of a log, with its price."),
-    "continual": _Verb("dpselect.cli.continual", "app", "Release the top k every period, for one price in all."),
-    "plan": _Verb("dpselect.cli.plan", "plan", "Say which mechanism to use for a budget, before any data are read."),
-    "check": _Verb("dpselect.cli.check", "check", "Say how a log is read and what is doubtful, for whoever may see it."),
+    "continual": _Verb(
+        "dpselect.cli.continual", "app", "Release the top k every period, for one price in all."
+    ),
+    "plan": _Verb(
+        "dpselect.cli.plan",
+        "plan",
+        "Say which mechanism to use for a budget, before any data are read.",
+    ),
+    "check": _Verb(
+        "dpselect.cli.check",
+        "check",
+        "Say how a log is read and what is doubtful, for whoever may see it.",
+    ),
     "demo": _Verb("dpselect.cli.demo", "demo", "The same on a log that is made up first."),
-    "mechanisms": _Verb("dpselect.cli.mechanisms", "mechanisms", "What the mechanisms are and guarantee."),
+    "mechanisms": _Verb(
+        "dpselect.cli.mechanisms", "mechanisms", "What the mechanisms are and guarantee."
+    ),
     "pate": _Verb("dpselect.cli.pate", "label", "Label items by teachers' votes, resumably."),
-    "ledger": _Verb("dpselect.cli.ledger", "app", "Keep a privacy budget that many processes spend and an auditor can check."),
+    "ledger": _Verb(
+        "dpselect.cli.ledger",
+        "app",
+        "Keep a privacy budget that many processes spend and an auditor can check.",
+    ),
 }
 
 
@@ -73,7 +91,10 @@ class _Verbs(GuardedGroup):
 app: typer.Typer = typer.Typer(
     name="dpselect",
     cls=_Verbs,
-    help="Which items are the most popular, told with differential privacy and with the price of telling.",
+    help=(
+        "Which items are the most popular, told with differential privacy and with the price of"
+        " telling."
+    ),
     invoke_without_command=True,
     **{**PLAIN, "add_completion": True},
 )
@@ -89,14 +110,19 @@ def _version(asked: bool) -> None:
 def _common(
     context: typer.Context,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version and leave."
+        ),
     ] = False,
     _debug: Debug = False,
 ) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
     elif context.obj is not None:
-        context.obj()  # the command has been imported: what that made stays, and is not looked through at the end either
+        # the command has been imported: what that made stays, and is not looked through at the end
+        # either
+        context.obj()
 
 
 def main() -> None:
@@ -104,6 +130,7 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # An item's name that the terminal cannot write must not end a release that has been drawn.
         sys.stdout.reconfigure(errors="backslashreplace")
-    # Imports make many objects and little garbage: looking through them over and over is a tenth of a short command's time.
+    # Imports make many objects and little garbage: looking through them over and over is a tenth of
+    # a short command's time.
     gc.set_threshold(250_000)
     app(prog_name="dpselect", obj=gc.freeze)

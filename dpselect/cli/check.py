@@ -17,8 +17,8 @@ from dpselect.events.log_check import check as checked
 from dpselect.spec import CheckSpec
 
 _PRIVATE = (
-    "Private. These figures are exact and name users: they are for whoever may see the data, and are neither published nor "
-    "passed on. Nothing was drawn, charged or written."
+    "Private. These figures are exact and name users: they are for whoever may see the data, and"
+    " are neither published nor passed on. Nothing was drawn, charged or written."
 )
 _TYPES = {"str": "text, compared exactly as written", "int": "integers", "number": "numbers"}
 
@@ -33,7 +33,10 @@ def _check(
         found = checked(source, spec.reading(), spec.catalogue(), progress=progress)
     doubts = [spelled(words, CheckSpec) for words in found.doubts]
     if json:
-        out.emit(out.json_text({"private": True, "note": _PRIVATE, **found.as_data(), "doubts": doubts}) + "\n")
+        out.emit(
+            out.json_text({"private": True, "note": _PRIVATE, **found.as_data(), "doubts": doubts})
+            + "\n"
+        )
         return
     notes = [Text.assemble(("Look at: ", "bold yellow"), printable(words)) for words in doubts]
     facts = out.facts((name, printable(value)) for name, value in _facts(found))
@@ -50,20 +53,35 @@ def _facts(found: LogCheck) -> Iterator[tuple[str, str]]:
         yield f"{role}s", _TYPES[kind]
     yield (
         "events",
-        f"{found.rows:,}" + "".join(f"; {number:,} without {role}" for role, number in found.without.items() if number),
+        f"{found.rows:,}"
+        + "".join(
+            f"; {number:,} without {role}" for role, number in found.without.items() if number
+        ),
     )
     if found.outside:
         yield "outside", f"{found.outside:,} events that the window or the conditions leave out"
     if found.days is not None:
         yield "days", f"{found.days[0]} to {found.days[1]}"
     yield "users", f"{found.users:,}"
-    yield "items", f"{found.items:,}" + ("" if found.groups is None else f" in {found.groups:,} groups")
-    spread = ", ".join(f"{number:,} ({100 * float(share):g} % of users)" for share, number in found.items_per_user.items())
+    yield (
+        "items",
+        f"{found.items:,}" + ("" if found.groups is None else f" in {found.groups:,} groups"),
+    )
+    spread = ", ".join(
+        f"{number:,} ({100 * float(share):g} % of users)"
+        for share, number in found.items_per_user.items()
+    )
     yield "items per user", f"at most {spread}"
     yield "heaviest", ", ".join(f"{user!r}: {number:,}" for user, number in found.heaviest)
     if found.catalogue is not None:
         listed = found.catalogue
-        yield "catalogue", f"{listed.occurring:,} of {listed.listed:,} listed items occur, with {listed.users:,} users"
+        yield (
+            "catalogue",
+            (
+                f"{listed.occurring:,} of {listed.listed:,} listed items occur, with"
+                f" {listed.users:,} users"
+            ),
+        )
     for one in found.alike:
         examples = "; ".join(" = ".join(map(repr, labels)) for labels in one.examples)
         yield f"{one.role}s alike", f"{one.labels:,} differ {one.how} alone: {examples}"

@@ -25,7 +25,10 @@ from dpselect.spec.continual_spec import KeptFields
 app: typer.Typer = typer.Typer(
     name="continual",
     cls=GuardedGroup,
-    help="Release the top k of a log at the end of every period, for one price over the whole horizon.",
+    help=(
+        "Release the top k of a log at the end of every period, for one price over the whole"
+        " horizon."
+    ),
     no_args_is_help=True,
     **PLAIN,
 )
@@ -38,8 +41,12 @@ def _start(spec: StartSpec, json: guard.Json = False) -> None:
 
 @verb(app, "close", CloseSpec)
 def _close(
-    period: Annotated[int, Argument(metavar="PERIOD", help="Number of the period: the first that is not closed.")],
-    events: Annotated[str, Argument(metavar="EVENTS", help="The new events of the period: a log, as for topk.")],
+    period: Annotated[
+        int, Argument(metavar="PERIOD", help="Number of the period: the first that is not closed.")
+    ],
+    events: Annotated[
+        str, Argument(metavar="EVENTS", help="The new events of the period: a log, as for topk.")
+    ],
     spec: CloseSpec,
     json: guard.Json = False,
 ) -> None:
@@ -65,12 +72,15 @@ def _run(
     _print(lifecycle.ran(events, spec), spec.output, json=json)
 
 
-def _show(ask: Callable[..., HorizonAnswer | DryRun], spec: KeptFields, *data: Any, json: bool) -> None:
+def _show(
+    ask: Callable[..., HorizonAnswer | DryRun], spec: KeptFields, *data: Any, json: bool
+) -> None:
     _print(ask(*data, **spec.fields()), spec.output, json=json)
 
 
 def _print(answer: HorizonAnswer | DryRun, output: Any, *, json: bool) -> None:
-    """Print what a horizon has released, which lies in its file and its state by now; if that fails, the error says where.
+    """Print what a horizon has released, which lies in its file and its state by now; if that
+    fails, the error says where.
 
     A status of its own says that noise alone explains all of it.
     """
@@ -91,8 +101,12 @@ def _print(answer: HorizonAnswer | DryRun, output: Any, *, json: bool) -> None:
 
 
 def _row(row: dict[str, Any]) -> tuple[str, str]:
-    """An item, in its group, and what stands beside it: a number of users and its interval, or a score, which is called so."""
-    item = ": ".join(printable(str(cell)) for name, cell in row.items() if name == "item" or name not in HEADS)
+    """An item, in its group, and what stands beside it: a number of users and its interval, or a
+    score, which is called so.
+    """
+    item = ": ".join(
+        printable(str(cell)) for name, cell in row.items() if name == "item" or name not in HEADS
+    )
     if "score" in row:
         return item, f"score {row['score']:.1f}"
     low = math.floor(row["low"])  # rounded outward; the low end alone, where users count in part
@@ -105,7 +119,10 @@ def _counted(told: dict[str, Any]) -> str:
     if told["intervals"] is None:
         return "scores: sums of their weights, which fall; they do not estimate a number of users"
     most = told["mechanism"]["counts"]["items"]
-    return f"numbers of users, each counted for at most {most:,} of a period's items; {told['intervals']['in_words']}"
+    return (
+        f"numbers of users, each counted for at most {most:,} of a period's items;"
+        f" {told['intervals']['in_words']}"
+    )
 
 
 def _as_text(told: dict[str, Any]) -> RenderableType:
@@ -117,20 +134,36 @@ def _as_text(told: dict[str, Any]) -> RenderableType:
         name = "" if one["name"] is None else f", {one['name']}"
         rows = map(_row, (row for row in told["table"] if row["period"] == period))
         parts.append(out.section(f"Period {one['period']} of {horizon['periods']}{name}", rows))
-    strongest = min((one for one in points if one["epsilon"] is not None), key=lambda one: one["epsilon"], default=None)
+    strongest = min(
+        (one for one in points if one["epsilon"] is not None),
+        key=lambda one: one["epsilon"],
+        default=None,
+    )
     promised = (
         "see --json"
         if strongest is None
         else f"{rounded_up(strongest['epsilon'], 6)} at delta {format_number(strongest['delta'])}"
     )
     facts = [
-        ("horizon", f"{printable(horizon['key'])}: {horizon['periods']} periods, {horizon['periods_left']} left"),
+        (
+            "horizon",
+            (
+                f"{printable(horizon['key'])}: {horizon['periods']} periods,"
+                f" {horizon['periods_left']} left"
+            ),
+        ),
         ("state", f"{printable(horizon['state'])}, as private as the log"),
-        ("count", over.get(told["count"], f"users of the last {told['window']} periods") + f", as {_counted(told)}"),
+        (
+            "count",
+            over.get(told["count"], f"users of the last {told['window']} periods")
+            + f", as {_counted(told)}",
+        ),
         ("epsilon", promised),
         ("in words", told["guarantee"]["in_words"]),
         ("risk", told["guarantee"]["risk"]["in_words"]),
     ]
     last = [out.note("Warning", words) for words in told["notes"]]
     last += [] if told["budget"] is None else [out.note("Budget", told["budget"], "bold")]
-    return out.page(*parts, out.section("What is promised, for the whole horizon", facts), Group(*last))
+    return out.page(
+        *parts, out.section("What is promised, for the whole horizon", facts), Group(*last)
+    )

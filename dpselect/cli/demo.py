@@ -33,24 +33,37 @@ _SEED = 20190607  # of the made-up data; the noise of a release never has one
 
 
 def demo(
-    users: Annotated[int, Option(min=1, max=10_000_000, help="How many users to make up.")] = 20_000,
-    items: Annotated[int, Option(min=1, max=10_000_000, help="How many places to make up.")] = 2_000,
+    users: Annotated[
+        int, Option(min=1, max=10_000_000, help="How many users to make up.")
+    ] = 20_000,
+    items: Annotated[
+        int, Option(min=1, max=10_000_000, help="How many places to make up.")
+    ] = 2_000,
     k: Annotated[int, Option(min=1, help="How many items to release.")] = 10,
     epsilon: Annotated[float, Option(help="Budget of the whole release, in nats.")] = 1.0,
     delta: Annotated[float, Option(help="The delta that goes with --epsilon.")] = 1e-6,
-    keep: Annotated[Path | None, Option(help=f"Keep the log in this folder, as {_FILE}. Default: it is deleted.")] = None,
+    keep: Annotated[
+        Path | None,
+        Option(help=f"Keep the log in this folder, as {_FILE}. Default: it is deleted."),
+    ] = None,
     json: guard.Json = False,
     _debug: guard.Debug = False,
 ) -> None:
     """Make up a log of check-ins and release its top k, just as topk would.
 
-    The people are made up, so the true ranks can be shown beside the private answer. For real data that would be a breach.
+    The people are made up, so the true ranks can be shown beside the private answer. For real data
+    that would be a breach.
     """
     with _folder(keep) as folder:
         log = folder / _FILE
         ranking = check_ins(log, users, items)
         budget = Budget(epsilon=epsilon, delta=delta)  # both are needed, and a spec's delta is not
-        question = Question.of(log, TopKSpec(user="user_id", item="item_id", k=k, epsilon=budget.epsilon, delta=budget.delta))
+        question = Question.of(
+            log,
+            TopKSpec(
+                user="user_id", item="item_id", k=k, epsilon=budget.epsilon, delta=budget.delta
+            ),
+        )
         with out.reading() as callback:
             released = run(question, log, callback)
     price = f"--epsilon {format_number(epsilon)} --delta {format_number(delta)}"
@@ -70,9 +83,16 @@ def demo(
     if keep is None:
         console.print(Text("(the log was deleted again; --keep DIR keeps it)"))
     console.print()
-    console.print(as_text(released, notes={name: f"truly number {rank}" for name, rank in ranking.items()}))
+    console.print(
+        as_text(released, notes={name: f"truly number {rank}" for name, rank in ranking.items()})
+    )
     console.print()
-    console.print(Text("The true ranks can be shown because these people are made up. For real data they are private."))
+    console.print(
+        Text(
+            "The true ranks can be shown because these people are made up. For real data they are"
+            " private."
+        )
+    )
 
 
 @contextmanager
@@ -84,12 +104,15 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     try:
         keep.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InvalidRequest(f"--keep={masked(keep)} cannot be made: {error.strerror}; name a folder that can") from None
+        raise InvalidRequest(
+            f"--keep={masked(keep)} cannot be made: {error.strerror}; name a folder that can"
+        ) from None
     yield keep
 
 
 def check_ins(path: Path, users: int, places: int) -> dict[str, int]:
-    """Write a log in which few places are visited by many (Zipf's law) and people come back; the same for the same arguments.
+    """Write a log in which few places are visited by many (Zipf's law) and people come back; the
+    same for the same arguments.
 
     Returns:
         Every place's true rank by distinct users, 1 for the best; ties by name.
@@ -101,7 +124,11 @@ def check_ins(path: Path, users: int, places: int) -> dict[str, int]:
     again = rng.random(len(who)) < 0.2
     where[1:][again[1:]] = where[:-1][again[1:]]
     shuffled = rng.permutation(len(who))
-    who, where, hours = who[shuffled].tolist(), where[shuffled].tolist(), (np.arange(len(who)) // 500).tolist()
+    who, where, hours = (
+        who[shuffled].tolist(),
+        where[shuffled].tolist(),
+        (np.arange(len(who)) // 500).tolist(),
+    )
     names = [f"place-{place:0{len(str(places - 1))}d}" for place in range(places)]
     with new_file(path, "the log", encoding="utf-8") as stream:
         rows = zip(who, [names[place] for place in where], hours, strict=True)

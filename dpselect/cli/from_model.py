@@ -23,8 +23,11 @@ _SHORT = 20  # options of a spec that --help shows all of
 _LAST = ("Output", "Reading the log")
 
 
-def command(spec: type[Spec], run: Callable[..., None], *, configured: bool = True) -> Callable[..., None]:
-    """A Typer function whose options are the spec's fields and the further parameters of `run`, which gets the spec made of them.
+def command(
+    spec: type[Spec], run: Callable[..., None], *, configured: bool = True
+) -> Callable[..., None]:
+    """A Typer function whose options are the spec's fields and the further parameters of `run`,
+    which gets the spec made of them.
 
     Its help is the spec's. A parameter `config` of `run` gets the file's name too.
 
@@ -32,17 +35,43 @@ def command(spec: type[Spec], run: Callable[..., None], *, configured: bool = Tr
         configured: whether a file may state the fields.
     """
     signature = inspect.signature(run, eval_str=True)
-    own = [parameter for name, parameter in signature.parameters.items() if name not in ("spec", "config")]
+    own = [
+        parameter
+        for name, parameter in signature.parameters.items()
+        if name not in ("spec", "config")
+    ]
     # Sections that several commands have come first, its own then, files last.
     of = {name: spec.said(name, "section") for name in spec.model_fields}
-    its_own = [section for section in dict.fromkeys(of.values()) if section not in (*_SECTIONS, *_LAST)]
-    places = {section: place for place, section in enumerate((_SECTIONS[0], *its_own, *_SECTIONS[1:], *_LAST))}
-    options = [_option(spec, name) for name in sorted(of, key=lambda name: (places[of[name]], spec.said(name, "place")))]
-    config = inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[Path | None, _CONFIG])
-    first, rest = [one for one in own if one.default is one.empty], [one for one in own if one.default is not one.empty]
+    its_own = [
+        section for section in dict.fromkeys(of.values()) if section not in (*_SECTIONS, *_LAST)
+    ]
+    places = {
+        section: place
+        for place, section in enumerate((_SECTIONS[0], *its_own, *_SECTIONS[1:], *_LAST))
+    }
+    options = [
+        _option(spec, name)
+        for name in sorted(of, key=lambda name: (places[of[name]], spec.said(name, "place")))
+    ]
+    config = inspect.Parameter(
+        "config",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[Path | None, _CONFIG],
+    )
+    first, rest = (
+        [one for one in own if one.default is one.empty],
+        [one for one in own if one.default is not one.empty],
+    )
     made = [*(one.replace(kind=one.KEYWORD_ONLY) for one in first), *options]
-    debug = inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug)
-    made += [*(one.replace(kind=one.KEYWORD_ONLY) for one in rest), debug, *([config] if configured else [])]
+    debug = inspect.Parameter(
+        "debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug
+    )
+    made += [
+        *(one.replace(kind=one.KEYWORD_ONLY) for one in rest),
+        debug,
+        *([config] if configured else []),
+    ]
     made += [debug.replace(name="help_all", annotation=HelpAll)] if len(options) > _SHORT else []
 
     def parsed(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,7 +127,9 @@ def verb(
 
 def flags(spec: type[Spec], name: str) -> list[str]:
     """How the option that sets a field may be typed."""
-    said = spec.said(name, "flags") or ("--header/--no-header" if name == "header" else f"--{name.replace('_', '-')}")
+    said = spec.said(name, "flags") or (
+        "--header/--no-header" if name == "header" else f"--{name.replace('_', '-')}"
+    )
     return str(said).split()
 
 
@@ -134,4 +165,9 @@ def _option(spec: type[Spec], name: str) -> inspect.Parameter:
         show_envvar=bool(env),
     )
     default = False if annotation is bool else None
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[annotation, made])
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[annotation, made],
+    )

@@ -1,4 +1,5 @@
-"""What all commands have: an exception becomes one line and an exit status, and help has sections and examples.
+"""What all commands have: an exception becomes one line and an exit status, and help has sections
+and examples.
 
 No line holds private data: what may hold some is not printed.
 """
@@ -43,8 +44,13 @@ INTERRUPTED: Final = 130
 TERMINATED: Final = 143
 
 # Its tracebacks show local variables, and those are private data.
-PLAIN: Final[dict[str, Any]] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
-CONFIG: Final = "config"  # the option that names a file of tables, and where the paths of its errors begin
+PLAIN: Final[dict[str, Any]] = {
+    "add_completion": False,
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+}
+# the option that names a file of tables, and where the paths of its errors begin
+CONFIG: Final = "config"
 _MOST_USED: Final = "Most used"
 _ALL: Final = "dpselect.all"  # of the context: --help-all was asked for
 DEBUG: Final = "dpselect.debug"  # of the context: --debug was asked for, wherever it stands
@@ -60,7 +66,7 @@ _ASKED_WRONGLY = (
 )
 
 
-# -- options that commands have beside the fields of their spec --------------------------------------------------------------
+# -- options that commands have beside the fields of their spec ------------------------------------
 
 
 def _remember_debug(context: typer.Context, asked: bool) -> bool:
@@ -80,16 +86,23 @@ output = partial(typer.Option, rich_help_panel="Output")
 
 Debug = Annotated[
     bool,
-    output("--debug", callback=_remember_debug, is_eager=True, help="Show the traceback of an error. It may hold private data."),
+    output(
+        "--debug",
+        callback=_remember_debug,
+        is_eager=True,
+        help="Show the traceback of an error. It may hold private data.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
-HelpAll = Annotated[bool, typer.Option("--help-all", callback=_show_all, is_eager=True, help="Show all options.")]
+HelpAll = Annotated[
+    bool, typer.Option("--help-all", callback=_show_all, is_eager=True, help="Show all options.")
+]
 """Of a command with many options, of which `--help` shows those of the first section."""
 
 
-# -- help and errors ---------------------------------------------------------------------------------------------------------
+# -- help and errors -------------------------------------------------------------------------------
 
 
 class Terminated(KeyboardInterrupt):
@@ -97,30 +110,42 @@ class Terminated(KeyboardInterrupt):
 
 
 class _WithExamples:
-    """Help that ends with calls that the command accepts, in lines that a shell takes, 76 characters at most."""
+    """Help that ends with calls that the command accepts, in lines that a shell takes, 76
+    characters at most.
+    """
 
     @property
     def examples(self) -> list[str]:
-        """Calls below the command's own name; of a group, the first of each of its first commands."""
+        """Calls below the command's own name; of a group, the first of each of its first
+        commands.
+        """
         below = list(getattr(self, "commands", {}).items())[:3]
         firsts = [f"{name} {call}" for name, command in below for call in command.examples[:1]]
         return [*getattr(getattr(self, "callback", None), "examples", ()), *firsts]
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         start = " ".join(["dpselect", *ctx.command_path.split()[1:]])
-        wrapped = (textwrap.wrap(f"{start} {call}", 72, break_long_words=False, break_on_hyphens=False) for call in self.examples)
+        wrapped = (
+            textwrap.wrap(f"{start} {call}", 72, break_long_words=False, break_on_hyphens=False)
+            for call in self.examples
+        )
         if lines := [line for parts in wrapped for line in " \\\n    ".join(parts).splitlines()]:
             with formatter.section("Examples"):
                 formatter.write("".join(f"  {line}\n" for line in lines))
 
 
 class GuardedGroup(_WithExamples, TyperGroup):
-    """Commands whose errors are one line on stderr, and whose tracebacks appear with `--debug` only."""
+    """Commands whose errors are one line on stderr, and whose tracebacks appear with `--debug`
+    only.
+    """
 
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
         try:
             return super().make_context(info_name, args, parent, **extra)
-        except OSError as error:  # of --help and --version, which are printed while options are read
+        # of --help and --version, which are printed while options are read
+        except OSError as error:
             if _is_closed_pipe(error):
                 raise
             message, status = _explained(error)
@@ -131,7 +156,12 @@ class GuardedGroup(_WithExamples, TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """A sentence for each command, whole: typer's own list ends in dots where the line does."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, self.commands[name].get_short_help_str(1000)) for name in self.list_commands(ctx)])
+            formatter.write_dl(
+                [
+                    (name, self.commands[name].get_short_help_str(1000))
+                    for name in self.list_commands(ctx)
+                ]
+            )
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -139,7 +169,9 @@ class GuardedGroup(_WithExamples, TyperGroup):
         except (typer.Exit, typer.Abort):
             raise
         except (Exception, KeyboardInterrupt) as error:
-            if isinstance(error, Exception) and (ctx.meta.get(DEBUG) or _is_usage(error) or _is_closed_pipe(error)):
+            if isinstance(error, Exception) and (
+                ctx.meta.get(DEBUG) or _is_usage(error) or _is_closed_pipe(error)
+            ):
                 raise
             message, status = _explained(error)
             options = _options(self, ctx.invoked_subcommand)
@@ -161,7 +193,9 @@ class GuardedGroup(_WithExamples, TyperGroup):
         **extra: Any,
     ) -> Any:
         try:
-            status = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+            status = super().main(
+                args, prog_name, complete_var, False, windows_expand_args, **extra
+            )
         except Exception as error:
             if not standalone_mode or not _is_usage(error):
                 raise
@@ -171,7 +205,9 @@ class GuardedGroup(_WithExamples, TyperGroup):
             path = "dpselect" if context is None else context.command_path
             for pattern, plain in _PLAINER:
                 message = re.sub(pattern, plain, message)
-            _complain(f"{message.rstrip('.')}{'' if message.endswith('?') else '.'} See '{path} --help'.")
+            _complain(
+                f"{message.rstrip('.')}{'' if message.endswith('?') else '.'} See '{path} --help'."
+            )
             sys.exit(USAGE)
         if standalone_mode:
             sys.exit(status if isinstance(status, int) else 0)
@@ -179,7 +215,9 @@ class GuardedGroup(_WithExamples, TyperGroup):
 
 
 class Option(NamedTuple):
-    """An option as it is typed, whether it takes no value, and what turns it off, where something does."""
+    """An option as it is typed, whether it takes no value, and what turns it off, where something
+    does.
+    """
 
     typed: str
     is_flag: bool = False
@@ -187,7 +225,9 @@ class Option(NamedTuple):
 
 
 # `name=`, perhaps with a value; not inside a call, which is Python.
-_FIELD = re.compile(r"\w\([^()]*\)|(?<![\w.-])(?:[A-Z]\w+\.)?([a-z_]+)=(True\b|False\b|[^\s,.;:)]?)")
+_FIELD = re.compile(
+    r"\w\([^()]*\)|(?<![\w.-])(?:[A-Z]\w+\.)?([a-z_]+)=(True\b|False\b|[^\s,.;:)]?)"
+)
 
 
 def spelled(text: str, options: Mapping[str, Option]) -> str:
@@ -209,12 +249,17 @@ def _options(group: Any, name: str | None) -> dict[str, Option]:
     """The options of the command that was called, by the names that messages have for them."""
     command = group.commands[name] if name is not None and name in group.commands else None
     named = [option for option in getattr(command, "params", ()) if option.opts[0].startswith("--")]
-    found = {one.name: Option(one.opts[0], getattr(one, "is_flag", False), *one.secondary_opts[:1]) for one in named}
+    found = {
+        one.name: Option(one.opts[0], getattr(one, "is_flag", False), *one.secondary_opts[:1])
+        for one in named
+    }
     return found | {one.typed[2:].replace("-", "_"): one for one in found.values()}
 
 
 def _surface(error: AccountingError, options: Mapping[str, Option]) -> str:
-    """The message of an error as the command says it: with its option in front, unless it names that itself."""
+    """The message of an error as the command says it: with its option in front, unless it names
+    that itself.
+    """
     message, first = printable(str(error)), options.get(str(next(iter(error.path), "")))
     if error.path[:1] != (CONFIG,):  # keys of a file are not options
         message = spelled(message, options)
@@ -224,9 +269,14 @@ def _surface(error: AccountingError, options: Mapping[str, Option]) -> str:
 def _explained(error: BaseException) -> tuple[str, int]:
     """One line for an error, and the exit status."""
     if isinstance(error, KeyboardInterrupt):
-        return ("terminated", TERMINATED) if isinstance(error, Terminated) else ("interrupted", INTERRUPTED)
+        return (
+            ("terminated", TERMINATED)
+            if isinstance(error, Terminated)
+            else ("interrupted", INTERRUPTED)
+        )
     if isinstance(error, AccountingError):
-        from accounting import BudgetExceeded  # help, which fails at nothing, does without the curves that it brings
+        # help, which fails at nothing, does without the curves that it brings
+        from accounting import BudgetExceeded
 
         statuses = (
             (BudgetExceeded, SPENT),
@@ -235,29 +285,40 @@ def _explained(error: BaseException) -> tuple[str, int]:
             (_ASKED_WRONGLY, USAGE),
             (AccountingError, FAILED),
         )
-        return printable(str(error)), next(status for kind, status in statuses if isinstance(error, kind))
+        return printable(str(error)), next(
+            status for kind, status in statuses if isinstance(error, kind)
+        )
     if is_memory_fault(error):
         return NO_MEMORY, FAILED
     kind = type(error).__name__
     if isinstance(error, OSError) and error.errno:
-        kind += f": {os.strerror(error.errno)}"  # the system's words for a number, not the message with a file's name
+        # the system's words for a number, not the message with a file's name
+        kind += f": {os.strerror(error.errno)}"
     return (
-        f"internal error ({kind}); its message may hold private data and is not shown: run again with --debug, where nobody else "
-        "reads along"
-    ), INTERNAL
+        (
+            f"internal error ({kind}); its message may hold private data and is not shown: run"
+            " again with --debug, where nobody else reads along"
+        ),
+        INTERNAL,
+    )
 
 
 class SectionedCommand(_WithExamples, TyperCommand):
-    """A command whose options stand in sections (`rich_help_panel`), those of no section first, and examples at the end.
+    """A command whose options stand in sections (`rich_help_panel`), those of no section first, and
+    examples at the end.
 
     Of many, `--help` shows the first section. No option that has one value is given twice.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         _, _, given = self.make_parser(ctx).parse_args(args=list(args))
-        for option, times in Counter(one for one in given if one.param_type_name == "option" and not one.multiple).items():
+        for option, times in Counter(
+            one for one in given if one.param_type_name == "option" and not one.multiple
+        ).items():
             if times > 1:
-                ctx.fail(f"{option.opts[0]} is given {times} times, and has one value: give it once")
+                ctx.fail(
+                    f"{option.opts[0]} is given {times} times, and has one value: give it once"
+                )
         return list(super().parse_args(ctx, args))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -265,7 +326,9 @@ class SectionedCommand(_WithExamples, TyperCommand):
         has_more = any(parameter.name == "help_all" for parameter in self.params)
         for parameter in self.get_params(ctx):
             if (record := parameter.get_help_record(ctx)) is not None:
-                sections.setdefault(getattr(parameter, "rich_help_panel", None) or _MOST_USED, []).append(record)
+                sections.setdefault(
+                    getattr(parameter, "rich_help_panel", None) or _MOST_USED, []
+                ).append(record)
         if has_more and not ctx.meta.get(_ALL):
             sections = {_MOST_USED: sections[_MOST_USED]}
         for name, records in sections.items():
@@ -292,8 +355,14 @@ def _settle_output() -> None:
 
 # What typer and pydantic say of an option, and how it is said here.
 _PLAINER: Final = (
-    (r"^Invalid value for '(-[^']*)': Value error, ('[^']*') is not one of ", r"\1=\2 is not one of "),
-    (r"^Invalid value for '(-[^']*)': Input should be (.*?)(, unable to parse .*)?$", r"\1 must be \2"),
+    (
+        r"^Invalid value for '(-[^']*)': Value error, ('[^']*') is not one of ",
+        r"\1=\2 is not one of ",
+    ),
+    (
+        r"^Invalid value for '(-[^']*)': Input should be (.*?)(, unable to parse .*)?$",
+        r"\1 must be \2",
+    ),
 )
 
 

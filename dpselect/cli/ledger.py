@@ -24,7 +24,16 @@ from accounting.arguments import Relation
 from accounting.curves.base import CURVES
 from accounting.errors import located
 from accounting.files import PRIVATE, new_file, read_text
-from accounting.ledger import Entry, Heads, InvalidEntry, Ledger, Quota, Receipt, SigningKey, Verification
+from accounting.ledger import (
+    Entry,
+    Heads,
+    InvalidEntry,
+    Ledger,
+    Quota,
+    Receipt,
+    SigningKey,
+    Verification,
+)
 from accounting.ledger.item import Terms, require_known
 from accounting.page.spent import budget_in_words
 from accounting.price import NOTHING
@@ -51,11 +60,20 @@ app: Typer = Typer(
 def _init(spec: ledger_spec.InitSpec) -> None:
     budget = None if spec.dataset is None else _in_unit(spec)
     delta = spec.most_per_release_delta
-    per_release = None if spec.most_per_release is None else Budget(epsilon=spec.most_per_release, delta=delta)
-    named: Any = {name: getattr(spec, name) for name in ("unit", "window", "time_zone", "data_period", "most_in_all", "actor")}
+    per_release = (
+        None
+        if spec.most_per_release is None
+        else Budget(epsilon=spec.most_per_release, delta=delta)
+    )
+    named: Any = {
+        name: getattr(spec, name)
+        for name in ("unit", "window", "time_zone", "data_period", "most_in_all", "actor")
+    }
     with Ledger.open(spec.ledger, mode=_mode(spec.mode)) as ledger:
         if spec.dataset is not None and budget is not None:
-            ledger.create_dataset(spec.dataset, budget, spec.relation, most_per_release=per_release, **named)
+            ledger.create_dataset(
+                spec.dataset, budget, spec.relation, most_per_release=per_release, **named
+            )
         echo(f"the ledger has {len(ledger.datasets())} dataset(s)")
 
 
@@ -67,14 +85,19 @@ def _charge(spec: ledger_spec.ChargeSpec) -> None:
         with Ledger.open(spec.ledger, create=False) as ledger:
             receipts = ledger.charge_all(spec.dataset, charges)
         again = sum(receipt.replayed for receipt in receipts)
-        earlier = f", {again:,} of them by an earlier call: nothing was charged again for those" if again else ""
+        earlier = (
+            f", {again:,} of them by an earlier call: nothing was charged again for those"
+            if again
+            else ""
+        )
         _tell(f"{len(receipts):,} charges are made{earlier}")
         return
     with Ledger.open(spec.ledger, create=False) as ledger:
         if spec.relation is None and (spec.event is not None or spec.steps is not None):
             common["relation"] = ledger.dataset(spec.dataset).relation
     item = _charged(spec, common["relation"])
-    key = uuid.uuid4().hex if spec.key is None else spec.key  # known before the charge: whatever interrupts it can name it
+    # known before the charge: whatever interrupts it can name it
+    key = uuid.uuid4().hex if spec.key is None else spec.key
     terms: Any = common | {"count": spec.count, "key": key}
     with Ledger.open(spec.ledger, create=False) as ledger, told(ledger, spec.dataset, key):
         receipt = ledger.charge(spec.dataset, item, **terms)
@@ -84,23 +107,41 @@ def _charge(spec: ledger_spec.ChargeSpec) -> None:
     _tell(f"{usage.account + ': ' if usage.account else ''}{usage}{first}")
 
 
-_TERMS = ("relation", "period", "label", "actor", "team", "purpose", "fingerprint", "time_zone", "override")
+_TERMS = (
+    "relation",
+    "period",
+    "label",
+    "actor",
+    "team",
+    "purpose",
+    "fingerprint",
+    "time_zone",
+    "override",
+)
 
 
 @verb(app, "show", ledger_spec.StandingSpec, configured=False)
 def _show(spec: ledger_spec.StandingSpec, json: guard.Json = False) -> None:
     with Ledger.open(spec.ledger, create=False) as ledger:
-        names = [known.name for known in ledger.datasets()] if spec.dataset is None else [spec.dataset]
+        names = (
+            [known.name for known in ledger.datasets()] if spec.dataset is None else [spec.dataset]
+        )
         if json:
             heads = jsonlib.loads(ledger.heads().to_json())
-            data = {"heads": heads, "datasets": [_as_data(ledger, name, spec.limit) for name in names]}
+            data = {
+                "heads": heads,
+                "datasets": [_as_data(ledger, name, spec.limit) for name in names],
+            }
             out.emit(out.json_text(data) + "\n")
             return
         parts: list[RenderableType] = []
         for name in names:
             parts += [*_in_figures(ledger, name), *_quotas(ledger, name)]
             if spec.limit:
-                parts += [Text("Latest entries"), _latest(ledger.latest(name, spec.limit), ledger.dataset(name).budget)]
+                parts += [
+                    Text("Latest entries"),
+                    _latest(ledger.latest(name, spec.limit), ledger.dataset(name).budget),
+                ]
             parts.append(Text())
         out.emit(Group(*parts))
 
@@ -112,45 +153,89 @@ def _affordable(spec: ledger_spec.AffordableSpec, json: guard.Json = False) -> N
     session = Payer.of(spec, "", time_zone=spec.time_zone).session
     assert session is not None, "the spec names who pays"
     release = _charged(spec, session.dataset.relation)
-    left, dataset, kind = session.affordable(release, one_by_one=True), session.dataset.name, type(release).__name__
+    left, dataset, kind = (
+        session.affordable(release, one_by_one=True),
+        session.dataset.name,
+        type(release).__name__,
+    )
     as_plan, remedy = session.affordable(release), spelled(left.remedy, TopKSpec)
     if json:
-        figures = {"figures": left.as_data(), "one_by_one": left.releases, "runs_out": left.runs_out}
+        figures = {
+            "figures": left.as_data(),
+            "one_by_one": left.releases,
+            "runs_out": left.runs_out,
+        }
         about = {"dataset": dataset, "account": left.account or None, "release": kind}
-        words = {"reason": left.reason, "remedy": remedy, "as_one_plan": as_plan, "in_words": left.figures}
+        words = {
+            "reason": left.reason,
+            "remedy": remedy,
+            "as_one_plan": as_plan,
+            "in_words": left.figures,
+        }
         echo(jsonlib.dumps({**about, **figures, **words}, indent=2))
         return
-    first = {"divergence": "divergence", "failure": "failure probability (delta0)", None: "neither part"}[left.runs_out]
-    echo(f"{dataset}{left.account and f', {left.account}'}, for releases by {kind} that are charged one by one")
-    for name, said in {**left.figures, "runs out first": first, "why": left.reason, "for more": remedy}.items():
+    first = {
+        "divergence": "divergence",
+        "failure": "failure probability (delta0)",
+        None: "neither part",
+    }[left.runs_out]
+    echo(
+        f"{dataset}{left.account and f', {left.account}'}, for releases by {kind} that are charged"
+        " one by one"
+    )
+    for name, said in {
+        **left.figures,
+        "runs out first": first,
+        "why": left.reason,
+        "for more": remedy,
+    }.items():
         echo(f"  {name}: {said}")
     echo(
-        f"  as one plan that is fixed now: {as_plan:,}, charged at once by `dpselect ledger charge --count`. It differs: a plan "
-        "is priced as a whole, and may take all there is; releases one by one may depend on earlier answers, and each is priced "
-        "in the filter's own unit"
+        f"  as one plan that is fixed now: {as_plan:,}, charged at once by `dpselect ledger charge"
+        " --count`. It differs: a plan is priced as a whole, and may take all there is; releases"
+        " one by one may depend on earlier answers, and each is priced in the filter's own unit"
     )
 
 
 @verb(app, "quota", ledger_spec.QuotaSpec, configured=False)
 def _quota(
     spec: ledger_spec.QuotaSpec,
-    action: Annotated[Literal["list"] | None, Argument(help="list: what is declared, and where each account stands.")] = None,
+    action: Annotated[
+        Literal["list"] | None,
+        Argument(help="list: what is declared, and where each account stands."),
+    ] = None,
 ) -> None:
     with Ledger.open(spec.ledger, create=False) as ledger:
         quotas = ledger.quotas(spec.dataset)
         if action == "list":
-            out.emit(Group(*(list(_quotas(ledger, spec.dataset)) or [Text("no quota is declared")])))
+            out.emit(
+                Group(*(list(_quotas(ledger, spec.dataset)) or [Text("no quota is declared")]))
+            )
             return
         if spec.name is None:
-            raise InvalidRequest("name= is missing: which quota is declared; `dpselect ledger quota list` shows those that are")
+            raise InvalidRequest(
+                "name= is missing: which quota is declared; `dpselect ledger quota list` shows"
+                " those that are"
+            )
         if spec.withdraw:
             entry = quotas.withdraw(spec.name, actor=spec.actor)
         else:
             limit, budget = spec.budget, ledger.dataset(spec.dataset).budget
-            if limit.form == "approximate" and (budget.order == "gaussian" or budget.release is not None):
-                limit = Budget(epsilon=limit.epsilon, delta=limit.delta, order=budget.order, release=budget.release)
-            scope: Any = {name: getattr(spec, name) for name in ("name", "by", "of", "window", "rolling")}
-            entry = quotas.declare(Quota(limit=limit, among=tuple(spec.among or ()), **scope), actor=spec.actor)
+            if limit.form == "approximate" and (
+                budget.order == "gaussian" or budget.release is not None
+            ):
+                limit = Budget(
+                    epsilon=limit.epsilon,
+                    delta=limit.delta,
+                    order=budget.order,
+                    release=budget.release,
+                )
+            scope: Any = {
+                name: getattr(spec, name) for name in ("name", "by", "of", "window", "rolling")
+            }
+            entry = quotas.declare(
+                Quota(limit=limit, among=tuple(spec.among or ()), **scope), actor=spec.actor
+            )
     echo(f"entry {entry.seq}: quota {spec.name} {'withdrawn' if spec.withdraw else 'declared'}")
 
 
@@ -177,8 +262,16 @@ def _verify(spec: ledger_spec.AuditSpec, json: guard.Json = False) -> None:
     with Ledger.open(spec.ledger, create=False) as ledger:
         found = ledger.verify(known, spec.trust)
     if json:
-        problems = [{"dataset": p.dataset, "entry": p.seq, "kind": p.kind, "message": p.message} for p in found.problems]
-        of_all = {"ok": found.ok, "datasets": found.datasets, "entries": found.entries, "covered": found.covered}
+        problems = [
+            {"dataset": p.dataset, "entry": p.seq, "kind": p.kind, "message": p.message}
+            for p in found.problems
+        ]
+        of_all = {
+            "ok": found.ok,
+            "datasets": found.datasets,
+            "entries": found.entries,
+            "covered": found.covered,
+        }
         out.emit(out.json_text({**of_all, "problems": problems}) + "\n")
     else:
         out.screen().print(*_findings(found, known, spec.trust), sep="\n")
@@ -189,21 +282,36 @@ def _verify(spec: ledger_spec.AuditSpec, json: guard.Json = False) -> None:
 def _findings(found: Verification, known: Heads | None, trusted: str | None) -> Iterator[Text]:
     """One line each, and what was found out about who signed."""
     checked = f"{found.entries:,} {'entry' if found.entries == 1 else 'entries'} checked"
-    yield Text(f"{checked}: no problems" if found.ok else checked, style="green" if found.ok else "")
+    yield Text(
+        f"{checked}: no problems" if found.ok else checked, style="green" if found.ok else ""
+    )
     for problem in found.problems:
         where = "" if problem.seq is None else f", entry {problem.seq}"
-        yield Text.assemble((printable(problem.dataset) + where, "bold red"), f": {printable(problem.message)}")
+        yield Text.assemble(
+            (printable(problem.dataset) + where, "bold red"), f": {printable(problem.message)}"
+        )
     if found.covered is not None:
-        yield Text(f"the heads vouch for {found.covered:,} of them, and not for the {found.entries - found.covered:,} later ones")
+        yield Text(
+            f"the heads vouch for {found.covered:,} of them, and not for the"
+            f" {found.entries - found.covered:,} later ones"
+        )
     if known is not None and trusted is not None:
         yield Text("the heads were held against the trusted key")
     elif known is not None and known.signature is None:
-        yield Text("the heads are not signed: they are worth what the place is worth where they were kept")
+        yield Text(
+            "the heads are not signed: they are worth what the place is worth where they were kept"
+        )
     elif known is not None and known.signature is not None:
         key = f"it names key {known.signature.key[:16]}..."
-        yield Text(f"the signature was not checked ({key}): give the public key that you trust with --trust")
+        yield Text(
+            f"the signature was not checked ({key}): give the public key that you trust with"
+            " --trust"
+        )
     if found.ok and known is None:
-        yield Text("A tail that was cut off shows against a head kept elsewhere only: see `dpselect ledger heads`.")
+        yield Text(
+            "A tail that was cut off shows against a head kept elsewhere only: see `dpselect ledger"
+            " heads`."
+        )
 
 
 @verb(app, "heads", ledger_spec.HeadsSpec, configured=False)
@@ -232,7 +340,9 @@ def _export(spec: ledger_spec.ExportSpec) -> None:
 
 
 @verb(app, "import", ledger_spec.ImportSpec, configured=False)
-def _import(source: Annotated[Path, Argument(help="What export wrote.")], spec: ledger_spec.ImportSpec) -> None:
+def _import(
+    source: Annotated[Path, Argument(help="What export wrote.")], spec: ledger_spec.ImportSpec
+) -> None:
     with Ledger.open(spec.ledger) as ledger:
         signer = "" if spec.trust is None else "; the trusted key signed them"
         echo(f"{ledger.import_(source, spec.trust)} entries imported and verified{signer}")
@@ -241,7 +351,9 @@ def _import(source: Annotated[Path, Argument(help="What export wrote.")], spec: 
 @verb(app, "report", ledger_spec.ReportSpec)
 def _report(spec: ledger_spec.ReportSpec) -> None:
     from accounting import registry_entry
-    from accounting.report import DELTAS, cited_by, write_report  # the other verbs need no template engine, and no mechanisms
+
+    # the other verbs need no template engine, and no mechanisms
+    from accounting.report import DELTAS, cited_by, write_report
     from dpselect.mechanisms import members
 
     output, mode = Path(spec.output), _mode(spec.mode)
@@ -257,13 +369,17 @@ def _report(spec: ledger_spec.ReportSpec) -> None:
         write_report(ledger, output, deltas=spec.deltas or DELTAS, latest=spec.latest, **about)
 
 
-# -- what is read: keys, heads, curves, permissions --------------------------------------------------------------------------
+# -- what is read: keys, heads, curves, permissions ------------------------------------------------
 
 
 def _kept(spec: ledger_spec.SignedFields) -> Heads | None:
     """The earlier heads, if there are any."""
     with located("heads"):
-        return None if spec.heads is None else Heads.from_json(read_text(Path(spec.heads), InvalidEntry))
+        return (
+            None
+            if spec.heads is None
+            else Heads.from_json(read_text(Path(spec.heads), InvalidEntry))
+        )
 
 
 def _signed(spec: ledger_spec.HeadsSpec) -> tuple[Path | None, SigningKey | None]:
@@ -271,7 +387,11 @@ def _signed(spec: ledger_spec.HeadsSpec) -> tuple[Path | None, SigningKey | None
     output = None if spec.output is None else Path(spec.output)
     out.require_target("--output", output, spec.ledger)
     with located("sign"):
-        held = os.environ.get(ledger_spec.HEADS_KEY) if spec.sign is None else read_text(Path(spec.sign), InvalidEntry, "the key")
+        held = (
+            os.environ.get(ledger_spec.HEADS_KEY)
+            if spec.sign is None
+            else read_text(Path(spec.sign), InvalidEntry, "the key")
+        )
         return output, None if held is None else SigningKey.from_pem(held)
 
 
@@ -281,21 +401,28 @@ def _in_unit(spec: ledger_spec.InitSpec) -> Budget:
     stated = {"epsilon": budget.epsilon, "delta": budget.delta, "rho": budget.rho}
     if order is not None:
         number = order.replace(".", "", 1).isdigit()
-        return Budget(**stated, order=float(order) if number else order)  # Budget says what it takes
+        # Budget says what it takes
+        return Budget(**stated, order=float(order) if number else order)
     if only is not None:
         release = _stated("only", only)
         return Budget(**stated, release=release if isinstance(release, Curve) else release.curve)
     if mostly is None:
         return budget
     if budget.form != "approximate":
-        raise InvalidRequest("mostly= chooses how (epsilon, delta) is added up: give epsilon= and delta=")
-    return Budget.for_workload(epsilon=budget.limit, delta=budget.delta, curve=_stated("mostly", mostly))
+        raise InvalidRequest(
+            "mostly= chooses how (epsilon, delta) is added up: give epsilon= and delta="
+        )
+    return Budget.for_workload(
+        epsilon=budget.limit, delta=budget.delta, curve=_stated("mostly", mostly)
+    )
 
 
 def _stated(field: str, argument: str) -> Any:
     """The curve, or the mechanism, that JSON or the file of an @FILE states."""
     with located(field):
-        stated = read_text(Path(argument[1:]), InvalidEntry) if argument.startswith("@") else argument
+        stated = (
+            read_text(Path(argument[1:]), InvalidEntry) if argument.startswith("@") else argument
+        )
         try:
             kind = read_json(stated).get("kind")
         except InvalidEntry as error:
@@ -308,16 +435,20 @@ def _stated(field: str, argument: str) -> Any:
 def _mode(stated: str) -> int:
     """Permissions that --mode states."""
     if not re.fullmatch("0?[0-7]{3}", stated):
-        raise InvalidRequest(f"mode={stated[:20]!r} states no permissions: give three octal digits, 640 for example")
+        raise InvalidRequest(
+            f"mode={stated[:20]!r} states no permissions: give three octal digits, 640 for example"
+        )
     return int(stated, 8)
 
 
-# -- charge, quota and affordable: charges for what runs elsewhere, what limits charges, what still fits -------------------
+# -- charge, quota and affordable: charges for what runs elsewhere, what limits charges, what still
 
 
 def _echo_receipt(receipt: Receipt) -> None:
     """Say what was done; a closed output does not undo it."""
-    again = ", as an earlier call had made it: nothing was charged again" if receipt.replayed else ""
+    again = (
+        ", as an earlier call had made it: nothing was charged again" if receipt.replayed else ""
+    )
     _tell(f"entry {receipt.seq}, key {receipt.key}: {receipt.state}{again}")
 
 
@@ -339,18 +470,25 @@ def _lines(batch: Path, common: Terms) -> Iterator[tuple[Any, Terms]]:
                 require_known(data, Terms)
                 if not isinstance(data.get("key"), str):
                     raise InvalidEntry(
-                        "a key is missing: without one a batch whose outcome is unknown could not be repeated safely"
+                        "a key is missing: without one a batch whose outcome is unknown could not"
+                        " be repeated safely"
                     )
-                stated = [(name, jsonlib.dumps(part)) for name, part in what.items() if part is not None]
+                stated = [
+                    (name, jsonlib.dumps(part)) for name, part in what.items() if part is not None
+                ]
                 if len(stated) != 1:
                     raise InvalidRequest("give either --curve or --mechanism: what is charged")
                 terms: Any = {**common, **data}  # the ledger refuses what it does not know
                 yield _stated(*stated[0]), terms
         except AccountingError as error:
-            raise InvalidEntry(f"line {number} of the batch: {error}. Nothing was charged") from None
+            raise InvalidEntry(
+                f"line {number} of the batch: {error}. Nothing was charged"
+            ) from None
 
 
-def _charged(spec: ledger_spec.ChargeSpec | ledger_spec.AffordableSpec, relation: Relation | None) -> Any:
+def _charged(
+    spec: ledger_spec.ChargeSpec | ledger_spec.AffordableSpec, relation: Relation | None
+) -> Any:
     """What the options say runs elsewhere; an event is priced under this relation."""
     for name in ("curve", "mechanism") if isinstance(spec, ledger_spec.ChargeSpec) else ("curve",):
         if (argument := getattr(spec, name)) is not None:
@@ -359,15 +497,19 @@ def _charged(spec: ledger_spec.ChargeSpec | ledger_spec.AffordableSpec, relation
 
     if spec.event is not None:
         with located("event"):
-            event = dp_events.event_from_json(read_text(Path(spec.event), InvalidEntry, "the event"))
+            event = dp_events.event_from_json(
+                read_text(Path(spec.event), InvalidEntry, "the event")
+            )
             return dp_events.from_dp_event(event, relation)
     assert spec.noise_multiplier is not None
     assert spec.sampling_rate is not None
     assert spec.steps is not None
-    return dp_events.from_dp_event(dp_events.dp_sgd(spec.noise_multiplier, spec.sampling_rate, spec.steps), relation)
+    return dp_events.from_dp_event(
+        dp_events.dp_sgd(spec.noise_multiplier, spec.sampling_rate, spec.steps), relation
+    )
 
 
-# -- a ledger as tables for a terminal, and as data for machines -------------------------------------------------------------
+# -- a ledger as tables for a terminal, and as data for machines -----------------------------------
 
 
 _FULLEST = 5  # accounts of a quota that are listed
@@ -381,20 +523,31 @@ def _totals(ledger: Ledger, name: str) -> list[Remaining]:
 
 
 def _in_figures(ledger: Ledger, name: str) -> Iterator[Text]:
-    """The declaration, and for each of the latest periods the share used, the cost and how many more like the last fit."""
+    """The declaration, and for each of the latest periods the share used, the cost and how many
+    more like the last fit.
+    """
     dataset, totals = ledger.dataset(name), _totals(ledger, name)
     yield Text(printable(name), style="bold")
     _, _, kind = budget_in_words(dataset.budget).replace("\u00a0", " ").partition(", for ")
     yield Text(printable(f"{dataset.relation}, unit: {dataset.unit}{kind and f', for {kind}'}"))
-    yield Text(f"budget: {stated(dataset.budget)}" + ("" if dataset.window == "whole" else f" for each {dataset.window}"))
+    yield Text(
+        f"budget: {stated(dataset.budget)}"
+        + ("" if dataset.window == "whole" else f" for each {dataset.window}")
+    )
     if len(totals) > _PERIODS:
         yield Text(f"{len(totals) - _PERIODS} earlier periods: see --json")
-    # A charge that costs nothing, a mark of a horizon's period for example, says nothing of how many more fit.
-    opening = next((entry for entry in ledger.latest(name, _RECENT) if entry.opens and max(entry.price) > 0), None)
+    # A charge that costs nothing, a mark of a horizon's period for example, says nothing of how
+    # many more fit.
+    opening = next(
+        (entry for entry in ledger.latest(name, _RECENT) if entry.opens and max(entry.price) > 0),
+        None,
+    )
     curve = None if opening is None else opening.count * Curve.from_json(opening.curve or "")
     for total in totals[-_PERIODS:]:
         _, *figures = replace(total, curve=curve).figures.items()
-        words = "; ".join(f"{figure}: {said}" for figure, said in figures).replace("like this one", "like the last one")
+        words = "; ".join(f"{figure}: {said}" for figure, said in figures).replace(
+            "like this one", "like the last one"
+        )
         yield Text(f"{total.account + ': ' if total.account else ''}{words}")
     if not totals:
         yield Text("used: 0%; cost as charged: nothing")
@@ -402,7 +555,9 @@ def _in_figures(ledger: Ledger, name: str) -> Iterator[Text]:
         yield Text(why)
 
 
-def _by_quota(ledger: Ledger, name: str, most: int | None = None) -> Iterator[tuple[Quota, list[Remaining]]]:
+def _by_quota(
+    ledger: Ledger, name: str, most: int | None = None
+) -> Iterator[tuple[Quota, list[Remaining]]]:
     """The quotas in force, each with its accounts, all or the fullest."""
     found = ledger.quotas(name)
     standing = found.standing(most)
@@ -422,8 +577,12 @@ def _quotas(ledger: Ledger, name: str) -> Iterator[RenderableType]:
 
 
 def _latest(entries: Iterable[Entry], budget: Budget) -> Table:
-    """Two or three lines for each entry beside its number; what is too long goes on below its beginning."""
-    table = Table.grid(Column(width=5, justify="right"), Column(overflow="fold"), padding=(0, 2, 0, 0))
+    """Two or three lines for each entry beside its number; what is too long goes on below its
+    beginning.
+    """
+    table = Table.grid(
+        Column(width=5, justify="right"), Column(overflow="fold"), padding=(0, 2, 0, 0)
+    )
     for entry in entries:
         runs = f", {entry.count:,} run{'s' if entry.count > 1 else ''}" if entry.count else ""
         cost = _cost(entry, budget)
@@ -431,7 +590,11 @@ def _latest(entries: Iterable[Entry], budget: Budget) -> Table:
         at = printable(entry.at[:19].replace("T", " "))
         lines = [f"{at} UTC  {entry.action}{runs}{cost}{place}"]
         what = in_words(entry.mechanism or entry.curve).replace("\u00a0", " ")
-        lines += [printable(line) for line in (what, f"by {entry.actor}" + (f": {entry.label}" if entry.label else "")) if line]
+        lines += [
+            printable(line)
+            for line in (what, f"by {entry.actor}" + (f": {entry.label}" if entry.label else ""))
+            if line
+        ]
         table.add_row(Text(str(entry.seq)), Text("\n".join(lines)))
     return table
 
@@ -439,19 +602,31 @@ def _latest(entries: Iterable[Entry], budget: Budget) -> Table:
 def _cost(entry: Entry, budget: Budget) -> str:
     if min(entry.price) < 0:
         return f", {percent_up(max(Remaining(budget, entry.price.times(-1)).used))} given back"
-    return f", {percent_up(max(Remaining(budget, entry.price).used))} of the budget" if max(entry.price) else ""
+    return (
+        f", {percent_up(max(Remaining(budget, entry.price).used))} of the budget"
+        if max(entry.price)
+        else ""
+    )
 
 
 def _as_data(ledger: Ledger, name: str, limit: int) -> dict[str, Any]:
-    """A dataset as plain data: prices in whole units (10^-12 nats, 10^-18 of failure probability)."""
+    """A dataset as plain data: prices in whole units (10^-12 nats, 10^-18 of failure
+    probability).
+    """
     dataset = ledger.dataset(name)
     return {
-        **{part: getattr(dataset, part) for part in ("name", "relation", "unit", "window", "data_period")},
+        **{
+            part: getattr(dataset, part)
+            for part in ("name", "relation", "unit", "window", "data_period")
+        },
         "budget": dataset.budget.model_dump(),
         "capacity": dataset.budget.capacity._asdict(),
-        "periods": [{"period": left.account or None, **_account(left)} for left in _totals(ledger, name)],
+        "periods": [
+            {"period": left.account or None, **_account(left)} for left in _totals(ledger, name)
+        ],
         "quotas": [
-            quota.model_dump(mode="json") | {"accounts": [{"account": left.account, **_account(left)} for left in accounts]}
+            quota.model_dump(mode="json")
+            | {"accounts": [{"account": left.account, **_account(left)} for left in accounts]}
             for quota, accounts in _by_quota(ledger, name)
         ],
         "latest": [entry.to_dict() for entry in ledger.latest(name, limit)],
@@ -459,7 +634,9 @@ def _as_data(ledger: Ledger, name: str, limit: int) -> dict[str, Any]:
 
 
 def _account(left: Remaining) -> dict[str, Any]:
-    """Where an account stands: the three figures, and what is left in its own units, as epsilon and as mu."""
+    """Where an account stands: the three figures, and what is left in its own units, as epsilon and
+    as mu.
+    """
     units = {"main": left.main, "failure": left.failure, "measure": left.measure}
     remaining = units | {"epsilon": left.epsilon_left, "mu": left.mu_left}
     return {"spent": left.spent._asdict(), "figures": left.as_data(), "remaining": remaining}

@@ -20,23 +20,40 @@ from dpselect.plan.fit import mechanism_class, supports
 
 
 def mechanisms(
-    kind: Annotated[str | None, Argument(help="One mechanism, by its kind or its class. Default: a list of all.")] = None,
+    kind: Annotated[
+        str | None,
+        Argument(help="One mechanism, by its kind or its class. Default: a list of all."),
+    ] = None,
     json: guard.Json = False,
     _debug: guard.Debug = False,
 ) -> None:
     """List the mechanisms; of one, say what it takes and what it guarantees."""
-    chosen = [describe(member) for member in ([mechanism_class(kind)] if kind else dict(sorted(members().items())).values())]
+    chosen = [
+        describe(member)
+        for member in (
+            [mechanism_class(kind)] if kind else dict(sorted(members().items())).values()
+        )
+    ]
     if json:
         echo(out.json_text(chosen))
         return
     console = out.screen()
     if kind is None:
-        console.print(out.facts([(description["kind"], description["summary"]) for description in chosen]))
+        console.print(
+            out.facts([(description["kind"], description["summary"]) for description in chosen])
+        )
         console.print("\ndpselect mechanisms NAME says what one takes and guarantees.")
         return
     for said in chosen:
-        console.print(Text.assemble((said["name"], "bold"), f"  --mechanism {said['kind']}" if said["topk"] else ""))
-        pairs = [("what", said["summary"]), *((name, said[name]) for name in ("guarantee", "domain"))]
+        console.print(
+            Text.assemble(
+                (said["name"], "bold"), f"  --mechanism {said['kind']}" if said["topk"] else ""
+            )
+        )
+        pairs = [
+            ("what", said["summary"]),
+            *((name, said[name]) for name in ("guarantee", "domain")),
+        ]
         pairs.append(("relations", ", ".join(said["relations"])))
         for one in said["parameters"]:
             default = "" if one["required"] else f" (default: {one['default'] or 'none'})"
@@ -47,12 +64,16 @@ def mechanisms(
 def describe(member: type[Mechanism]) -> dict[str, Any]:
     """What a mechanism is, as plain data read off its class and its docstring; defaults as text."""
     # Summary, what stands between it and the arguments, and the arguments of a docstring.
-    first, _, rest = re.split(r"\n(?:Args|Example):\n", inspect.cleandoc(member.__doc__ or ""))[0].partition("\n\n")
+    first, _, rest = re.split(r"\n(?:Args|Example):\n", inspect.cleandoc(member.__doc__ or ""))[
+        0
+    ].partition("\n\n")
     said, parameters = explained(member), []
     for name, field in member.model_fields.items():
         shown, required = field.alias or name, field.is_required()
         default = None if required or field.default is None else str(field.default)
-        parameters.append({"name": shown, "description": said[shown], "required": required, "default": default})
+        parameters.append(
+            {"name": shown, "description": said[shown], "required": required, "default": default}
+        )
     return {
         "kind": kind_of(member),
         "name": member.__name__,
@@ -66,8 +87,12 @@ def describe(member: type[Mechanism]) -> dict[str, Any]:
 
 
 def explained(model: type[Frozen]) -> dict[str, str]:
-    """What each field is: as the model's docstring says, that of a base for what its members have in common, or the field."""
-    found = {field.alias or name: field.description or "" for name, field in model.model_fields.items()}
+    """What each field is: as the model's docstring says, that of a base for what its members have
+    in common, or the field.
+    """
+    found = {
+        field.alias or name: field.description or "" for name, field in model.model_fields.items()
+    }
     for one in reversed(model.__mro__):
         said = dict(_arguments(inspect.cleandoc(one.__doc__ or "").partition("\nArgs:\n")[2]))
         found |= {name: words for name, words in said.items() if name in found}
@@ -87,9 +112,13 @@ def _line(text: str) -> str:
 
 
 def _for_topk(member: type[Mechanism]) -> bool:
-    """Whether `topk` can configure it: it releases a top k, and nothing is needed that only the library can say."""
+    """Whether `topk` can configure it: it releases a top k, and nothing is needed that only the
+    library can say.
+    """
     try:
-        example = TopKRequest(k=1, sensitivity=Sensitivity(relation=member.traits.relations[0]), candidates=100)
+        example = TopKRequest(
+            k=1, sensitivity=Sensitivity(relation=member.traits.relations[0]), candidates=100
+        )
         return supports(kind_of(member), example)
     except InvalidRequest:
         return False

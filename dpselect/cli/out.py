@@ -1,5 +1,5 @@
-"""What commands write, and where: headings, facts, tables and JSON; standard output, whole or with an error; new files, none of a
-ledger's; bars on stderr.
+"""What commands write, and where: headings, facts, tables and JSON; standard output, whole or with
+an error; new files, none of a ledger's; bars on stderr.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class NotShown(OutputError):
     """Standard output is closed or cannot be written."""
 
 
-# -- as text or JSON -------------------------------------------------------------------------------------------------------
+# -- as text or JSON -------------------------------------------------------------------------------
 
 
 def json_text(data: dict[str, Any] | list[dict[str, Any]]) -> str:
@@ -78,10 +78,16 @@ def page(*parts: RenderableType) -> Group:
 
 
 def rows(
-    heads: Sequence[str], cells: Iterable[Iterable[str]], *, left: Sequence[str] = (), box: Box | None = SIMPLE_HEAD
+    heads: Sequence[str],
+    cells: Iterable[Iterable[str]],
+    *,
+    left: Sequence[str] = (),
+    box: Box | None = SIMPLE_HEAD,
 ) -> Table:
     """A table whose columns stand to the right, but for those in `left`."""
-    table = Table(box=box, padding=(0, 2 if box is None else 1, 0, 0), show_edge=False, pad_edge=False)
+    table = Table(
+        box=box, padding=(0, 2 if box is None else 1, 0, 0), show_edge=False, pad_edge=False
+    )
     for head in heads:
         table.add_column(head, justify="left" if head in left else "right", no_wrap=True)
     for row in cells:
@@ -97,13 +103,15 @@ def plain(content: RenderableType) -> str:
 
 
 def screen(*, highlight: bool = False) -> Console:
-    """Standard output. One of fewer columns, or of none (COLUMNS=0), wraps lines by itself: cells have room for words."""
+    """Standard output. One of fewer columns, or of none (COLUMNS=0), wraps lines by itself: cells
+    have room for words.
+    """
     console = Console(highlight=highlight)
     console.width = max(console.width, _NARROWEST)
     return console
 
 
-# -- standard output, files and bars -----------------------------------------------------------------------------------------
+# -- standard output, files and bars ---------------------------------------------------------------
 
 
 def show(found: Any, as_text: Callable[[Any], RenderableType], *, json: bool) -> None:
@@ -119,7 +127,9 @@ def show_dry_run(found: DryRun, *, json: bool) -> None:
 
 def unpadded(text: str, console: Console) -> str:
     """What a console shows; without the padding of cells in a file or a pipe."""
-    return text if console.is_terminal else "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+    return (
+        text if console.is_terminal else "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+    )
 
 
 def emit(content: str | RenderableType) -> None:
@@ -136,12 +146,18 @@ def emit(content: str | RenderableType) -> None:
         sys.stdout.flush()
     except (OSError, ValueError) as error:
         abandon_standard_output()
-        raise NotShown(f"standard output cannot be written ({getattr(error, 'strerror', None) or 'it is closed'})") from None
+        raise NotShown(
+            "standard output cannot be written"
+            f" ({getattr(error, 'strerror', None) or 'it is closed'})"
+        ) from None
 
 
 @contextlib.contextmanager
 def bar(
-    what: str, *columns: str | ProgressColumn, total: int | None = None, console: Console | None = None
+    what: str,
+    *columns: str | ProgressColumn,
+    total: int | None = None,
+    console: Console | None = None,
 ) -> Iterator[ProgressCallback | None]:
     """A callback that moves a bar on stderr; None where stderr is not a terminal."""
     target = console or Console(stderr=True)
@@ -151,32 +167,50 @@ def bar(
     from rich.progress import BarColumn, Progress, TextColumn  # no script watches a bar
 
     shown = [TextColumn(column) if isinstance(column, str) else column for column in columns]
-    with Progress(TextColumn(what), BarColumn(), *shown, console=target, transient=True) as progress:
+    with Progress(
+        TextColumn(what), BarColumn(), *shown, console=target, transient=True
+    ) as progress:
         task = progress.add_task("", total=total)
         yield lambda done, whole: progress.update(task, completed=done, total=whole)
 
 
-def reading(console: Console | None = None) -> contextlib.AbstractContextManager[ProgressCallback | None]:
-    """A bar for `dpselect.events.read`. It tells how far the reading is, never how much there is."""
+def reading(
+    console: Console | None = None,
+) -> contextlib.AbstractContextManager[ProgressCallback | None]:
+    """A bar for `dpselect.events.read`. It tells how far the reading is, never how much there
+    is.
+    """
     return bar("reading the log", "{task.percentage:>3.0f}%", console=console)
 
 
-def counted(what: str, console: Console | None = None) -> contextlib.AbstractContextManager[ProgressCallback | None]:
+def counted(
+    what: str, console: Console | None = None
+) -> contextlib.AbstractContextManager[ProgressCallback | None]:
     """A bar that tells (done, of how many) steps of a computation on public numbers."""
     return bar(what, "{task.completed:.0f} of {task.total:.0f}", total=1, console=console)
 
 
-def show_answer(answer: Any, place: AnswerFile, as_text: Callable[[Any], RenderableType], *, json: bool) -> None:
-    """Print an answer, which lies in its file by now, or its dry run; if that fails, the error says where the answer lies."""
+def show_answer(
+    answer: Any, place: AnswerFile, as_text: Callable[[Any], RenderableType], *, json: bool
+) -> None:
+    """Print an answer, which lies in its file by now, or its dry run; if that fails, the error says
+    where the answer lies.
+    """
     from dpselect.release.answer import DryRun, as_json, rescued  # other commands do without
 
     if isinstance(answer, DryRun):
         show_dry_run(answer, json=json)
         return
     charge, kept = answer.charge, answer.kept is not None or place.lies is not None
-    lies, paid = f"the answer lies in {masked(place.lies or place.record)}" if kept else "", "no ledger was charged"
+    lies, paid = (
+        f"the answer lies in {masked(place.lies or place.record)}" if kept else "",
+        "no ledger was charged",
+    )
     if charge is not None:
-        paid = f"it is paid for: entry {charge.entry} of dataset {charge.dataset!r}, key {charge.key!r}"
+        paid = (
+            f"it is paid for: entry {charge.entry} of dataset {charge.dataset!r}, key"
+            f" {charge.key!r}"
+        )
     try:
         emit((answer.kept or as_json(answer)) if json else as_text(answer))
     except NotShown as error:
@@ -193,7 +227,9 @@ def show_answer(answer: Any, place: AnswerFile, as_text: Callable[[Any], Rendera
 
 
 def leave_explained(cautions: Sequence[str], *, json: bool) -> NoReturn:
-    """End, after an answer that noise alone explains, with a status of its own; as text the answer has said so itself."""
+    """End, after an answer that noise alone explains, with a status of its own; as text the answer
+    has said so itself.
+    """
     if json:
         echo(f"warning: {printable(cautions[-1])}", err=True)
     raise Exit(EXPLAINED)
@@ -202,7 +238,9 @@ def leave_explained(cautions: Sequence[str], *, json: bool) -> NoReturn:
 def require_shown(place: AnswerFile) -> None:
     """Check, before any work, that an answer will have a place: a file, or standard output."""
     if place.output is None and sys.stdout is None:
-        raise InvalidRequest("standard output is closed, and the answer would be lost: name a file with --output")
+        raise InvalidRequest(
+            "standard output is closed, and the answer would be lost: name a file with --output"
+        )
 
 
 def require_target(option: str, path: Path | None, ledger: str | None = None) -> None:
@@ -210,9 +248,12 @@ def require_target(option: str, path: Path | None, ledger: str | None = None) ->
     if path is None:
         return
     if ledger is not None and ledger.startswith("sqlite"):
-        from accounting.ledger.store import checked_url  # a release without a ledger does without a database
+        # a release without a ledger does without a database
+        from accounting.ledger.store import checked_url
 
         file, place = Path(str(checked_url(ledger).database)).resolve(), path.absolute()
-        if place.parent.resolve() / place.name in {file.with_name(file.name + suffix) for suffix in _BESIDE}:
+        if place.parent.resolve() / place.name in {
+            file.with_name(file.name + suffix) for suffix in _BESIDE
+        }:
             raise OutputRefused(f"{option} {masked(path)} is a file of the ledger's: name another")
     require_new(path, option)

@@ -28,14 +28,23 @@ from dpselect.spec.label_spec import LabelSpec
 
 _Votes = Annotated[
     Path,
-    Argument(metavar="VOTES", help="A .npz or .npy file: votes, counts, classes or a sparse matrix. Nothing in it is executed."),
+    Argument(
+        metavar="VOTES",
+        help=(
+            "A .npz or .npy file: votes, counts, classes or a sparse matrix. Nothing in it is"
+            " executed."
+        ),
+    ),
 ]
 
 
 def _label(votes: _Votes, spec: LabelSpec, json: guard.Json = False) -> None:
     def announce(ballots: Ballots, expected: Outlook) -> None:
         # Two lines before the first charge; on the error stream where the output is JSON.
-        lines = f"{ballots.rounds:,} rounds x {ballots.teachers:,} teachers x {ballots.labels:,} labels; {expected}"
+        lines = (
+            f"{ballots.rounds:,} rounds x {ballots.teachers:,} teachers x {ballots.labels:,}"
+            f" labels; {expected}"
+        )
         if json:
             echo(lines, err=True)
         else:
@@ -50,7 +59,8 @@ def _label(votes: _Votes, spec: LabelSpec, json: guard.Json = False) -> None:
         out.show(found.as_data(), _shown, json=json)
     except out.NotShown as error:
         raise out.NotShown(
-            f"{error}; the labels lie in {masked(Path(spec.output))} and are paid for under the keys {found.job.key}/..."
+            f"{error}; the labels lie in {masked(Path(spec.output))} and are paid for under the"
+            f" keys {found.job.key}/..."
         ) from None
     if found.shortage is not None:
         echo(f"error: {printable(spelled(found.shortage, LabelSpec))}", err=True)
@@ -84,29 +94,58 @@ def labeling(console: Console | None = None) -> AbstractContextManager[ProgressC
 def _shown(told: dict[str, Any]) -> Group:
     """The job and its price, for people."""
     rounds = told["rounds"]
-    start = f"Labeled {rounds['labeled']} of {rounds['asked']} rounds: {rounds['answered']} answered, "
+    start = (
+        f"Labeled {rounds['labeled']} of {rounds['asked']} rounds: {rounds['answered']} answered, "
+    )
     start += f"{rounds['abstained']} abstained."
-    start += f" The labels are in {printable(without_password(told['output']))}." if rounds["labeled"] else ""
-    return out.page(out.heading(start), out.section("Price", _price(told)), out.section("Ledger", _ledger(told)))
+    start += (
+        f" The labels are in {printable(without_password(told['output']))}."
+        if rounds["labeled"]
+        else ""
+    )
+    return out.page(
+        out.heading(start), out.section("Price", _price(told)), out.section("Ledger", _ledger(told))
+    )
 
 
 def _price(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     stated, mechanism = told["guarantee"], told["mechanism"]
-    epsilon = "no bound" if stated["epsilon"] is None else f"epsilon {rounded_up(stated['epsilon'], 6)}"
+    epsilon = (
+        "no bound" if stated["epsilon"] is None else f"epsilon {rounded_up(stated['epsilon'], 6)}"
+    )
     yield "all rounds", f"{epsilon} at delta {format_number(stated['delta'])}, whatever the votes"
     if told["risk"] is not None:
         yield "risk", told["risk"]["in_words"]
-    yield "protects", f"one private record: it changes one teacher's ballots in all rounds ({stated['relation']})"
-    settings = (f"{name}={value}" for name, value in mechanism.items() if name != "kind" and value is not None)
+    yield (
+        "protects",
+        (
+            "one private record: it changes one teacher's ballots in all rounds"
+            f" ({stated['relation']})"
+        ),
+    )
+    settings = (
+        f"{name}={value}"
+        for name, value in mechanism.items()
+        if name != "kind" and value is not None
+    )
     yield "mechanism", f"{mechanism['kind']} ({', '.join(settings)})"
 
 
 def _ledger(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     ledger, folder = told["ledger"], printable(without_password(told["job"]["folder"]))
     if ledger["own"]:
-        yield "ledger", f"its own, in {folder}, with a budget of this job; further jobs on these teachers add to the price"
+        yield (
+            "ledger",
+            (
+                f"its own, in {folder}, with a budget of this job; further jobs on these teachers"
+                " add to the price"
+            ),
+        )
     else:
         rounds = f"{ledger['remaining']['in_words']} (a round is a release)"
         yield from (("dataset", printable(ledger["dataset"])), ("standing", rounds))
     yield "key", printable(told["job"]["key"])
-    yield "folder", f"{folder} keeps the labels of every batch; it may be deleted when the job is done"
+    yield (
+        "folder",
+        f"{folder} keeps the labels of every batch; it may be deleted when the job is done",
+    )

@@ -1,4 +1,6 @@
-"""`dpselect plan`: its options, and a plan as text for people, as data for machines, and as files."""
+"""`dpselect plan`: its options, and a plan as text for people, as data for machines, and as
+files.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,17 @@ from dpselect.spec import PlanSpec
 if TYPE_CHECKING:
     from dpselect.spec.toml_file import Config
 
-_Write = Annotated[Path | None, guard.output(help="Write the settings and the mechanism to this TOML file, for topk --config.")]
+_Write = Annotated[
+    Path | None,
+    guard.output(help="Write the settings and the mechanism to this TOML file, for topk --config."),
+]
 
 _WIDE = 118  # columns
 
 
-def _plan(spec: PlanSpec, config: Path | None, write: _Write = None, json: guard.Json = False) -> None:
+def _plan(
+    spec: PlanSpec, config: Path | None, write: _Write = None, json: guard.Json = False
+) -> None:
     if spec.way != "releases":
         if write is not None:
             raise InvalidRequest(f"--write does not go with {spec.way}=: leave one of them out")
@@ -51,7 +58,10 @@ def _plan(spec: PlanSpec, config: Path | None, write: _Write = None, json: guard
     first = ""
     if wanted is not None:
         recall = share(planned.recommended.expected.recall)
-        first = f"{wanted} {getattr(spec, wanted):,.6g} finds about {recall} of the true items; less does not find enough."
+        first = (
+            f"{wanted} {getattr(spec, wanted):,.6g} finds about {recall} of the true items; less"
+            " does not find enough."
+        )
     _show([*planned.words(), *planned.rows(), *_next_step(planned, spec, write)], first)
 
 
@@ -62,40 +72,61 @@ def _require_target(spec: PlanSpec, source: Path | None, target: Path | None) ->
     """Said before a plan is worked out, and not after."""
     if target is not None and spec.min_users is not None:
         raise InvalidRequest(
-            "--write keeps a mechanism with its noise, and --min-users is for one that topk configures: leave out --write, and "
-            "give --min-users to topk"
+            "--write keeps a mechanism with its noise, and --min-users is for one that topk"
+            " configures: leave out --write, and give --min-users to topk"
         )
     own = target is not None and target.exists() and source is not None and target.samefile(source)
     if target is not None and target.exists() and not own:
         raise InvalidRequest(
-            f"--write={masked(target)} exists and is not the file given with --config, so it is not written over: name another, "
-            "or give it with --config too"
+            f"--write={masked(target)} exists and is not the file given with --config, so it is not"
+            " written over: name another, or give it with --config too"
         )
     out.require_target("--write", None if own else target)
 
 
 def _file(spec: PlanSpec, found: TopKPlan, over: Path | None) -> Config:
     """The file with the mechanism to release with."""
-    from dpselect.spec.toml_file import Config, read  # every spec, which a plan that is not kept does without
+    # every spec, which a plan that is not kept does without
+    from dpselect.spec.toml_file import Config, read
 
     planned, expected = found.recommended, found.recommended.expected
     recall = {"recall": expected.recall, "recall_low": expected.low, "recall_high": expected.high}
     about = recall | {"exact_set": expected.all_right, "released": expected.released}
     k = planned.mechanism.most_of_each if spec.k == "all" else spec.k  # a mechanism has a number
-    release = {"k": k, "with_counts": spec.with_counts, "mechanism": planned.mechanism, "expected": about}
+    release = {
+        "k": k,
+        "with_counts": spec.with_counts,
+        "mechanism": planned.mechanism,
+        "expected": about,
+    }
     whole = (Config() if over is None else read(over)).planned(spec, release)
-    bounds: dict[str, Any] = {"clip": planned.clip, "max_items_per_user": planned.max_items_per_user}
-    if planned.mechanism.traits.cells:  # one norm over all groups: a bound on them is for a selection in each
+    bounds: dict[str, Any] = {
+        "clip": planned.clip,
+        "max_items_per_user": planned.max_items_per_user,
+    }
+    # one norm over all groups: a bound on them is for a selection in each
+    if planned.mechanism.traits.cells:
         bounds["max_groups_per_user"] = None
     return whole.model_copy(update={"data": whole.data.model_copy(update=bounds)})
 
 
 def _next_step(plan: TopKPlan, spec: PlanSpec, target: Path | None) -> Iterator[Section]:
     """What to run, and how; lines that begin with a space are to be typed."""
-    looked = f"Note: {plan.profile} was read because you declared it public. If it is not, the plan has told of it, unpaid for."
+    looked = (
+        f"Note: {plan.profile} was read because you declared it public. If it is not, the plan has"
+        " told of it, unpaid for."
+    )
     notes = [looked] if spec.public else []
     if target is None:
-        yield Section(lines=[*notes, "--write FILE keeps it for dpselect topk --config FILE; --compare KIND tries another kind."])
+        yield Section(
+            lines=[
+                *notes,
+                (
+                    "--write FILE keeps it for dpselect topk --config FILE; --compare KIND tries"
+                    " another kind."
+                ),
+            ]
+        )
         return
     name = shlex.quote(str(target))
     lines = [*notes, f"Written to {target}. Next, for each release:"]
@@ -125,10 +156,19 @@ def _show(found: dict[str, Any] | list[Section], first: str = "") -> None:
                 console.print(out.facts((name, printable(value)) for name, value in section.facts))
             for line in section.lines:
                 typed = line.startswith(" ")
-                console.print(Text(printable(line), style="green" if typed else ""), soft_wrap=typed)
+                console.print(
+                    Text(printable(line), style="green" if typed else ""), soft_wrap=typed
+                )
             if section.rows:
-                kept = section.heads if console.width >= _WIDE or not section.narrow else section.narrow
-                rows = [[cell for head, cell in zip(section.heads, row, strict=True) if head in kept] for row in section.rows]
+                kept = (
+                    section.heads
+                    if console.width >= _WIDE or not section.narrow
+                    else section.narrow
+                )
+                rows = [
+                    [cell for head, cell in zip(section.heads, row, strict=True) if head in kept]
+                    for row in section.rows
+                ]
                 console.print(out.rows(kept, rows, left=section.left))
             for line in section.notes:
                 console.print(Text(line, style="dim"))

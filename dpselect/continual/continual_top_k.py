@@ -40,12 +40,13 @@ _BELOW_ONE = 1 - 2.0**-30  # more than the roundings of a thousand shares
 
 @final
 class HorizonClip(Frozen):
-    """Scales down one user's contributions over all periods, so that their squares add up to at most 1. Theorem T3.
+    """Scales down one user's contributions over all periods, so that their squares add up to at
+    most 1. Theorem T3.
 
-    The j-th cell of a user that is counted has a squared weight in proportion to j^-exponent; the `cells` first are counted.
-    A cell is an (item, period) or, where each item of a user is counted once, an item. The cells of one period share theirs
-    evenly. The default is never far behind the best on logs of light users; where users are many and heavy, an exponent of 1 or
-    0 is better.
+    The j-th cell of a user that is counted has a squared weight in proportion to j^-exponent; the
+    `cells` first are counted. A cell is an (item, period) or, where each item of a user is counted
+    once, an item. The cells of one period share theirs evenly. The default is never far behind the
+    best on logs of light users; where users are many and heavy, an exponent of 1 or 0 is better.
 
     Args:
         exponent: with 0 all cells weigh the same.
@@ -58,8 +59,12 @@ class HorizonClip(Frozen):
     """
 
     error_class: ClassVar[type[InvalidMechanism]] = InvalidMechanism
-    exponent: Annotated[Real, Field(ge=0, le=4)] = Field(default=1.5, description="a number from 0 to 4")
-    cells: Annotated[Count, Field(le=_MOST_CELLS)] = Field(default=20, description="an integer from 1 to 1000")
+    exponent: Annotated[Real, Field(ge=0, le=4)] = Field(
+        default=1.5, description="a number from 0 to 4"
+    )
+    cells: Annotated[Count, Field(le=_MOST_CELLS)] = Field(
+        default=20, description="an integer from 1 to 1000"
+    )
 
     @property
     def most(self) -> float:
@@ -68,17 +73,25 @@ class HorizonClip(Frozen):
 
     @property
     def squares(self) -> tuple[int, ...]:
-        """The squared weights of a user's cells in order, multiples of UNIT^-2; none rises, and they add up to UNIT^2 at most."""
+        """The squared weights of a user's cells in order, multiples of UNIT^-2; none rises, and
+        they add up to UNIT^2 at most.
+        """
         return _weights(self.exponent, self.cells)[0]
 
     def weights(self) -> Integers:
-        """(cells, cells + 1) weights, multiples of 1/UNIT: at [u, m] that of each of m new cells of a user who has had u."""
+        """(cells, cells + 1) weights, multiples of 1/UNIT: at [u, m] that of each of m new cells of
+        a user who has had u.
+        """
         return _weights(self.exponent, self.cells)[1]
 
     def counted(
-        self, users: Integers, used: NDArray[np.int16], coins: Callable[[Integers], NDArray[np.uint64]]
+        self,
+        users: Integers,
+        used: NDArray[np.int16],
+        coins: Callable[[Integers], NDArray[np.uint64]],
     ) -> tuple[Integers, Integers]:
-        """Which of one period's new cells count, and for how much: of a user with more cells than are left, `choose_cells` them.
+        """Which of one period's new cells count, and for how much: of a user with more cells than
+        are left, `choose_cells` them.
 
         Args:
             users: (n,) whose each cell is, from 0.
@@ -95,8 +108,14 @@ class HorizonClip(Frozen):
         return kept[weights > 0], weights[weights > 0]
 
 
-def choose_cells(users: Integers, cells: Integers, most: Integers, coins: Callable[[Integers], NDArray[np.uint64]]) -> Integers:
-    """Positions of at most so many cells of each user: those with the lowest of 128 bits of coins, which nothing else uses.
+def choose_cells(
+    users: Integers,
+    cells: Integers,
+    most: Integers,
+    coins: Callable[[Integers], NDArray[np.uint64]],
+) -> Integers:
+    """Positions of at most so many cells of each user: those with the lowest of 128 bits of coins,
+    which nothing else uses.
 
     Args:
         users: (n,) user of each cell.
@@ -120,8 +139,12 @@ class HorizonCounts(Frozen):
     """
 
     error_class: ClassVar[type[InvalidMechanism]] = InvalidMechanism
-    items: Annotated[Count, Field(le=_MOST_CELLS)] = Field(default=ITEMS_PER_PERIOD, description="an integer from 1 to 1000")
-    scale: Annotated[Real, Field(ge=_LEAST, le=_MOST)] = Field(description="a scale from 2^-10 to 2^32, in users")
+    items: Annotated[Count, Field(le=_MOST_CELLS)] = Field(
+        default=ITEMS_PER_PERIOD, description="an integer from 1 to 1000"
+    )
+    scale: Annotated[Real, Field(ge=_LEAST, le=_MOST)] = Field(
+        description="a scale from 2^-10 to 2^32, in users"
+    )
 
 
 @lru_cache(maxsize=8)
@@ -134,7 +157,8 @@ def _weights(exponent: float, cells: int) -> tuple[tuple[int, ...], Integers]:
     for used in range(cells):
         new = np.arange(1, cells - used + 1)
         squares = (sums[used + 1 :] - sums[used]) // new
-        # The root of an integer below 2^41 is 2^-22 or more away from the next integer: its floor is exact in floats.
+        # The root of an integer below 2^41 is 2^-22 or more away from the next integer: its floor
+        # is exact in floats.
         table[used, 1 : len(new) + 1] = np.floor(np.sqrt(squares.astype(np.float64)))
     table.setflags(write=False)
     return single, table
@@ -144,21 +168,24 @@ Over = Literal["period", "running", "window"]
 """What a count is of: the events of one period, all so far, or those of the last few periods."""
 _TABLE = 512  # cells of the range of weights on which a threshold is bounded
 _HALVINGS = 48
-_MEAN_UP = 1 + 1e-9  # above what B C, in floats, makes of a weight: |B C - A| stays below 1e-10 (a law holds it)
+# above what B C, in floats, makes of a weight: |B C - A| stays below 1e-10 (a law holds it)
+_MEAN_UP = 1 + 1e-9
 _TAIL_UP = 1 + 1e-9  # above the roundings of a tail of the normal law
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Strategy:
-    """How noise is shared between periods: what is measured, C, and how counts A x are estimated from it, by B = A C^-1, all of
-    them Toeplitz and lower triangular. Theorem T2.
+    """How noise is shared between periods: what is measured, C, and how counts A x are estimated
+    from it, by B = A C^-1, all of them Toeplitz and lower triangular. Theorem T2.
 
     Attributes:
-        measured: (n,) the first column of C, n <= periods, multiples of 1/UNIT rounded down; what is left out is 0.
+        measured: (n,) the first column of C, n <= periods, multiples of 1/UNIT rounded down; what
+            is left out is 0.
         estimator: (periods,) the first column of B.
         counted: (periods,) the first column of A: the periods that a count adds up.
-        totals: (periods,) the first column of the estimator of totals, which add up all periods so far.
+        totals: (periods,) the first column of the estimator of totals, which add up all periods so
+            far.
     """
 
     measured: Integers
@@ -168,7 +195,9 @@ class Strategy:
 
     @property
     def norm(self) -> float:
-        """D: what a user whose squared weights add up to 1 moves the measurements by at most, in l2. Rounded up."""
+        """D: what a user whose squared weights add up to 1 moves the measurements by at most, in
+        l2. Rounded up.
+        """
         return sqrt_up(Fraction(sum(int(factor) ** 2 for factor in self.measured), UNIT**2))
 
     @property
@@ -183,7 +212,9 @@ class Strategy:
 
     @property
     def repeats(self) -> Integers:
-        """(periods,) how often a pair may have been counted at most: once in each count that it can stand in."""
+        """(periods,) how often a pair may have been counted at most: once in each count that it can
+        stand in.
+        """
         periods = np.arange(1, len(self.counted) + 1)
         return np.asarray(-(-periods // int(self.counted.sum())))
 
@@ -201,8 +232,14 @@ def strategy(count: Over, periods: int, window: int | None) -> Strategy:
     for j in range(1, width):
         factor *= Fraction(2 * j - 1, 2 * j)
         root.append(int(factor * UNIT))
-    measured, counted = np.array(root, dtype=np.int64), (np.arange(periods) < width).astype(np.int64)
-    estimator, totals = _solved(measured, counted), _solved(measured, np.ones(periods, dtype=np.int64))
+    measured, counted = (
+        np.array(root, dtype=np.int64),
+        (np.arange(periods) < width).astype(np.int64),
+    )
+    estimator, totals = (
+        _solved(measured, counted),
+        _solved(measured, np.ones(periods, dtype=np.int64)),
+    )
     for column in (measured, estimator, counted, totals):
         column.setflags(write=False)
     return Strategy(measured, estimator, counted, totals)
@@ -218,12 +255,16 @@ def _solved(measured: Integers, wanted: Integers) -> Floats:
 
 
 @lru_cache(maxsize=256)
-def thresholds(deviations: tuple[float, ...], most: float, cells: int, chance: float) -> tuple[float, ...]:
-    """What estimates with each of these deviations must exceed, so that the items of one user alone pass with at most `chance`.
+def thresholds(
+    deviations: tuple[float, ...], most: float, cells: int, chance: float
+) -> tuple[float, ...]:
+    """What estimates with each of these deviations must exceed, so that the items of one user alone
+    pass with at most `chance`.
 
-    Of a user's weights w, at most `cells` of them, each at most `most` and their squares adding up to at most 1, the sum of
-    Q((threshold - w)/deviation) is at most `chance`: for every l >= 0 it is at most l + cells max_w [Q(...) - l w^2]
-    (Theorem T4). The weights are cut into small intervals, and Q is taken at the upper end of each, w^2 at the lower.
+    Of a user's weights w, at most `cells` of them, each at most `most` and their squares adding up
+    to at most 1, the sum of Q((threshold - w)/deviation) is at most `chance`: for every l >= 0 it
+    is at most l + cells max_w [Q(...) - l w^2] (Theorem T4). The weights are cut into small
+    intervals, and Q is taken at the upper end of each, w^2 at the lower.
     """
     from scipy.special import ndtr
 
@@ -240,14 +281,17 @@ def thresholds(deviations: tuple[float, ...], most: float, cells: int, chance: f
 
 
 def _most_passed(tails: Floats, squares: Floats, cells: int) -> Floats:
-    """(periods,) above the sum of `cells` tails whose squares add up to 1: the least bound found over l, sound for any."""
+    """(periods,) above the sum of `cells` tails whose squares add up to 1: the least bound found
+    over l, sound for any.
+    """
 
     def bound(multiplier: Floats) -> tuple[Floats, Floats]:
         """At these l, and its slope there."""
         gains = tails - multiplier[:, None] * squares
         return multiplier + cells * gains.max(axis=1), 1 - cells * squares[gains.argmax(axis=1)]
 
-    # Convex in l, and no l above that of a single weight at the lower end of the last interval helps.
+    # Convex in l, and no l above that of a single weight at the lower end of the last interval
+    # helps.
     low, high = np.zeros(len(tails)), tails[:, -1] / squares[-1]
     for _ in range(_HALVINGS // 2):
         middle = (low + high) / 2
@@ -256,42 +300,49 @@ def _most_passed(tails: Floats, squares: Floats, cells: int) -> Floats:
     return np.asarray(np.minimum(bound(low)[0], bound(high)[0]))
 
 
-# -- the mechanism --------------------------------------------------------------------------------------------------------
+# -- the mechanism ---------------------------------------------------------------------------------
 
 
 _ROOT_UP = 1 + 2.0**-50  # above the roundings of a root and a product
 _HALF = 0.5  # a count is an integer: how far it may lie from the sum of users and noise
-_SHARES: Final = (0.75, 0.9, 0.5, 0.25)  # of a budget's delta for thresholds; the rest converts to epsilon
+# of a budget's delta for thresholds; the rest converts to epsilon
+_SHARES: Final = (0.75, 0.9, 0.5, 0.25)
 _COUNTED = 0.15  # of mu squared, for counts beside the items
 _COMPARED = 16  # the most periods whose thresholds tell which share is best
 
 
 @final
 class ContinualTopK(Mechanism):
-    """The k best items at the end of each of `periods` periods, with noisy scores or counts; one price for the whole horizon.
+    """The k best items at the end of each of `periods` periods, with noisy scores or counts; one
+    price for the whole horizon.
 
-    What an item scores is the sum of its users' weights (`users`), over the events of one period ("period"), of all periods so
-    far ("running") or of the last `window` ("window"). A user's weights are bounded over the whole horizon, and noise is
-    correlated over the periods. `dpselect.continual.open` draws from it, period by period; `select` does not, as it sees one
-    table of scores. Under "running" each item of a user is counted once, and under "window" again only `window` or more periods
-    later, so that a count of a window is a lower bound. An item of an unknown domain is discovered, and stays so, once its
-    score passes a threshold, or its total over all periods so far does.
+    What an item scores is the sum of its users' weights (`users`), over the events of one period
+    ("period"), of all periods so far ("running") or of the last `window` ("window"). A user's
+    weights are bounded over the whole horizon, and noise is correlated over the periods.
+    `dpselect.continual.open` draws from it, period by period; `select` does not, as it sees one
+    table of scores. Under "running" each item of a user is counted once, and under "window" again
+    only `window` or more periods later, so that a count of a window is a lower bound. An item of an
+    unknown domain is discovered, and stays so, once its score passes a threshold, or its total over
+    all periods so far does.
 
-    With `counts` each released item has a noisy number of users in place of its score. They are counted once the items of a
-    period are chosen, and among these alone, so that falling weights choose as well as they do without counts.
+    With `counts` each released item has a noisy number of users in place of its score. They are
+    counted once the items of a period are chosen, and among these alone, so that falling weights
+    choose as well as they do without counts.
 
-    A `grouped` horizon releases the k best items of each group. Its cells are (group, item): one user's weights are bounded over
-    all groups together, so that groups cost nothing (Theorem T9).
+    A `grouped` horizon releases the k best items of each group. Its cells are (group, item): one
+    user's weights are bounded over all groups together, so that groups cost nothing (Theorem T9).
 
-    Guarantee: GaussianDP(D/scale) for a public domain and Approximate(GaussianDP(D/scale), delta) for an unknown one, where D is
-    `strategy.norm`, Theorems T1 to T4; under replace_one sqrt(2) D. Counts add the square of sqrt(periods items)/scale to that
-    of mu, Theorem T10.
+    Guarantee: GaussianDP(D/scale) for a public domain and Approximate(GaussianDP(D/scale), delta)
+    for an unknown one, where D is `strategy.norm`, Theorems T1 to T4; under replace_one sqrt(2) D.
+    Counts add the square of sqrt(periods items)/scale to that of mu, Theorem T10.
 
     Args:
         periods: how many the horizon has. Public, and fixed: declare more rather than fewer.
         scale: standard deviation of the noise of a measurement, in weights.
-        delta: the chance that items of one user alone pass the thresholds of a domain that is unknown; None for a public domain.
-        candidates: the most items that the public domain has; None for any number, and for an unknown domain.
+        delta: the chance that items of one user alone pass the thresholds of a domain that is
+            unknown; None for a public domain.
+        candidates: the most items that the public domain has; None for any number, and for an
+            unknown domain.
         users: what one user may contribute.
         counts: how users are counted beside the released items; None to release scores.
 
@@ -313,37 +364,55 @@ class ContinualTopK(Mechanism):
         values=True,
     )
     k: Count = Field(description="an integer >= 1")
-    periods: Annotated[Count, Field(le=MOST_PERIODS)] = Field(description=f"an integer from 1 to {MOST_PERIODS}")
+    periods: Annotated[Count, Field(le=MOST_PERIODS)] = Field(
+        description=f"an integer from 1 to {MOST_PERIODS}"
+    )
     count: Over = Field(default="period", description="'period', 'running' or 'window'")
     window: Count | None = Field(default=None, description="an integer >= 1, or None")
-    scale: Annotated[Real, Field(ge=_LEAST, le=_MOST)] = Field(description="a scale from 2^-10 to 2^32, in weights")
-    delta: Probability | None = Field(default=None, description="a delta in (0, 1), or None for a public domain")
+    scale: Annotated[Real, Field(ge=_LEAST, le=_MOST)] = Field(
+        description="a scale from 2^-10 to 2^32, in weights"
+    )
+    delta: Probability | None = Field(
+        default=None, description="a delta in (0, 1), or None for a public domain"
+    )
     candidates: Count | None = Field(default=None, description="an integer >= k, or None")
     users: HorizonClip = Field(default=HorizonClip(), description="a HorizonClip")
     counts: HorizonCounts | None = Field(default=None, description="a HorizonCounts, or None")
     grouped: bool = Field(default=False, description="True or False")
-    stated: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
+    stated: Relation = Field(
+        default="add_remove", alias="relation", description="'add_remove' or 'replace_one'"
+    )
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
         if (self.count == "window") != (self.window is not None):
-            raise ValueError("window= is the number of periods of count='window': state both, or neither")
+            raise ValueError(
+                "window= is the number of periods of count='window': state both, or neither"
+            )
         if self.delta is not None and self.candidates is not None:
-            raise ValueError("delta= is for an unknown domain and candidates= for a public one: leave one of them out")
+            raise ValueError(
+                "delta= is for an unknown domain and candidates= for a public one: leave one of"
+                " them out"
+            )
         if self.candidates is not None and self.candidates < self.k:
-            raise ValueError(f"k={self.k} items cannot come out of candidates={self.candidates}: ask for fewer")
+            raise ValueError(
+                f"k={self.k} items cannot come out of candidates={self.candidates}: ask for fewer"
+            )
         return self
 
     @classmethod
-    def fitted(cls, budget: Budget, *, unknown: bool = True, counted: int | None = None, **settings: Any) -> Self:
+    def fitted(
+        cls, budget: Budget, *, unknown: bool = True, counted: int | None = None, **settings: Any
+    ) -> Self:
         """The mechanism with these settings whose noise spends `budget`, for the whole horizon.
 
-        Of a few splits of the budget's delta between thresholds and noise the one with the lowest thresholds is taken. Counts
-        take 15% of mu squared.
+        Of a few splits of the budget's delta between thresholds and noise the one with the lowest
+        thresholds is taken. Counts take 15% of mu squared.
 
         Args:
             unknown: whether the items are read off the log; False for a public domain.
-            counted: most items of one user that count in a period, beside the released items; None for no counts.
+            counted: most items of one user that count in a period, beside the released items; None
+                for no counts.
             settings: all fields but `scale`, `delta` and `counts`.
 
         Raises:
@@ -377,7 +446,9 @@ class ContinualTopK(Mechanism):
     def curve(self) -> Curve:
         core: Curve = GaussianDP(mu=ratio_up(self._moved(self.strategy.norm), self.scale))
         if self.counts is not None:
-            core = core + GaussianDP(mu=ratio_up(self._moved(self._counts_moved(self.counts.items)), self.counts.scale))
+            core = core + GaussianDP(
+                mu=ratio_up(self._moved(self._counts_moved(self.counts.items)), self.counts.scale)
+            )
         return core if self.delta is None else Approximate(curve=core, delta0=self.delta)
 
     @property
@@ -392,7 +463,11 @@ class ContinualTopK(Mechanism):
 
     def _moved(self, norm: float) -> float:
         """What replacing one user moves, where adding one moves `norm` at most, in l2."""
-        return norm if self.stated == "add_remove" else math.nextafter(sqrt_up(Fraction(2)) * norm, math.inf)
+        return (
+            norm
+            if self.stated == "add_remove"
+            else math.nextafter(sqrt_up(Fraction(2)) * norm, math.inf)
+        )
 
     @property
     def _most_shown(self) -> int | None:
@@ -400,20 +475,31 @@ class ContinualTopK(Mechanism):
         return self.candidates if self.grouped else self.k
 
     def _counts_moved(self, items: int) -> float:
-        """What one user who counts for at most `items` of a period moves all counts of the horizon by, in l2. Rounded up."""
+        """What one user who counts for at most `items` of a period moves all counts of the horizon
+        by, in l2. Rounded up.
+        """
         each = items if self._most_shown is None else min(items, self._most_shown)
         return sqrt_up(Fraction(self.periods * each))
 
     @property
     def in_part(self) -> bool:
-        """True if a user may count for fewer of the released items than the user has, so that counts may be too low (T10)."""
-        return self.counts is None or self.count != "period" or self._most_shown is None or self._most_shown > self.counts.items
+        """True if a user may count for fewer of the released items than the user has, so that
+        counts may be too low (T10).
+        """
+        return (
+            self.counts is None
+            or self.count != "period"
+            or self._most_shown is None
+            or self._most_shown > self.counts.items
+        )
 
     def margins(self, confidence: float = 0.95) -> Floats:
-        """(periods,) half the width of an interval around a released count or score, in its unit, for the noise alone.
+        """(periods,) half the width of an interval around a released count or score, in its unit,
+        for the noise alone.
 
-        What a count or score is of, users' cells under the bound, lies within with this chance, for one item in one period. Where
-        users count `in_part`, more users than that may hold the item, and the low end alone is one of their number.
+        What a count or score is of, users' cells under the bound, lies within with this chance, for
+        one item in one period. Where users count `in_part`, more users than that may hold the item,
+        and the low end alone is one of their number.
         """
         quantile = NormalDist().inv_cdf((1 + confidence) / 2)
         if self.counts is not None:
@@ -421,22 +507,32 @@ class ContinualTopK(Mechanism):
         return self.deviations * quantile + self._rounding(self.strategy.estimator)
 
     def thresholds(self, periods: slice = slice(None)) -> Floats:
-        """(periods,) what a noisy score must exceed for its item to be discovered, in weights, rounded up; of an unknown domain.
+        """(periods,) what a noisy score must exceed for its item to be discovered, in weights,
+        rounded up; of an unknown domain.
 
         Each of the `periods` takes its time to be found.
         """
         rounding, once = self._rounding(self.strategy.estimator)[periods], self.count == "period"
         deviations = self.deviations[:1] if once else self.deviations[periods]
         chance = self._lone_chance / (1 if once else self.periods)
-        return np.asarray(thresholds(tuple(deviations.tolist()), self.users.most, self.users.cells, chance)) + rounding
+        return (
+            np.asarray(
+                thresholds(tuple(deviations.tolist()), self.users.most, self.users.cells, chance)
+            )
+            + rounding
+        )
 
     def total_thresholds(self, periods: slice = slice(None)) -> Floats | None:
-        """As `thresholds`, of noisy totals of all periods so far; None where scores are such totals themselves."""
+        """As `thresholds`, of noisy totals of all periods so far; None where scores are such totals
+        themselves.
+        """
         if not self._tests_totals:
             return None
         repeats = np.sqrt(np.minimum(self.strategy.repeats, self.users.cells))[periods] * _ROOT_UP
         shared = self.scale * self.strategy.total_deviations[periods] / repeats
-        found = thresholds(tuple(shared.tolist()), 1.0, self.users.cells, self._lone_chance / self.periods)
+        found = thresholds(
+            tuple(shared.tolist()), 1.0, self.users.cells, self._lone_chance / self.periods
+        )
         return repeats * np.array(found) + self._rounding(self.strategy.totals)[periods]
 
     @property
@@ -448,16 +544,22 @@ class ContinualTopK(Mechanism):
         """The chance of all tests of one kind together that items of one user alone pass."""
         if self.delta is None:
             raise InvalidRequest("a public domain has no thresholds: all its items may be released")
-        return self.delta / (1 if self.stated == "add_remove" else 2) / (2 if self._tests_totals else 1)
+        return (
+            self.delta
+            / (1 if self.stated == "add_remove" else 2)
+            / (2 if self._tests_totals else 1)
+        )
 
     def _rounding(self, estimator: Floats) -> Floats:
-        """(periods,) by how much the rounding of measurements to the public grid may raise an estimate."""
+        """(periods,) by how much the rounding of measurements to the public grid may raise an
+        estimate.
+        """
         return np.cumsum(np.abs(estimator)) * (public_grid(self.scale) / 2) * (1 + 1e-9)
 
     def _refused(self, *_: object, **__: object) -> NoReturn:
         raise InvalidRequest(
-            "ContinualTopK releases at the end of each period of a horizon, from the events of that period and a private state: "
-            "use dpselect.continual.open, which opens the horizon"
+            "ContinualTopK releases at the end of each period of a horizon, from the events of that"
+            " period and a private state: use dpselect.continual.open, which opens the horizon"
         )
 
     _check_scores = _select = _select_many = _probabilities = _refused

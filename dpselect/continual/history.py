@@ -1,4 +1,6 @@
-"""What earlier releases have shown, for nothing: it stays shown, and means over time order the items and find more of them."""
+"""What earlier releases have shown, for nothing: it stays shown, and means over time order the
+items and find more of them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ from dpselect.selection import Label, Selection, label_key
 if TYPE_CHECKING:
     from dpselect.session import Notes, Session
 
-# The rates whose means are tested: those that look back far enough to say more than the last release.
+# The rates whose means are tested: those that look back far enough to say more than the last
+# release.
 TESTED: Final = slice(2, None)
 _UNIT = 2.0**-20  # of clipped counts
 _ROUNDING = 2.0**-51  # of a mean of floats, for each of its terms and the largest of them
@@ -37,21 +40,27 @@ _REASON = "fewer items than requested were discovered so far"
 
 @final
 class History:
-    """Releases of one question over many periods, each charged by itself, that share what they have shown.
+    """Releases of one question over many periods, each charged by itself, that share what they have
+    shown.
 
-    Of items that are read off the log, drawn by a `SparseHistogram`: an item that was shown is shown in every later release,
-    whatever its noisy score, and with Gaussian noise an item is also discovered by a mean of its noisy scores over time, where no
-    single score passes the histogram's threshold. Of a public domain, drawn by a `OneshotTopK` that shows all of its items.
-    Either way items are ordered by means over time, at the rate that fits best, and a release costs what its mechanism costs: of
-    a histogram half of `delta` pays for the tests of single scores, half for those of means (Theorems T6 to T8).
+    Of items that are read off the log, drawn by a `SparseHistogram`: an item that was shown is
+    shown in every later release, whatever its noisy score, and with Gaussian noise an item is also
+    discovered by a mean of its noisy scores over time, where no single score passes the histogram's
+    threshold. Of a public domain, drawn by a `OneshotTopK` that shows all of its items. Either way
+    items are ordered by means over time, at the rate that fits best, and a release costs what its
+    mechanism costs: of a histogram half of `delta` pays for the tests of single scores, half for
+    those of means (Theorems T6 to T8).
 
-    The noisy scores of items that are not discovered are private and stay in this object: it belongs to one process, and a draw
-    that fails closes it. A history that is made from what was `shown` begins with that, without the others.
+    The noisy scores of items that are not discovered are private and stay in this object: it
+    belongs to one process, and a draw that fails closes it. A history that is made from what was
+    `shown` begins with that, without the others.
 
     Args:
-        mechanism: what draws each release: a SparseHistogram with k=None and floor=0; or a OneshotTopK with `values` whose k is
-            the size of the domain, which with Gaussian noise costs what the best items alone cost.
-        k: how many items are wanted: how fast earlier scores are forgotten is chosen for the items around rank k.
+        mechanism: what draws each release: a SparseHistogram with k=None and floor=0; or a
+            OneshotTopK with `values` whose k is the size of the domain, which with Gaussian noise
+            costs what the best items alone cost.
+        k: how many items are wanted: how fast earlier scores are forgotten is chosen for the items
+            around rank k.
         releases: how many there may be; the chance of failure is shared by all of them.
         shown: what earlier releases have shown, in their order.
 
@@ -68,20 +77,36 @@ class History:
     """
 
     def __init__(
-        self, mechanism: SparseHistogram | OneshotTopK, *, k: int, releases: int, shown: Iterable[Selection] = ()
+        self,
+        mechanism: SparseHistogram | OneshotTopK,
+        *,
+        k: int,
+        releases: int,
+        shown: Iterable[Selection] = (),
     ) -> None:
-        finds = isinstance(mechanism, SparseHistogram) and mechanism.floor == 0 and mechanism.k is None
-        whole = isinstance(mechanism, OneshotTopK) and mechanism.values and mechanism.value_scale is None
+        finds = (
+            isinstance(mechanism, SparseHistogram) and mechanism.floor == 0 and mechanism.k is None
+        )
+        whole = (
+            isinstance(mechanism, OneshotTopK)
+            and mechanism.values
+            and mechanism.value_scale is None
+        )
         if not (finds or whole):
             raise InvalidRequest(
-                "a history shows known items whatever their scores, all of them: it takes a SparseHistogram with floor=0 and "
-                "k=None, or a OneshotTopK with values=True and k the size of the domain; `best` is what was asked for of that"
+                "a history shows known items whatever their scores, all of them: it takes a"
+                " SparseHistogram with floor=0 and k=None, or a OneshotTopK with values=True and k"
+                " the size of the domain; `best` is what was asked for of that"
             )
         self._mechanism = mechanism
         self._k = checked_integer("k", k, "how many items are wanted", error=InvalidRequest)
-        self._releases = checked_integer("releases", releases, "how many releases there may be", error=InvalidRequest)
+        self._releases = checked_integer(
+            "releases", releases, "how many releases there may be", error=InvalidRequest
+        )
         self._kept: ProcessState[_Vectors | None] = ProcessState(
-            _Vectors(shown, self._k), owner="this history", remedy="make one there from what was shown"
+            _Vectors(shown, self._k),
+            owner="this history",
+            remedy="make one there from what was shown",
         )
 
     @property
@@ -97,45 +122,66 @@ class History:
     def to_json(self) -> str:
         """The configuration, as a ledger keeps it."""
         drawn = json.loads(self._mechanism.to_json())
-        return json.dumps({"kind": "history", "k": self._k, "releases": self._releases, "mechanism": drawn})
+        return json.dumps(
+            {"kind": "history", "k": self._k, "releases": self._releases, "mechanism": drawn}
+        )
 
     def best(self, shown: Selection) -> Selection:
         """The first k of what a release has shown."""
         labels, values = (shown.labels or ())[: self._k], (shown.values or ())[: self._k]
         complete = len(labels) == self._k
         reason = None if complete else _REASON
-        return Selection(ordered=True, requested=self._k, complete=complete, reason=reason, values=values, labels=labels)
+        return Selection(
+            ordered=True,
+            requested=self._k,
+            complete=complete,
+            reason=reason,
+            values=values,
+            labels=labels,
+        )
 
     def check(self, scores: Scores) -> None:
         """Raise as `select` would, without drawing anything.
 
         Raises:
-            InvalidRequest: scores have no labels; of a histogram they are sums of amounts, or not multiples of 2^-20, as counts
-                and clipped counts are; of a public domain they are not of all its items, those of earlier releases; or all
-                releases are drawn, or a draw failed.
+            InvalidRequest: scores have no labels; of a histogram they are sums of amounts, or not
+                multiples of 2^-20, as counts and clipped counts are; of a public domain they are
+                not of all its items, those of earlier releases; or all releases are drawn, or a
+                draw failed.
             DpSelectError: as for the mechanism's `select`.
         """
         self._mechanism.check(scores)
         if scores.labels is None:
-            raise InvalidRequest("scores have no labels, by which a history knows items: name the candidates")
+            raise InvalidRequest(
+                "scores have no labels, by which a history knows items: name the candidates"
+            )
         with self._kept.locked() as kept:
             vectors = self._open(kept)
             if isinstance(self._mechanism, SparseHistogram):
-                if scores.sums or (scores.values % _UNIT).any() or not scores.values.max(initial=0) < _DIGITS * _UNIT:
+                if (
+                    scores.sums
+                    or (scores.values % _UNIT).any()
+                    or not scores.values.max(initial=0) < _DIGITS * _UNIT
+                ):
                     raise InvalidRequest(
-                        "scores are sums of amounts, or not multiples of 2^-20 below 2^32, so that a sum could be rounded: a "
-                        "history of a histogram is for counts of users"
+                        "scores are sums of amounts, or not multiples of 2^-20 below 2^32, so that"
+                        " a sum could be rounded: a history of a histogram is for counts of users"
                     )
-            elif self._mechanism.k != len(scores.labels) or (vectors.places and vectors.places.keys() != set(scores.labels)):
+            elif self._mechanism.k != len(scores.labels) or (
+                vectors.places and vectors.places.keys() != set(scores.labels)
+            ):
                 raise InvalidRequest(
-                    f"a history of a public domain needs all of its items in every release: k={self._mechanism.k} must be its "
-                    "size, and the domain that of the first release"
+                    "a history of a public domain needs all of its items in every release:"
+                    f" k={self._mechanism.k} must be its size, and the domain that of the first"
+                    " release"
                 )
 
     def select(self, scores: Scores, *, rng: np.random.Generator | None = None) -> Selection:
-        """Draw one release: all known items, those that are discovered now included, with their noisy scores of this release.
+        """Draw one release: all known items, those that are discovered now included, with their
+        noisy scores of this release.
 
-        It is not charged: see `release`. Known items that do not occur in the scores are shown too, as if they had a score of 0.
+        It is not charged: see `release`. Known items that do not occur in the scores are shown too,
+        as if they had a score of 0.
 
         Args:
             rng: for tests and simulation; None for the operating system's entropy.
@@ -143,12 +189,15 @@ class History:
         self.check(scores)
         with self._kept.locked() as kept:
             vectors = self._open(kept)
-            self._kept.value = None  # until all of it is done: what was drawn and is lost must not be drawn again
+            # until all of it is done: what was drawn and is lost must not be drawn again
+            self._kept.value = None
             if isinstance(self._mechanism, SparseHistogram):
                 self._discover(self._mechanism, vectors, scores, sampler(rng))
             else:
                 vectors.take(self._mechanism.select(scores, rng=rng))
-            selection = vectors.shown(self._mechanism.scale**2 * by_name(self._mechanism.noise).variance)
+            selection = vectors.shown(
+                self._mechanism.scale**2 * by_name(self._mechanism.noise).variance
+            )
             self._kept.value = vectors
         return selection
 
@@ -160,23 +209,40 @@ class History:
         keep: Callable[[Selection], str | None] | None = None,
         **notes: Unpack[Notes],
     ) -> Selection:
-        """Charge one release, draw it as `select` does, and record it; `keep`, `notes` and errors as of `Session.select`."""
+        """Charge one release, draw it as `select` does, and record it; `keep`, `notes` and errors
+        as of `Session.select`.
+        """
         self.check(scores)
         return session.publish(self, lambda: self.select(scores), keep=keep, **notes)
 
     def _open(self, vectors: _Vectors | None) -> _Vectors:
         if vectors is None:
-            raise InvalidRequest("a draw of this history failed, and it is closed: make another one from what was shown")
+            raise InvalidRequest(
+                "a draw of this history failed, and it is closed: make another one from what was"
+                " shown"
+            )
         if vectors.releases >= self._releases:
-            raise InvalidRequest(f"the {self._releases} releases of this history are drawn: make another one from what was shown")
+            raise InvalidRequest(
+                f"the {self._releases} releases of this history are drawn: make another one from"
+                " what was shown"
+            )
         return vectors
 
-    def _discover(self, histogram: SparseHistogram, vectors: _Vectors, scores: Scores, source: Sampler) -> None:
+    def _discover(
+        self, histogram: SparseHistogram, vectors: _Vectors, scores: Scores, source: Sampler
+    ) -> None:
         """Take one release of a histogram in, and what it and the means so far discover."""
-        counts = {label: value for label, value in zip(scores.labels or (), scores.values.tolist(), strict=True) if value > 0}
+        counts = {
+            label: value
+            for label, value in zip(scores.labels or (), scores.values.tolist(), strict=True)
+            if value > 0
+        }
         new = [label for label in counts if label not in vectors.places]
-        # Their clock is that of all items: a shared item would have other noise without its first user (Theorem T4).
-        vectors.grow(new, [_noisy(histogram, np.zeros(len(new)), source) for _ in range(vectors.releases)])
+        # Their clock is that of all items: a shared item would have other noise without its first
+        # user (Theorem T4).
+        vectors.grow(
+            new, [_noisy(histogram, np.zeros(len(new)), source) for _ in range(vectors.releases)]
+        )
         true = np.array([counts.get(label, 0) for label in vectors.places], dtype=np.float64)
         noisy = _noisy(histogram, true, source)
         vectors.add(noisy)
@@ -184,7 +250,9 @@ class History:
         vectors.known |= (true > 0) & (noisy > single_test(histogram).threshold + half_step)
         if vectors.releases > 1 and histogram.noise == "gaussian":
             off = vectors.largest * ((vectors.releases + 4) * _ROUNDING)
-            bars = np.array(mean_thresholds(histogram, vectors.releases, self._releases)) + half_step
+            bars = (
+                np.array(mean_thresholds(histogram, vectors.releases, self._releases)) + half_step
+            )
             vectors.known |= (vectors.means.values[TESTED] - off > bars[:, None]).any(axis=0)
 
 
@@ -195,36 +263,53 @@ def _noisy(histogram: SparseHistogram, true: Floats, source: Sampler) -> Floats:
 
 
 def mean_thresholds(histogram: SparseHistogram, release: int, releases: int) -> tuple[float, ...]:
-    """What means of noisy scores must exceed at the n-th of some releases, at each tested rate, score units, rounded up.
+    """What means of noisy scores must exceed at the n-th of some releases, at each tested rate,
+    score units, rounded up.
 
-    The items of one user alone are at most `release` times those of a single release; each has a mean of at most one share,
-    and the squares of the means add up to at most the square of the user's norm.
+    The items of one user alone are at most `release` times those of a single release; each has a
+    mean of at most one share, and the squares of the means add up to at most the square of the
+    user's norm.
     """
     weights = np.array(RATES[TESTED])[:, None] ** np.arange(release)
     deviations = histogram.scale * np.sqrt(np.square(weights).sum(axis=1)) / weights.sum(axis=1)
-    items, users = histogram.sensitivity.items_alone or 1, 1 if histogram.relation == "add_remove" else 2
+    items, users = (
+        histogram.sensitivity.items_alone or 1,
+        1 if histogram.relation == "add_remove" else 2,
+    )
     norm, most = histogram.sensitivity.l2_of(items), histogram.sensitivity.alone(1)
     chance = histogram.delta / (2 * users * releases * len(weights))
-    bars = thresholds(tuple((deviations / norm * (1 + 1e-12)).tolist()), min(most / norm, 1.0), items * release, chance)
+    bars = thresholds(
+        tuple((deviations / norm * (1 + 1e-12)).tolist()),
+        min(most / norm, 1.0),
+        items * release,
+        chance,
+    )
     return tuple(math.nextafter(bar * norm, math.inf) for bar in bars)
 
 
 def single_test(histogram: SparseHistogram) -> SparseHistogram:
-    """The histogram whose threshold single scores are held against: means take the other half of delta, of Gaussian noise."""
+    """The histogram whose threshold single scores are held against: means take the other half of
+    delta, of Gaussian noise.
+    """
     if histogram.noise != "gaussian":
         return histogram
     users = 1 if histogram.relation == "add_remove" else 2
-    return SparseHistogram.model_validate({**settings_of(histogram), "delta": histogram.delta / (2 * users)})
+    return SparseHistogram.model_validate(
+        {**settings_of(histogram), "delta": histogram.delta / (2 * users)}
+    )
 
 
 @final
 class _Vectors:
-    """Noisy scores of every item that has occurred, as means over time. Private, but for those of known items."""
+    """Noisy scores of every item that has occurred, as means over time. Private, but for those of
+    known items.
+    """
 
     def __init__(self, shown: Iterable[Selection], k: int) -> None:
         self.places: dict[Label, int] = {}  # where each item stands in the vectors
         self.known, self.means = np.zeros(0, dtype=np.bool_), Means(k)
-        self.last, self.largest = np.zeros(0), np.zeros(0)  # of the last release; and the largest of all in size
+        # of the last release; and the largest of all in size
+        self.last, self.largest = np.zeros(0), np.zeros(0)
         self.releases = 0
         for one in shown:
             self.take(one)
@@ -235,19 +320,34 @@ class _Vectors:
         values = dict(zip(one.labels or (), one.values or (), strict=True))
         if missing := self.places.keys() - values.keys():
             raise InvalidRequest(
-                f"shown: a release leaves out {len(missing)} of the items that those before it have shown: give all that was "
-                "shown, in the order of the releases"
+                f"shown: a release leaves out {len(missing)} of the items that those before it have"
+                " shown: give all that was shown, in the order of the releases"
             )
         self.grow([label for label in values if label not in self.places], [])
         self.add(np.array([values[label] for label in self.places]))
         self.known[:] = True
 
     def shown(self, variance: float) -> Selection:
-        """All known items, by means over time, with their scores of the last release; `variance` is that of its noise."""
-        order, found, names = self.means.order(variance, self.known), np.flatnonzero(self.known), list(self.places)
-        rows = zip(order.tolist(), [names[place] for place in found], self.last[found].tolist(), strict=True)
+        """All known items, by means over time, with their scores of the last release; `variance` is
+        that of its noise.
+        """
+        order, found, names = (
+            self.means.order(variance, self.known),
+            np.flatnonzero(self.known),
+            list(self.places),
+        )
+        rows = zip(
+            order.tolist(),
+            [names[place] for place in found],
+            self.last[found].tolist(),
+            strict=True,
+        )
         ranked = sorted(rows, key=lambda row: (-row[0], label_key(row[1])))
-        return Selection(ordered=True, values=tuple(row[2] for row in ranked), labels=tuple(row[1] for row in ranked))
+        return Selection(
+            ordered=True,
+            values=tuple(row[2] for row in ranked),
+            labels=tuple(row[1] for row in ranked),
+        )
 
     def grow(self, new: Sequence[Label], history: Sequence[Floats]) -> None:
         """Take in items that were never there, and their noise of all releases so far."""

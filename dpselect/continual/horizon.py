@@ -1,6 +1,7 @@
 """`Horizon`: the releases of one horizon, at one price; a closed period is never drawn again.
 
-A period is closed in one transaction of the state: from new events to what is released (Theorems T1 to T4).
+A period is closed in one transaction of the state: from new events to what is released (Theorems T1
+to T4).
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ from dpselect.spec.shared_fields import FileFields
 
 NO_EVENTS: Final = Events("(SELECT '' AS u, '' AS i WHERE false)", {})
 _REASON = "fewer items than requested were discovered"
-_STAYS = Note("the horizon is charged and stays charged: call again with the same events, which costs nothing more")
+_STAYS = Note(
+    "the horizon is charged and stays charged: call again with the same events, which costs nothing"
+    " more"
+)
 
 
 def close(
@@ -65,23 +69,33 @@ def close(
         state.draw(increment, known, source)
         items, scores, sums = _discovered(state, period, increment.items)
         mechanism = state.meta.mechanism
-        groups = len({parts_of(label)[0] for label in state.labels(items)}) if mechanism.grouped else 1
-        selection, shown = _best(state, items, scores, means.order_by(mechanism, period, scores, sums, groups))
+        groups = (
+            len({parts_of(label)[0] for label in state.labels(items)}) if mechanism.grouped else 1
+        )
+        selection, shown = _best(
+            state, items, scores, means.order_by(mechanism, period, scores, sums, groups)
+        )
         if mechanism.counts is not None:
-            noise = source.rounded(np.zeros(len(shown)), by_name("gaussian"), mechanism.counts.scale, _ONE_USER)
-            selection = selection.model_copy(update={"values": tuple((state.count_users(period, shown) + noise).tolist())})
+            noise = source.rounded(
+                np.zeros(len(shown)), by_name("gaussian"), mechanism.counts.scale, _ONE_USER
+            )
+            selection = selection.model_copy(
+                update={"values": tuple((state.count_users(period, shown) + noise).tolist())}
+            )
         state.add_closed(period, events.asked, selection)
     return selection
 
 
 _ONE_USER = 1.0  # the grid of counts
-_ERROR = 2.0**-52  # of a sum of products of floats: this times its terms, and times a bound on their sizes added up
+# of a sum of products of floats: this times its terms, and times a bound on their sizes added up
+_ERROR = 2.0**-52
 
 
 def _discovered(state: State, period: int, given: Integers) -> tuple[Integers, Floats, Floats]:
     """(n,) discovered items, their scores in weights, and (columns, n) the sums that order them.
 
-    Those that pass a test now are stored as such. `given` are the items that users have given a weight in this period.
+    Those that pass a test now are stored as such. `given` are the items that users have given a
+    weight in this period.
     """
     mechanism, items, now = state.meta.mechanism, state.number_of_items(), slice(period - 1, period)
     touched, shown = np.zeros(items, dtype=np.bool_), np.zeros(items, dtype=np.bool_)
@@ -91,9 +105,11 @@ def _discovered(state: State, period: int, given: Integers) -> tuple[Integers, F
     for first, rows in state.measured(period, items):
         place = slice(first, first + rows.shape[1])
         found, off = estimate(mechanism, mechanism.strategy.estimator, rows)
-        if mechanism.delta is not None:  # what passes a test does so surely, whatever the roundings of floats
+        # what passes a test does so surely, whatever the roundings of floats
+        if mechanism.delta is not None:
             passed = found - off > mechanism.thresholds(now)
-            if mechanism.count == "period":  # a score of noise alone is not tested: its item's users are not there (Theorem T4)
+            # a score of noise alone is not tested: its item's users are not there (Theorem T4)
+            if mechanism.count == "period":
                 passed &= touched[place]
             if (bars := mechanism.total_thresholds(now)) is not None:
                 total, off = estimate(mechanism, mechanism.strategy.totals, rows)
@@ -109,8 +125,8 @@ def _discovered(state: State, period: int, given: Integers) -> tuple[Integers, F
 def weighted(columns: Floats, rows: Floats) -> Floats:
     """(columns, items) sums of (periods, items) measurements with (columns, periods) weights.
 
-    In one order for every item: equal measurements have equal sums wherever they stand, as in a matrix product they have not,
-    and how items are numbered tells when they first existed.
+    In one order for every item: equal measurements have equal sums wherever they stand, as in a
+    matrix product they have not, and how items are numbered tells when they first existed.
     """
     sums = np.zeros((len(columns), rows.shape[1]))
     for weights, row in zip(columns.T, rows, strict=True):
@@ -119,7 +135,9 @@ def weighted(columns: Floats, rows: Floats) -> Floats:
 
 
 def estimate(mechanism: ContinualTopK, column: Floats, rows: Floats) -> tuple[Floats, Floats]:
-    """(items,) estimates in weights at the end of a period, by a column of B, and how far the floats may be off."""
+    """(items,) estimates in weights at the end of a period, by a column of B, and how far the
+    floats may be off.
+    """
     grid, column = public_grid(mechanism.scale), column[len(rows) - 1 :: -1]
     largest = np.zeros(rows.shape[1])
     for row in rows:  # one at a time: all sizes at once are as large as the measurements
@@ -128,9 +146,11 @@ def estimate(mechanism: ContinualTopK, column: Floats, rows: Floats) -> tuple[Fl
     return weighted(column[None], rows)[0] * grid, off
 
 
-def _best(state: State, items: Integers, scores: Floats, order: Floats) -> tuple[Selection, list[int]]:
-    """The first k of the discovered items, of each group, and their numbers; equals in the order of labels, which tells nothing
-    about the log.
+def _best(
+    state: State, items: Integers, scores: Floats, order: Floats
+) -> tuple[Selection, list[int]]:
+    """The first k of the discovered items, of each group, and their numbers; equals in the order of
+    labels, which tells nothing about the log.
     """
     k, domain, grouped = state.meta.mechanism.k, state.meta.domain, state.meta.mechanism.grouped
     if not grouped and len(items) > k:
@@ -140,7 +160,10 @@ def _best(state: State, items: Integers, scores: Floats, order: Floats) -> tuple
     rows = zip(named, order.tolist(), items.tolist(), scores.tolist(), strict=True)
     ranked = sorted(rows, key=lambda row: (row[0][0], -row[1], label_key(row[0][1])))
     of_groups = [list(islice(rows, k)) for _, rows in groupby(ranked, key=lambda row: row[0][0])]
-    best, complete = list(chain.from_iterable(of_groups)), bool(of_groups) and all(len(rows) == k for rows in of_groups)
+    best, complete = (
+        list(chain.from_iterable(of_groups)),
+        bool(of_groups) and all(len(rows) == k for rows in of_groups),
+    )
     selection = Selection(
         indices=None if domain is None else tuple(item for _, _, item, _ in best),
         ordered=True,
@@ -154,11 +177,16 @@ def _best(state: State, items: Integers, scores: Floats, order: Floats) -> tuple
     return selection, [item for _, _, item, _ in best]
 
 
-_SAME: Final = "Ask for what the series was opened with, or name another state= and key= for another series"
+_SAME: Final = (
+    "Ask for what the series was opened with, or name another state= and key= for another series"
+)
 _BOUNDED: Final = ("max_items_per_user", "clip", "value", "within")
-# Options of a file that rewrite no label of a user: what the file is, what is read of it, and how several items are written. A
-# query= may have a date in it, so that it is another one every night; that it writes users alike is its author's statement.
-_SAME_USERS: Final = frozenset({"format", "header", "decimal", "time_format", "table", "query", "split"})
+# Options of a file that rewrite no label of a user: what the file is, what is read of it, and how
+# several items are written. A query= may have a date in it, so that it is another one every night;
+# that it writes users alike is its author's statement.
+_SAME_USERS: Final = frozenset(
+    {"format", "header", "decimal", "time_format", "table", "query", "split"}
+)
 
 
 @final
@@ -172,24 +200,28 @@ class Period:
 
 @final
 class Horizon:
-    """The releases of one horizon, at most one for each of its periods. `open` opens it, for one price.
+    """The releases of one horizon, at most one for each of its periods. `open` opens it, for one
+    price.
 
-    A new horizon is *reserved*: `Ledger.void` gives that back as long as no period is closed. The first `close` reads its events,
-    commits the charge, and draws.
+    A new horizon is *reserved*: `Ledger.void` gives that back as long as no period is closed. The
+    first `close` reads its events, commits the charge, and draws.
 
-    Every method opens the state, one DuckDB file of mode 0600, for as long as it takes; processes and threads take turns. What
-    `close` returns is on record: its period is stored, and the ledger has its mark, before anybody sees it.
+    Every method opens the state, one DuckDB file of mode 0600, for as long as it takes; processes
+    and threads take turns. What `close` returns is on record: its period is stored, and the ledger
+    has its mark, before anybody sees it.
 
     Args:
-        ledger, dataset, terms: where, and on whose behalf, the horizon is charged. None and None charge nothing: then nobody
-            tells an older copy of the state from the latest. For the others see `open`.
+        ledger, dataset, terms: where, and on whose behalf, the horizon is charged. None and None
+            charge nothing: then nobody tells an older copy of the state from the latest. For the
+            others see `open`.
 
     Raises:
-        InvalidRequest: the mechanism is not a ContinualTopK, the domain is missing or not asked for, or the dataset has a budget
-            for each period.
-        HorizonError: the state is another horizon's, in use, lost, damaged, or older than the ledger says, or the horizon was
-            voided; nothing was drawn.
-        BudgetExceeded, RelationMismatch, KeyConflict: as `accounting.Ledger.reserve`; no state was made.
+        InvalidRequest: the mechanism is not a ContinualTopK, the domain is missing or not asked
+            for, or the dataset has a budget for each period.
+        HorizonError: the state is another horizon's, in use, lost, damaged, or older than the
+            ledger says, or the horizon was voided; nothing was drawn.
+        BudgetExceeded, RelationMismatch, KeyConflict: as `accounting.Ledger.reserve`; no state was
+            made.
     """
 
     def __init__(
@@ -212,26 +244,33 @@ class Horizon:
         self.mechanism: ContinualTopK = mechanism
         if not isinstance(mechanism, ContinualTopK):
             raise InvalidRequest(
-                f"continual takes a ContinualTopK, not {type(mechanism).__name__}: use Session.select for one release"
+                f"continual takes a ContinualTopK, not {type(mechanism).__name__}: use"
+                " Session.select for one release"
             )
         if dataset is not None and dataset.window != "whole":
             raise InvalidRequest(
-                f"dataset={dataset.name!r} has a budget for each {dataset.window}, and a horizon bounds users over all of them: "
-                "declare a dataset with one budget for all rows"
+                f"dataset={dataset.name!r} has a budget for each {dataset.window}, and a horizon"
+                " bounds users over all of them: declare a dataset with one budget for all rows"
             )
         of_groups = None if groups is None else tuple(named(groups, what="groups"))
         listed = _listed(mechanism, domain, of_groups)
         self._dry_run, self._domain, self._groups = dry_run, listed, of_groups
         receipt, exists = self._receipt(), self._path.exists()
         if exists:
-            self._require_same(listed, of_groups, charged=self._account is None or receipt is not None or recharge)
+            self._require_same(
+                listed, of_groups, charged=self._account is None or receipt is not None or recharge
+            )
         elif receipt is not None and receipt.state == "released":
             raise HorizonError(
-                f"state={masked(path)} does not exist, and key={key!r} has opened a horizon. If its state lies elsewhere, "
-                "name it (state=); a horizon without its state has ended. For another log, name another key (key=)"
+                f"state={masked(path)} does not exist, and key={key!r} has opened a horizon. If its"
+                " state lies elsewhere, name it (state=); a horizon without its state has ended."
+                " For another log, name another key (key=)"
             )
         elif mechanism.delta is None and listed is None:
-            raise InvalidRequest("a mechanism without delta= releases items of a public domain: state domain=, or a delta")
+            raise InvalidRequest(
+                "a mechanism without delta= releases items of a public domain: state domain=, or a"
+                " delta"
+            )
         if receipt is None and self._account is not None:
             opened_on, name = self._account
             opened_on.check(name, mechanism, **self._terms)
@@ -239,7 +278,8 @@ class Horizon:
             if not exists:
                 require_new(self._path, "state=")
             return
-        # The state first: what cannot be written costs nothing, and one without a reservation has drawn nothing.
+        # The state first: what cannot be written costs nothing, and one without a reservation has
+        # drawn nothing.
         if not exists:
             State.create(self._path, mechanism, self._name, listed, of_groups)
         try:
@@ -265,7 +305,9 @@ class Horizon:
 
     @property
     def left(self) -> str | None:
-        """The dataset's budget, the share used, the cost and how many more horizons like this one fit; None without a ledger."""
+        """The dataset's budget, the share used, the cost and how many more horizons like this one
+        fit; None without a ledger.
+        """
         if self._account is None:
             return None
         ledger, name = self._account
@@ -276,25 +318,31 @@ class Horizon:
     def _name(self) -> str:
         return f"{'' if self._account is None else self._account[1]}\n{self._key}"
 
-    # -- releases -------------------------------------------------------------------------------------------------------
+    # -- releases ----------------------------------------------------------------------------------
 
-    def close(self, period: int, events: object, reading: Reading | None = None, **options: Any) -> Selection:
-        """Count the new events of a period, store what follows from them, and return what the period releases.
+    def close(
+        self, period: int, events: object, reading: Reading | None = None, **options: Any
+    ) -> Selection:
+        """Count the new events of a period, store what follows from them, and return what the
+        period releases.
 
-        Give each event once, in the period in which it arrives: late ones count then. A period that is closed already is
-        answered from the state, whatever its events are now: none is read, and it is never drawn again. What stops a call
-        leaves the period open, or closed with an answer that the next call returns: the same call again costs nothing.
+        Give each event once, in the period in which it arrives: late ones count then. A period that
+        is closed already is answered from the state, whatever its events are now: none is read, and
+        it is never drawn again. What stops a call leaves the period open, or closed with an answer
+        that the next call returns: the same call again costs nothing.
 
         Args:
             period: the first that is not closed: 1, 2, and so on.
-            events: as `source` of `dpselect.events.read`; None for a period without events. Of a Spark table the distinct pairs
-                are found on its cluster, and come here.
+            events: as `source` of `dpselect.events.read`; None for a period without events. Of a
+                Spark table the distinct pairs are found on its cluster, and come here.
             reading: how they are read; or the fields of `dpselect.events.Reading` as keywords.
 
         Raises:
-            InvalidRequest: the period is not the next one, or was closed with other options; nothing was drawn.
+            InvalidRequest: the period is not the next one, or was closed with other options;
+                nothing was drawn.
             EventLogError: the events cannot be read; nothing was drawn, and the period is open.
-            HorizonError: the state is in use, lost, damaged, or older than the ledger says, or the horizon was voided.
+            HorizonError: the state is in use, lost, damaged, or older than the ledger says, or the
+                horizon was voided.
             LedgerUnavailable: the release could not be recorded: call again with the same events.
         """
         asked = self._asked(period, events, reading, options)
@@ -319,8 +367,11 @@ class Horizon:
                 raise
         return selection
 
-    def rehearse(self, period: int, events: object, reading: Reading | None = None, **options: Any) -> None:
-        """Check what `close` checks before it reads: the period, the reading, and the header or schema of what it would read.
+    def rehearse(
+        self, period: int, events: object, reading: Reading | None = None, **options: Any
+    ) -> None:
+        """Check what `close` checks before it reads: the period, the reading, and the header or
+        schema of what it would read.
 
         No event is read, and nothing is stored, charged or drawn.
         """
@@ -336,18 +387,33 @@ class Horizon:
         with opened(None if asked is None else asked.memory_limit) as engine:
             yield NO_EVENTS if asked is None else _count_pairs(engine, events, asked, self._groups)
 
-    def _asked(self, period: int, events: object, reading: Reading | None, options: dict[str, Any]) -> Reading | None:
-        """How the events of a period are read, once the period is one of the horizon; None for a period without events."""
+    def _asked(
+        self, period: int, events: object, reading: Reading | None, options: dict[str, Any]
+    ) -> Reading | None:
+        """How the events of a period are read, once the period is one of the horizon; None for a
+        period without events.
+        """
         last = self.mechanism.periods
-        if isinstance(period, bool) or not isinstance(period, int | np.integer) or not 1 <= period <= last:
-            raise InvalidRequest(f"period={period!r} must be an integer from 1 to {last}, the periods of the horizon")
+        if (
+            isinstance(period, bool)
+            or not isinstance(period, int | np.integer)
+            or not 1 <= period <= last
+        ):
+            raise InvalidRequest(
+                f"period={period!r} must be an integer from 1 to {last}, the periods of the horizon"
+            )
         over_all = {} if options.get("group") is None else {"max_groups_per_user": ANY_GROUPS}
-        asked = None if events is None else of_pairs(reading_of(reading, over_all | options), grouped=self.mechanism.grouped)
+        asked = (
+            None
+            if events is None
+            else of_pairs(reading_of(reading, over_all | options), grouped=self.mechanism.grouped)
+        )
         self._require_written_alike(() if asked is None else asked.normalize)
         return asked
 
     def count_closed(self, readings: Sequence[Reading]) -> int:
-        """Number of the first periods that are closed, once each of them was asked for as `readings` do; no event is read.
+        """Number of the first periods that are closed, once each of them was asked for as
+        `readings` do; no event is read.
 
         Raises:
             InvalidRequest: one of them was closed with other options.
@@ -355,7 +421,9 @@ class Horizon:
         with self._opened() as state:
             done = state.closed()[: len(readings)]
         for closed, reading in zip(done, readings, strict=False):
-            _require_same_question(closed, _unread(of_pairs(reading, grouped=self.mechanism.grouped)))
+            _require_same_question(
+                closed, _unread(of_pairs(reading, grouped=self.mechanism.grouped))
+            )
         return len(done)
 
     def released(self) -> tuple[Period, ...]:
@@ -369,35 +437,55 @@ class Horizon:
         return self.mechanism.periods - len(self.released())
 
     def _require_written_alike(self, forms: Sequence[str]) -> None:
-        """Refuse a reading that writes labels otherwise than the horizon's public lists: their events would count for nothing."""
-        items = [parts_of(label)[1] if self.mechanism.grouped else label for label in self._domain or ()]
+        """Refuse a reading that writes labels otherwise than the horizon's public lists: their
+        events would count for nothing.
+        """
+        items = [
+            parts_of(label)[1] if self.mechanism.grouped else label for label in self._domain or ()
+        ]
         for what, names in (("groups", self._groups or ()), ("domain", items)) if forms else ():
             for name, written in zip(names, written_alike(names, forms), strict=True):
                 if name != written:
                     raise InvalidRequest(
-                        f"{what}= of the horizon names {name!r}, which normalize= writes {written!r}, so that no event of it "
-                        "would count: open a horizon with lists that are written so, or leave normalize= out"
+                        f"{what}= of the horizon names {name!r}, which normalize= writes"
+                        f" {written!r}, so that no event of it would count: open a horizon with"
+                        " lists that are written so, or leave normalize= out"
                     )
 
-    # -- state and ledger -----------------------------------------------------------------------------------------------
+    # -- state and ledger --------------------------------------------------------------------------
 
-    def _require_same(self, listed: Sequence[Label] | None, groups: Sequence[Label] | None, *, charged: bool) -> None:
-        """Refuse a state that is another horizon's, or whose charge the ledger has lost and does not get again.
+    def _require_same(
+        self, listed: Sequence[Label] | None, groups: Sequence[Label] | None, *, charged: bool
+    ) -> None:
+        """Refuse a state that is another horizon's, or whose charge the ledger has lost and does
+        not get again.
 
         Lists that are None are not compared.
         """
         with State.opened(self._path) as state:
             meta, begun = state.meta, len(state.closed())
             for differs, words in (
-                (meta.belongs_to != self._name, f"it is not that of key={self._key!r} {self._of}. {_SAME}"),
+                (
+                    meta.belongs_to != self._name,
+                    f"it is not that of key={self._key!r} {self._of}. {_SAME}",
+                ),
                 (
                     begun and not charged,
-                    f"it has released {begun} periods, and this ledger knows of no key={self._key!r}. If it is another "
-                    "ledger, name the one that was charged. If it was restored to before the horizon, put the charge back with "
-                    "`dpselect continual recharge`, or continual.open(recharge=True)",
+                    (
+                        f"it has released {begun} periods, and this ledger knows of no"
+                        f" key={self._key!r}. If it is another ledger, name the one that was"
+                        " charged. If it was restored to before the horizon, put the charge back"
+                        " with `dpselect continual recharge`, or continual.open(recharge=True)"
+                    ),
                 ),
-                (listed not in (None, meta.domain), "it was opened with another domain: leave domain= out"),
-                (groups not in (None, meta.groups), "it was opened with other groups: leave groups= out"),
+                (
+                    listed not in (None, meta.domain),
+                    "it was opened with another domain: leave domain= out",
+                ),
+                (
+                    groups not in (None, meta.groups),
+                    "it was opened with other groups: leave groups= out",
+                ),
             ):
                 if differs:
                     raise HorizonError(words)
@@ -407,28 +495,37 @@ class Horizon:
 
     @contextmanager
     def _opened(self) -> Iterator[State]:
-        """The state, if it is the latest: the ledger has its mark, or gets it now from a run that was stopped before that."""
+        """The state, if it is the latest: the ledger has its mark, or gets it now from a run that
+        was stopped before that.
+        """
         if self._dry_run:
-            raise InvalidRequest("the horizon was opened with dry_run=True, which rehearses alone: open it without")
+            raise InvalidRequest(
+                "the horizon was opened with dry_run=True, which rehearses alone: open it without"
+            )
         with State.opened(self._path) as state:
             done, meta = state.closed(), state.meta
             receipt = self._receipt()
             if receipt is not None and receipt.state == "released":
                 self._claim(self._key, meta.claim)
-            # From the last that the ledger has. More than one follows it on a ledger that was restored: a gap would let an older
-            # copy of the state draw the first of them again.
-            last = next((period for period in range(len(done), 0, -1) if self._is_marked(meta, period)), 1)
+            # From the last that the ledger has. More than one follows it on a ledger that was
+            # restored: a gap would let an older copy of the state draw the first of them again.
+            last = next(
+                (period for period in range(len(done), 0, -1) if self._is_marked(meta, period)), 1
+            )
             for closed in done[last - 1 :]:
                 self._release(meta, closed)
             if self._is_marked(meta, len(done) + 1):
                 raise HorizonError(
-                    f"it is an older copy, which knows {len(done)} closed periods, and the ledger more. A period that was "
-                    "released is not drawn again: go on with the latest state, and never from a backup"
+                    f"it is an older copy, which knows {len(done)} closed periods, and the ledger"
+                    " more. A period that was released is not drawn again: go on with the latest"
+                    " state, and never from a backup"
                 )
             yield state
 
     def _commit(self) -> None:
-        """Commit the charge: everything is read, and something is about to be drawn. Again, it does nothing."""
+        """Commit the charge: everything is read, and something is about to be drawn. Again, it does
+        nothing.
+        """
         if self._account is not None:
             ledger, name = self._account
             ledger.commit(name, self._key, actor=self._terms.get("actor"))
@@ -446,7 +543,8 @@ class Horizon:
         receipt = self._found(self._key)
         if receipt is not None and receipt.state == "void":
             raise HorizonError(
-                f"the horizon key={self._key!r} was voided, and nothing is drawn from its state: start another one"
+                f"the horizon key={self._key!r} was voided, and nothing is drawn from its state:"
+                " start another one"
             )
         return receipt
 
@@ -455,14 +553,24 @@ class Horizon:
         return found is not None and found.state == "released"
 
     def _release(self, meta: Meta, closed: Closed) -> None:
-        """Leave the mark of a stored period on the ledger; of several copies of a state the first decides."""
+        """Leave the mark of a stored period on the ledger; of several copies of a state the first
+        decides.
+        """
         if self._account is None:
             return
         if closed.period == 1:
             self._commit()
             self._claim(self._key, meta.claim)
-        key, label = meta.key_of(closed.period), f"period {closed.period} of {self.mechanism.periods} of {self._key}"
-        terms: Terms = {**self._terms, "relation": self.mechanism.relation, "key": key, "label": label}
+        key, label = (
+            meta.key_of(closed.period),
+            f"period {closed.period} of {self.mechanism.periods} of {self._key}",
+        )
+        terms: Terms = {
+            **self._terms,
+            "relation": self.mechanism.relation,
+            "key": key,
+            "label": label,
+        }
         ledger, name = self._account
         ledger.charge(name, zero(), **terms)  # costs nothing: a key for the period's mark
         self._claim(key, closed.mark)
@@ -474,8 +582,8 @@ class Horizon:
             ledger.release(name, key, claim=mark, actor=self._terms.get("actor"))
         except ClaimConflict:
             raise HorizonError(
-                "another copy of it has gone on: what this one drew was never released, and must not be. Delete it, and use the "
-                "other"
+                "another copy of it has gone on: what this one drew was never released, and must"
+                " not be. Delete it, and use the other"
             ) from None
 
     def __repr__(self) -> str:
@@ -499,12 +607,15 @@ def open(
     Args:
         session: the session that is charged; None charges nothing.
         mechanism: what is released at the end of every period.
-        state: path of the private state: what the horizon remembers of users and items. Keep it where the log is kept.
+        state: path of the private state: what the horizon remembers of users and items. Keep it
+            where the log is kept.
         key: idempotency key of the charge, and the horizon's name.
         domain: the public items, for a mechanism without `delta`.
         label: a note for the ledger.
-        groups: the public groups of a mechanism that is `grouped`; needed with `domain`, None for all that occur.
-        recharge: put back the charge of a horizon that has released periods on a ledger that was restored to before it.
+        groups: the public groups of a mechanism that is `grouped`; needed with `domain`, None for
+            all that occur.
+        recharge: put back the charge of a horizon that has released periods on a ledger that was
+            restored to before it.
         dry_run: only check: nothing is reserved, and of the horizon `rehearse` alone is of use.
 
     Raises:
@@ -517,7 +628,9 @@ def open(
 
 
 def _stated(mechanism: ContinualTopK) -> dict[str, Any]:
-    """What a mechanism was asked for, by the names of options; its noise follows from that and the budget."""
+    """What a mechanism was asked for, by the names of options; its noise follows from that and the
+    budget.
+    """
     users, counts = mechanism.users, mechanism.counts
     return {
         "group": mechanism.grouped,
@@ -544,19 +657,24 @@ def _other_mechanism(then: ContinualTopK, now: ContinualTopK) -> HorizonError:
         words = f"{'with' if was[name] else 'without'} {name}="
     else:
         words = f"with {name}={was[name]}, and {name}={asked[name]} is asked for now"
-    return HorizonError(f"it was opened {words}: ask as then, or start another horizon with a key= and a state= of its own").at(
-        name
-    )
+    return HorizonError(
+        f"it was opened {words}: ask as then, or start another horizon with a key= and a state= of"
+        " its own"
+    ).at(name)
 
 
 def _require_askable(state: State, period: int, events: Events) -> Closed | None:
-    """Refuse what is asked of a period by what is public alone; the period, if it is closed already.
+    """Refuse what is asked of a period by what is public alone; the period, if it is closed
+    already.
 
-    One that is closed is not compared with what its events are now: whoever asks again would learn whether they have changed.
+    One that is closed is not compared with what its events are now: whoever asks again would learn
+    whether they have changed.
     """
     done = state.closed()
     if period > len(done) + 1:
-        raise InvalidRequest(f"period={period} cannot be closed before period {len(done) + 1}: close them in order")
+        raise InvalidRequest(
+            f"period={period} cannot be closed before period {len(done) + 1}: close them in order"
+        )
     if period == len(done) + 1:
         state.require_users(events)
         return None
@@ -570,69 +688,105 @@ def _require_same_question(closed: Closed, events: Events) -> None:
     if then != now:
         other = next(name for name in sorted(then | now) if then.get(name) != now.get(name))
         raise InvalidRequest(
-            f"period {closed.period} is closed, and {other}= was another then: ask as you did then, or leave it. Its answer "
-            "stays: released() has it, and `dpselect continual show`"
+            f"period {closed.period} is closed, and {other}= was another then: ask as you did then,"
+            " or leave it. Its answer stays: released() has it, and `dpselect continual show`"
         )
 
 
-def _listed(mechanism: ContinualTopK, domain: Labels | None, groups: Sequence[Label] | None) -> tuple[Label, ...] | None:
+def _listed(
+    mechanism: ContinualTopK, domain: Labels | None, groups: Sequence[Label] | None
+) -> tuple[Label, ...] | None:
     """The public items, or cells."""
     if groups is not None and not mechanism.grouped:
         raise InvalidRequest("groups= is for a mechanism with grouped=True: leave one of them out")
     if domain is None:
         return None
     if mechanism.delta is not None:
-        raise InvalidRequest("domain= is public and delta= is for items that are read off the log: leave one of them out")
+        raise InvalidRequest(
+            "domain= is public and delta= is for items that are read off the log: leave one of"
+            " them out"
+        )
     listed = tuple(named(domain))
     if mechanism.grouped:
         if groups is None:
-            raise InvalidRequest("domain= lists the items of each group, and the groups must be public too: state groups=")
+            raise InvalidRequest(
+                "domain= lists the items of each group, and the groups must be public too: state"
+                " groups="
+            )
         listed = tuple(cell(group, item) for group in groups for item in listed)
     most, least = mechanism.candidates, mechanism.k * (len(groups) if groups is not None else 1)
     if len(listed) < least or (most is not None and len(listed) > most):
         bounds = f"at least {least}" + ("" if most is None else f" and at most candidates={most}")
-        raise InvalidRequest(f"domain= has {len(listed)} items, in all groups, and must have {bounds}")
+        raise InvalidRequest(
+            f"domain= has {len(listed)} items, in all groups, and must have {bounds}"
+        )
     return listed
 
 
 def of_pairs(reading: Reading, *, grouped: bool = False) -> Reading:
-    """A reading of pairs, or of (user, group, item), and nothing else: what users may contribute is the horizon's to bound."""
+    """A reading of pairs, or of (user, group, item), and nothing else: what users may contribute is
+    the horizon's to bound.
+    """
     if bounded := [name for name in _BOUNDED if getattr(reading, name) is not None]:
-        raise InvalidRequest(f"{bounded[0]}= is not for a horizon, whose mechanism says what counts: leave it out")
-    if not isinstance(reading.user, str | int):  # over periods `7` and `7.0` are one user, and within a record they would be two
         raise InvalidRequest(
-            "user= of a series must be one column: write the parts of a user into one column of the log, and name that"
+            f"{bounded[0]}= is not for a horizon, whose mechanism says what counts: leave it out"
+        )
+    # over periods `7` and `7.0` are one user, and within a record they would be two
+    if not isinstance(reading.user, str | int):
+        raise InvalidRequest(
+            "user= of a series must be one column: write the parts of a user into one column of the"
+            " log, and name that"
         ).at("user")
     if reading.max_groups_per_user not in (None, ANY_GROUPS):
-        raise InvalidRequest("max_groups_per_user= is not for a horizon, which bounds a user over all groups: leave it out")
+        raise InvalidRequest(
+            "max_groups_per_user= is not for a horizon, which bounds a user over all groups: leave"
+            " it out"
+        )
     if reading.group is None and grouped:
-        raise InvalidRequest("group= is missing: the horizon was opened for the top k of each group; name the column of groups")
+        raise InvalidRequest(
+            "group= is missing: the horizon was opened for the top k of each group; name the column"
+            " of groups"
+        )
     if reading.group is not None and not grouped:
-        raise InvalidRequest("group= names a column of groups, and the horizon was opened without: leave it out")
+        raise InvalidRequest(
+            "group= names a column of groups, and the horizon was opened without: leave it out"
+        )
     return reading
 
 
 def _unread(reading: Reading | None) -> Events:
-    """Events by how they are read: which are one user's, by the column and all that rewrites its labels, and what was asked."""
+    """Events by how they are read: which are one user's, by the column and all that rewrites its
+    labels, and what was asked.
+    """
     if reading is None:
         return NO_EVENTS
     who = reading.model_dump(mode="json", include={"user", *FILE_OPTIONS} - _SAME_USERS)
-    asked = reading.model_dump(mode="json", exclude_defaults=True, exclude={*FileFields.unasked(), "max_groups_per_user"})
+    asked = reading.model_dump(
+        mode="json", exclude_defaults=True, exclude={*FileFields.unasked(), "max_groups_per_user"}
+    )
     return replace(NO_EVENTS, who=who, asked=json.dumps(asked))
 
 
-def _count_pairs(engine: Engine, events: object, reading: Reading, groups: Sequence[Label] | None = None) -> Events:
+def _count_pairs(
+    engine: Engine, events: object, reading: Reading, groups: Sequence[Label] | None = None
+) -> Events:
     """The events of a period, counted once each; an item is a `cell` where there are groups."""
     path = engine.path("pairs.parquet")  # the state has its own connection
     read = replace(_unread(reading), relation=f"read_parquet({located(path)})")
     if spark.accepts(events):
         if reading.group is not None:
-            raise InvalidRequest("a horizon of groups reads no Spark table: write the period's events to Parquet, and give that")
+            raise InvalidRequest(
+                "a horizon of groups reads no Spark table: write the period's events to Parquet,"
+                " and give that"
+            )
         return replace(read, kinds=spark.save(events, reading, path))
     staged = prepared(engine, events, reading, None)
     shown, kinds = "pairs", staged.typed
     if reading.group is not None:
         shown = f"({cells_of('pairs', groups if groups is not None else reading.groups)})"
         kinds = {**kinds, "item": "str"}
-    engine.run(f"COPY {shown} TO {literal(str(path))} (FORMAT parquet, COMPRESSION uncompressed)", what=staged.what)
+    engine.run(
+        f"COPY {shown} TO {literal(str(path))} (FORMAT parquet, COMPRESSION uncompressed)",
+        what=staged.what,
+    )
     return replace(read, kinds=kinds)

@@ -1,7 +1,8 @@
 """A horizon from its start to its last period: `dpselect continual` in Python.
 
-Each function takes the fields of a spec, which are the options of its command. `output` is a new file, or the one that holds the
-answer to the same question, which is renewed in its place as the series goes on; errors are those of `Horizon`.
+Each function takes the fields of a spec, which are the options of its command. `output` is a new
+file, or the one that holds the answer to the same question, which is renewed in its place as the
+series goes on; errors are those of `Horizon`.
 """
 
 from __future__ import annotations
@@ -26,16 +27,45 @@ from dpselect.events.time_window import count_ended, periods
 from dpselect.release.answer import AnswerFile, DryRun, group_head, warn_unrecorded
 from dpselect.release.question import named
 from dpselect.release.run import session_of
-from dpselect.release.series import FORMS, HorizonAnswer, KeptHorizon, dry_close, horizon_mechanism, over_horizon
+from dpselect.release.series import (
+    FORMS,
+    HorizonAnswer,
+    KeptHorizon,
+    dry_close,
+    horizon_mechanism,
+    over_horizon,
+)
 from dpselect.session import Session
 from dpselect.spec.base import asked_by
-from dpselect.spec.continual_spec import CloseSpec, ContinualSpec, HeldFields, KeptFields, RechargeSpec, ShowSpec, StartSpec
+from dpselect.spec.continual_spec import (
+    CloseSpec,
+    ContinualSpec,
+    HeldFields,
+    KeptFields,
+    RechargeSpec,
+    ShowSpec,
+    StartSpec,
+)
 
 _LABEL = "dpselect continual"  # of a charge
-_SETTINGS = ("k", "periods", "count", "window", "relation", "users", "with_counts", "items_per_period")
+_SETTINGS = (
+    "k",
+    "periods",
+    "count",
+    "window",
+    "relation",
+    "users",
+    "with_counts",
+    "items_per_period",
+)
 
 if TYPE_CHECKING:
-    from dpselect.spec.keyword_types import CloseKeywords, ContinualKeywords, SharedHeld, StartKeywords
+    from dpselect.spec.keyword_types import (
+        CloseKeywords,
+        ContinualKeywords,
+        SharedHeld,
+        StartKeywords,
+    )
 
 
 @overload
@@ -48,7 +78,8 @@ def start(*, dry_run: bool, **asked: Unpack[StartKeywords]) -> HorizonAnswer | D
 
 @asked_by(StartSpec)
 def start(**asked: Any) -> HorizonAnswer | DryRun:
-    """Reserve a horizon of releases and make its private state, before any data are read; asked by a `StartSpec`.
+    """Reserve a horizon of releases and make its private state, before any data are read; asked by
+    a `StartSpec`.
 
     Its first period commits the charge. A second call under the key reserves nothing more.
 
@@ -56,7 +87,8 @@ def start(**asked: Any) -> HorizonAnswer | DryRun:
         What it has released, which is nothing yet; with `dry_run` what would be charged.
 
     Raises:
-        CalibrationError: the budget pays for no amount of noise. And as `Horizon`; nothing was reserved then.
+        CalibrationError: the budget pays for no amount of noise. And as `Horizon`; nothing was
+            reserved then.
     """
     spec = StartSpec(**asked)
     lists: Any = {"domain": spec.catalogue(), "groups": spec.group_list()}
@@ -70,11 +102,15 @@ def start(**asked: Any) -> HorizonAnswer | DryRun:
 
 
 @overload
-def close(period: int, data: object, *, dry_run: Literal[False] = False, **asked: Unpack[CloseKeywords]) -> HorizonAnswer: ...
+def close(
+    period: int, data: object, *, dry_run: Literal[False] = False, **asked: Unpack[CloseKeywords]
+) -> HorizonAnswer: ...
 
 
 @overload
-def close(period: int, data: object, *, dry_run: bool, **asked: Unpack[CloseKeywords]) -> HorizonAnswer | DryRun: ...
+def close(
+    period: int, data: object, *, dry_run: bool, **asked: Unpack[CloseKeywords]
+) -> HorizonAnswer | DryRun: ...
 
 
 @asked_by(CloseSpec)
@@ -85,7 +121,8 @@ def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
         period, data: as for `Horizon.close`.
 
     Returns:
-        What the period has released: if it is closed already, no event is read. With `dry_run` what closing it would cost; no
+        What the period has released: if it is closed already, no event is read. With `dry_run` what
+            closing it would cost; no
         event is read then either.
     """
     spec = CloseSpec(**asked)
@@ -96,7 +133,9 @@ def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
             return dry_close(session, horizon, look=look)
         about: Any = {"group": group_head(spec.group), "question": kept.question}
         if kept.held is not None:
-            return kept.written(HorizonAnswer.of(horizon, horizon.released()[period - 1 : period], **about))
+            return kept.written(
+                HorizonAnswer.of(horizon, horizon.released()[period - 1 : period], **about)
+            )
         selection = horizon.close(period, data, spec.reading())
         return kept.written(HorizonAnswer.of(horizon, [Period(period, selection)], **about))
 
@@ -109,7 +148,8 @@ def show(**asked: Unpack[SharedHeld]) -> HorizonAnswer:
 
 @asked_by(RechargeSpec)
 def recharge(**asked: Unpack[SharedHeld]) -> HorizonAnswer:
-    """Charge a horizon again on a ledger that was restored to before it, with all that its state has released.
+    """Charge a horizon again on a ledger that was restored to before it, with all that its state
+    has released.
 
     Asked by a `RechargeSpec`.
     """
@@ -123,22 +163,28 @@ def _shown(spec: HeldFields, command: str) -> HorizonAnswer:
 
 
 @overload
-def run(data: object, *, dry_run: Literal[False] = False, **asked: Unpack[ContinualKeywords]) -> HorizonAnswer: ...
+def run(
+    data: object, *, dry_run: Literal[False] = False, **asked: Unpack[ContinualKeywords]
+) -> HorizonAnswer: ...
 
 
 @overload
-def run(data: object, *, dry_run: bool, **asked: Unpack[ContinualKeywords]) -> HorizonAnswer | DryRun: ...
+def run(
+    data: object, *, dry_run: bool, **asked: Unpack[ContinualKeywords]
+) -> HorizonAnswer | DryRun: ...
 
 
 @asked_by(ContinualSpec)
 def run(data: object, **asked: Any) -> HorizonAnswer | DryRun:
-    """Close the periods of a log that have ended and are open; asked by a `ContinualSpec`. The same call goes on with a state.
+    """Close the periods of a log that have ended and are open; asked by a `ContinualSpec`. The same
+    call goes on with a state.
 
     Args:
         data: the log so far, as for `dpselect.topk`. What cannot be read costs nothing.
 
     Returns:
-        What every closed period has released; with `dry_run` what would be charged for the whole series.
+        What every closed period has released; with `dry_run` what would be charged for the whole
+        series.
 
     Warns:
         Unrecorded: no ledger is named; once in a process.
@@ -150,26 +196,51 @@ def run(data: object, **asked: Any) -> HorizonAnswer | DryRun:
 
 
 def ran(data: object, spec: ContinualSpec) -> HorizonAnswer | DryRun:
-    """Close periods of a log, as `run` does; whoever calls tells that nothing is on record without a ledger."""
+    """Close periods of a log, as `run` does; whoever calls tells that nothing is on record without
+    a ledger.
+    """
     reading = spec.reading()
     question = _question(spec, "run", source=named(data))
     name = "" if spec.state is not None and spec.key is not None else _name(data, question, spec)
     state = Path(f"{name}.state" if spec.state is None else spec.state)
     kept = KeptHorizon.of(AnswerFile.of(spec, texts=FORMS), question, state)
     assert reading.window is not None, "there is a column of times"
-    cut = list(periods(reading.window, spec.every or "day", partial=spec.partial_last, most=MOST_PERIODS))
-    opens = {"state": state, "key": name if spec.key is None else spec.key, "label": spec.label or _LABEL}
+    cut = list(
+        periods(reading.window, spec.every or "day", partial=spec.partial_last, most=MOST_PERIODS)
+    )
+    opens = {
+        "state": state,
+        "key": name if spec.key is None else spec.key,
+        "label": spec.label or _LABEL,
+    }
     opens |= {"domain": spec.catalogue(), "groups": reading.groups}
     settings = {name: getattr(spec, name) for name in _SETTINGS}
     with nullcontext() if spec.ledger is None else session_of(spec) as session:
-        about: Any = {"ended": count_ended(cut, spec.up_to, reading.window.zone), "dry_run": spec.dry_run}
-        found = over_horizon(session, data, reading, cut, spec.budget, settings, opens, **about, question=kept.question)
+        about: Any = {
+            "ended": count_ended(cut, spec.up_to, reading.window.zone),
+            "dry_run": spec.dry_run,
+        }
+        found = over_horizon(
+            session,
+            data,
+            reading,
+            cut,
+            spec.budget,
+            settings,
+            opens,
+            **about,
+            question=kept.question,
+        )
         return found if isinstance(found, DryRun) else kept.written(found)
 
 
 @contextmanager
-def _horizon(spec: HeldFields, mechanism: ContinualTopK | None = None, **about: Any) -> Iterator[tuple[Session, Horizon]]:
-    """What pays, and the horizon that a spec names; its mechanism is the state's, where none is stated."""
+def _horizon(
+    spec: HeldFields, mechanism: ContinualTopK | None = None, **about: Any
+) -> Iterator[tuple[Session, Horizon]]:
+    """What pays, and the horizon that a spec names; its mechanism is the state's, where none is
+    stated.
+    """
     path = Path(str(spec.state))
     if mechanism is None:
         if not path.exists():
@@ -177,12 +248,24 @@ def _horizon(spec: HeldFields, mechanism: ContinualTopK | None = None, **about: 
         with State.opened(path) as made:
             mechanism = made.meta.mechanism
     with session_of(spec) as session:
-        yield session, open_horizon(session, mechanism, state=path, key=str(spec.key), label=spec.label or _LABEL, **about)
+        yield (
+            session,
+            open_horizon(
+                session,
+                mechanism,
+                state=path,
+                key=str(spec.key),
+                label=spec.label or _LABEL,
+                **about,
+            ),
+        )
 
 
 def _kept(spec: HeldFields, command: str, **about: Any) -> KeptHorizon:
     """What a spec asks for, and its file, before anything is read, reserved or charged."""
-    return KeptHorizon.of(AnswerFile.of(spec, texts=FORMS), _question(spec, command, **about), Path(str(spec.state)))
+    return KeptHorizon.of(
+        AnswerFile.of(spec, texts=FORMS), _question(spec, command, **about), Path(str(spec.state))
+    )
 
 
 def _question(spec: KeptFields, command: str, **about: Any) -> dict[str, Any]:
@@ -197,20 +280,28 @@ def _question(spec: KeptFields, command: str, **about: Any) -> dict[str, Any]:
 
 
 def _name(data: object, question: dict[str, Any], spec: ContinualSpec) -> str:
-    """A name that two questions, or logs of other names, do not share: of what is public, so that the same call finds it again.
+    """A name that two questions, or logs of other names, do not share: of what is public, so that
+    the same call finds it again.
 
     Raises:
-        InvalidRequest: the log has no name, and a state or a key of the ledger would be named after it.
+        InvalidRequest: the log has no name, and a state or a key of the ledger would be named after
+            it.
     """
     parts = data if isinstance(data, list | tuple) else (data,)
     unnamed = not all(isinstance(part, str | os.PathLike) and str(part) != "-" for part in parts)
-    for missing, needed in (("state", spec.state is None), ("key", spec.ledger is not None and spec.key is None)):
+    for missing, needed in (
+        ("state", spec.state is None),
+        ("key", spec.ledger is not None and spec.key is None),
+    ):
         if unnamed and needed:
-            raise InvalidRequest(f"{missing}= is missing: a log that is no file has no name to make it of, so state it").at(
-                missing
-            )
+            raise InvalidRequest(
+                f"{missing}= is missing: a log that is no file has no name to make it of, so"
+                " state it"
+            ).at(missing)
     logs = [str(named(part)) for part in parts]
     logs = [log if "://" in log else os.path.normpath(log) for log in logs]
-    digest = hashlib.sha256(json.dumps({**question, "source": logs}, sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256(
+        json.dumps({**question, "source": logs}, sort_keys=True).encode()
+    ).hexdigest()
     stem = re.sub(r"[^\w-]+", "-", Path(logs[0]).stem)[:40].strip("-")
     return f"{stem or 'log'}-{digest[:16]}"

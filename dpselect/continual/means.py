@@ -1,6 +1,8 @@
-"""Means over time, at the rate that fits best: the order of a horizon's items, and of releases that are charged one by one.
+"""Means over time, at the rate that fits best: the order of a horizon's items, and of releases that
+are charged one by one.
 
-Order is a function of the measurements of public and of discovered items, and costs nothing (Theorems T1, T7 and T8).
+Order is a function of the measurements of public and of discovered items, and costs nothing
+(Theorems T1, T7 and T8).
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from numpy.typing import NDArray
 from dpselect.continual.continual_top_k import ContinualTopK, Floats
 from dpselect.mechanisms.release import public_grid
 
-RATES: Final = (0.0, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)  # by what a period's weight falls from one period to the next
+# by what a period's weight falls from one period to the next
+RATES: Final = (0.0, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)
 RANKING: Final = 3  # the place of the rate by which the last period's borderline items are found
 _BORDER = 4  # borderline items are those from rank k + 1 to this many k
 _FALLS = np.array(RATES)[:, None]
@@ -26,14 +29,18 @@ def columns(mechanism: ContinualTopK, period: int) -> Floats:
     return np.array([*found, np.append(before, 0.0)[-period:]])
 
 
-def order_by(mechanism: ContinualTopK, period: int, scores: Floats, sums: Floats, groups: int = 1) -> Floats:
-    """(items,) what orders items: a weighted mean of their scores in all periods so far, in any unit; `scores` at first.
+def order_by(
+    mechanism: ContinualTopK, period: int, scores: Floats, sums: Floats, groups: int = 1
+) -> Floats:
+    """(items,) what orders items: a weighted mean of their scores in all periods so far, in any
+    unit; `scores` at first.
 
-    Of a few rates at which weights fall, the one with the least squared error is taken, by Stein's estimate of it, over items
-    that were close to rank k in the period before.
+    Of a few rates at which weights fall, the one with the least squared error is taken, by Stein's
+    estimate of it, over items that were close to rank k in the period before.
 
     Args:
-        sums: (columns, items) sums of measurements, in multiples of the public grid, for `columns` of this period.
+        sums: (columns, items) sums of measurements, in multiples of the public grid, for `columns`
+            of this period.
         groups: in how many groups k items each are wanted.
     """
     k = mechanism.k * groups
@@ -46,27 +53,39 @@ def order_by(mechanism: ContinualTopK, period: int, scores: Floats, sums: Floats
 
 
 def _closest(means: Floats, earlier: Floats, noise: Floats, k: int) -> int:
-    """Which of a few (means, items) means over time has the least squared error, by Stein's estimate of it.
+    """Which of a few (means, items) means over time has the least squared error, by Stein's
+    estimate of it.
 
     Over items that were close to rank k before.
 
     Args:
         means: the first of them the last score by itself.
         earlier: (items,) scores before, by which items are ranked.
-        noise: twice the covariance of each mean's noise with that of the last score; broadcasts to (means, items).
+        noise: twice the covariance of each mean's noise with that of the last score; broadcasts to
+            (means, items).
     """
     last = min(_BORDER * k, len(earlier))
-    among = np.flatnonzero(earlier >= np.partition(earlier, -last)[-last]) if last else np.zeros(0, dtype=np.int64)
-    # Equals in the order of their means: how items are numbered tells when they first existed, which nobody paid for.
+    among = (
+        np.flatnonzero(earlier >= np.partition(earlier, -last)[-last])
+        if last
+        else np.zeros(0, dtype=np.int64)
+    )
+    # Equals in the order of their means: how items are numbered tells when they first existed,
+    # which nobody paid for.
     border = among[np.lexsort((*means[:, among], -earlier[among]))][k : _BORDER * k]
     if not len(border):
         return 0
-    errors = np.square(means[:, border] - means[0, border]) + np.broadcast_to(noise, means.shape)[:, border]
+    errors = (
+        np.square(means[:, border] - means[0, border])
+        + np.broadcast_to(noise, means.shape)[:, border]
+    )
     return int(np.argmin(errors.mean(axis=1)))
 
 
 def _column(mechanism: ContinualTopK, period: int, rate: float) -> Floats:
-    """(period,) weights of the measurements, the last one first, in a mean of scores whose weights fall by `rate`."""
+    """(period,) weights of the measurements, the last one first, in a mean of scores whose weights
+    fall by `rate`.
+    """
     weights = rate ** np.arange(period)
     return np.asarray(np.convolve(weights / weights.sum(), mechanism.strategy.estimator)[:period])
 
@@ -82,19 +101,30 @@ class Means:
 
     def __init__(self, k: int, items: int = 0) -> None:
         self._k = k
-        self._sums, self._weights, self._earlier = np.zeros((len(RATES), items)), np.zeros((len(RATES), items)), np.zeros(items)
+        self._sums, self._weights, self._earlier = (
+            np.zeros((len(RATES), items)),
+            np.zeros((len(RATES), items)),
+            np.zeros(items),
+        )
 
     @property
     def values(self) -> Floats:
         """(rates, items) the means."""
-        return np.divide(self._sums, self._weights, out=np.zeros_like(self._sums), where=self._weights > 0)
+        return np.divide(
+            self._sums, self._weights, out=np.zeros_like(self._sums), where=self._weights > 0
+        )
 
     def grow(self, history: Floats) -> None:
-        """Take in more items, whose noisy values so far are the (releases, items) `history`, the first release first."""
+        """Take in more items, whose noisy values so far are the (releases, items) `history`, the
+        first release first.
+        """
         more = Means(self._k, history.shape[1])
         for values in history:
             more.add(values)
-        self._sums, self._weights = np.hstack([self._sums, more._sums]), np.hstack([self._weights, more._weights])
+        self._sums, self._weights = (
+            np.hstack([self._sums, more._sums]),
+            np.hstack([self._weights, more._weights]),
+        )
 
     def add(self, values: Floats) -> None:
         """Take in one more noisy vector."""
@@ -110,4 +140,6 @@ class Means:
         """
         shown = slice(None) if among is None else among
         means, weights = self.values[:, shown], self._weights[:, shown]
-        return np.asarray(means[_closest(means, self._earlier[shown], 2 * variance / weights, self._k)])
+        return np.asarray(
+            means[_closest(means, self._earlier[shown], 2 * variance / weights, self._k)]
+        )

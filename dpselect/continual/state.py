@@ -1,6 +1,7 @@
 """What a horizon remembers between its periods: private, in one DuckDB file. Theorem T4.
 
-The noisy measurements of one period are exact, as are the estimates that are made of them (Theorems T1, T2 and T4).
+The noisy measurements of one period are exact, as are the estimates that are made of them
+(Theorems T1, T2 and T4).
 """
 
 from __future__ import annotations
@@ -26,8 +27,19 @@ from accounting import AccountingError
 from accounting.address import masked
 from accounting.files import read_text, settle, write_draft
 from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Integers, choose_cells
-from dpselect.errors import NO_MEMORY, HorizonError, HorizonUnavailable, InvalidRequest, is_memory_fault
-from dpselect.events.engine import lack_of_room, temporary_folder, was_interrupted, without_progress_bar
+from dpselect.errors import (
+    NO_MEMORY,
+    HorizonError,
+    HorizonUnavailable,
+    InvalidRequest,
+    is_memory_fault,
+)
+from dpselect.events.engine import (
+    lack_of_room,
+    temporary_folder,
+    was_interrupted,
+    without_progress_bar,
+)
 from dpselect.events.not_pickled import NotPickled
 from dpselect.events.sources.base import Kinds
 from dpselect.mechanisms.release import public_grid
@@ -49,14 +61,18 @@ _SLICE = 2**23  # measurements that are held in memory at a time
 @final
 @dataclass(frozen=True)
 class Increment:
-    """What one period adds to the counts: (n,) items, each once, and (n,) weights in multiples of 1/UNIT."""
+    """What one period adds to the counts: (n,) items, each once, and (n,) weights in multiples of
+    1/UNIT.
+    """
 
     period: int
     items: Integers
     weights: Integers
 
 
-def true_measurements(mechanism: ContinualTopK, period: int, items: int, increments: Iterable[Increment]) -> Exact:
+def true_measurements(
+    mechanism: ContinualTopK, period: int, items: int, increments: Iterable[Increment]
+) -> Exact:
     """(items,) of C x at the end of a period.
 
     Exact: weights are split at 1, so that products with C stay below 2^60 for 2^40 users.
@@ -74,7 +90,8 @@ def true_measurements(mechanism: ContinualTopK, period: int, items: int, increme
 
 
 def measure(mechanism: ContinualTopK, true: Exact, source: Sampler) -> Integers:
-    """(items,) C x plus noise, each rounded to the nearest multiple of the public grid, in these multiples. Exact: Theorem X7.
+    """(items,) C x plus noise, each rounded to the nearest multiple of the public grid, in these
+    multiples. Exact: Theorem X7.
 
     Whole multiples of the grid are added after the rounding, which commutes with them.
     """
@@ -83,11 +100,15 @@ def measure(mechanism: ContinualTopK, true: Exact, source: Sampler) -> Integers:
         return whole
     unit = float(UNIT) ** 2
     grid = public_grid(mechanism.scale) * unit
-    return whole + (source.rounded(rest, by_name("gaussian"), mechanism.scale * unit, grid) / grid).astype(np.int64)
+    return whole + (
+        source.rounded(rest, by_name("gaussian"), mechanism.scale * unit, grid) / grid
+    ).astype(np.int64)
 
 
 def _slices(mechanism: ContinualTopK, first: int, end: int) -> Iterator[tuple[int, int]]:
-    """The items from `first` up to `end` in slices, each of which fits into memory with the measurements of all periods."""
+    """The items from `first` up to `end` in slices, each of which fits into memory with the
+    measurements of all periods.
+    """
     width = max(_SLICE // mechanism.periods, 1)
     for start in range(first // width * width, end, width) if first < end else ():
         yield max(first, start), min(start + width, end)
@@ -95,10 +116,12 @@ def _slices(mechanism: ContinualTopK, first: int, end: int) -> Iterator[tuple[in
 
 _SCHEMA: Final = 10
 _MEMORY = "1GiB"
-_PLAIN: Final = "BLOB USING COMPRESSION uncompressed"  # to read a blob that is compressed costs ten times as much
+# to read a blob that is compressed costs ten times as much
+_PLAIN: Final = "BLOB USING COMPRESSION uncompressed"
 _TABLES = """
 CREATE TABLE meta (
-    schema INTEGER, identity VARCHAR, mechanism VARCHAR, belongs_to VARCHAR, user_key VARCHAR, domain VARCHAR, groups VARCHAR
+    schema INTEGER, identity VARCHAR, mechanism VARCHAR, belongs_to VARCHAR,
+    user_key VARCHAR, domain VARCHAR, groups VARCHAR
 );
 CREATE TABLE reading (who VARCHAR, integers BOOLEAN);
 CREATE TABLE users (u BLOB, uid INTEGER);
@@ -108,34 +131,49 @@ CREATE TABLE positions (used PLAIN);
 CREATE TABLE pairs (uid INTEGER, iid INTEGER, period SMALLINT);
 CREATE TABLE closed (period SMALLINT, asked VARCHAR, mark VARCHAR, selection VARCHAR);
 """.replace("PLAIN", _PLAIN)
-# What grows by the period is in tables of a few periods each: a checkpoint writes a table's last rows again, blobs included.
+# What grows by the period is in tables of a few periods each: a checkpoint writes a table's last
+# rows again, blobs included.
 _TOGETHER: Final = 16
 _GROWING = """
 CREATE TABLE IF NOT EXISTS increments_{number} (period SMALLINT, items PLAIN, weights PLAIN);
-CREATE TABLE IF NOT EXISTS measured_{number} (period SMALLINT, start INTEGER, width INTEGER, bytes TINYINT, body PLAIN);
+CREATE TABLE IF NOT EXISTS measured_{number} (
+    period SMALLINT, start INTEGER, width INTEGER, bytes TINYINT, body PLAIN
+);
 """.replace("PLAIN", _PLAIN)
-# Labels are compared as text: integers and text of one label are one, whatever the column is in one period and in another. A user
-# who is written 7 in one period and 7.0 in another, as pandas writes integers where one is missing, is one user. A keyed hash of
-# the label is stored, nested as in HMAC.
+# Labels are compared as text: integers and text of one label are one, whatever the column is in one
+# period and in another. A user who is written 7 in one period and 7.0 in another, as pandas writes
+# integers where one is missing, is one user. A keyed hash of the label is stored, nested as in
+# HMAC.
 _FRESH: Final = r"""
 CREATE OR REPLACE TEMP TABLE fresh AS WITH read AS (SELECT i, CASE
 WHEN u LIKE '%.0%' THEN regexp_replace(u, '^(-?[0-9]+)[.]0+$', '\1') ELSE u END AS u
 FROM (SELECT CAST(u AS VARCHAR) AS u, CAST(i AS VARCHAR) AS i FROM {relation})),
-hashed AS (SELECT u, unhex(sha256($key || sha256($key || u))) AS h FROM (SELECT DISTINCT u FROM read))
+hashed AS (
+    SELECT u, unhex(sha256($key || sha256($key || u))) AS h FROM (SELECT DISTINCT u FROM read)
+)
 SELECT i, h AS u FROM read JOIN hashed USING (u)
 """
 _LOW = 2**32 - 1
 _THESE: Final = "(SELECT unnest(CAST(? AS INTEGER[])) AS iid)"
-_IN_USE = "Could not set lock on file"  # how the engine's message begins where another process has the file
-_MADE_MEANWHILE = "another call made it meanwhile: repeat this one with the same state= and key=, which charges nothing twice"
+# how the engine's message begins where another process has the file
+_IN_USE = "Could not set lock on file"
+_MADE_MEANWHILE = (
+    "another call made it meanwhile: repeat this one with the same state= and key=, which charges"
+    " nothing twice"
+)
 _DAMAGED = "it is damaged, or no state of a horizon"
 _UNREADABLE = "what the horizon keeps cannot be read or written"
-_AGAIN = "Nothing is wrong with it: call again with the same events, and never restore an earlier copy"
+_AGAIN = (
+    "Nothing is wrong with it: call again with the same events, and never restore an earlier copy"
+)
 # What the system says, whatever class an engine's error has.
-_REFUSED = re.compile(r"permission denied|read-only file system|input/output error|too many open files", re.IGNORECASE)
+_REFUSED = re.compile(
+    r"permission denied|read-only file system|input/output error|too many open files", re.IGNORECASE
+)
 
-# One thread of a process at a time; the engine's own lock keeps other processes out. A fork leaves the child a lock that a thread
-# of its parent may hold, so each process has its own, and the parent's connections without the threads that serve them.
+# One thread of a process at a time; the engine's own lock keeps other processes out. A fork leaves
+# the child a lock that a thread of its parent may hold, so each process has its own, and the
+# parent's connections without the threads that serve them.
 _TURNS: dict[int, threading.RLock] = {}
 _OPEN: dict[str, int] = {}  # the process that has a state open, by its path
 
@@ -148,8 +186,8 @@ def _turn(path: Path) -> Iterator[None]:
         with _TURNS.setdefault(process, threading.RLock()):
             if _OPEN.setdefault(name, process) != process:
                 raise HorizonUnavailable(
-                    "it was in use when this process was forked from the one that used it: open it there, or in a process of "
-                    "its own"
+                    "it was in use when this process was forked from the one that used it: open it"
+                    " there, or in a process of its own"
                 )
             try:
                 yield
@@ -172,7 +210,8 @@ class Events:
 
     Attributes:
         relation: in SQL, with the columns u and i.
-        kinds: what these hold by the types of their source, without columns that hold nothing; empty if there is no source.
+        kinds: what these hold by the types of their source, without columns that hold nothing;
+            empty if there is no source.
         who: the options that say which events are one user's, by name; None if nothing was read.
         asked: all options of the reading, as JSON.
     """
@@ -186,7 +225,9 @@ class Events:
 @final
 @dataclass(frozen=True, repr=False)
 class Closed:
-    """A closed period: how its events were `asked` for, the mark that the ledger keeps, and what was released."""
+    """A closed period: how its events were `asked` for, the mark that the ledger keeps, and what
+    was released.
+    """
 
     period: int
     asked: str
@@ -197,7 +238,9 @@ class Closed:
 @final
 @dataclass(frozen=True, repr=False)
 class Meta:
-    """Which horizon a state is of. `identity` is a secret of the state: who does not have it cannot name its periods."""
+    """Which horizon a state is of. `identity` is a secret of the state: who does not have it cannot
+    name its periods.
+    """
 
     identity: str
     mechanism: ContinualTopK
@@ -207,11 +250,15 @@ class Meta:
 
     @property
     def claim(self) -> str:
-        """What the ledger's charge of the horizon is claimed with, by the first copy of a state that releases anything."""
+        """What the ledger's charge of the horizon is claimed with, by the first copy of a state
+        that releases anything.
+        """
         return self._hashed("claim")
 
     def key_of(self, period: int) -> str:
-        """The ledger's key for the mark of a period: in a name space of this state, which no other charge can meet."""
+        """The ledger's key for the mark of a period: in a name space of this state, which no other
+        charge can meet.
+        """
         return f"horizon-{self._hashed(str(period))}"
 
     def _hashed(self, what: str) -> str:
@@ -219,21 +266,32 @@ class Meta:
 
 
 class State(NotPickled):
-    """The tables of one horizon, on an open connection. **Private.** What changes it does so inside `transaction`."""
+    """The tables of one horizon, on an open connection. **Private.** What changes it does so inside
+    `transaction`.
+    """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, user_key: Callable[[], str]) -> None:
         self._connection, self._user_key = connection, user_key
         self._fresh = Events("fresh", {})  # what was loaded last
         try:
-            schema, identity, mechanism, belongs_to, self._key_hash, *lists = self._run("SELECT * FROM meta")[0]
+            schema, identity, mechanism, belongs_to, self._key_hash, *lists = self._run(
+                "SELECT * FROM meta"
+            )[0]
         except HorizonUnavailable:
             raise
         except (HorizonError, ValueError, IndexError):
-            raise HorizonError("the file is damaged, or not the state of a horizon: name the one that was started") from None
+            raise HorizonError(
+                "the file is damaged, or not the state of a horizon: name the one that was started"
+            ) from None
         if schema != _SCHEMA:
-            raise HorizonError(f"it has schema {schema} and this version of dpselect reads {_SCHEMA}: use the one it needs")
+            raise HorizonError(
+                f"it has schema {schema} and this version of dpselect reads {_SCHEMA}: use the one"
+                " it needs"
+            )
         domain, groups = (None if listed is None else tuple(json.loads(listed)) for listed in lists)
-        self.meta = Meta(identity, ContinualTopK.model_validate_json(mechanism), belongs_to, domain, groups)
+        self.meta = Meta(
+            identity, ContinualTopK.model_validate_json(mechanism), belongs_to, domain, groups
+        )
 
     @classmethod
     def in_memory(cls, mechanism: ContinualTopK, domain: Sequence[Label] | None = None) -> Self:
@@ -272,13 +330,14 @@ class State(NotPickled):
             reason = f"it cannot be written ({why}); nothing is left of it: check its folder"
         except HorizonError:
             reason = (
-                "it cannot be written (its disk or the memory is full, or the size of files is limited); nothing is left of it: "
-                "make room"
+                "it cannot be written (its disk or the memory is full, or the size of files is"
+                " limited); nothing is left of it: make room"
             )
         finally:
             if new_key and not path.exists():
                 cls.remove(path)
-        if reason:  # said outside the block: an error that is raised in it is chained to the engine's
+        # said outside the block: an error that is raised in it is chained to the engine's
+        if reason:
             raise HorizonUnavailable(f"state={masked(path)}: {reason}")
 
     @staticmethod
@@ -295,7 +354,10 @@ class State(NotPickled):
 
         with _turn(path), temporary_folder("dpselect-horizon-") as spill:
             if not path.exists():  # the engine would make it
-                raise HorizonError("it does not exist: no horizon was started there, or it is lost, and then has ended")
+                raise HorizonError(
+                    "it does not exist: no horizon was started there, or it is lost, and then has"
+                    " ended"
+                )
             configuration: dict[str, Any] = {
                 "memory_limit": _MEMORY,
                 "temp_directory": str(spill),
@@ -304,12 +366,15 @@ class State(NotPickled):
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,
             }
-            connection = _asked(lambda: duckdb.connect(str(path), config=configuration), "it cannot be opened", path)
+            connection = _asked(
+                lambda: duckdb.connect(str(path), config=configuration), "it cannot be opened", path
+            )
             try:
                 without_progress_bar(connection)
                 state = cls(connection, lambda: _read_key(path))
                 yield state
-                # What is committed stands in the engine's log beside the file, and is read from there until there is room.
+                # What is committed stands in the engine's log beside the file, and is read from
+                # there until there is room.
                 with suppress(HorizonUnavailable):
                     state._run("CHECKPOINT")
             finally:
@@ -318,15 +383,21 @@ class State(NotPickled):
     def __repr__(self) -> str:
         return "State(<private>)"
 
-    def _run(self, sql: str, parameters: Sequence[object] | dict[str, object] = ()) -> list[tuple[Any, ...]]:
+    def _run(
+        self, sql: str, parameters: Sequence[object] | dict[str, object] = ()
+    ) -> list[tuple[Any, ...]]:
         stated = parameters if isinstance(parameters, dict) else list(parameters)
         return _asked(lambda: self._connection.execute(sql, stated).fetchall())
 
     def _columns(self, sql: str, parameters: Sequence[object] = ()) -> dict[str, Integers]:
         found = _asked(lambda: self._connection.execute(sql, list(parameters)).fetchnumpy())
-        return {name: np.ascontiguousarray(column, dtype=np.int64) for name, column in found.items()}
+        return {
+            name: np.ascontiguousarray(column, dtype=np.int64) for name, column in found.items()
+        }
 
-    def _given(self, table: Mapping[str, Integers], sql: str, parameters: Sequence[object] = ()) -> None:
+    def _given(
+        self, table: Mapping[str, Integers], sql: str, parameters: Sequence[object] = ()
+    ) -> None:
         """Run a statement that reads the table `given`."""
         self._connection.register("given", dict(table))
         self._run(sql, parameters)
@@ -339,32 +410,39 @@ class State(NotPickled):
         try:
             yield
         except BaseException:
-            with suppress(HorizonError):  # of an engine that failed and goes as a whole, as does what is not committed
+            # of an engine that failed and goes as a whole, as does what is not committed
+            with suppress(HorizonError):
                 self._run("ROLLBACK")
             raise
-        # The engine makes its log of the transaction here, for this user alone. The mask holds for the whole process.
+        # The engine makes its log of the transaction here, for this user alone. The mask holds for
+        # the whole process.
         before = os.umask(0o077)
         try:
             self._run("COMMIT")
         finally:
             os.umask(before)
 
-    # -- what was released ----------------------------------------------------------------------------------------------
+    # -- what was released -------------------------------------------------------------------------
 
     def closed(self) -> list[Closed]:
         """All closed periods, in order."""
         rows = self._run("SELECT period, asked, mark, selection FROM closed ORDER BY period")
-        return [Closed(period, asked, mark, Selection.model_validate_json(text)) for period, asked, mark, text in rows]
+        return [
+            Closed(period, asked, mark, Selection.model_validate_json(text))
+            for period, asked, mark, text in rows
+        ]
 
     def add_closed(self, period: int, asked: str, selection: Selection) -> None:
-        """Record what a period releases, under a mark that nobody can guess and that follows from the one before."""
+        """Record what a period releases, under a mark that nobody can guess and that follows from
+        the one before.
+        """
         before = self._run("SELECT mark FROM closed WHERE period = ?", [period - 1])
         released = selection.model_dump_json()
         parts = [before[0][0] if before else self.meta.identity, secrets.token_hex(32), released]
         mark = hashlib.sha256("\n".join(parts).encode()).hexdigest()
         self._run("INSERT INTO closed VALUES (?, ?, ?, ?)", [period, asked, mark, released])
 
-    # -- what was read --------------------------------------------------------------------------------------------------
+    # -- what was read -----------------------------------------------------------------------------
 
     def load(self, events: Events) -> None:
         """Make the (user, item) pairs of a period the table `fresh`, for `take`."""
@@ -372,7 +450,9 @@ class State(NotPickled):
         self._run(_FRESH.format(relation=events.relation), {"key": self._user_key()})
 
     def require_users(self, events: Events) -> None:
-        """Refuse events that are read as those of other users than earlier ones, by the options and the key of users alone."""
+        """Refuse events that are read as those of other users than earlier ones, by the options and
+        the key of users alone.
+        """
         if _hash_of_key(self._user_key()) != self._key_hash:
             raise HorizonError(f"the key of its users is that of another state: {_KEY_BACK}")
         who = events.who or {}
@@ -381,28 +461,37 @@ class State(NotPickled):
             for name, now in who.items():
                 if now != then[name]:
                     raise InvalidRequest(
-                        f"{name}={now!r} was {then[name]!r} in earlier periods. A horizon bounds each user over all of its "
-                        "periods, and read otherwise one person is several users: state it as then, or open another horizon"
+                        f"{name}={now!r} was {then[name]!r} in earlier periods. A horizon bounds"
+                        " each user over all of its periods, and read otherwise one person is"
+                        " several users: state it as then, or open another horizon"
                     )
 
     def _settle(self) -> None:
-        """Remember who is one user, and whether items are integers: by options and types, whatever was read.
+        """Remember who is one user, and whether items are integers: by options and types, whatever
+        was read.
 
-        A column of nothing has no type: labels stay what they are, as with the next value that may come.
+        A column of nothing has no type: labels stay what they are, as with the next value that may
+        come.
         """
         self.require_users(self._fresh)
         who, kinds = self._fresh.who, self._fresh.kinds
         for known, integers in (
-            self._run("SELECT who, integers FROM reading") or [(None, True)] if who is not None or kinds else ()
+            self._run("SELECT who, integers FROM reading") or [(None, True)]
+            if who is not None or kinds
+            else ()
         ):
             self._run("DELETE FROM reading")
             stated = json.dumps(who if who is None else dict(who)) if known is None else known
-            self._run("INSERT INTO reading VALUES (?, ?)", [stated, integers and kinds.get("item", "int") == "int"])
+            self._run(
+                "INSERT INTO reading VALUES (?, ?)",
+                [stated, integers and kinds.get("item", "int") == "int"],
+            )
 
-    # -- users: what counts, Theorem T3 ---------------------------------------------------------------------------------
+    # -- users: what counts, Theorem T3 ------------------------------------------------------------
 
     def take(self, period: int) -> Increment:
-        """Count `fresh` under the users' clip: positions, pairs and new items are stored, and the weights of items returned.
+        """Count `fresh` under the users' clip: positions, pairs and new items are stored, and the
+        weights of items returned.
 
         Fresh coins choose among the cells of a user who has too many.
         """
@@ -410,7 +499,8 @@ class State(NotPickled):
         mechanism, known = self.meta.mechanism, self.number_of_items()
         since = period - (mechanism.window or period)  # a pair counts again this many periods later
         cells, stored = self._cells(since), self._run("SELECT used FROM positions")
-        used = np.frombuffer(stored[0][0] if stored else b"", dtype=np.int16)  # how many cells of each user were counted so far
+        # how many cells of each user were counted so far
+        used = np.frombuffer(stored[0][0] if stored else b"", dtype=np.int16)
         used = np.pad(used, (0, self._run("SELECT count(*) FROM users")[0][0] - len(used)))
         cells = cells[used[cells >> 32] < mechanism.users.cells]
         users, items = cells >> 32, cells & _LOW
@@ -424,39 +514,60 @@ class State(NotPickled):
         numbers = np.where(new, known + np.cumsum(new) - 1, touched)
         self._given(
             {"was": touched[new], "iid": numbers[new]},
-            "INSERT INTO items SELECT i, given.iid FROM given JOIN appeared ON appeared.iid = given.was",
+            "INSERT INTO items SELECT i, given.iid FROM given JOIN appeared ON appeared.iid ="
+            " given.was",
         )
         if mechanism.count != "period":
             if mechanism.window is not None:
                 self._run("DELETE FROM pairs WHERE period <= ?", [since])
             numbered = numbers[np.searchsorted(touched, items)]
-            self._given({"uid": users, "iid": numbered}, "INSERT INTO pairs SELECT uid, iid, ? FROM given", [period])
+            self._given(
+                {"uid": users, "iid": numbered},
+                "INSERT INTO pairs SELECT uid, iid, ? FROM given",
+                [period],
+            )
         used += np.bincount(users, minlength=len(used)).astype(used.dtype)
         self._run("DELETE FROM positions")
         self._run("INSERT INTO positions VALUES (?)", [used.tobytes()])
         return Increment(period, numbers, sums[touched])
 
     def _cells(self, since: int) -> Integers:
-        """(n,) the distinct cells of `fresh` that were not counted after a period, in order: 2^32 times the user plus the item.
+        """(n,) the distinct cells of `fresh` that were not counted after a period, in order: 2^32
+        times the user plus the item.
 
         New users are stored. New items stand in the table `appeared`, if the domain is unknown.
         """
         for into, table, name, number, unknown in (
             ("INSERT INTO users", "users", "u", "uid", True),
-            ("CREATE OR REPLACE TEMP TABLE appeared AS", "items", "i", "iid", self.meta.domain is None),
+            (
+                "CREATE OR REPLACE TEMP TABLE appeared AS",
+                "items",
+                "i",
+                "iid",
+                self.meta.domain is None,
+            ),
         ):
-            met = f"SELECT DISTINCT {name} FROM fresh ANTI JOIN {table} USING ({name}) WHERE {unknown}"
+            met = (
+                f"SELECT DISTINCT {name} FROM fresh ANTI JOIN {table} USING ({name}) WHERE"
+                f" {unknown}"
+            )
             numbers = f"(SELECT count(*) FROM {table}) + row_number() OVER () - 1 AS {number}"
             self._run(f"{into} SELECT {name}, {numbers} FROM ({met})")
         joined = "fresh JOIN users USING (u) JOIN (FROM items UNION ALL FROM appeared) USING (i)"
         unseen = "ANTI JOIN (FROM pairs WHERE period > ?) USING (uid, iid)"
-        cells = np.sort(self._columns(f"SELECT CAST(uid AS BIGINT) << 32 | iid AS cell FROM {joined} {unseen}", [since])["cell"])
+        cells = np.sort(
+            self._columns(
+                f"SELECT CAST(uid AS BIGINT) << 32 | iid AS cell FROM {joined} {unseen}", [since]
+            )["cell"]
+        )
         return cells[np.diff(cells, prepend=-1) != 0]
 
     def count_users(self, period: int, shown: Sequence[int]) -> Integers:
-        """(shown,) users of each released item, each user in at most `counts.items` of them that fresh coins choose: Theorem T10.
+        """(shown,) users of each released item, each user in at most `counts.items` of them that
+        fresh coins choose: Theorem T10.
 
-        Of the events of the period, or of the cells that earlier ones and this one have counted. Private.
+        Of the events of the period, or of the cells that earlier ones and this one have counted.
+        Private.
         """
         mechanism = self.meta.mechanism
         assert mechanism.counts is not None
@@ -465,19 +576,25 @@ class State(NotPickled):
         since = [] if each else [period - mechanism.window if mechanism.window else 0]
         within = "" if each else "WHERE period > ?"
         found = self._columns(
-            f"SELECT DISTINCT uid, iid FROM {cells} SEMI JOIN {_THESE} USING (iid) {within}", [list(shown), *since]
+            f"SELECT DISTINCT uid, iid FROM {cells} SEMI JOIN {_THESE} USING (iid) {within}",
+            [list(shown), *since],
         )
         users, order = found["uid"].astype(np.int64), np.argsort(np.array(shown, dtype=np.int64))
         kept = choose_cells(
-            users, np.bincount(users, minlength=1)[users], np.full(len(users), mechanism.counts.items), _fresh_coins
+            users,
+            np.bincount(users, minlength=1)[users],
+            np.full(len(users), mechanism.counts.items),
+            _fresh_coins,
         )
         places = order[np.searchsorted(np.array(shown, dtype=np.int64)[order], found["iid"][kept])]
         return np.bincount(places, minlength=len(shown))
 
-    # -- items: what was measured ---------------------------------------------------------------------------------------
+    # -- items: what was measured ------------------------------------------------------------------
 
     def number_of_items(self) -> int:
-        """How many items exist: some user has given them a weight above 0, or the domain is public."""
+        """How many items exist: some user has given them a weight above 0, or the domain is
+        public.
+        """
         return int(self._run("SELECT count(*) FROM items")[0][0])
 
     def discovered(self) -> Integers:
@@ -491,11 +608,19 @@ class State(NotPickled):
         self._given({"iid": items}, "INSERT INTO discovered FROM given")
 
     def labels(self, items: Integers) -> list[Label]:
-        """What these items are called, in order: integers if the columns of all periods were of integers, else text."""
+        """What these items are called, in order: integers if the columns of all periods were of
+        integers, else text.
+        """
         if self.meta.domain is not None:
             return [self.meta.domain[item] for item in items]
-        written = int if all(integers for (integers,) in self._run("SELECT integers FROM reading")) else str
-        names = dict(self._run(f"SELECT iid, i FROM items SEMI JOIN {_THESE} USING (iid)", [items.tolist()]))
+        written = (
+            int
+            if all(integers for (integers,) in self._run("SELECT integers FROM reading"))
+            else str
+        )
+        names = dict(
+            self._run(f"SELECT iid, i FROM items SEMI JOIN {_THESE} USING (iid)", [items.tolist()])
+        )
         return [written(names[item]) for item in items.tolist()]
 
     def increments(self, since: int, until: int) -> Iterator[Increment]:
@@ -503,41 +628,64 @@ class State(NotPickled):
         for number in range(max(since, 1) // _TOGETHER, until // _TOGETHER + 1):
             stored = f"FROM increments_{number} WHERE period BETWEEN ? AND ?"
             for period, items, weights in self._run(stored, [since, until]):
-                yield Increment(period, np.frombuffer(items, np.int32), np.frombuffer(weights, np.int64))
+                yield Increment(
+                    period, np.frombuffer(items, np.int32), np.frombuffer(weights, np.int64)
+                )
 
     def add_increment(self, increment: Increment, since: int) -> None:
-        """Keep what a period added, and forget earlier ones once all of their table are before `since`."""
+        """Keep what a period added, and forget earlier ones once all of their table are before
+        `since`.
+        """
         number, items = increment.period // _TOGETHER, increment.items.astype(np.int32).tobytes()
         self._run(_GROWING.format(number=number))
         if since > 0 and since % _TOGETHER == 0:
             self._run(f"DROP TABLE increments_{since // _TOGETHER - 1}")
-        self._run(f"INSERT INTO increments_{number} VALUES (?, ?, ?)", [increment.period, items, increment.weights.tobytes()])
+        self._run(
+            f"INSERT INTO increments_{number} VALUES (?, ?, ?)",
+            [increment.period, items, increment.weights.tobytes()],
+        )
 
     def true_measurements(self, period: int) -> Exact:
         """`true_measurements` of all items from the increments that are kept."""
         mechanism = self.meta.mechanism
         since = period + 1 - len(mechanism.strategy.measured)
-        return true_measurements(mechanism, period, self.number_of_items(), self.increments(since, period))
+        return true_measurements(
+            mechanism, period, self.number_of_items(), self.increments(since, period)
+        )
 
     def draw(self, increment: Increment, known: int, source: Sampler) -> None:
-        """Draw the measurements of every item that exists, and those of earlier periods too where it is not among the `known`."""
+        """Draw the measurements of every item that exists, and those of earlier periods too where
+        it is not among the `known`.
+        """
         mechanism, period = self.meta.mechanism, increment.period
         self.add_increment(increment, period + 1 - len(mechanism.strategy.measured))
-        self.add_measured(period, 0, measure(mechanism, self.true_measurements(period), source)[None], period)
-        # Of items that nobody had before, noise that was not looked at is drawn now. Its clock is that of all items: where noise
-        # started with an item, a shared one would have other noise without its first user (Theorem T4).
+        self.add_measured(
+            period, 0, measure(mechanism, self.true_measurements(period), source)[None], period
+        )
+        # Of items that nobody had before, noise that was not looked at is drawn now. Its clock is
+        # that of all items: where noise started with an item, a shared one would have other noise
+        # without its first user (Theorem T4).
         for since, until in _slices(mechanism, known, self.number_of_items()) if period > 1 else ():
             nothing = np.zeros(until - since, dtype=np.int64)
-            late = np.stack([measure(mechanism, (nothing, nothing), source) for _ in range(1, period)])
+            late = np.stack(
+                [measure(mechanism, (nothing, nothing), source) for _ in range(1, period)]
+            )
             self.add_measured(1, since, late, period)
 
     def measured(self, period: int, items: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """The (period, n) measurements of n items at a time, and the first of these, once those of `period` are drawn.
+        """The (period, n) measurements of n items at a time, and the first of these, once those of
+        `period` are drawn.
 
-        Of an earlier period some may not have been drawn then, since their items came later: none is ever taken for 0.
+        Of an earlier period some may not have been drawn then, since their items came later: none
+        is ever taken for 0.
         """
-        tables = " UNION ALL ".join(f"FROM measured_{number}" for number in range(period // _TOGETHER + 1))
-        found = f"SELECT period - 1, start - ?, width, bytes, body FROM ({tables}) WHERE start >= ? AND start < ?"
+        tables = " UNION ALL ".join(
+            f"FROM measured_{number}" for number in range(period // _TOGETHER + 1)
+        )
+        found = (
+            f"SELECT period - 1, start - ?, width, bytes, body FROM ({tables}) WHERE start >= ? AND"
+            " start < ?"
+        )
         for since, until in _slices(self.meta.mechanism, 0, items):
             rows, drawn = np.zeros((period, until - since)), 0
             for at, start, width, size, body in self._run(found, [since, since, until]):
@@ -549,7 +697,9 @@ class State(NotPickled):
             yield since, rows
 
     def add_measured(self, start: int, first: int, values: Integers, period: int) -> None:
-        """Keep (periods, items) measurements, drawn in `period`, from period `start` and item `first` on."""
+        """Keep (periods, items) measurements, drawn in `period`, from period `start` and item
+        `first` on.
+        """
         into = f"INSERT INTO measured_{period // _TOGETHER} VALUES (?, ?, ?, ?, ?)"
         for since, until in _slices(self.meta.mechanism, first, first + values.shape[1]):
             part = values[:, since - first : until - first]
@@ -564,8 +714,8 @@ def key_file(path: Path) -> Path:
 
 
 _KEY_BACK: Final = (
-    "put back the file that was made with the state. Without it no further period can be closed, because the same people would "
-    "count anew; what was released stays"
+    "put back the file that was made with the state. Without it no further period can be closed,"
+    " because the same people would count anew; what was released stays"
 )
 
 
@@ -594,11 +744,20 @@ def _made(
 ) -> None:
     connection.execute(_TABLES)
     lists = [None if listed is None else json.dumps(list(listed)) for listed in (domain, groups)]
-    about = [_SCHEMA, secrets.token_hex(32), mechanism.model_dump_json(), belongs_to, _hash_of_key(user_key), *lists]
+    about = [
+        _SCHEMA,
+        secrets.token_hex(32),
+        mechanism.model_dump_json(),
+        belongs_to,
+        _hash_of_key(user_key),
+        *lists,
+    ]
     connection.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?, ?, ?)", about)
     if domain is not None:
         names = [str(label) for label in domain]
-        connection.execute("INSERT INTO items SELECT unnest(?), unnest(?)", [names, list(range(len(names)))])
+        connection.execute(
+            "INSERT INTO items SELECT unnest(?), unnest(?)", [names, list(range(len(names)))]
+        )
 
 
 def _written(
@@ -614,15 +773,18 @@ def _written(
 
     with duckdb.connect(str(path)) as connection:
         _made(connection, mechanism, belongs_to, user_key, domain, groups)
-        connection.execute("CHECKPOINT")  # closing does that too, and says nothing where the disk is full
+        # closing does that too, and says nothing where the disk is full
+        connection.execute("CHECKPOINT")
     with duckdb.connect(str(path), read_only=True) as connection:
         State(connection, lambda: user_key)
 
 
 def _asked(work: Callable[[], T], failed: str = _UNREADABLE, path: Path | None = None) -> T:
-    """What `work` asks of the engine; what that raises becomes an error without data, and with a remedy for its cause.
+    """What `work` asks of the engine; what that raises becomes an error without data, and with a
+    remedy for its cause.
 
-    An engine that a full disk has stopped says so in words: the class of its error is that of damage.
+    An engine that a full disk has stopped says so in words: the class of its error is that of
+    damage.
     """
     import duckdb
 
@@ -635,14 +797,20 @@ def _asked(work: Callable[[], T], failed: str = _UNREADABLE, path: Path | None =
         full = lack_of_room(text) is not None or isinstance(error, duckdb.OutOfMemoryException)
         no_memory, refused = is_memory_fault(error), _REFUSED.search(text)
         in_use = (
-            path is not None and isinstance(error, duckdb.IOException) and text.removeprefix("IO Error: ").startswith(_IN_USE)
+            path is not None
+            and isinstance(error, duckdb.IOException)
+            and text.removeprefix("IO Error: ").startswith(_IN_USE)
         )
     if interrupted:
         raise KeyboardInterrupt
     if in_use:
-        raise HorizonUnavailable(f"{failed}: another process uses it. Repeat the call once that has ended")
+        raise HorizonUnavailable(
+            f"{failed}: another process uses it. Repeat the call once that has ended"
+        )
     if full:
-        raise HorizonUnavailable(f"{failed}: its disk is full, or files and memory are limited: make room. {_AGAIN}")
+        raise HorizonUnavailable(
+            f"{failed}: its disk is full, or files and memory are limited: make room. {_AGAIN}"
+        )
     if no_memory:
         raise HorizonUnavailable(f"{failed}: {NO_MEMORY}. {_AGAIN}")
     if refused:

@@ -1,4 +1,6 @@
-"""Public lists of labels, given or read from a file, and how they are matched with those of a log."""
+"""Public lists of labels, given or read from a file, and how they are matched with those of a
+log.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,15 @@ from numpy.typing import NDArray
 
 from accounting.address import masked
 from dpselect.errors import EventLogError
-from dpselect.events.engine import Engine, checked, not_encoded, opened, plain, temporary_folder, unpacked_suffix
+from dpselect.events.engine import (
+    Engine,
+    checked,
+    not_encoded,
+    opened,
+    plain,
+    temporary_folder,
+    unpacked_suffix,
+)
 from dpselect.events.file_options import FileOptions, FileSaid, normalized
 from dpselect.events.rows import rows, shaped
 from dpselect.events.sources.base import Asked, Given, place_of, refused
@@ -34,18 +44,23 @@ from dpselect.selection import Label
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # First lines of a one-column file that name the column rather than an item.
-_HEADERS = frozenset({"item", "items", "item_id", "itemid", "id", "label", "labels", "name", "names"})
+_HEADERS = frozenset(
+    {"item", "items", "item_id", "itemid", "id", "label", "labels", "name", "names"}
+)
 _Names = str | Sequence[str]
 Labels = Sequence[Label] | NDArray[np.generic]
 """Public labels of items or groups: a list, a range or an array of them."""
 
 
-def named(catalogue: Labels, *, what: str = "catalogue", normalize: Sequence[str] = ()) -> list[Label]:
-    """The labels of a catalogue of items, or of a list of groups, in their order; as it writes them, or as `normalize` does.
+def named(
+    catalogue: Labels, *, what: str = "catalogue", normalize: Sequence[str] = ()
+) -> list[Label]:
+    """The labels of a catalogue of items, or of a list of groups, in their order; as it writes
+    them, or as `normalize` does.
 
-    What is released is written as the public list has it, whatever was read: else its type would tell whether anything was. One
-    named twice is refused; one that is no integer, where the log's are, stands for an item that nobody has: rows may have told
-    the log's type.
+    What is released is written as the public list has it, whatever was read: else its type would
+    tell whether anything was. One named twice is refused; one that is no integer, where the log's
+    are, stands for an item that nobody has: rows may have told the log's type.
     """
     names = list(written_alike(listed(catalogue, what), normalize))
     _require_distinct([str(name) for name in names], what)
@@ -53,13 +68,20 @@ def named(catalogue: Labels, *, what: str = "catalogue", normalize: Sequence[str
 
 
 def _joined(parts: Sequence[object]) -> str:
-    """One label of several: a record of CSV, quoted where it has to be, so that no two are written alike."""
+    """One label of several: a record of CSV, quoted where it has to be, so that no two are written
+    alike.
+    """
     texts = map(str, parts)
-    return ",".join('"' + text.replace('"', '""') + '"' if not text or set(text) & set(',"\r\n') else text for text in texts)
+    return ",".join(
+        '"' + text.replace('"', '""') + '"' if not text or set(text) & set(',"\r\n') else text
+        for text in texts
+    )
 
 
 def aligned(labels: Sequence[Label], sums: NDArray[Any], names: Sequence[Label]) -> NDArray[Any]:
-    """(..., names) what (..., m) sums of items have for these names, 0 for a name that is not an item."""
+    """(..., names) what (..., m) sums of items have for these names, 0 for a name that is not an
+    item.
+    """
     at = places(labels, names)
     found = np.zeros((*sums.shape[:-1], len(names)), dtype=sums.dtype)
     found[..., at >= 0] = sums[..., at[at >= 0]]
@@ -67,9 +89,13 @@ def aligned(labels: Sequence[Label], sums: NDArray[Any], names: Sequence[Label])
 
 
 def places(labels: Sequence[Label], names: Sequence[Label]) -> NDArray[np.int64]:
-    """(names,) where each stands among the labels, 7 and "7" being the same; -1 for one that is none."""
+    """(names,) where each stands among the labels, 7 and "7" being the same; -1 for one that is
+    none.
+    """
     place = {str(label): at for at, label in enumerate(labels)}
-    return np.fromiter((place.get(str(name), -1) for name in names), dtype=np.int64, count=len(names))
+    return np.fromiter(
+        (place.get(str(name), -1) for name in names), dtype=np.int64, count=len(names)
+    )
 
 
 def _require_distinct(names: Sequence[Label], what: str) -> None:
@@ -77,20 +103,30 @@ def _require_distinct(names: Sequence[Label], what: str) -> None:
     seen: set[Label] = set()
     for name in names:
         if name in seen:
-            raise EventLogError(f"{what} names {name!r} more than once: every item must appear once; remove the repetitions")
+            raise EventLogError(
+                f"{what} names {name!r} more than once: every item must appear once; remove the"
+                " repetitions"
+            )
         seen.add(name)
 
 
 def listed(catalogue: Labels, what: str) -> list[Label]:
-    """The labels of a public list as it writes them, each int or str; a tuple is one label of several parts."""
+    """The labels of a public list as it writes them, each int or str; a tuple is one label of
+    several parts.
+    """
     if isinstance(catalogue, str):
-        raise EventLogError(f"{what}={catalogue!r} is text, not labels: read a file of them with events.read_catalogue")
+        raise EventLogError(
+            f"{what}={catalogue!r} is text, not labels: read a file of them with"
+            " events.read_catalogue"
+        )
     given = catalogue.tolist() if isinstance(catalogue, np.ndarray) else catalogue
     if not isinstance(given, Iterable):
         raise EventLogError(f"{what} is one {type(given).__name__}: pass a list of labels")
     names = list(given)
     if not names:
-        raise EventLogError(f"{what} is empty: it must name at least one; leave it out to use what is in the log")
+        raise EventLogError(
+            f"{what} is empty: it must name at least one; leave it out to use what is in the log"
+        )
     return [_plain(name, what) for name in names]
 
 
@@ -104,9 +140,13 @@ def _plain(name: object, what: str) -> Label:
     if isinstance(value, tuple):
         return _joined(tuple(_plain(part, what) for part in value))
     if type(value) not in (int, str):
-        raise EventLogError(f"{what} holds {value!r}, a {type(value).__name__}: labels must be int or str")
+        raise EventLogError(
+            f"{what} holds {value!r}, a {type(value).__name__}: labels must be int or str"
+        )
     if isinstance(value, str) and _SURROGATE.search(value):  # no file of an answer could hold it
-        raise EventLogError(f"{what} holds {value!r}, in which half of a character is missing: correct the label")
+        raise EventLogError(
+            f"{what} holds {value!r}, in which half of a character is missing: correct the label"
+        )
     return value  # type: ignore[return-value]
 
 
@@ -115,32 +155,48 @@ class ListOptions(FileOptions):
     """Options for reading a public list of labels."""
 
 
-def public_list(stated: Any, column: _Names | None, item: _Names | None, options: FileOptions, what: str) -> tuple[Label, ...]:
-    """The labels of a list, or of a file of them, written as those of the log that is read with these options.
+def public_list(
+    stated: Any, column: _Names | None, item: _Names | None, options: FileOptions, what: str
+) -> tuple[Label, ...]:
+    """The labels of a list, or of a file of them, written as those of the log that is read with
+    these options.
 
-    A file has the log's encoding and null texts, and its delimiter and quote unless its header shows another delimiter or it has
-    one label per line.
+    A file has the log's encoding and null texts, and its delimiter and quote unless its header
+    shows another delimiter or it has one label per line.
     """
     if not isinstance(stated, str | os.PathLike):
         return written_alike(listed(stated, what), options.normalize)
-    split = column is not None or unpacked_suffix(Path(stated)) in (*CSV.suffixes[:1], *TSV.suffixes)
+    split = column is not None or unpacked_suffix(Path(stated)) in (
+        *CSV.suffixes[:1],
+        *TSV.suffixes,
+    )
     names = ("encoding", "missing", "null", "normalize", *(("delimiter", "quote") if split else ()))
-    return tuple(read_catalogue(stated, column, item=item, **cast(Any, {name: getattr(options, name) for name in names})))
+    return tuple(
+        read_catalogue(
+            stated, column, item=item, **cast(Any, {name: getattr(options, name) for name in names})
+        )
+    )
 
 
 def read_catalogue(
-    source: Any, column: _Names | int | None = None, *, item: _Names | int | None = None, **said: Unpack[FileSaid]
+    source: Any,
+    column: _Names | int | None = None,
+    *,
+    item: _Names | int | None = None,
+    **said: Unpack[FileSaid],
 ) -> list[Label]:
-    """Read public item labels, as text and in their order, from any source of a log with the same options.
+    """Read public item labels, as text and in their order, from any source of a log with the same
+    options.
 
-    The labels are in `column`, or else in the column called `item`, the name that the log's items go by. Several columns give one
-    label of each row, as several columns of `read` do one item. Where neither names a column, the only one of a file is meant. In
-    CSV, TSV and Excel its first line is then a label like the others, unless it is `item`, a usual name of a column (item, id,
-    label, name, ...) or `header` is True. A file with another ending than those of a log, or .txt and .dat without a `delimiter`,
-    holds one label per line, and no header.
+    The labels are in `column`, or else in the column called `item`, the name that the log's items
+    go by. Several columns give one label of each row, as several columns of `read` do one item.
+    Where neither names a column, the only one of a file is meant. In CSV, TSV and Excel its first
+    line is then a label like the others, unless it is `item`, a usual name of a column (item, id,
+    label, name, ...) or `header` is True. A file with another ending than those of a log, or .txt
+    and .dat without a `delimiter`, holds one label per line, and no header.
 
-    `normalize` writes labels as it does those of a log; two that become one are refused. Empty labels, and those that `missing`
-    or `null` names, are left out.
+    `normalize` writes labels as it does those of a log; two that become one are refused. Empty
+    labels, and those that `missing` or `null` names, are left out.
 
     The catalogue must be public: made without looking at the log.
 
@@ -148,7 +204,9 @@ def read_catalogue(
         EventLogError: the source cannot be read, has no such column, holds no label, or one twice.
     """
     options = ListOptions(**cast(Any, said))
-    what = f"catalogue {masked(source)}" if isinstance(source, str | os.PathLike) else "the catalogue"
+    what = (
+        f"catalogue {masked(source)}" if isinstance(source, str | os.PathLike) else "the catalogue"
+    )
     at, named = (str(one) if isinstance(one, int) else one for one in (column, item))
     found = labels_in(source, at, named, options, what)
     if not found:
@@ -157,17 +215,24 @@ def read_catalogue(
     return list[Label](found)
 
 
-def labels_in(source: Any, column: _Names | None, item: _Names | None, options: FileOptions, what: str) -> list[str]:
+def labels_in(
+    source: Any, column: _Names | None, item: _Names | None, options: FileOptions, what: str
+) -> list[str]:
     """The labels of a public source, as `read_catalogue` has them, repetitions among them."""
     file = _file(source)
     if file is not None and _has_one_per_line(file, options):
         if column is not None:
-            raise EventLogError(f"column={column!r} needs a file with a header, and {what} is not named .csv or .tsv: rename it")
+            raise EventLogError(
+                f"column={column!r} needs a file with a header, and {what} is not named .csv or"
+                " .tsv: rename it"
+            )
         return _lines(checked(file), options, what)
     with opened(tells=True) as engine:  # the list is public
         stated = column if column is not None else item
         if file is not None and (kind := format_of(file, options.format)) is not None:
-            stated, options = _column(engine, kind, Given(source, Asked.of(None, "none"), options, what), column, item)
+            stated, options = _column(
+                engine, kind, Given(source, Asked.of(None, "none"), options, what), column, item
+            )
         if stated is None:
             if isinstance(source, str | os.PathLike):
                 checked(source)
@@ -175,8 +240,12 @@ def labels_in(source: Any, column: _Names | None, item: _Names | None, options: 
         given = Given(source, Asked.of(None, stated), options, what)
         engine.run("SET preserve_insertion_order = true", what=what)
         log = shaped(rows(engine, given), given)
-        found = engine.run(f"SELECT CAST(i AS VARCHAR), {log.apart} AS apart FROM ({log.sql})", what=what)
-    given.asked.refuse_malformed({refused(apart) for _, apart in found if apart < 0}, what, ", and no public list holds them")
+        found = engine.run(
+            f"SELECT CAST(i AS VARCHAR), {log.apart} AS apart FROM ({log.sql})", what=what
+        )
+    given.asked.refuse_malformed(
+        {refused(apart) for _, apart in found if apart < 0}, what, ", and no public list holds them"
+    )
     return [label for label, apart in found if apart == 0]
 
 
@@ -185,13 +254,21 @@ _WHICH = "say which holds the labels (column=; domain_column= or groups_column= 
 
 def _file(source: Any) -> Path | None:
     """The path of a file; None for any other source."""
-    with contextlib.suppress(OSError):  # of a name that is too long, which is refused where it is read
-        return Path(source) if isinstance(source, str | os.PathLike) and Path(source).is_file() else None
+    # of a name that is too long, which is refused where it is read
+    with contextlib.suppress(OSError):
+        return (
+            Path(source)
+            if isinstance(source, str | os.PathLike) and Path(source).is_file()
+            else None
+        )
     return None
 
 
 def _has_one_per_line(path: Path, options: FileOptions) -> bool:
-    is_plain = format_of(path, options.format) in (None, CSV) and unpacked_suffix(path) not in CSV.suffixes[:1]
+    is_plain = (
+        format_of(path, options.format) in (None, CSV)
+        and unpacked_suffix(path) not in CSV.suffixes[:1]
+    )
     return is_plain and options.format == "auto" and options.delimiter is None
 
 
@@ -199,17 +276,31 @@ def _lines(source: Path, options: FileOptions, what: str) -> list[str]:
     try:
         with temporary_folder() as folder:
             text = plain(source, folder / "catalogue", options.encoding).read_text(encoding="utf-8")
-            labels = [label for label in text.split("\n") if label not in (*options.missing, *options.null)]
-            return [label for label in (normalized(label, options.normalize) for label in labels) if label]
+            labels = [
+                label
+                for label in text.split("\n")
+                if label not in (*options.missing, *options.null)
+            ]
+            return [
+                label
+                for label in (normalized(label, options.normalize) for label in labels)
+                if label
+            ]
     except UnicodeDecodeError:
         failure = f"{what} {not_encoded()}"
     raise EventLogError(failure)
 
 
 def _column(
-    engine: Engine, kind: FileFormat | Delimited, given: Given, column: _Names | None, item: _Names | None
+    engine: Engine,
+    kind: FileFormat | Delimited,
+    given: Given,
+    column: _Names | None,
+    item: _Names | None,
 ) -> tuple[_Names | None, FileOptions]:
-    """The column of a file that holds the labels, or several, and the options with what its header says about them."""
+    """The column of a file that holds the labels, or several, and the options with what its header
+    says about them.
+    """
     source, options, what = checked(given.source), given.said, given.called(kind.name)
     stated, head = item if column is None else column, engine.unused("head")
     parts = [] if stated is None else [stated] if isinstance(stated, str) else list(stated)
@@ -220,7 +311,10 @@ def _column(
     elif isinstance(kind, Delimited):
         form = kind.stated(options)
         form = form.sniffed(plain(source, head, options.encoding, form.quote), parts, what)
-        names, options = form.first_record(head, what), options.model_copy(update={"delimiter": form.delimiter})
+        names, options = (
+            form.first_record(head, what),
+            options.model_copy(update={"delimiter": form.delimiter}),
+        )
     else:
         return stated, options
     if column is not None or (parts and set(parts) <= set(names)):
@@ -230,11 +324,15 @@ def _column(
         return stated, options
     if len(names) > 1:
         raise EventLogError(f"{what} has columns {', '.join(map(repr, names))}: {_WHICH}")
-    if kind is PARQUET or options.header or (options.header is None and names[0].lower() in _HEADERS):
+    if (
+        kind is PARQUET
+        or options.header
+        or (options.header is None and names[0].lower() in _HEADERS)
+    ):
         return names[0], options
     if other := next((mark for mark in (CSV.delimiter, *DELIMITERS) if mark in names[0]), None):
         raise EventLogError(
-            f"{what} has one column, and its first line holds {other!r}: state delimiter={other!r} and the column, or column=1 "
-            "if every line is a label"
+            f"{what} has one column, and its first line holds {other!r}: state delimiter={other!r}"
+            " and the column, or column=1 if every line is a label"
         )
     return "1", options

@@ -1,7 +1,9 @@
-"""What one user may contribute: how many items and groups, and how much to each count or sum; and what was read so.
+"""What one user may contribute: how many items and groups, and how much to each count or sum; and
+what was read so.
 
-Weights and amounts are whole multiples of a unit before anything is added: sums are exact and do not depend on the order of the
-log, and a user's part stays within the clip to the last bit (Theorems H7 and H9).
+Weights and amounts are whole multiples of a unit before anything is added: sums are exact and do
+not depend on the order of the log, and a user's part stays within the clip to the last bit
+(Theorems H7 and H9).
 """
 
 from __future__ import annotations
@@ -22,37 +24,44 @@ from dpselect.events.not_pickled import NotPickled
 from dpselect.selection import Label
 from dpselect.sensitivity import Norm, Sensitivity
 
-# Every part is preceded by its length, so that no two (user, item) pairs are written alike, whatever characters they hold.
-# Only functions that other engines have with the same result: length counts code points, sha256 is lower-case hexadecimal.
-# Of the hash 64 bits are compared, as a number: whole hashes take three times the memory and a third more time to sort.
+# Every part is preceded by its length, so that no two (user, item) pairs are written alike,
+# whatever characters they hold. Only functions that other engines have with the same result: length
+# counts code points, sha256 is lower-case hexadecimal. Of the hash 64 bits are compared, as a
+# number: whole hashes take three times the memory and a third more time to sort.
 KEY = (
     "concat(CAST(length(CAST(u AS VARCHAR)) AS VARCHAR), ':', CAST(u AS VARCHAR), ':', "
     "CAST(length(CAST({0} AS VARCHAR)) AS VARCHAR), ':', CAST({0} AS VARCHAR), ':', {1})"
 )
 
 _ONE = 1 << 20  # a weight of 1, in units
-_BITS, _FINE = 24, 40  # of what is added over users, and of what is added over one user's events: parts of the clip
+# of what is added over users, and of what is added over one user's events: parts of the clip
+_BITS, _FINE = 24, 40
 MOST_EXACT = 1 << 53  # whole numbers up to here are floats
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ContributionLimit:
-    """Keep, of every user, the `limit` items with the smallest sha256(user, item, salt), of which the first 64 bits are compared,
-    ties by item; or that many groups, likewise.
+    """Keep, of every user, the `limit` items with the smallest sha256(user, item, salt), of which
+    the first 64 bits are compared, ties by item; or that many groups, likewise.
 
-    What is kept of one user does not depend on any other user, so neighbouring logs stay neighbours.
+    What is kept of one user does not depend on any other user, so neighbouring logs stay
+    neighbours.
     """
 
     limit: int
     salt: str
 
-    def kept(self, pairs: str, held: str, dialect: Dialect, owner: str = "u", chosen: str = "i") -> str:
-        """SQL of the rows of `pairs`, each an owner (users, or users within groups) and what is `chosen`, that are kept. Only
-        owners with more than the limit are ranked, by their numbers t in `held`.
+    def kept(
+        self, pairs: str, held: str, dialect: Dialect, owner: str = "u", chosen: str = "i"
+    ) -> str:
+        """SQL of the rows of `pairs`, each an owner (users, or users within groups) and what is
+        `chosen`, that are kept. Only owners with more than the limit are ranked, by their numbers t
+        in `held`.
         """
         within, beyond = (
-            f"SELECT * FROM {pairs} AS p SEMI JOIN (SELECT {owner} FROM {held} WHERE t {sign} {self.limit}) AS h USING ({owner})"
+            f"SELECT * FROM {pairs} AS p SEMI JOIN (SELECT {owner} FROM {held} WHERE t {sign}"
+            f" {self.limit}) AS h USING ({owner})"
             for sign in ("<=", ">")
         )
         return f"{within} UNION ALL {self.ranked(f'({beyond})', dialect, owner, chosen)}"
@@ -61,13 +70,18 @@ class ContributionLimit:
         """The same of owners who all have more than the limit."""
         rank = dialect.hashed(KEY.format(chosen, dialect.literal(self.salt)))
         place = f"row_number() OVER (PARTITION BY {owner} ORDER BY {rank}, {chosen}) AS place"
-        return f"SELECT * EXCLUDE (place) FROM (SELECT *, {place} FROM {beyond}) WHERE place <= {self.limit}"
+        return (
+            f"SELECT * EXCLUDE (place) FROM (SELECT *, {place} FROM {beyond}) WHERE place <="
+            f" {self.limit}"
+        )
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """Weight min(1, clip/sqrt(t)) for each of a user's t items (l2), or min(1, clip/t) (l1), rounded down."""
+    """Weight min(1, clip/sqrt(t)) for each of a user's t items (l2), or min(1, clip/t) (l1),
+    rounded down.
+    """
 
     clip: float
     norm: Norm
@@ -76,16 +90,18 @@ class Clip:
     def whole(self) -> int:
         """The clip in units of 2^-20 (l1), or its square in squared units (l2), rounded down.
 
-        A user with more items than that adds 0 to each of them. Such items would occur in one reading of the pairs and not in
-        another, so a bound beyond it is refused (Theorem H11).
+        A user with more items than that adds 0 to each of them. Such items would occur in one
+        reading of the pairs and not in another, so a bound beyond it is refused (Theorem H11).
         """
         power = 1 if self.norm == "l1" else 2
         return math.floor(Fraction(self.clip) ** power * _ONE**power)
 
     def weight(self) -> str:
-        """SQL of the weight of one of t items, in units of 2^-20: whole-number arithmetic, and a root that is exact.
+        """SQL of the weight of one of t items, in units of 2^-20: whole-number arithmetic, and a
+        root that is exact.
 
-        The square root of a whole number up to 2^40 lies further from the next whole number than it is rounded.
+        The square root of a whole number up to 2^40 lies further from the next whole number than it
+        is rounded.
         """
         if self.norm == "l1":
             return f"least({self.whole} // t, {_ONE})"
@@ -97,7 +113,9 @@ class Clip:
         return Fraction(1, _ONE)
 
     def as_scores(self, units: NDArray[np.int64]) -> NDArray[np.float64]:
-        """(m,) sums of these weights in score units, exactly; of more than 2^33 users they are cut: a refusal would tell."""
+        """(m,) sums of these weights in score units, exactly; of more than 2^33 users they are cut:
+        a refusal would tell.
+        """
         return np.minimum(units, MOST_EXACT).astype(np.float64) / _ONE
 
     def sensitivity(self, relation: Relation, items_per_user: int | None) -> Sensitivity:
@@ -106,8 +124,9 @@ class Clip:
 
 
 def respent(norm: float) -> str:
-    """SQL of the weight, exact as `Clip.weight` is, of one of a user's items with the number d, whose squares add up to s: of all
-    together the l2 norm is at most `norm`, and none is above 1. Theorem H11.
+    """SQL of the weight, exact as `Clip.weight` is, of one of a user's items with the number d,
+    whose squares add up to s: of all together the l2 norm is at most `norm`, and none is above 1.
+    Theorem H11.
     """
     whole = math.floor(Fraction(norm) ** 2 * _ONE**2)
     return f"CAST(floor(sqrt(least(CAST({whole} AS HUGEINT) * (d * d) // s, {_ONE**2}))) AS BIGINT)"
@@ -143,9 +162,14 @@ class Amount:
         return dialect.summed("v", 2.0 ** (_FINE - self.exponent))
 
     def weight(self) -> str:
-        """SQL of a sum s of these in units of 2^(exponent - 24), to the nearest, cut to the clip."""
+        """SQL of a sum s of these in units of 2^(exponent - 24), to the nearest, cut to the
+        clip.
+        """
         step = 1 << (_FINE - _BITS)
-        nearest = f"CASE WHEN s >= 0 THEN (s + {step // 2}) // {step} ELSE -(({step // 2} - s) // {step}) END"
+        nearest = (
+            f"CASE WHEN s >= 0 THEN (s + {step // 2}) // {step} ELSE -(({step // 2} - s) //"
+            f" {step}) END"
+        )
         low, high = (Fraction(end) / self.unit for end in self.clip)
         return f"CAST(greatest({math.ceil(low)}, least({math.floor(high)}, {nearest})) AS BIGINT)"
 
@@ -155,7 +179,9 @@ class Amount:
         return Fraction(2) ** (self.exponent - _BITS)
 
     def as_scores(self, units: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Sums in value units, exactly; those of more than 2^28 users are cut to 2^53 units: a refusal would tell of the log."""
+        """Sums in value units, exactly; those of more than 2^28 users are cut to 2^53 units: a
+        refusal would tell of the log.
+        """
         return np.clip(units, -MOST_EXACT, MOST_EXACT).astype(np.float64) * float(self.unit)
 
     def sensitivity(self, relation: Relation, items_per_user: int | None) -> Sensitivity:
@@ -168,17 +194,21 @@ Measure = Clip | Amount
 
 
 def require_weights(measures: Sequence[Measure], limit: int, listed: int | None) -> None:
-    """Refuse a bound on items under which a clip gives 0 to each of a user's items: what a user keeps occurs (Theorem H11).
+    """Refuse a bound on items under which a clip gives 0 to each of a user's items: what a user
+    keeps occurs (Theorem H11).
 
     Args:
         limit: the most items that are kept of a user.
         listed: how many items are looked at; None for all.
     """
     most = limit if listed is None else min(limit, listed)
-    for clip in (measure for measure in measures if isinstance(measure, Clip) and measure.whole < most):
+    for clip in (
+        measure for measure in measures if isinstance(measure, Clip) and measure.whole < most
+    ):
         raise EventLogError(
-            f"clip={clip.clip:g} in {clip.norm}, shared among max_items_per_user={limit} items, gives each less than 2^-20, "
-            f"which is rounded to 0: bound a user's items to {clip.whole} or fewer, or raise clip="
+            f"clip={clip.clip:g} in {clip.norm}, shared among max_items_per_user={limit} items,"
+            " gives each less than 2^-20, which is rounded to 0: bound a user's items to"
+            f" {clip.whole} or fewer, or raise clip="
         )
 
 
@@ -202,7 +232,8 @@ class Contributions:
     groups: the bound on one user's groups; None where the log has none.
     listed: the only groups that are looked at, likewise; None for all.
     normalize: how labels were written alike, of the log and of every list that it is compared with.
-    cells: whether cells of a group and an item are counted in place of items, and bounded over all groups together.
+    cells: whether cells of a group and an item are counted in place of items, and bounded over all
+    groups together.
     """
 
     bound: ContributionLimit | None
@@ -232,7 +263,8 @@ class Contributions:
 @final
 @dataclass(frozen=True, slots=True, repr=False)
 class ReadReport(NotPickled):
-    """Exact figures of one reading. **Every one of them is private**: for the data's owner, never for a release.
+    """Exact figures of one reading. **Every one of them is private**: for the data's owner, never
+    for a release.
 
     Attributes:
         rows: events in the log.
@@ -240,7 +272,8 @@ class ReadReport(NotPickled):
         rows_without_item: events whose item is null (in CSV and TSV: null or empty).
         rows_without_group: events whose group is null, likewise; 0 where none was asked for.
         rows_left_out: events without any one of these; none of them is counted.
-        pairs: distinct (user, item) pairs among the other events; or (user, group, item), of the groups that are looked at.
+        pairs: distinct (user, item) pairs among the other events; or (user, group, item), of the
+            groups that are looked at.
         pairs_left_out: those dropped by `max_groups_per_user` and `max_items_per_user`.
     """
 
@@ -257,7 +290,9 @@ class ReadReport(NotPickled):
 
 
 class Measured(NotPickled):
-    """What was read under bounds and clips, as scores: which numbers, and what one user may change about them."""
+    """What was read under bounds and clips, as scores: which numbers, and what one user may change
+    about them.
+    """
 
     __slots__ = ()
     allowed: Contributions
@@ -277,7 +312,14 @@ class Measured(NotPickled):
     @property
     def salt(self) -> str | None:
         """What chose the groups and items kept, to choose the same again; None without a bound."""
-        return next((bound.salt for bound in (self.allowed.bound, self.allowed.groups) if bound is not None), None)
+        return next(
+            (
+                bound.salt
+                for bound in (self.allowed.bound, self.allowed.groups)
+                if bound is not None
+            ),
+            None,
+        )
 
     @property
     def public(self) -> bool:
@@ -287,7 +329,11 @@ class Measured(NotPickled):
     def _values(self, clip: float | None) -> NDArray[Any]:
         """Counts, clipped counts, or clipped sums, in score units."""
         place = self._place(clip)
-        return self.counts if place is None else self.clips[place].as_scores(np.asarray(self.clipped[place]))
+        return (
+            self.counts
+            if place is None
+            else self.clips[place].as_scores(np.asarray(self.clipped[place]))
+        )
 
     def _sensitivity(self, clip: float | None, relation: Relation) -> Sensitivity:
         place = self._place(clip)
@@ -300,5 +346,8 @@ class Measured(NotPickled):
             return None if summed(self.clips) is None else 0
         known = [each.clip for each in self.clips]
         if clip not in known:
-            raise EventLogError(f"clip={clip!r} is none of those the log was read with, {known}: read it with clip={clip!r}")
+            raise EventLogError(
+                f"clip={clip!r} is none of those the log was read with, {known}: read it with"
+                f" clip={clip!r}"
+            )
         return known.index(clip)

@@ -1,4 +1,6 @@
-"""What engines have in common: every query is written once, and each engine has words, and tables, of its own."""
+"""What engines have in common: every query is written once, and each engine has words, and tables,
+of its own.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from dpselect.selection import Label
 
 
 class Dialect(ABC):
-    """SQL that engines write differently. Texts and numbers below are SQL, unless something else is said."""
+    """SQL that engines write differently. Texts and numbers below are SQL, unless something else is
+    said.
+    """
 
     @abstractmethod
     def literal(self, text: str) -> str:
@@ -32,11 +36,15 @@ class Dialect(ABC):
 
     @abstractmethod
     def clock(self, time: str) -> str:
-        """Microseconds since 1970 of a time without a zone, or a text of one; null for another text."""
+        """Microseconds since 1970 of a time without a zone, or a text of one; null for another
+        text.
+        """
 
     @abstractmethod
     def of_format(self, text: str, form: str) -> str:
-        """Microseconds since 1970 on the clock of a text of this format, in the words of strftime; null for another."""
+        """Microseconds since 1970 on the clock of a text of this format, in the words of strftime;
+        null for another.
+        """
 
     @abstractmethod
     def instant(self, time: str) -> str:
@@ -48,8 +56,8 @@ class Dialect(ABC):
 
     @abstractmethod
     def summed(self, values: str, scale: float) -> str:
-        """The exact sum of values times this power of two, each to the nearest whole number, a tie to the even one; beyond 2^60
-        in size it may be cut.
+        """The exact sum of values times this power of two, each to the nearest whole number, a tie
+        to the even one; beyond 2^60 in size it may be cut.
         """
 
 
@@ -76,15 +84,19 @@ class Tables(Protocol):
         """All columns of a query without nulls: whole numbers, or text."""
 
     def made(self, name: str, sql: str, *, computed: bool = False) -> str:
-        """What the result of a query is called from now on, in place of another that had this name; with one row per group, it is
-        small. If `computed`, nothing is read for it again.
+        """What the result of a query is called from now on, in place of another that had this name;
+        with one row per group, it is small. If `computed`, nothing is read for it again.
         """
 
     def added(self, name: str, sql: str) -> str:
         """The same with the rows that are there already."""
 
-    def listed(self, name: str, labels: Sequence[Label], kind: str, numbers: Sequence[int] | None = None) -> str:
-        """The same of labels in the column i; with `numbers` also d, the number of each, and place, where it stands."""
+    def listed(
+        self, name: str, labels: Sequence[Label], kind: str, numbers: Sequence[int] | None = None
+    ) -> str:
+        """The same of labels in the column i; with `numbers` also d, the number of each, and place,
+        where it stands.
+        """
 
     def close(self) -> None:
         """Drop them."""
@@ -132,7 +144,9 @@ def double(number: float) -> str:
 
 
 def decimal(number: str, mark: str) -> str:
-    """SQL of a number as text with a decimal point, from text with a comma in its place, in which points group digits."""
+    """SQL of a number as text with a decimal point, from text with a comma in its place, in which
+    points group digits.
+    """
     return number if mark == "." else f"replace(replace({number}, '.', ''), ',', '.')"
 
 

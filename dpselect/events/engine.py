@@ -1,4 +1,6 @@
-"""The embedded engine: one private in-memory DuckDB connection and one temporary folder for each reading; and local files."""
+"""The embedded engine: one private in-memory DuckDB connection and one temporary folder for each
+reading; and local files.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +39,16 @@ if TYPE_CHECKING:
 
 _LEAST_MEMORY, _MEMORY_OF_A_CORE = 320, 80  # MiB: what the engine may use by default
 _MEMORY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?B)\s*", re.IGNORECASE)
-# Of the memory, which a grouping is tried with: with all of it, DuckDB 2.0.1 fails at the default limit, and is asked again.
+# Of the memory, which a grouping is tried with: with all of it, DuckDB 2.0.1 fails at the default
+# limit, and is asked again.
 _SHARES = (0.85, 0.65, 0.5)
 _CONFIGURATION: dict[str, Any] = {
-    # Rows that each thread holds back per period while it cuts a log by time: few, since it does so for all periods at once.
+    # Rows that each thread holds back per period while it cuts a log by time: few, since it does so
+    # for all periods at once.
     "partitioned_write_flush_threshold": 20_000,
     "preserve_insertion_order": False,
-    # A log is read from this machine only: nothing may be fetched because of what a file is called or holds.
+    # A log is read from this machine only: nothing may be fetched because of what a file is called
+    # or holds.
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
 }
@@ -58,13 +63,22 @@ T = TypeVar("T")
 
 @final
 class Engine:
-    """Runs SQL and turns the engine's errors, whose messages quote the data, into ones that do not. Threads may share it.
+    """Runs SQL and turns the engine's errors, whose messages quote the data, into ones that do not.
+    Threads may share it.
 
-    A connection has one result, that of its latest query, and temporary tables are of one connection: so there is one connection,
-    and no thread asks it before another has fetched its answer.
+    A connection has one result, that of its latest query, and temporary tables are of one
+    connection: so there is one connection, and no thread asks it before another has fetched its
+    answer.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path, memory: str, *, tells: bool = False) -> None:
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        folder: Path,
+        memory: str,
+        *,
+        tells: bool = False,
+    ) -> None:
         self.folder: Path = folder
         self.tells: bool = tells  # whoever reads may see the data: a refusal may say where it is
         self.abandoned: bool = False  # a query never ended
@@ -77,10 +91,15 @@ class Engine:
     def require_memory(limit: object) -> None:
         """Refuse a limit that is not a size."""
         if limit is not None and (not isinstance(limit, str) or not _MEMORY.fullmatch(limit)):
-            raise EventLogError(f"memory_limit={limit!r} is not a size: give a number and a unit such as '2GiB' or '800MB'")
+            raise EventLogError(
+                f"memory_limit={limit!r} is not a size: give a number and a unit such as '2GiB' or"
+                " '800MB'"
+            )
 
     def path(self, name: str) -> Path:
-        """A path called `name` in the folder of this reading, which only this user can read and which goes with it."""
+        """A path called `name` in the folder of this reading, which only this user can read and
+        which goes with it.
+        """
         return self.folder / name
 
     def unused(self, name: str) -> Path:
@@ -97,15 +116,18 @@ class Engine:
         with self._lock:
             self._connection.create_function(name, function, ["VARCHAR"], "VARCHAR")
 
-    def run(self, sql: str, parameters: Sequence[object] = (), *, what: str) -> list[tuple[Any, ...]]:
+    def run(
+        self, sql: str, parameters: Sequence[object] = (), *, what: str
+    ) -> list[tuple[Any, ...]]:
         """All rows of a query; an error names `what` was being read and the rule, never a value."""
         return self._alone(what, lambda: self._connection.execute(sql, list(parameters)).fetchall())
 
     def group(self, sql: str, *, what: str) -> None:
-        """Run a statement that groups what can be read again; one that does not fit in memory is tried with less of it.
+        """Run a statement that groups what can be read again; one that does not fit in memory is
+        tried with less of it.
 
-        The engine's hash tables double. A limit just below what a table would then take makes it fail, in some versions, where a
-        lower limit makes it spill in time.
+        The engine's hash tables double. A limit just below what a table would then take makes it
+        fail, in some versions, where a lower limit makes it spill in time.
         """
         self._alone(what, lambda: self._grouped(sql))
 
@@ -117,7 +139,9 @@ class Engine:
         try:
             for share in _SHARES:
                 try:
-                    self._connection.execute(f"SET memory_limit = '{share * float(size[1])}{size[2]}'")
+                    self._connection.execute(
+                        f"SET memory_limit = '{share * float(size[1])}{size[2]}'"
+                    )
                     self._connection.execute(sql).fetchall()
                     return
                 except duckdb.OutOfMemoryException:
@@ -134,15 +158,18 @@ class Engine:
         return {name: np.ascontiguousarray(column) for name, column in found.items()}
 
     def _alone(self, what: str, work: Callable[[], T]) -> T:
-        # Taken by the thread that waits, not by the one that works: Ctrl-C then never ends another thread's query.
+        # Taken by the thread that waits, not by the one that works: Ctrl-C then never ends another
+        # thread's query.
         with self._lock:
             return guarded(what, lambda: self._interruptible(work), tells=self.tells)
 
     def _interruptible(self, work: Callable[[], T]) -> T:
-        """What `work` returns. Ctrl-C ends a query at once; one that stands still is left, in whichever thread it was asked.
+        """What `work` returns. Ctrl-C ends a query at once; one that stands still is left, in
+        whichever thread it was asked.
 
-        The engine's CSV reader now and then waits for itself for ever when it meets a malformed row, and no interruption ends it:
-        its thread and its connection are then left behind, since closing the one would wait for the other.
+        The engine's CSV reader now and then waits for itself for ever when it meets a malformed
+        row, and no interruption ends it: its thread and its connection are then left behind, since
+        closing the one would wait for the other.
         """
         done, found, failed = threading.Event(), list[T](), list[BaseException]()
 
@@ -158,7 +185,8 @@ class Engine:
             threading.Thread(target=noted, daemon=True).start()
             self._wait(done)
         except BaseException:
-            # Again and again: the engine forgets an interruption that comes before its query has begun.
+            # Again and again: the engine forgets an interruption that comes before its query has
+            # begun.
             for _ in range(_PATIENCE):
                 self._connection.interrupt()
                 if done.wait(_BETWEEN_INTERRUPTIONS):
@@ -172,10 +200,13 @@ class Engine:
         return found[0]
 
     def _wait(self, done: threading.Event) -> None:
-        """Until it is done; an error if this process, all its threads together, has hardly worked for half a minute."""
+        """Until it is done; an error if this process, all its threads together, has hardly worked
+        for half a minute.
+        """
         idle, used = 0, time.process_time()
-        # In short waits: the handler of another library (Polars has one) may let a long one go on. They are counted, and not the
-        # time: a process that was stopped, and goes on, has not stood still.
+        # In short waits: the handler of another library (Polars has one) may let a long one go on.
+        # They are counted, and not the time: a process that was stopped, and goes on, has not stood
+        # still.
         while not done.wait(_BETWEEN_INTERRUPTIONS):
             before, used = used, time.process_time()
             idle = idle + 1 if used - before < _IDLE else 0
@@ -185,10 +216,13 @@ class Engine:
 
 @final
 class EmbeddedTables:
-    """Relations of one count, as `dialect.Tables` has them; the first ones are those of the reading."""
+    """Relations of one count, as `dialect.Tables` has them; the first ones are those of the
+    reading.
+    """
 
     dialect = EMBEDDED
-    bucket = "CAST(hash(i) % 4096 AS BIGINT)"  # the engine's own hash: where an item is looked for decides nothing
+    # the engine's own hash: where an item is looked for decides nothing
+    bucket = "CAST(hash(i) % 4096 AS BIGINT)"
     most_ranked = 4_000_000  # about 60 bytes each; texts take as much again, and more
 
     def __init__(self, engine: Engine, what: str, names: Sequence[str] = ()) -> None:
@@ -204,7 +238,9 @@ class EmbeddedTables:
     def columns(self, sql: str) -> list[NDArray[Any]]:
         return list(self._engine.columns(sql, what=self._what).values())
 
-    def made(self, name: str, sql: str, *, computed: bool = False, parameters: Sequence[object] = ()) -> str:
+    def made(
+        self, name: str, sql: str, *, computed: bool = False, parameters: Sequence[object] = ()
+    ) -> str:
         table = f"{self._prefix}_{name}"
         self.run(f"CREATE OR REPLACE TEMP TABLE {table} AS {sql}", parameters)
         if table not in self._names:
@@ -218,10 +254,14 @@ class EmbeddedTables:
         self.run(f"INSERT INTO {table} {sql}")
         return table
 
-    def listed(self, name: str, labels: Sequence[Label], kind: str, numbers: Sequence[int] | None = None) -> str:
+    def listed(
+        self, name: str, labels: Sequence[Label], kind: str, numbers: Sequence[int] | None = None
+    ) -> str:
         columns = f"CAST(unnest(?) AS {'VARCHAR' if kind == 'str' else 'HUGEINT'}) AS i"
         # Among integers, text that is no integer's stands for no item.
-        stated: list[object] = [[str(label) if kind == "str" or is_integer(label) else None for label in labels]]
+        stated: list[object] = [
+            [str(label) if kind == "str" or is_integer(label) else None for label in labels]
+        ]
         if numbers is not None:
             columns += ", unnest(?) AS d, unnest(range(?)) AS place"
             stated += [list(numbers), len(labels)]
@@ -244,10 +284,12 @@ def was_interrupted(error: Exception) -> bool:
 
 
 def guarded(what: str, work: Callable[[], T], *, tells: bool = False) -> T:
-    """What `work` returns; whatever an engine, Arrow or a database driver raises in it becomes an error without data.
+    """What `work` returns; whatever an engine, Arrow or a database driver raises in it becomes an
+    error without data.
 
-    An interruption, which engines report as an error of their own, stays one. Not a `with` block: an error that is raised while
-    one ends is chained to the engine's, whose message quotes the data.
+    An interruption, which engines report as an error of their own, stays one. Not a `with` block:
+    an error that is raised while one ends is chained to the engine's, whose message quotes the
+    data.
     """
     try:
         return work()
@@ -262,14 +304,18 @@ def guarded(what: str, work: Callable[[], T], *, tells: bool = False) -> T:
 
 @contextmanager
 def opened(memory_limit: str | None = None, *, tells: bool = False) -> Iterator[Engine]:
-    """An engine with a temporary folder that only this user can read; both are gone afterwards. It `tells` where a file is
-    malformed to whoever may see the data.
+    """An engine with a temporary folder that only this user can read; both are gone afterwards. It
+    `tells` where a file is malformed to whoever may see the data.
     """
     import duckdb
 
     Engine.require_memory(memory_limit)
     cores = os.cpu_count() or 1
-    memory = f"{max(_LEAST_MEMORY, _MEMORY_OF_A_CORE * cores)}MiB" if memory_limit is None else memory_limit.strip()
+    memory = (
+        f"{max(_LEAST_MEMORY, _MEMORY_OF_A_CORE * cores)}MiB"
+        if memory_limit is None
+        else memory_limit.strip()
+    )
     with temporary_folder() as folder:
         engine = None
         configuration: dict[str, Any] = {
@@ -297,76 +343,109 @@ def without_progress_bar(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def lack_of_room(error: object) -> str | None:
-    """What is said of a log whose temporary files could not be written; None if the error of the system is another."""
+    """What is said of a log whose temporary files could not be written; None if the error of the
+    system is another.
+    """
     text = str(error)
     if os.strerror(errno.EFBIG) in text:
-        return "needs a temporary file larger than this process may write: raise that limit (ulimit -f)"
+        return (
+            "needs a temporary file larger than this process may write: raise that limit"
+            " (ulimit -f)"
+        )
     if any(os.strerror(number) in text for number in (errno.ENOSPC, errno.EDQUOT)):
-        return "needs more room for temporary files than there is: make room, or point TMPDIR at a larger disk"
+        return (
+            "needs more room for temporary files than there is: make room, or point TMPDIR at a"
+            " larger disk"
+        )
     return None
 
 
 def _explained(error: Exception, what: str, *, tells: bool) -> str:
     import duckdb
 
-    text, _, quoted = str(error).partition("Original Line")  # what follows quotes the log, and is searched for nothing else
+    # what follows quotes the log, and is searched for nothing else
+    text, _, quoted = str(error).partition("Original Line")
     if is_memory_fault(error):
         return f"{what} did not fit in memory: {NO_MEMORY}"
     if isinstance(error, duckdb.OutOfMemoryException):
         return (
-            f"{what} did not fit in the memory and temporary disk allowed: raise memory_limit=, state more buckets=, "
-            "or point TMPDIR at a larger disk"
+            f"{what} did not fit in the memory and temporary disk allowed: raise memory_limit=,"
+            " state more buckets=, or point TMPDIR at a larger disk"
         )
-    if isinstance(error, duckdb.IOException | duckdb.FatalException | OSError) and (lack := lack_of_room(text)):
+    if isinstance(error, duckdb.IOException | duckdb.FatalException | OSError) and (
+        lack := lack_of_room(text)
+    ):
         return f"{what} {lack}"
     if isinstance(error, UnicodeError) or "unicode" in text.lower() or "UTF-8" in text:
         return f"{what} {not_encoded()}"
     if not isinstance(error, duckdb.Error | RuntimeError):
-        return f"{what} cannot be read: {type(error).__name__}; its message may quote the data and is not shown"
+        return (
+            f"{what} cannot be read: {type(error).__name__}; its message may quote the data and is"
+            " not shown"
+        )
     if text == _STILL:
-        return f"{what} cannot be read: it made no progress for half a minute. A row is malformed, or its disk does not answer"
+        return (
+            f"{what} cannot be read: it made no progress for half a minute. A row is malformed, or"
+            " its disk does not answer"
+        )
     line = re.search(r"CSV Error on Line: (\d+)", text) if tells else None  # a line counts rows
     place = f" (near line {line[1]})" if line else ""
     if "Maximum line size" in quoted or "Maximum line size" in text:
-        return f"{what} cannot be read{place}: a line is longer than 2 MB, the most that is read; leave its long column out"
+        return (
+            f"{what} cannot be read{place}: a line is longer than 2 MB, the most that is read;"
+            " leave its long column out"
+        )
     if "Parallel CSV Reader" in text:
         return (
-            f"{what} cannot be read: it has quoted text with line ends, in which other text looks like rows, and is too long "
-            "to be read by one thread; leave that column out, or convert the file to Parquet"
+            f"{what} cannot be read: it has quoted text with line ends, in which other text looks"
+            " like rows, and is too long to be read by one thread; leave that column out, or"
+            " convert the file to Parquet"
         )
     if re.search(r"^Expected Number of Columns: \d+ Found: \d+$", quoted, re.MULTILINE):
         return (
-            f"{what} cannot be read{place}: it has a malformed row, of another number of fields than the first line: a footnote "
-            "or a total below the table, or a delimiter in a label that is not quoted. Such a file is refused whole: correct it"
+            f"{what} cannot be read{place}: it has a malformed row, of another number of fields"
+            " than the first line: a footnote or a total below the table, or a delimiter in a"
+            " label that is not quoted. Such a file is refused whole: correct it"
         )
     if "invalid state" in text:
         return (
-            f"{what} cannot be read: its lines do not all end alike (\\n in some, \\r\\n in others), or text follows a quote. "
-            "Such a malformed file is refused whole: give all lines one end, with dos2unix for example"
+            f"{what} cannot be read: its lines do not all end alike (\\n in some, \\r\\n in"
+            " others), or text follows a quote. Such a malformed file is refused whole: give all"
+            " lines one end, with dos2unix for example"
         )
     if "Could not set lock" in text:
-        return f"{what} is in use by another process, which may write to it: close it there, or read a copy of the file"
+        return (
+            f"{what} is in use by another process, which may write to it: close it there, or read a"
+            " copy of the file"
+        )
     if "CSV Error" in text:
         return (
-            f"{what} cannot be read{place}: it has a malformed row, such as a quote that is not closed, or that a backslash "
-            "escapes where CSV doubles it, or is of another format than stated. It is refused whole: correct it, or say what it "
-            "is with format="
+            f"{what} cannot be read{place}: it has a malformed row, such as a quote that is not"
+            " closed, or that a backslash escapes where CSV doubles it, or is of another format"
+            " than stated. It is refused whole: correct it, or say what it is with format="
         )
     if "JSON" in text:
         return (
-            f"{what} cannot be read: it has a malformed line, or one that is no JSON object, and then is refused whole: correct "
-            "it, or say what it is with format="
+            f"{what} cannot be read: it has a malformed line, or one that is no JSON object, and"
+            " then is refused whole: correct it, or say what it is with format="
         )
     if isinstance(error, duckdb.CatalogException | duckdb.BinderException | duckdb.ParserException):
-        return f"{what} cannot be read: it names something that is not there, or is no query; correct table= or query="
+        return (
+            f"{what} cannot be read: it names something that is not there, or is no query; correct"
+            " table= or query="
+        )
     return (
-        f"{what} cannot be read: it is damaged, or of another format than stated. Write or fetch it again, or say what it is "
-        "with format="
+        f"{what} cannot be read: it is damaged, or of another format than stated. Write or fetch it"
+        " again, or say what it is with format="
     )
 
 
 _ADDRESS = re.compile(r"[A-Za-z][\w+.-]*://")
-_PACKED = {".gz": re.compile(b"\x1f\x8b"), ".bz2": re.compile(b"BZh[1-9]1AY&SY"), ".zst": re.compile(b"[(]\xb5/\xfd")}
+_PACKED = {
+    ".gz": re.compile(b"\x1f\x8b"),
+    ".bz2": re.compile(b"BZh[1-9]1AY&SY"),
+    ".zst": re.compile(b"[(]\xb5/\xfd"),
+}
 _BOM = b"\xef\xbb\xbf"
 _PART, _FAR = 1 << 16, 1 << 22  # bytes
 
@@ -376,15 +455,20 @@ _ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(si
 
 
 @contextmanager
-def temporary_folder(prefix: str = "dpselect-events-", within: Path | None = None) -> Iterator[Path]:
-    """A folder that only this user can read, gone afterwards: also if SIGTERM or SIGHUP, which nobody handles, ends the process.
+def temporary_folder(
+    prefix: str = "dpselect-events-", within: Path | None = None
+) -> Iterator[Path]:
+    """A folder that only this user can read, gone afterwards: also if SIGTERM or SIGHUP, which
+    nobody handles, ends the process.
 
-    It lies in the folder `within`, or where the system keeps temporary files. Signals are caught where the block is in the main
-    thread. Nothing catches SIGKILL or a power cut: these leave it behind.
+    It lies in the folder `within`, or where the system keeps temporary files. Signals are caught
+    where the block is in the main thread. Nothing catches SIGKILL or a power cut: these leave it
+    behind.
     """
     folder = Path(within or tempfile.gettempdir(), f"{prefix}{uuid.uuid4().hex}")
     with ExitStack() as stack:
-        # Known before it is made and until it is gone: a signal may come while it is removed, which takes a while.
+        # Known before it is made and until it is gone: a signal may come while it is removed, which
+        # takes a while.
         if threading.current_thread() is threading.main_thread():
             for number in _ENDING:
                 if signal.getsignal(number) is signal.SIG_DFL:
@@ -409,7 +493,10 @@ def checked(source: object) -> Path:
     """The file at the path `source`, taken literally: no pattern, no address."""
     if (address := _ADDRESS.match(str(source))) is not None:
         # What follows may hold a password.
-        raise EventLogError(f"addresses that begin with {address[0]} are not read: save the log to a file, or name a database")
+        raise EventLogError(
+            f"addresses that begin with {address[0]} are not read: save the log to a file, or name"
+            " a database"
+        )
     path, failure = Path(cast(str, source)), ""
     try:
         if path.is_dir():
@@ -432,7 +519,10 @@ def checked(source: object) -> Path:
 
 def not_encoded(encoding: str | None = None) -> str:
     """What is said of a file that is not in its encoding."""
-    return f"is not valid {encoding or 'UTF-8'}: state its encoding=, such as cp1252, or convert it to UTF-8"
+    return (
+        f"is not valid {encoding or 'UTF-8'}: state its encoding=, such as cp1252, or convert it to"
+        " UTF-8"
+    )
 
 
 def unpacked_suffix(path: Path) -> str:
@@ -441,15 +531,21 @@ def unpacked_suffix(path: Path) -> str:
 
 
 def plain(path: Path, target: Path, encoding: str | None = None, quote: str | None = None) -> Path:
-    """`target`, made a file with the contents of `path`: unpacked, in UTF-8, without byte order mark; a link where it is that.
+    """`target`, made a file with the contents of `path`: unpacked, in UTF-8, without byte order
+    mark; a link where it is that.
 
-    With a `quote`, or "" for none, it holds the first record alone, and what lies below it decides nothing: a packed file that
-    is damaged there is refused when it is read.
+    With a `quote`, or "" for none, it holds the first record alone, and what lies below it decides
+    nothing: a packed file that is damaged there is refused when it is read.
 
-    Unpacking gzip here costs 5 CPU s per 10^9 bytes and checks the checksum, which the engine does not; and the engine never sees
-    a name in which it would find a pattern (*, ?, [) or a key=value to read columns from.
+    Unpacking gzip here costs 5 CPU s per 10^9 bytes and checks the checksum, which the engine does
+    not; and the engine never sees a name in which it would find a pattern (*, ?, [) or a key=value
+    to read columns from.
     """
-    shown, coded, packed = masked(path), None if encoding is None else codecs.lookup(encoding).name, None
+    shown, coded, packed = (
+        masked(path),
+        None if encoding is None else codecs.lookup(encoding).name,
+        None,
+    )
     try:
         with path.open("rb") as raw:
             begin = raw.read(10)
@@ -461,7 +557,9 @@ def plain(path: Path, target: Path, encoding: str | None = None, quote: str | No
             if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) and encoding is None:
                 raise UnicodeError
             if quote is not None:
-                parts = itertools.chain([b"" if head == _BOM else head], iter(lambda: _next_part(stream), b""))
+                parts = itertools.chain(
+                    [b"" if head == _BOM else head], iter(lambda: _next_part(stream), b"")
+                )
                 target.write_bytes(_begun(parts, coded, quote))
                 return target
             if not packed and head != _BOM and coded in (None, "utf-8"):
@@ -481,25 +579,39 @@ def plain(path: Path, target: Path, encoding: str | None = None, quote: str | No
             return target
     except (gzip.BadGzipFile, EOFError, zlib.error):
         kind = {".bz2": "bzip2", ".zst": "Zstandard"}.get(packed or path.suffix.lower(), "gzip")
-        failure = f"is not a whole {kind} file: it is damaged, cut short, or not {kind}; fetch or compress it again"
+        failure = (
+            f"is not a whole {kind} file: it is damaged, cut short, or not {kind}; fetch or"
+            " compress it again"
+        )
     except UnicodeError:
         failure = "is UTF-16: say encoding='utf-16'" if encoding is None else not_encoded(encoding)
     except OSError as error:
         failure = lack_of_room(error) or (
             "cannot be read: " + error.strerror
             if error.strerror
-            else "is not a whole packed file, or its disk does not answer: fetch or compress it again"
+            else (
+                "is not a whole packed file, or its disk does not answer: fetch or compress it"
+                " again"
+            )
         )
     raise EventLogError(f"{shown} {failure}")
 
 
 def _begun(parts: Iterable[bytes], coded: str | None, quote: str) -> bytes:
-    """The first record, in UTF-8, of what is read in parts: up to the first line end outside quotes, if it is not far."""
-    decoder = codecs.getincrementaldecoder(coded or "utf-8")("strict" if coded else "surrogateescape")
+    """The first record, in UTF-8, of what is read in parts: up to the first line end outside
+    quotes, if it is not far.
+    """
+    decoder = codecs.getincrementaldecoder(coded or "utf-8")(
+        "strict" if coded else "surrogateescape"
+    )
     held, looked, inside = b"", 0, False
     for part in parts:
         held += decoder.decode(part).encode(errors="surrogateescape")
-        while (end := min((at for mark in (b"\n", b"\r") if (at := held.find(mark, looked)) >= 0), default=-1)) >= 0:
+        while (
+            end := min(
+                (at for mark in (b"\n", b"\r") if (at := held.find(mark, looked)) >= 0), default=-1
+            )
+        ) >= 0:
             inside ^= bool(quote) and held.count(quote.encode(), looked, end) % 2 == 1
             looked = end + 1
             if not inside:
@@ -510,7 +622,9 @@ def _begun(parts: Iterable[bytes], coded: str | None, quote: str) -> bytes:
 
 
 def _next_part(stream: IO[bytes]) -> bytes:
-    """Read the next bytes that are there: to fill a part would find damage that lies below the header."""
+    """Read the next bytes that are there: to fill a part would find damage that lies below the
+    header.
+    """
     return cast(bytes, getattr(stream, "read1", stream.read)(_PART))
 
 

@@ -1,4 +1,6 @@
-"""`FileOptions`: what is said about a file or a database and its labels, as the fields of one model that others inherit."""
+"""`FileOptions`: what is said about a file or a database and its labels, as the fields of one model
+that others inherit.
+"""
 
 from __future__ import annotations
 
@@ -16,61 +18,86 @@ from accounting.frozen import Frozen
 from dpselect.errors import EventLogError
 
 Format = Literal["auto", "csv", "tsv", "jsonl", "parquet", "xlsx"]
-"""What `format=` may say: a format by its name, or "auto" for the one that the name of the file tells."""
+"""What `format=` may say: a format by its name, or "auto" for the one that the name of the file
+tells.
+"""
 Form = Literal["nfc", "nfkc", "casefold", "strip"]
 """What may be done to a label that is text before it is compared."""
 _MOST_BYTES = 4  # of a delimiter, as the engine has it
 _MOST_TEXT = 100
 # Encodings in which what stands on one line may change, or join, the lines after it.
-_WITH_MEMORY = re.compile(r"hz|utf-7|idna|punycode|undefined|(raw[-_])?unicode[-_]escape|iso2022[-_].*")
+_WITH_MEMORY = re.compile(
+    r"hz|utf-7|idna|punycode|undefined|(raw[-_])?unicode[-_]escape|iso2022[-_].*"
+)
 
 
 class FileOptions(Frozen, ABC):
     """How a file or a database is read, and its labels written: for a log and for a public list.
 
-    Beyond what is said of each field below: times of a `time_format` are what a clock showed, and an event whose time is not of
-    that format is one without a time, since whoever asks chooses the format. `header=None` stands for a header unless all columns
-    are positions. `delimiter` has at most 4 bytes; None is "," in CSV and a tab in TSV, or, in CSV whose header has the names
-    asked for under one of ";", tab, "|" and "::" alone, that one. `missing` says how the file is written, as `encoding` does, and
-    holds in every column; `null` is a choice among labels, and among what conditions look at: a number or a time that it names
-    stays one. `normalize` is done to users, items and groups that are text, in the order stated; text that is empty then is
-    missing.
+    Beyond what is said of each field below: times of a `time_format` are what a clock showed, and
+    an event whose time is not of that format is one without a time, since whoever asks chooses the
+    format. `header=None` stands for a header unless all columns are positions. `delimiter` has at
+    most 4 bytes; None is "," in CSV and a tab in TSV, or, in CSV whose header has the names asked
+    for under one of ";", tab, "|" and "::" alone, that one. `missing` says how the file is written,
+    as `encoding` does, and holds in every column; `null` is a choice among labels, and among what
+    conditions look at: a number or a time that it names stays one. `normalize` is done to users,
+    items and groups that are text, in the order stated; text that is empty then is missing.
     """
 
     error_class: ClassVar[type[EventLogError]] = EventLogError
 
-    format: SkipValidation[Format] = Field(default="auto", description="Format of a file. By default its name tells.")
+    format: SkipValidation[Format] = Field(
+        default="auto", description="Format of a file. By default its name tells."
+    )
     header: SkipValidation[bool | None] = Field(
         default=None, description="Whether the first line of delimited text (CSV, TSV) holds names."
     )
     delimiter: SkipValidation[str | None] = Field(
         default=None,
-        description="What stands between fields of CSV, such as ';' or '::'. By default a header that is plain tells.",
+        description=(
+            "What stands between fields of CSV, such as ';' or '::'. By default a header that is"
+            " plain tells."
+        ),
     )
-    quote: SkipValidation[str | None] = Field(default=None, description="Character around fields of CSV; '' for none.")
+    quote: SkipValidation[str | None] = Field(
+        default=None, description="Character around fields of CSV; '' for none."
+    )
     encoding: SkipValidation[str | None] = Field(
         default=None, description="Encoding of text in a file, such as cp1252 or utf-16."
     )
     decimal: SkipValidation[str] = Field(
-        default=".", description="Decimal point of numbers in CSV and TSV: '.', or ',' where points group digits (1.234,50)."
+        default=".",
+        description=(
+            "Decimal point of numbers in CSV and TSV: '.', or ',' where points group digits"
+            " (1.234,50)."
+        ),
     )
     time_format: SkipValidation[str | None] = Field(
         default=None,
-        description="Format of times that are text: '%d.%m.%Y' for 29.06.2026, or '%m/%d/%Y %H:%M'. Default: ISO 8601.",
+        description=(
+            "Format of times that are text: '%d.%m.%Y' for 29.06.2026, or '%m/%d/%Y %H:%M'."
+            " Default: ISO 8601."
+        ),
     )
     missing: SkipValidation[tuple[str, ...]] = Field(
-        default=(), description="What the file writes where a value is missing, in any column (NULL, \\N); repeatable."
+        default=(),
+        description=(
+            "What the file writes where a value is missing, in any column (NULL, \\N); repeatable."
+        ),
     )
     null: SkipValidation[tuple[str, ...]] = Field(
         default=(), description="Labels to leave out as if they were missing (unknown); repeatable."
     )
     split: SkipValidation[str | None] = Field(
-        default=None, description="What stands between several items in one field: each is an event of its own."
+        default=None,
+        description="What stands between several items in one field: each is an event of its own.",
     )
     normalize: SkipValidation[tuple[Form, ...]] = Field(
         default=(),
-        description="Rewrite labels before they are compared and released: nfc or nfkc (Unicode form), casefold (letter case), "
-        "strip (spaces at both ends); repeatable.",
+        description=(
+            "Rewrite labels before they are compared and released: nfc or nfkc (Unicode form),"
+            " casefold (letter case), strip (spaces at both ends); repeatable."
+        ),
     )
     table: SkipValidation[str | None] = Field(default=None, description="Table of a database.")
     query: SkipValidation[str | None] = Field(default=None, description="SQL query of a database.")
@@ -98,28 +125,40 @@ class FileOptions(Frozen, ABC):
         if self.header is not None and not isinstance(self.header, bool):
             raise EventLogError(f"header={self.header!r} must be True, False or None")
         for name, stated in (("delimiter", self.delimiter), ("split", self.split)):
-            if stated is not None and not (isinstance(stated, str) and 0 < len(stated) <= _MOST_TEXT):
-                raise EventLogError(f"{name}={stated!r} must be text of 1 to {_MOST_TEXT} characters, or None")
-        if self.delimiter is not None and (len(self.delimiter.encode()) > _MOST_BYTES or re.search(r'["\r\n]', self.delimiter)):
+            if stated is not None and not (
+                isinstance(stated, str) and 0 < len(stated) <= _MOST_TEXT
+            ):
+                raise EventLogError(
+                    f"{name}={stated!r} must be text of 1 to {_MOST_TEXT} characters, or None"
+                )
+        if self.delimiter is not None and (
+            len(self.delimiter.encode()) > _MOST_BYTES or re.search(r'["\r\n]', self.delimiter)
+        ):
             raise EventLogError(
-                f"delimiter={self.delimiter!r} must be at most {_MOST_BYTES} bytes, without a quote or a line end"
+                f"delimiter={self.delimiter!r} must be at most {_MOST_BYTES} bytes, without a quote"
+                " or a line end"
             )
-        if self.quote is not None and not (isinstance(self.quote, str) and re.fullmatch(r"[!-~]?", self.quote)):
+        if self.quote is not None and not (
+            isinstance(self.quote, str) and re.fullmatch(r"[!-~]?", self.quote)
+        ):
             raise EventLogError(f"quote={self.quote!r} must be one ASCII character, or '' for none")
         if self.quote and self.delimiter is not None and self.quote in self.delimiter:
             raise EventLogError(
-                f"quote={self.quote!r} is part of delimiter={self.delimiter!r}: state another one, or '' for none"
+                f"quote={self.quote!r} is part of delimiter={self.delimiter!r}: state another one,"
+                " or '' for none"
             )
         if self.decimal not in (".", ","):
             raise EventLogError(f"decimal={self.decimal!r} must be '.' or ','")
         if self.time_format is not None and not (
             isinstance(self.time_format, str)
             and re.fullmatch(r"(?:[^%]|%-?[dmYyHMSfIpjbB])+", self.time_format)
-            and all(re.search(part, self.time_format) for part in ("%[Yy]", "%-?d|%j", "%-?m|%[bBj]"))
+            and all(
+                re.search(part, self.time_format) for part in ("%[Yy]", "%-?d|%j", "%-?m|%[bBj]")
+            )
         ):
             raise EventLogError(
-                f"time_format={self.time_format!r} must name a year, a month and a day, as in '%d.%m.%Y' or '%m/%d/%y %H:%M', "
-                "with %Y %y %m %b %d %j %H %I %p %M %S %f"
+                f"time_format={self.time_format!r} must name a year, a month and a day, as in"
+                " '%d.%m.%Y' or '%m/%d/%y %H:%M', with %Y %y %m %b %d %j %H %I %p %M %S %f"
             )
         if self.encoding is not None:
             try:
@@ -128,23 +167,29 @@ class FileOptions(Frozen, ABC):
                 codec = None
             if codec is None or not codec._is_text_encoding:
                 raise EventLogError(
-                    f"encoding={self.encoding!r} is not known: name one as Python does, such as 'cp1252', 'latin-1' or 'utf-16'"
+                    f"encoding={self.encoding!r} is not known: name one as Python does, such as"
+                    " 'cp1252', 'latin-1' or 'utf-16'"
                 )
             if _WITH_MEMORY.fullmatch(codec.name):
                 raise EventLogError(
-                    f"encoding={self.encoding!r} is not read: in it one row can decide how the next is read; convert the file to "
-                    "UTF-8"
+                    f"encoding={self.encoding!r} is not read: in it one row can decide how the next"
+                    " is read; convert the file to UTF-8"
                 )
         for name, texts in (("missing", self.missing), ("null", self.null)):
             if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts):
-                raise EventLogError(f"{name}={texts!r} must be texts that stand for a missing label")
+                raise EventLogError(
+                    f"{name}={texts!r} must be texts that stand for a missing label"
+                )
         if not isinstance(self.normalize, tuple) or not set(self.normalize) <= set(get_args(Form)):
             known = ", ".join(get_args(Form))
             raise EventLogError(
-                f"normalize={self.normalize!r} must be some of {known}: what is done to labels before they compare"
+                f"normalize={self.normalize!r} must be some of {known}: what is done to labels"
+                " before they compare"
             )
         if {"nfc", "nfkc"} <= set(self.normalize):
-            raise EventLogError("normalize= names nfc and nfkc, which contains it: state nfkc alone")
+            raise EventLogError(
+                "normalize= names nfc and nfkc, which contains it: state nfkc alone"
+            )
         return self
 
 
@@ -180,7 +225,8 @@ _FORMS: Mapping[str, Callable[[str], str]] = {
 def normalized(text: str, forms: Sequence[str]) -> str:
     """A label as it is compared: text exactly as written, unless `forms` say otherwise.
 
-    They are applied until nothing changes any more, so that a label that was written so already stays as it is.
+    They are applied until nothing changes any more, so that a label that was written so already
+    stays as it is.
     """
     before = None
     while text != before:

@@ -1,4 +1,6 @@
-"""Counts and scores that stay in the engine that read the log: a mechanism draws from what it needs of them. Theorem X14."""
+"""Counts and scores that stay in the engine that read the log: a mechanism draws from what it needs
+of them. Theorem X14.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,14 @@ from accounting.errors import ForeignProcess
 from accounting.process_state import ProcessState
 from dpselect.errors import DomainMismatch, EventLogError, InvalidRequest, NoClosedForm
 from dpselect.events.catalogue import Labels, named
-from dpselect.events.contributions import MOST_EXACT, Contributions, Measure, Measured, ReadReport, summed
+from dpselect.events.contributions import (
+    MOST_EXACT,
+    Contributions,
+    Measure,
+    Measured,
+    ReadReport,
+    summed,
+)
 from dpselect.events.dialect import Tables, matches
 from dpselect.events.not_pickled import NotPickled
 from dpselect.events.sources.base import Kind
@@ -31,19 +40,30 @@ from dpselect.sensitivity import Sensitivity
 _LISTS = itertools.count()
 _AT_ONCE = 5000  # rows that one statement writes out
 _TRIES, _MOST_TRIES = 64, 100_000  # candidates that are tried at a time, at least and at most
-_CHANGED = "the engine's counts changed while they were drawn from: nothing is released; read the log again"
-_CLOSED = "the held counts are closed: release from them inside the with block, or read the log again with events.hold"
-_FAILED = "the held counts were closed by a release that failed half-way: read the log again with events.hold"
+_CHANGED = (
+    "the engine's counts changed while they were drawn from: nothing is released; read the log"
+    " again"
+)
+_CLOSED = (
+    "the held counts are closed: release from them inside the with block, or read the log again"
+    " with events.hold"
+)
+_FAILED = (
+    "the held counts were closed by a release that failed half-way: read the log again with"
+    " events.hold"
+)
 
 
 @final
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Tally(NotPickled):
-    """Items and their totals in an engine. Threads may share it, a fork of its process may not use it.
+    """Items and their totals in an engine. Threads may share it, a fork of its process may not use
+    it.
 
     Attributes:
         tables: where they are, and what is made of lists of labels.
-        relation: columns i, all different; n, users; w0, w1, ..., sums of weights in whole units of each measure.
+        relation: columns i, all different; n, users; w0, w1, ..., sums of weights in whole units of
+            each measure.
         kind: what items are, by the log's type.
         report: what was read. **Private**.
         ended: why nothing more is released; empty while something may be.
@@ -55,7 +75,9 @@ class Tally(NotPickled):
     report: ReadReport
     ended: ProcessState[str] = field(
         default_factory=lambda: ProcessState(
-            "", owner="the table of held counts", remedy="read the log in each process with events.hold"
+            "",
+            owner="the table of held counts",
+            remedy="read the log in each process with events.hold",
         )
     )
 
@@ -80,7 +102,9 @@ class Tally(NotPickled):
         return self.tables.listed(f"listed_{next(_LISTS)}", labels, self.kind)
 
     def close(self) -> None:
-        """Drop all of it, after a release that another thread draws. A fork leaves it to the process that made it."""
+        """Drop all of it, after a release that another thread draws. A fork leaves it to the
+        process that made it.
+        """
         with suppress(ForeignProcess), self.ended.locked():
             self.ended.value = _CLOSED
             self.tables.close()
@@ -111,20 +135,34 @@ class Table:
 
     def highest(self, count: int) -> tuple[list[Label], Numbers]:
         """The `count` highest numbers above 0 and their items, highest first, ties by label."""
-        rows = self.tally.tables.run(f"SELECT i, v FROM ({self._seen()}) AS seen ORDER BY v DESC, i LIMIT {count}")
+        rows = self.tally.tables.run(
+            f"SELECT i, v FROM ({self._seen()}) AS seen ORDER BY v DESC, i LIMIT {count}"
+        )
         return [row[0] for row in rows], self._scores([row[1] for row in rows])
 
     def histogram(self) -> tuple[Numbers, NDArray[np.int64]]:
-        """Every distinct number, and how many candidates have it. In an observed domain none has 0, and there may be none."""
-        rows = self.tally.tables.run(f"SELECT v, count(*) AS m FROM ({self._seen()}) AS seen GROUP BY v ORDER BY v")
+        """Every distinct number, and how many candidates have it. In an observed domain none has 0,
+        and there may be none.
+        """
+        rows = self.tally.tables.run(
+            f"SELECT v, count(*) AS m FROM ({self._seen()}) AS seen GROUP BY v ORDER BY v"
+        )
         untouched = 0 if self.names is None else len(self.names) - sum(row[1] for row in rows)
         if untouched:
             rows = [(0, untouched), *rows]
-        return self._scores([row[0] for row in rows]), np.array([row[1] for row in rows], dtype=np.int64)
+        return self._scores([row[0] for row in rows]), np.array(
+            [row[1] for row in rows], dtype=np.int64
+        )
 
-    def labels(self, chosen: Sequence[tuple[int, int]], values: Numbers, source: Sampler) -> list[Label]:
-        """The items of pairs (place in `values`, number within those that have it), all different."""
-        units = (values if self.measure is None else (values / float(self.measure.unit)).astype(np.int64)).tolist()
+    def labels(
+        self, chosen: Sequence[tuple[int, int]], values: Numbers, source: Sampler
+    ) -> list[Label]:
+        """The items of pairs (place in `values`, number within those that have it), all
+        different.
+        """
+        units = (
+            values if self.measure is None else (values / float(self.measure.unit)).astype(np.int64)
+        ).tolist()
         pairs = [(units[group], member) for group, member in chosen]
         found = self._found([pair for pair in pairs if pair[0] > 0])
         rest = iter(self._untouched(sum(unit == 0 for unit, _ in pairs), source))
@@ -141,7 +179,9 @@ class Table:
 
     def _seen(self) -> str:
         """SQL (i, v) of the candidates above 0."""
-        above = f"SELECT i, {self._number()} AS v FROM {self.tally.relation} WHERE {self.column} > 0"
+        above = (
+            f"SELECT i, {self._number()} AS v FROM {self.tally.relation} WHERE {self.column} > 0"
+        )
         if self.names is None:
             return above
         if not isinstance(self.names, range):
@@ -149,43 +189,75 @@ class Table:
         (low, high), step = sorted((self.names[0], self.names[-1])), abs(self.names.step)
         number, dialect = "i", self.tally.tables.dialect
         if self.tally.kind == "str":  # as its decimal digits, where rows have told the type
-            number = f"CASE WHEN {matches('i', '0|-?[1-9][0-9]{0,18}', dialect)} THEN {dialect.whole('i')} END"
+            number = (
+                f"CASE WHEN {matches('i', '0|-?[1-9][0-9]{0,18}', dialect)} THEN"
+                f" {dialect.whole('i')} END"
+            )
         among = f"SELECT i, v, {number} AS d FROM ({above}) AS above"
-        return f"SELECT i, v FROM ({among}) AS numbered WHERE d >= {low} AND d <= {high} AND (d - {low}) % {step} = 0"
+        return (
+            f"SELECT i, v FROM ({among}) AS numbered WHERE d >= {low} AND d <= {high} AND (d -"
+            f" {low}) % {step} = 0"
+        )
 
     def _number(self) -> str:
-        """SQL of the number; sums are cut as `Amount.as_scores` cuts them, so that different ones are different scores."""
+        """SQL of the number; sums are cut as `Amount.as_scores` cuts them, so that different ones
+        are different scores.
+        """
         return f"least({self.column}, {MOST_EXACT})"
 
     def _found(self, pairs: list[tuple[int, int]]) -> dict[tuple[int, int], Label]:
-        """The items of pairs (number above 0, place among those that have it, by bucket and label)."""
+        """The items of pairs (number above 0, place among those that have it, by bucket and
+        label).
+        """
         if not pairs:
             return {}
         bucketed = f"SELECT i, v, {self.tally.tables.bucket} AS b FROM ({self._seen()}) AS seen"
         places, found = self._places(pairs, bucketed), dict[tuple[int, int], Label]()
-        for part in _parts([(unit, *place, member) for (unit, member), place in zip(pairs, places, strict=True)]):
-            wanted = ", ".join(f"({unit}, {bucket}, {place + 1})" for unit, bucket, place, _ in part)
+        for part in _parts(
+            [(unit, *place, member) for (unit, member), place in zip(pairs, places, strict=True)]
+        ):
+            wanted = ", ".join(
+                f"({unit}, {bucket}, {place + 1})" for unit, bucket, place, _ in part
+            )
             sought = f"SELECT DISTINCT v, b FROM (VALUES {wanted}) AS w(v, b, r)"
-            inside = f"SELECT i, v, b FROM ({bucketed}) AS all_of_them SEMI JOIN ({sought}) AS sought USING (v, b)"
-            numbered = f"SELECT i, v, b, row_number() OVER (PARTITION BY v, b ORDER BY i) AS r FROM ({inside}) AS inside"
+            inside = (
+                f"SELECT i, v, b FROM ({bucketed}) AS all_of_them SEMI JOIN ({sought}) AS sought"
+                " USING (v, b)"
+            )
+            numbered = (
+                "SELECT i, v, b, row_number() OVER (PARTITION BY v, b ORDER BY i) AS r FROM"
+                f" ({inside}) AS inside"
+            )
             rows = self.tally.tables.run(
-                f"SELECT v, b, r, i FROM ({numbered}) AS n SEMI JOIN (VALUES {wanted}) AS w(v, b, r) USING (v, b, r)"
+                f"SELECT v, b, r, i FROM ({numbered}) AS n SEMI JOIN (VALUES {wanted}) AS w(v, b,"
+                " r) USING (v, b, r)"
             )
             label_of = {tuple(row[:3]): row[3] for row in rows}
             if len(label_of) < len(part):
                 raise EventLogError(_CHANGED)
-            found |= {(unit, member): label_of[unit, bucket, place + 1] for unit, bucket, place, member in part}
+            found |= {
+                (unit, member): label_of[unit, bucket, place + 1]
+                for unit, bucket, place, member in part
+            }
         return found
 
     def _places(self, pairs: list[tuple[int, int]], bucketed: str) -> list[tuple[int, int]]:
         """(bucket, place in it) of every pair."""
         ends: dict[int, tuple[list[int], list[int]]] = {}
         for part in _parts(sorted({unit for unit, _ in pairs})):
-            chosen = f"SELECT * FROM ({bucketed}) AS all_of_them WHERE v IN ({', '.join(map(str, part))})"
-            rows = self.tally.tables.run(f"SELECT v, b, count(*) AS m FROM ({chosen}) AS chosen GROUP BY v, b ORDER BY v, b")
+            chosen = (
+                f"SELECT * FROM ({bucketed}) AS all_of_them WHERE v IN"
+                f" ({', '.join(map(str, part))})"
+            )
+            rows = self.tally.tables.run(
+                f"SELECT v, b, count(*) AS m FROM ({chosen}) AS chosen GROUP BY v, b ORDER BY v, b"
+            )
             for unit, group in itertools.groupby(rows, key=lambda row: int(row[0])):
                 listed = [(row[1], row[2]) for row in group]
-                ends[unit] = [bucket for bucket, _ in listed], list(itertools.accumulate((m for _, m in listed), initial=0))
+                ends[unit] = (
+                    [bucket for bucket, _ in listed],
+                    list(itertools.accumulate((m for _, m in listed), initial=0)),
+                )
         found = []
         for unit, member in pairs:
             buckets, starts = ends[unit]
@@ -199,8 +271,13 @@ class Table:
         """A uniform draw of different candidates of a public domain that have 0."""
         names, found, tries = self.names or (), dict[Label, None](), max(_TRIES, 2 * count)
         while len(found) < count:
-            tried = [names[place] for place in source.below(np.full(tries, len(names), dtype=np.int64)).tolist()]
-            touched = {str(label) for label, unit in self._among(list(dict.fromkeys(tried))) if unit > 0}
+            tried = [
+                names[place]
+                for place in source.below(np.full(tries, len(names), dtype=np.int64)).tolist()
+            ]
+            touched = {
+                str(label) for label, unit in self._among(list(dict.fromkeys(tried))) if unit > 0
+            }
             found |= dict.fromkeys(label for label in tried if str(label) not in touched)
             tries = min(2 * tries, _MOST_TRIES)
         return list(found)[:count]
@@ -208,7 +285,10 @@ class Table:
     def _among(self, labels: Sequence[Label]) -> list[tuple[Label, int]]:
         if not labels:
             return []
-        known = f"SELECT i, {self._number()} AS v FROM {self.tally.relation} SEMI JOIN {self.tally.listed(labels)} USING (i)"
+        known = (
+            f"SELECT i, {self._number()} AS v FROM {self.tally.relation} SEMI JOIN"
+            f" {self.tally.listed(labels)} USING (i)"
+        )
         return [(row[0], row[1]) for row in self.tally.tables.run(known)]
 
     def _scores(self, units: Sequence[int]) -> Numbers:
@@ -223,11 +303,13 @@ def _parts(items: Sequence[Any]) -> Iterable[list[Any]]:
 @final
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class HeldScores(Rounds):
-    """Scores that stay in the engine: what a mechanism draws from where `HeldCounts.scores` stand for Scores. Immutable.
+    """Scores that stay in the engine: what a mechanism draws from where `HeldCounts.scores` stand
+    for Scores. Immutable.
 
-    Mechanisms for unknown domains get the highest counts (`LimitedDomain`, `TopStable`, gaps and stable sets) or how many items
-    have each count (`SparseHistogram`); those for public domains that draw from groups (`OneshotTopK`, `PeelingTopK`,
-    `ReportNoisyMax`, ...) the latter. The items that were drawn are then looked up. The law is that of the dense draw.
+    Mechanisms for unknown domains get the highest counts (`LimitedDomain`, `TopStable`, gaps and
+    stable sets) or how many items have each count (`SparseHistogram`); those for public domains
+    that draw from groups (`OneshotTopK`, `PeelingTopK`, `ReportNoisyMax`, ...) the latter. The
+    items that were drawn are then looked up. The law is that of the dense draw.
 
     Attributes:
         sensitivity: what one user may change.
@@ -256,12 +338,15 @@ class HeldScores(Rounds):
     def candidates(self) -> int:
         """Number of candidates; DomainMismatch of an observed domain, where it is private."""
         if self._table.names is None:
-            raise DomainMismatch("how many items a log has is private: state a public catalogue to count its candidates")
+            raise DomainMismatch(
+                "how many items a log has is private: state a public catalogue to count its"
+                " candidates"
+            )
         return len(self._table.names)
 
     def check(self, mechanism: Any) -> None:
-        """Raise as for Scores; InvalidRequest of a mechanism that looks at all scores one by one, EventLogError if the counts are
-        closed, ForeignProcess if they were held before a fork.
+        """Raise as for Scores; InvalidRequest of a mechanism that looks at all scores one by one,
+        EventLogError if the counts are closed, ForeignProcess if they were held before a fork.
         """
         with self._table.tally.locked():
             pass  # said before anything is charged
@@ -270,12 +355,15 @@ class HeldScores(Rounds):
             mechanism._check_observed()
         choosing = mechanism.mechanism if _looks_again(mechanism) else mechanism
         first = choosing.discovery if hasattr(choosing, "continued") else choosing
-        # Of items that are found by their counts neither their order nor the group that they belong to is known.
-        if self._reads(first) is None and not (first.traits.ranks_counts and first.traits.of("groups", first)):
+        # Of items that are found by their counts neither their order nor the group that they belong
+        # to is known.
+        if self._reads(first) is None and not (
+            first.traits.ranks_counts and first.traits.of("groups", first)
+        ):
             raise InvalidRequest(
-                f"{type(first).__name__} looks at all scores of a {self.domain} domain one by one, and these stay in the engine: "
-                "read the log into memory, or choose LimitedDomain or SparseHistogram (unknown domain), OneshotTopK or "
-                "PeelingTopK (public domain)"
+                f"{type(first).__name__} looks at all scores of a {self.domain} domain one by one,"
+                " and these stay in the engine: read the log into memory, or choose LimitedDomain"
+                " or SparseHistogram (unknown domain), OneshotTopK or PeelingTopK (public domain)"
             )
 
     def require(self, mechanism: Any, source: Sampler) -> None:
@@ -293,16 +381,22 @@ class HeldScores(Rounds):
         """One selection, with labels and without positions."""
         if _looks_again(mechanism):
             selection = self.release(mechanism.mechanism, source)
-            return cast(Selection, mechanism.valued(selection, self._local(selection.labels or ()), source))
+            return cast(
+                Selection, mechanism.valued(selection, self._local(selection.labels or ()), source)
+            )
         if isinstance(mechanism, WeighsAgain):
             return self._weighed_again(mechanism, source)
         if not hasattr(mechanism, "continued"):
             return self._select(mechanism, source)
         found = self._select(mechanism.discovery, source).labels or ()
-        return cast(Selection, mechanism.continued(self._local(found), list(range(len(found))), source))
+        return cast(
+            Selection, mechanism.continued(self._local(found), list(range(len(found))), source)
+        )
 
     def _weighed_again(self, mechanism: WeighsAgain, source: Sampler) -> Selection:
-        """The items that take part are found by their counts, looked up, and weighed anew where they lie."""
+        """The items that take part are found by their counts, looked up, and weighed anew where
+        they lie.
+        """
         with self._table.tally.release():
             values, sizes = self._table.histogram()
             drawn, first = mechanism.masked(self._of_groups(values, sizes), source)
@@ -314,13 +408,19 @@ class HeldScores(Rounds):
         with self._table.tally.release():
             if reads is None:
                 return self._grouped(mechanism, source)
-            return cast(Selection, mechanism._select(self._scores(*self._table.highest(reads)), source))
+            return cast(
+                Selection, mechanism._select(self._scores(*self._table.highest(reads)), source)
+            )
 
     def _grouped(self, mechanism: Any, source: Sampler) -> Selection:
         values, sizes = self._table.histogram()
         drawn: Selection = mechanism._select(self._of_groups(values, sizes), source)
         labels = self._table.labels(_members(drawn.indices, sizes), values, source)
-        order = range(len(labels)) if drawn.ordered else sorted(range(len(labels)), key=lambda at: label_key(labels[at]))
+        order = (
+            range(len(labels))
+            if drawn.ordered
+            else sorted(range(len(labels)), key=lambda at: label_key(labels[at]))
+        )
         kept = {"labels": tuple(labels[at] for at in order), "positions": None}
         noisy = None if drawn.values is None else tuple(drawn.values[at] for at in order)
         return drawn.model_copy(update={**kept, "values": noisy})
@@ -332,17 +432,29 @@ class HeldScores(Rounds):
         return self._scores(labels, values)
 
     def _scores(self, labels: Sequence[Label], values: Numbers) -> Scores:
-        return Scores(values, sensitivity=self.sensitivity, labels=labels, domain="observed", second=self.second)
+        return Scores(
+            values,
+            sensitivity=self.sensitivity,
+            labels=labels,
+            domain="observed",
+            second=self.second,
+        )
 
     def _of_groups(self, values: Numbers, sizes: NDArray[np.int64]) -> Scores:
-        """Scores of candidates without names, of which so many have each value; of a log without any item, of none."""
+        """Scores of candidates without names, of which so many have each value; of a log without
+        any item, of none.
+        """
         if len(values):
             return Scores.grouped(values, sizes, sensitivity=self.sensitivity)
         return Scores(values, sensitivity=self.sensitivity, domain="observed")
 
     def _reads(self, mechanism: Any) -> int | None:
         """How many of the highest counts the mechanism reads, where it reads no others."""
-        return cast(int | None, mechanism.traits.of("reads", mechanism)) if self.domain == "observed" else None
+        return (
+            cast(int | None, mechanism.traits.of("reads", mechanism))
+            if self.domain == "observed"
+            else None
+        )
 
     def law(self, mechanism: Any) -> NoReturn:
         raise NoClosedForm("exact probabilities are for scores in memory: read the log into memory")
@@ -354,30 +466,38 @@ class HeldScores(Rounds):
         return mechanism
 
     def draw(self, mechanism: Any, source: Sampler) -> NoReturn:
-        raise InvalidRequest("scores of one log are one round, released by select: select_many is for many")
+        raise InvalidRequest(
+            "scores of one log are one round, released by select: select_many is for many"
+        )
 
     def __repr__(self) -> str:
         return f"HeldScores(<hidden>, domain={self.domain!r}, sensitivity={self.sensitivity!r})"
 
 
 def _members(places: Sequence[int], sizes: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """(group, number within it) of candidates at these places, where groups of these sizes follow one another."""
+    """(group, number within it) of candidates at these places, where groups of these sizes follow
+    one another.
+    """
     ends = list(itertools.accumulate(sizes.tolist(), initial=0))
     return [(group := bisect_right(ends, place) - 1, place - ends[group]) for place in places]
 
 
 def _looks_again(mechanism: Any) -> bool:
     """Whether its values are counts of a second look: then what it selects can be drawn first."""
-    return getattr(mechanism, "mechanism", None) is not None and getattr(mechanism, "clip", None) is not None
+    return (
+        getattr(mechanism, "mechanism", None) is not None
+        and getattr(mechanism, "clip", None) is not None
+    )
 
 
 @final
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class HeldCounts(Measured):
-    """What `hold` found, in the engine that found it. Use it in a `with` block: then the engine's tables go.
+    """What `hold` found, in the engine that found it. Use it in a `with` block: then the engine's
+    tables go.
 
-    Threads may share it, and release one after the other; a fork of its process may not use it. A release that fails or is
-    interrupted closes it.
+    Threads may share it, and release one after the other; a fork of its process may not use it. A
+    release that fails or is interrupted closes it.
 
     Attributes:
         allowed: what one user may contribute, and the items that were asked for.
@@ -393,10 +513,15 @@ class HeldCounts(Measured):
         return self.tally.report
 
     def scores(
-        self, catalogue: Labels | None = None, relation: Relation = "add_remove", *, clip: float | None = None
+        self,
+        catalogue: Labels | None = None,
+        relation: Relation = "add_remove",
+        *,
+        clip: float | None = None,
     ) -> HeldScores:
-        """Scores as `EventCounts.scores` gives and refuses them; for one release or many. A catalogue that is a `range` is never
-        listed: 10^9 candidates that nobody touched cost nothing.
+        """Scores as `EventCounts.scores` gives and refuses them; for one release or many. A
+        catalogue that is a `range` is never listed: 10^9 candidates that nobody touched cost
+        nothing.
         """
         sensitivity = self._sensitivity(clip, relation)
         place = self._place(clip)
@@ -404,7 +529,9 @@ class HeldCounts(Measured):
         asked: Any = self.allowed.within if catalogue is None else catalogue
         names, listed = (None, "") if asked is None else self._listed(asked)
         sums = summed(self.clips) is not None
-        return HeldScores(Table(self.tally, column, measure, names, listed), sensitivity=sensitivity, sums=sums)
+        return HeldScores(
+            Table(self.tally, column, measure, names, listed), sensitivity=sensitivity, sums=sums
+        )
 
     def _listed(self, catalogue: Any) -> tuple[Sequence[Label], str]:
         if not isinstance(catalogue, range):
@@ -413,12 +540,15 @@ class HeldCounts(Measured):
                 return names, self.tally.listed(names)
         if not catalogue:
             raise EventLogError(
-                f"catalogue={catalogue!r} is empty: it must name at least one; leave it out to use what is in the log"
+                f"catalogue={catalogue!r} is empty: it must name at least one; leave it out to use"
+                " what is in the log"
             )
         return catalogue, ""
 
     def close(self) -> None:
-        """Drop the engine's tables. Scores of them are of no use afterwards. In a fork it does nothing."""
+        """Drop the engine's tables. Scores of them are of no use afterwards. In a fork it does
+        nothing.
+        """
         self.end()
 
     def __enter__(self) -> Self:
@@ -428,4 +558,7 @@ class HeldCounts(Measured):
         self.close()
 
     def __repr__(self) -> str:
-        return f"HeldCounts(<private figures hidden>, max_items_per_user={self.max_items_per_user}, salt={self.salt!r})"
+        return (
+            f"HeldCounts(<private figures hidden>, max_items_per_user={self.max_items_per_user},"
+            f" salt={self.salt!r})"
+        )

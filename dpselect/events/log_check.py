@@ -1,4 +1,6 @@
-"""`check`: how a log is read and what is doubtful about it, in exact figures, for whoever may see the data."""
+"""`check`: how a log is read and what is doubtful about it, in exact figures, for whoever may see
+the data.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,24 @@ from dpselect.selection import Label
 _SHARES: Final = (0.5, 0.9, 0.99)
 _SHOWN = 5  # examples, and heaviest users
 _NULLS = frozenset(
-    {"null", "\\n", "n/a", "#n/a", "na", "nan", "nat", "<na>", "none", "nil", "undefined", "(null)", "-", "--", "?", "unknown"}
+    {
+        "null",
+        "\\n",
+        "n/a",
+        "#n/a",
+        "na",
+        "nan",
+        "nat",
+        "<na>",
+        "none",
+        "nil",
+        "undefined",
+        "(null)",
+        "-",
+        "--",
+        "?",
+        "unknown",
+    }
 )
 _LISTS = ("|", ";", ",")
 _MOST = 0.5  # a share of labels from which on all are taken to be so
@@ -27,7 +46,10 @@ _FAR = 5  # times what hardly any user has
 _ALIKE = "CASE WHEN strlen({0}) = length({0}) THEN lower(trim({0}, ' \t\r\n')) ELSE alike({0}) END"
 # What else ids are written like, as SQL of a text, and the remedy.
 _SPELLINGS: Final[Mapping[str, tuple[str, str]]] = {
-    "by letter case, Unicode form or spaces": (_ALIKE, "state normalize='nfkc', 'casefold', 'strip'"),
+    "by letter case, Unicode form or spaces": (
+        _ALIKE,
+        "state normalize='nfkc', 'casefold', 'strip'",
+    ),
     "by zeros in front, which a spreadsheet takes away": (
         "coalesce(nullif(ltrim({0}, '0'), ''), {0})",
         "write the ids as text in both",
@@ -42,7 +64,9 @@ _SPELLINGS: Final[Mapping[str, tuple[str, str]]] = {
 @final
 @dataclass(frozen=True, slots=True, repr=False)
 class Alike(NotPickled):
-    """Labels that differ in how they are written alone: how many there are, and some of them. **Private**."""
+    """Labels that differ in how they are written alone: how many there are, and some of them.
+    **Private**.
+    """
 
     role: str
     how: str
@@ -53,8 +77,8 @@ class Alike(NotPickled):
 @final
 @dataclass(frozen=True, slots=True, repr=False)
 class Matches(NotPickled):
-    """How a public list meets the log: labels of the list, those that occur, users of these; and those that would occur if they
-    were written otherwise, by what differs. **Private**.
+    """How a public list meets the log: labels of the list, those that occur, users of these; and
+    those that would occur if they were written otherwise, by what differs. **Private**.
     """
 
     listed: int
@@ -66,7 +90,8 @@ class Matches(NotPickled):
 @final
 @dataclass(frozen=True, slots=True, repr=False)
 class LogCheck(NotPickled):
-    """What a reading finds, without noise. **Private**: for whoever may see the data, never for a release.
+    """What a reading finds, without noise. **Private**: for whoever may see the data, never for a
+    release.
 
     Attributes:
         what, how: the log, and how its fields are found.
@@ -74,13 +99,18 @@ class LogCheck(NotPickled):
         rows: events in the log.
         without: events that lack a value, by role.
         outside: events that the window or the conditions leave out; they are not among the rows.
-        users, items, groups: how many different ones have a whole event; groups are None where none were asked for.
-        days: the first and the last day on which there is an event, by the clock of `time_zone`, those outside the window among
-            them; None where no time is read, or the log can be read only once.
-        items_per_user: items (of a group, where there are groups) that a share of the users does not exceed, by that share.
+        users, items, groups: how many different ones have a whole event; groups are None where none
+            were asked for.
+        days: the first and the last day on which there is an event, by the clock of `time_zone`,
+            those outside the window among them; None where no time is read, or the log can be read
+            only once.
+        items_per_user: items (of a group, where there are groups) that a share of the users does
+            not exceed, by that share.
         heaviest: the users with the most items, and how many those are.
-        nulls: labels that look like a missing value: role, label, and how many pairs of a user and an item have it.
-        alike: labels that differ by letter case, Unicode form, spaces, zeros in front or ".0" alone.
+        nulls: labels that look like a missing value: role, label, and how many pairs of a user and
+            an item have it.
+        alike: labels that differ by letter case, Unicode form, spaces, zeros in front or ".0"
+            alone.
         catalogue: how the public list meets the log; None without one.
         doubts: what to look at, in words; empty where nothing is.
     """
@@ -111,30 +141,47 @@ class LogCheck(NotPickled):
 
 
 def check(
-    source: object, reading: Reading, catalogue: Sequence[Label] | None = None, *, progress: ProgressCallback | None = None
+    source: object,
+    reading: Reading,
+    catalogue: Sequence[Label] | None = None,
+    *,
+    progress: ProgressCallback | None = None,
 ) -> LogCheck:
-    """Read a log as a release would, and say what is there, also that nothing is. Nothing is drawn, charged or written.
+    """Read a log as a release would, and say what is there, also that nothing is. Nothing is drawn,
+    charged or written.
 
-    What a release would refuse is refused, with values and where they stand, which a release does not tell: the error is for
-    whoever may see the data, too.
+    What a release would refuse is refused, with values and where they stand, which a release does
+    not tell: the error is for whoever may see the data, too.
     """
     with opened(reading.memory_limit, tells=True) as engine:
         staged = prepared(engine, source, reading, progress)
         tables = EmbeddedTables(engine, staged.what)
         engine.define("alike", lambda text: normalized(text, ("nfkc", "casefold", "strip")))
         roles = [role for role in LABELS if role in staged.kinds]
-        outside = number(tables, f"SELECT sum(m) FROM grouped WHERE apart >= {OUTSIDE}") if reading.window or reading.where else 0
+        outside = (
+            number(tables, f"SELECT sum(m) FROM grouped WHERE apart >= {OUTSIDE}")
+            if reading.window or reading.where
+            else 0
+        )
         owner = "u, g" if reading.group is not None else "u"
         per_user = f"SELECT {owner}, count(*) AS t FROM pairs GROUP BY {owner}"
-        shares = tables.run(f"SELECT {', '.join(f'quantile_disc(t, {share})' for share in _SHARES)}, max(t) FROM ({per_user})")[0]
+        shares = tables.run(
+            f"SELECT {', '.join(f'quantile_disc(t, {share})' for share in _SHARES)}, max(t) FROM"
+            f" ({per_user})"
+        )[0]
         named = [*(f"{share:g}" for share in _SHARES), "1"]
-        heaviest = tables.run(f"SELECT u, sum(t) AS n FROM ({per_user}) GROUP BY u ORDER BY n DESC, u LIMIT {_SHOWN}")
+        heaviest = tables.run(
+            f"SELECT u, sum(t) AS n FROM ({per_user}) GROUP BY u ORDER BY n DESC, u LIMIT {_SHOWN}"
+        )
         texts = [role for role in roles if staged.kinds[role] == "str"]
         nulls = list[tuple[str, str, int]]()
         for role in texts:
             name, known = SHORT[role], ", ".join(map(literal, _NULLS))
             missing = f"lower(trim({name}, ' \t\r\n')) IN ({known}) OR trim({name}, ' \t\r\n') = ''"
-            sql = f"SELECT {name}, count(*) AS n FROM pairs WHERE {missing} GROUP BY {name} ORDER BY n DESC, {name}"
+            sql = (
+                f"SELECT {name}, count(*) AS n FROM pairs WHERE {missing} GROUP BY {name} ORDER BY"
+                f" n DESC, {name}"
+            )
             nulls += [(role, str(label), int(count)) for label, count in tables.run(sql)]
         found = LogCheck(
             what=staged.what,
@@ -145,19 +192,33 @@ def check(
             outside=outside,
             users=number(tables, "SELECT count(DISTINCT u) FROM pairs"),
             items=number(tables, "SELECT count(DISTINCT i) FROM pairs"),
-            groups=number(tables, "SELECT count(DISTINCT g) FROM pairs") if reading.group is not None else None,
+            groups=(
+                number(tables, "SELECT count(DISTINCT g) FROM pairs")
+                if reading.group is not None
+                else None
+            ),
             days=_days(engine, source, reading),
-            items_per_user={share: int(number or 0) for share, number in zip(named, shares, strict=True)},
+            items_per_user={
+                share: int(number or 0) for share, number in zip(named, shares, strict=True)
+            },
             heaviest=[(user, int(number)) for user, number in heaviest],
             nulls=nulls,
             alike=[one for role in texts for one in _alike(tables, role)],
             catalogue=None if catalogue is None else _matches(tables, catalogue),
         )
         lists = None
-        if "item" in texts and reading.split is None:  # what stands in most of the items, as between several of them
+        # what stands in most of the items, as between several of them
+        if "item" in texts and reading.split is None:
             often = ", ".join(f"avg(CAST(contains(i, {literal(one)}) AS DOUBLE))" for one in _LISTS)
             inside = tables.run(f"SELECT {often} FROM (SELECT DISTINCT i FROM pairs)")[0]
-            lists = next((one for one, share in zip(_LISTS, inside, strict=True) if share is not None and share > _MOST), None)
+            lists = next(
+                (
+                    one
+                    for one, share in zip(_LISTS, inside, strict=True)
+                    if share is not None and share > _MOST
+                ),
+                None,
+            )
         found.doubts.extend(_doubts(found, reading, lists))
         return found
 
@@ -170,7 +231,10 @@ def _days(engine: Engine, source: object, reading: Reading) -> tuple[str, str] |
     log = shaped(rows(engine, given), given)
     if log.once:
         return None
-    found = engine.run(f"SELECT wall, min(t), max(t) FROM ({log.sql}) WHERE t IS NOT NULL GROUP BY wall", what=log.what)
+    found = engine.run(
+        f"SELECT wall, min(t), max(t) FROM ({log.sql}) WHERE t IS NOT NULL GROUP BY wall",
+        what=log.what,
+    )
     days = sorted(window.day(t, wall).isoformat() for wall, *ends in found for t in ends)
     return (days[0], days[-1]) if days else None
 
@@ -179,7 +243,10 @@ def _alike(tables: EmbeddedTables, role: str) -> Iterator[Alike]:
     name = SHORT[role]
     labels = f"SELECT DISTINCT {name} AS l FROM pairs WHERE {name} IS NOT NULL"
     for how, (key, _) in _SPELLINGS.items():
-        same = f"SELECT {key.format('l')} AS k, list(l ORDER BY l) AS many FROM ({labels}) GROUP BY k HAVING count(*) > 1"
+        same = (
+            f"SELECT {key.format('l')} AS k, list(l ORDER BY l) AS many FROM ({labels}) GROUP BY k"
+            " HAVING count(*) > 1"
+        )
         many = number(tables, f"SELECT sum(len(many)) FROM ({same})")
         if many:
             examples = tables.run(f"SELECT many[:{_SHOWN}] FROM ({same}) ORDER BY k LIMIT {_SHOWN}")
@@ -191,11 +258,20 @@ def _matches(tables: EmbeddedTables, catalogue: Sequence[Label]) -> Matches:
     tables.run("CREATE TABLE listed AS SELECT unnest(?) AS l", [texts])
     tables.run("CREATE TABLE seen AS SELECT DISTINCT CAST(i AS VARCHAR) AS l FROM pairs")
     occurring = number(tables, "SELECT count(*) FROM listed SEMI JOIN seen USING (l)")
-    users = number(tables, "SELECT count(DISTINCT u) FROM pairs WHERE CAST(i AS VARCHAR) IN (SELECT l FROM listed)")
+    users = number(
+        tables,
+        "SELECT count(DISTINCT u) FROM pairs WHERE CAST(i AS VARCHAR) IN (SELECT l FROM listed)",
+    )
     otherwise = dict[str, int]()
     for how, (key, _) in _SPELLINGS.items():
-        missing = f"SELECT {key.format('l')} AS k FROM (SELECT l FROM listed ANTI JOIN seen USING (l))"
-        found = number(tables, f"SELECT count(*) FROM ({missing}) SEMI JOIN (SELECT {key.format('l')} AS k FROM seen) USING (k)")
+        missing = (
+            f"SELECT {key.format('l')} AS k FROM (SELECT l FROM listed ANTI JOIN seen USING (l))"
+        )
+        found = number(
+            tables,
+            f"SELECT count(*) FROM ({missing}) SEMI JOIN (SELECT {key.format('l')} AS k FROM seen)"
+            " USING (k)",
+        )
         otherwise |= {how: found} if found else {}
     return Matches(len(texts), occurring, users, otherwise)
 
@@ -203,31 +279,58 @@ def _matches(tables: EmbeddedTables, catalogue: Sequence[Label]) -> Matches:
 def _doubts(found: LogCheck, reading: Reading, lists: str | None) -> Iterator[str]:
     """What to look at before a release, the worst first."""
     if not found.users:
-        read = " of those that the window and the conditions leave" if reading.window or reading.where else ""
+        read = (
+            " of those that the window and the conditions leave"
+            if reading.window or reading.where
+            else ""
+        )
         yield f"no event can be counted: no row{read} has both a user and an item"
     listed = found.catalogue
     if listed is not None and found.users and listed.occurring <= _MOST * listed.listed:
-        yield f"of {listed.listed:,} listed items {listed.occurring:,} occur in the log: are ids written alike in both?"
+        yield (
+            f"of {listed.listed:,} listed items {listed.occurring:,} occur in the log: are ids"
+            " written alike in both?"
+        )
     if listed is not None:
         for how, number in listed.otherwise.items():
-            yield f"{number:,} listed items are written otherwise in the log, {how}: {_SPELLINGS[how][1]}"
+            yield (
+                f"{number:,} listed items are written otherwise in the log, {how}:"
+                f" {_SPELLINGS[how][1]}"
+            )
     for one in found.alike:
-        yield f"{one.labels:,} {one.role}s are written in several ways, {one.how}: {_SPELLINGS[one.how][1]}, or leave them apart"
+        yield (
+            f"{one.labels:,} {one.role}s are written in several ways, {one.how}:"
+            f" {_SPELLINGS[one.how][1]}, or leave them apart"
+        )
     for role, label, number in found.nulls[:_SHOWN]:
-        yield f"{role} {label!r} ({number:,} pairs) looks like a missing value: state missing='{label}' if the file writes one so"
+        yield (
+            f"{role} {label!r} ({number:,} pairs) looks like a missing value: state"
+            f" missing='{label}' if the file writes one so"
+        )
     if lists is not None:
         yield f"most items hold {lists!r}: state split={lists!r} if each is a list of items"
     for role, number in found.without.items():
         if number > _MOST * found.rows:
             form = reading.time_format if role == "time" else None
-            meant = "column" if form is None else f"format (time_format={form!r}; without it those that fit are named)"
-            yield f"{number:,} of {found.rows:,} events have no {role}: is the {meant} the one meant?"
+            meant = (
+                "column"
+                if form is None
+                else f"format (time_format={form!r}; without it those that fit are named)"
+            )
+            yield (
+                f"{number:,} of {found.rows:,} events have no {role}: is the {meant} the one meant?"
+            )
     if found.outside > _MOST * (found.rows + found.outside):
         of = f"{found.outside:,} of {found.rows + found.outside:,} events"
-        stated = ["since=, until= and time_unit="] * bool(reading.window) + ["where="] * bool(reading.where)
+        stated = ["since=, until= and time_unit="] * bool(reading.window) + ["where="] * bool(
+            reading.where
+        )
         yield f"{of} are left out by {' and '.join(stated)}: is that meant?"
     if found.users > 1 and found.users == found.rows:
         yield "every event has a user of its own: is user= the column of users, and not of events?"
     total = sum(number for _, number in found.heaviest[:1])
     if total > _MOST * found.items and total > _FAR * found.items_per_user["0.99"]:
-        yield f"one user has {total:,} of the {found.items:,} items: a robot, or a missing id written as a label?"
+        yield (
+            f"one user has {total:,} of the {found.items:,} items: a robot, or a missing id written"
+            " as a label?"
+        )

@@ -11,4 +11,7 @@ class NotPickled:
     __slots__ = ()
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(f"{type(self).__name__} holds private data and is not pickled: read the event log again instead")
+        raise TypeError(
+            f"{type(self).__name__} holds private data and is not pickled: read the event log again"
+            " instead"
+        )

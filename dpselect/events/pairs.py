@@ -1,4 +1,6 @@
-"""`read`: from a log to distinct users per item. `hold`: they stay in the engine. `pairs`: read once, counted several times."""
+"""`read`: from a log to distinct users per item. `hold`: they stay in the engine. `pairs`: read
+once, counted several times.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def read(
     **options: Unpack[Options],
 ) -> GroupCounts: ...
 @overload
-def read(source: object, reading: Reading, *, progress: ProgressCallback | None = None) -> EventCounts | GroupCounts: ...
+def read(
+    source: object, reading: Reading, *, progress: ProgressCallback | None = None
+) -> EventCounts | GroupCounts: ...
 def read(
     source: str | os.PathLike[str] | object,
     reading: Reading | None = None,
@@ -61,39 +65,51 @@ def read(
     progress: ProgressCallback | None = None,
     **options: Any,
 ) -> EventCounts | GroupCounts:
-    """Count the distinct users of every item in a log with one row per event, in any order, repeated pairs included.
+    """Count the distinct users of every item in a log with one row per event, in any order,
+    repeated pairs included.
 
-    With `group`, of every item in every group, in the same pass: the most popular items of each city, country or day.
+    With `group`, of every item in every group, in the same pass: the most popular items of each
+    city, country or day.
 
     Args:
-        source: path to a file: CSV, TSV or JSON (UTF-8, each may be gzipped) or Parquet. CSV quotes as RFC 4180 does; in
-            TSV a double quote is a character like any other. Several paths; a pattern (`*`, `?`, `[...]`, `**`), unless there is
-            a file of that very name; a folder of Parquet (of others with `format`), where key=value in folders' names are columns
-            of text; "-" for standard input, with `format`. A table: pandas, Polars (a LazyFrame is streamed), a DuckDB relation
-            (streamed), or any object with `__arrow_c_stream__`, read once and in batches. A postgresql:// URL with `table` or
-            `query`.
-        reading: how it is read; or the fields of `Reading` as keywords, which are explained there: user, item, clip,
-            max_items_per_user, group, value, time, within, format and others. An unknown one is refused.
-        progress: called after the log was cut and after each part, with the steps done and the steps in all.
+        source: path to a file: CSV, TSV or JSON (UTF-8, each may be gzipped) or Parquet. CSV quotes
+            as RFC 4180 does; in TSV a double quote is a character like any other. Several paths; a
+            pattern (`*`, `?`, `[...]`, `**`), unless there is a file of that very name; a folder of
+            Parquet (of others with `format`), where key=value in folders' names are columns of
+            text; "-" for standard input, with `format`. A table: pandas, Polars (a LazyFrame is
+            streamed), a DuckDB relation (streamed), or any object with `__arrow_c_stream__`, read
+            once and in batches. A postgresql:// URL with `table` or `query`.
+        reading: how it is read; or the fields of `Reading` as keywords, which are explained there:
+            user, item, clip, max_items_per_user, group, value, time, within, format and others. An
+            unknown one is refused.
+        progress: called after the log was cut and after each part, with the steps done and the
+            steps in all.
 
     Returns:
-        The counts: `EventCounts`, or `GroupCounts` with `group`. Labels are int if the column's type is one of integers of at
-        most 64 bits (Parquet, tables, databases), and str otherwise: always in CSV, TSV, JSON lines and Excel, so that "007" and
-        "7" stay apart. Those of a public list (`within`, `groups`, a catalogue) are as that list writes them, whatever was read.
+        The counts: `EventCounts`, or `GroupCounts` with `group`. Labels are int if the column's
+            type is one of integers of at
+        most 64 bits (Parquet, tables, databases), and str otherwise: always in CSV, TSV, JSON lines
+            and Excel, so that "007" and
+        "7" stay apart. Those of a public list (`within`, `groups`, a catalogue) are as that list
+        writes them, whatever was read.
 
-    pandas chooses the type of a column by its rows unless one is stated: one row with a text, or an integer of more than 64
-    bits, makes the labels of all others text. State it when the frame is made or read, with `dtype=str` or `dtype="Int64"`.
+    pandas chooses the type of a column by its rows unless one is stated: one row with a text, or an
+    integer of more than 64 bits, makes the labels of all others text. State it when the frame is
+    made or read, with `dtype=str` or `dtype="Int64"`.
 
-    Users, items and groups must be integers or text; wider integers, decimals, enumerations and UUIDs are printed. Fractions,
-    booleans, dates and bytes are refused, and so is a column of objects that mixes integers and text. Events with a null
-    user, item or group (in CSV and TSV: or an empty one) are left out and counted in `.report`. A log with a malformed row is
-    refused whole; blank lines, and empty fields after the last column, are not malformed. A log, a window or a group in which
-    nothing can be counted is read like any other, and so is a column of nothing, whatever its type; fields of JSON lines that no
-    row has are one. `dpselect check` says so to whoever may see it.
+    Users, items and groups must be integers or text; wider integers, decimals, enumerations and
+    UUIDs are printed. Fractions, booleans, dates and bytes are refused, and so is a column of
+    objects that mixes integers and text. Events with a null user, item or group (in CSV and TSV: or
+    an empty one) are left out and counted in `.report`. A log with a malformed row is refused
+    whole; blank lines, and empty fields after the last column, are not malformed. A log, a window
+    or a group in which nothing can be counted is read like any other, and so is a column of
+    nothing, whatever its type; fields of JSON lines that no row has are one. `dpselect check` says
+    so to whoever may see it.
 
-    The pairs are held in memory for the time of the call. What `memory_limit` does not allow, and a copy of what is packed or
-    streamed, lie in a temporary folder that only this user can read (TMPDIR). It goes with the call, also on SIGTERM and SIGHUP
-    if nothing else handles them; a process that is killed leaves it behind.
+    The pairs are held in memory for the time of the call. What `memory_limit` does not allow, and a
+    copy of what is packed or streamed, lie in a temporary folder that only this user can read
+    (TMPDIR). It goes with the call, also on SIGTERM and SIGHUP if nothing else handles them; a
+    process that is killed leaves it behind.
 
     Raises:
         EventLogError: what was asked for is wrong or cannot be read. It never quotes the data.
@@ -101,8 +117,12 @@ def read(
     Example:
         >>> from pathlib import Path
         >>> import dpselect as dps
-        >>> _ = Path("visits.csv").write_text("who,where\\nann,zoo\\nann,zoo\\nbob,zoo\\nbob,pier\\n")
-        >>> scores = dps.events.read("visits.csv", user="who", item="where").scores(["zoo", "pier", "park"])
+        >>> _ = Path("visits.csv").write_text(
+        ...     "who,where\\nann,zoo\\nann,zoo\\nbob,zoo\\nbob,pier\\n"
+        ... )
+        >>> scores = dps.events.read("visits.csv", user="who", item="where").scores(
+        ...     ["zoo", "pier", "park"]
+        ... )
         >>> scores.size, scores.domain
         (3, 'public')
     """
@@ -117,10 +137,12 @@ def hold(
     progress: ProgressCallback | None = None,
     **options: Unpack[ReadingKeywords],
 ) -> HeldCounts:
-    """Count as `read` does, with the same arguments, and leave the counts in the engine: for more items than memory holds.
+    """Count as `read` does, with the same arguments, and leave the counts in the engine: for more
+    items than memory holds.
 
-    A Spark DataFrame is counted and held on its cluster, anything else in the embedded engine, on disk (TMPDIR) beyond
-    `memory_limit`. A release from `HeldCounts.scores` moves its candidates' counts, and little else, into this process.
+    A Spark DataFrame is counted and held on its cluster, anything else in the embedded engine, on
+    disk (TMPDIR) beyond `memory_limit`. A release from `HeldCounts.scores` moves its candidates'
+    counts, and little else, into this process.
 
     Raises:
         EventLogError: as for `read`; or groups, or sums that may be negative, are asked for.
@@ -128,7 +150,9 @@ def hold(
     Example:
         >>> from pathlib import Path
         >>> import dpselect as dps
-        >>> _ = Path("visits.csv").write_text("who,where\\n" + "".join(f"{n},zoo\\n" for n in range(5000)))
+        >>> _ = Path("visits.csv").write_text(
+        ...     "who,where\\n" + "".join(f"{n},zoo\\n" for n in range(5000))
+        ... )
         >>> mechanism = dps.LimitedDomain(k=1, kbar=10, epsilon=1.0, delta=1e-6)
         >>> with dps.events.hold("visits.csv", user="who", item="where") as held:
         ...     mechanism.select(held.scores()).labels
@@ -145,31 +169,54 @@ def hold(
 def _holdable(reading: Reading) -> Reading:
     """Refuse what only counts in memory serve."""
     if reading.group is not None:
-        raise EventLogError("group= is for events.read: a release of groups needs the counts of all of them in memory")
+        raise EventLogError(
+            "group= is for events.read: a release of groups needs the counts of all of them in"
+            " memory"
+        )
     if signed(reading.measures):
-        raise EventLogError("sums that may be negative are for events.read: what stays in the engine is counted from 0 up")
+        raise EventLogError(
+            "sums that may be negative are for events.read: what stays in the engine is counted"
+            " from 0 up"
+        )
     return reading
 
 
-_CLOSED = "the pairs of the log are closed: count them inside the with block, or read the log again with events.pairs"
-_FAILED = "the pairs of the log were closed by a count that failed half-way: read the log again with events.pairs"
+_CLOSED = (
+    "the pairs of the log are closed: count them inside the with block, or read the log again with"
+    " events.pairs"
+)
+_FAILED = (
+    "the pairs of the log were closed by a count that failed half-way: read the log again with"
+    " events.pairs"
+)
 # What may differ from one count of the same pairs to the next.
 _MAY_DIFFER: Final = frozenset(
-    {"max_items_per_user", "salt", "clip", "clip_norm", "within", "groups", "max_groups_per_user", "cells"}
+    {
+        "max_items_per_user",
+        "salt",
+        "clip",
+        "clip_norm",
+        "within",
+        "groups",
+        "max_groups_per_user",
+        "cells",
+    }
 )
 
 
 @final
 class Pairs(NotPickled):
-    """The distinct pairs of users and items of a log, in the engine that read it. Use it in a `with` block: then they go.
+    """The distinct pairs of users and items of a log, in the engine that read it. Use it in a
+    `with` block: then they go.
 
-    Every count of them is one that `read` gives for the same log: clipped in several ways, within several lists, bounded or not.
-    Threads may share it, and count one after the other; a fork of its process may not use it. A count that fails or is
-    interrupted closes it.
+    Every count of them is one that `read` gives for the same log: clipped in several ways, within
+    several lists, bounded or not. Threads may share it, and count one after the other; a fork of
+    its process may not use it. A count that fails or is interrupted closes it.
 
-    Each method takes as `look` the fields of `Reading` that differ in this count (max_items_per_user, salt, clip, clip_norm,
-    within, groups, max_groups_per_user, cells); others were settled when the log was read. It raises EventLogError as `read`
-    does, or if the pairs are closed; ForeignProcess if they were made before a fork.
+    Each method takes as `look` the fields of `Reading` that differ in this count
+    (max_items_per_user, salt, clip, clip_norm, within, groups, max_groups_per_user, cells); others
+    were settled when the log was read. It raises EventLogError as `read` does, or if the pairs are
+    closed; ForeignProcess if they were made before a fork.
 
     Attributes:
         reading: how the log was read, and how it is counted unless a count says otherwise.
@@ -177,10 +224,19 @@ class Pairs(NotPickled):
 
     __slots__ = ("_once", "_stack", "_staged", "_state", "_tables", "reading")
 
-    def __init__(self, source: object, reading: Reading, progress: ProgressCallback | None, *, once: bool = False) -> None:
+    def __init__(
+        self,
+        source: object,
+        reading: Reading,
+        progress: ProgressCallback | None,
+        *,
+        once: bool = False,
+    ) -> None:
         self.reading: Reading = reading
         self._once = once
-        self._state = ProcessState("", owner="the pairs of a log", remedy="read the log in each process with events.pairs")
+        self._state = ProcessState(
+            "", owner="the pairs of a log", remedy="read the log in each process with events.pairs"
+        )
         self._tables: Tables
         with ExitStack() as stack:
             if spark.accepts(source):
@@ -215,38 +271,43 @@ class Pairs(NotPickled):
 
     @property
     def integers(self) -> frozenset[str]:
-        """Those of "user", "item" and "group" whose labels are integers by the types of the source."""
+        """Roles of the columns ("user", "item", "group") whose type in the source is an integer."""
         return frozenset(role for role, kind in self._staged.kinds.items() if kind == "int")
 
     def second_round(self, counts: EventCounts | GroupCounts | HeldCounts) -> Weigh:
         """Return what weighs users' items anew: `SecondLook(weigh=)` for scores of these counts.
 
-        It takes labels, (n,) whole numbers from 1 to 2^20 and a norm, and returns (n,) sums over users in units of 2^-20, which
-        are **private**. A user spends an l2 norm of at most that on those of its items that are among these, in proportion to
-        their numbers, and at most 1 on each. A user's items are those that were kept for the counts, by their bound and salt and
+        It takes labels, (n,) whole numbers from 1 to 2^20 and a norm, and returns (n,) sums over
+        users in units of 2^-20, which are **private**. A user spends an l2 norm of at most that on
+        those of its items that are among these, in proportion to their numbers, and at most 1 on
+        each. A user's items are those that were kept for the counts, by their bound and salt and
         among their list: what occurs in one round occurs in the other (Theorem H11).
 
         Args:
             counts: of the same pairs, read with or without a clip; of cells, if there are groups.
 
         Raises:
-            EventLogError: the counts are of groups or sum a column up; or they are clipped without a bound on items or a public
-                list of them, so that a user with many items adds 0 to each.
+            EventLogError: the counts are of groups or sum a column up; or they are clipped without
+                a bound on items or a public list of them, so that a user with many items adds 0 to
+                each.
         """
         allowed = counts.allowed
         if allowed.groups is not None:
             raise EventLogError("group= is for counts: items of groups are not weighed anew")
         if summed(allowed.clips) is not None:
             raise EventLogError(
-                "value= sums up a column, and a user may add 0 to an item that it has: such items are not weighed anew"
+                "value= sums up a column, and a user may add 0 to an item that it has: such items"
+                " are not weighed anew"
             )
         if allowed.clips and allowed.bound is None and allowed.within is None:
             raise EventLogError(
-                "clip= leaves 0 of each item of a user with very many, and what nobody adds to does not occur: state "
-                "max_items_per_user=, or a public list of items (within=)"
+                "clip= leaves 0 of each item of a user with very many, and what nobody adds to does"
+                " not occur: state max_items_per_user=, or a public list of items (within=)"
             )
 
-        def weigh(labels: Sequence[Label], numbers: NDArray[np.int64], norm: float) -> NDArray[np.int64]:
+        def weigh(
+            labels: Sequence[Label], numbers: NDArray[np.int64], norm: float
+        ) -> NDArray[np.int64]:
             with self._count(allowed) as count:
                 return count.weighed(labels, numbers, norm)
 
@@ -260,7 +321,9 @@ class Pairs(NotPickled):
 
     def _allowed(self, look: ReadingKeywords, *, held: bool = False) -> Contributions:
         if unknown := sorted(set(look) - _MAY_DIFFER):
-            raise EventLogError(f"{unknown[0]}= was settled when the pairs were made: state it in events.pairs")
+            raise EventLogError(
+                f"{unknown[0]}= was settled when the pairs were made: state it in events.pairs"
+            )
         reading = self.reading.model_copy(update=look) if look else self.reading
         return (_holdable(reading) if held else reading).contributions()
 
@@ -291,10 +354,12 @@ def pairs(
     progress: ProgressCallback | None = None,
     **options: Unpack[ReadingKeywords],
 ) -> Pairs:
-    """Read a log once, and keep its distinct pairs for several counts: of a first step and a second look, of several clips.
+    """Read a log once, and keep its distinct pairs for several counts: of a first step and a second
+    look, of several clips.
 
-    A Spark DataFrame is read and kept on its cluster. Anything else stays in the embedded engine: in memory, and beyond
-    `memory_limit` in a temporary folder that only this user can read, which goes as that of `read` does.
+    A Spark DataFrame is read and kept on its cluster. Anything else stays in the embedded engine:
+    in memory, and beyond `memory_limit` in a temporary folder that only this user can read, which
+    goes as that of `read` does.
 
     Args:
         source, reading, progress: as for `read`.

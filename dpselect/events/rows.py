@@ -1,4 +1,6 @@
-"""Events of any source as one relation: the first source that accepts what was given reads it, shaped to what is counted."""
+"""Events of any source as one relation: the first source that accepts what was given reads it,
+shaped to what is counted.
+"""
 
 from __future__ import annotations
 
@@ -20,30 +22,41 @@ from dpselect.events.where import NUMBER
 
 
 class Source(Protocol):
-    """A module (or object) that reads one kind of source. `SOURCES` lists them; the first that accepts reads."""
+    """A module (or object) that reads one kind of source. `SOURCES` lists them; the first that
+    accepts reads.
+    """
 
     def accepts(self, given: Given) -> bool:
-        """Whether this is its kind, by type or name: no row is read, and nothing heavy is imported to tell."""
+        """Whether this is its kind, by type or name: no row is read, and nothing heavy is imported
+        to tell.
+        """
 
     def rows(self, engine: Engine, given: Given) -> Rows:
-        """The columns that were asked for, as SQL of the engine; whatever an engine raises passes `engine.guarded`."""
+        """The columns that were asked for, as SQL of the engine; whatever an engine raises passes
+        `engine.guarded`.
+        """
 
 
-# The narrower before the wider: an address is text, as a path is. A new kind of file goes into `formats.FORMATS` instead.
+# The narrower before the wider: an address is text, as a path is. A new kind of file goes into
+# `formats.FORMATS` instead.
 SOURCES: Final[tuple[Source, ...]] = (databases, formats, tables)
 
-# Why an event is not counted, in the column `apart`: 0 if it is; bits of the at most five roles that it lacks, and of one outside
-# the window or the conditions; a number below 0 for a value that refuses the log.
+# Why an event is not counted, in the column `apart`: 0 if it is; bits of the at most five roles
+# that it lacks, and of one outside the window or the conditions; a number below 0 for a value that
+# refuses the log.
 OUTSIDE = 32
 _NUMBERS = f"{NUMBER}|[+-]?(?i:nan|inf|infinity)"
-_TIME = f"coalesce(moment BETWEEN {FIRST} AND {LAST}, false)"  # a wrong unit puts times beyond the years 1900 to 9999
+# a wrong unit puts times beyond the years 1900 to 9999
+_TIME = f"coalesce(moment BETWEEN {FIRST} AND {LAST}, false)"
 _FINITE = f"coalesce(abs(number) <= {LARGEST}, false)"
 
 
 @final
 @dataclass(frozen=True, slots=True, repr=False)
 class PeriodEvents(NotPickled):
-    """The `shaped` events of one period, on disk while the block that made it lasts. It may hold none. **Private**."""
+    """The `shaped` events of one period, on disk while the block that made it lasts. It may hold
+    none. **Private**.
+    """
 
     relation: str
     size: int
@@ -56,10 +69,19 @@ class PeriodEvents(NotPickled):
 
 
 def rows(engine: Engine, given: Given) -> Rows:
-    """The columns of whatever was given, by the first source that accepts it; the events of a period have them already."""
+    """The columns of whatever was given, by the first source that accepts it; the events of a
+    period have them already.
+    """
     if isinstance(given.source, PeriodEvents):
         part = given.source
-        return Rows(f"SELECT * FROM {part.relation}", part.size, part.what, part.kinds, nothing=part.nothing, apart="apart")
+        return Rows(
+            f"SELECT * FROM {part.relation}",
+            part.size,
+            part.what,
+            part.kinds,
+            nothing=part.nothing,
+            apart="apart",
+        )
     for known in SOURCES:
         if known.accepts(given):
             if given.said.normalize:
@@ -67,17 +89,19 @@ def rows(engine: Engine, given: Given) -> Rows:
             return written_alike(judged(known.rows(engine, given), given), given)
     kind = type(given.source)
     raise EventLogError(
-        f"source is a {kind.__module__}.{kind.__qualname__}: give a path or several, a folder or a pattern, a table (pandas, "
-        "Polars, DuckDB, or whatever offers an Arrow stream), a postgresql:// address, or '-'"
+        f"source is a {kind.__module__}.{kind.__qualname__}: give a path or several, a folder or a"
+        " pattern, a table (pandas, Polars, DuckDB, or whatever offers an Arrow stream), a"
+        " postgresql:// address, or '-'"
     )
 
 
 def written_alike(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
-    """The same events without what their file writes for a missing value; with several items of one field apart, labels without
-    what stands for none, written as was asked, and those of several columns as one, a record of CSV.
+    """The same events without what their file writes for a missing value; with several items of one
+    field apart, labels without what stands for none, written as was asked, and those of several
+    columns as one, a record of CSV.
 
-    What is a number or a time hangs on no word of the asker's: a value that is none refuses the log, and whether there is one of
-    some text could be asked for.
+    What is a number or a time hangs on no word of the asker's: a value that is none refuses the
+    log, and whether there is one of some text could be asked for.
     """
     said, kinds, nothing = given.said, dict(log.kinds), log.nothing
     passed, sql = ["refused"] * bool(log.bad) + ["kept"] * bool(log.kept), log.sql
@@ -103,9 +127,17 @@ def written_alike(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
     for whole in ("user", "item"):
         if len(parts := given.asked.parts(whole)) > 1:
             others = [SHORT[role] for role in kinds if role not in parts]
-            made = " || ',' || ".join(_record(f"CAST({SHORT[role]} AS VARCHAR)", dialect) for role in parts)
-            sql = f"SELECT {', '.join([*passed, *others])}{', ' * bool(passed or others)}{made} AS {SHORT[whole]} FROM ({sql})"
-            kinds = {whole: "str", **{role: kind for role, kind in kinds.items() if role not in parts}}
+            made = " || ',' || ".join(
+                _record(f"CAST({SHORT[role]} AS VARCHAR)", dialect) for role in parts
+            )
+            sql = (
+                f"SELECT {', '.join([*passed, *others])}{', ' * bool(passed or others)}{made} AS"
+                f" {SHORT[whole]} FROM ({sql})"
+            )
+            kinds = {
+                whole: "str",
+                **{role: kind for role, kind in kinds.items() if role not in parts},
+            }
             nothing -= set(parts)
     bad = "CASE WHEN refused < 0 THEN refused END" if log.bad else ""
     return replace(log, sql=sql, kinds=kinds, nothing=nothing, bad=bad)
@@ -115,18 +147,32 @@ def _without(role: str, kind: Kind, absent: Sequence[str], dialect: Dialect) -> 
     """SQL of a role's column without these texts, or the numbers that they say."""
     name = SHORT[role]
     if kind == "number":
-        shown, stated = name, [f"CAST({dialect.literal(text)} AS DOUBLE)" for text in absent if re.fullmatch(_NUMBERS, text)]
+        shown, stated = (
+            name,
+            [
+                f"CAST({dialect.literal(text)} AS DOUBLE)"
+                for text in absent
+                if re.fullmatch(_NUMBERS, text)
+            ],
+        )
     else:
-        shown, stated = f"CAST({name} AS VARCHAR)", list(map(dialect.literal, absent))  # of integers, too
-    return f"CASE WHEN {shown} NOT IN ({', '.join(stated)}) THEN {name} END AS {name}" if stated else f"{name} AS {name}"
+        # of integers, too
+        shown, stated = f"CAST({name} AS VARCHAR)", list(map(dialect.literal, absent))
+    return (
+        f"CASE WHEN {shown} NOT IN ({', '.join(stated)}) THEN {name} END AS {name}"
+        if stated
+        else f"{name} AS {name}"
+    )
 
 
 def shaped(log: Rows, given: Given, dialect: Dialect = EMBEDDED, raw: str | None = None) -> Rows:
-    """The same events as one relation: labels in u, i and g, a number in v, microseconds in t (of the clock on the `wall` or
-    not), and why one is not counted in `apart`, which may be SQL of the labels.
+    """The same events as one relation: labels in u, i and g, a number in v, microseconds in t (of
+    the clock on the `wall` or not), and why one is not counted in `apart`, which may be SQL of the
+    labels.
 
-    Events that are not to be counted are still looked at for all that refuses a log: a refusal is free, and the window and the
-    conditions are the asker's. The column of one role is kept as it is in `raw`, if that is asked for.
+    Events that are not to be counted are still looked at for all that refuses a log: a refusal is
+    free, and the window and the conditions are the asker's. The column of one role is kept as it is
+    in `raw`, if that is asked for.
     """
     if log.apart:
         return log
@@ -160,7 +206,11 @@ def shaped(log: Rows, given: Given, dialect: Dialect = EMBEDDED, raw: str | None
             most = double(given.amount.most)
             columns["v"] = f"greatest(-{most}, least({most}, number)) AS v"
     outside = f" + {OUTSIDE} * CAST({' OR '.join(beyond)} AS TINYINT)" if beyond else ""
-    apart = f"CASE {''.join(bad)}ELSE {_lacking(lacks)}{outside} END" if bad else f"{_lacking(lacks)}{outside}"
+    apart = (
+        f"CASE {''.join(bad)}ELSE {_lacking(lacks)}{outside} END"
+        if bad
+        else f"{_lacking(lacks)}{outside}"
+    )
     columns["apart"] = f"CAST({apart} AS TINYINT) AS apart"
     sql = f"SELECT {', '.join(columns.values())} FROM (SELECT {', '.join(inner)} FROM ({log.sql}))"
     kinds = {role: kind for role, kind in log.kinds.items() if role in LABELS}
@@ -171,9 +221,15 @@ def _record(text: str, dialect: Dialect) -> str:
     """SQL of a field of a record, as `catalogue.joined` writes it."""
     special, quote, twice = map(dialect.literal, ('[,"\r\n]', '"', '""'))
     inside = f"replace({text}, {quote}, {twice})"
-    return f"(CASE WHEN {text} = '' OR regexp_matches({text}, {special}) THEN {quote} || {inside} || {quote} ELSE {text} END)"
+    return (
+        f"(CASE WHEN {text} = '' OR regexp_matches({text}, {special}) THEN {quote} || {inside} ||"
+        f" {quote} ELSE {text} END)"
+    )
 
 
 def _lacking(columns: Mapping[str, str]) -> str:
     """SQL of the bits of the roles, in order, whose columns have no value."""
-    return " + ".join(f"{1 << place} * CAST({name} IS NULL AS TINYINT)" for place, name in enumerate(columns.values()))
+    return " + ".join(
+        f"{1 << place} * CAST({name} IS NULL AS TINYINT)"
+        for place, name in enumerate(columns.values())
+    )

@@ -1,4 +1,6 @@
-"""A Spark DataFrame, counted on its cluster by SQL; no Python runs there. Counts are those of the embedded engine, to the row."""
+"""A Spark DataFrame, counted on its cluster by SQL; no Python runs there. Counts are those of the
+embedded engine, to the row.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,17 @@ from dpselect.events.dialect import Dialect, double, matches
 from dpselect.events.engine import T, guarded
 from dpselect.events.reading import Reading
 from dpselect.events.rows import shaped, written_alike
-from dpselect.events.sources.base import OF_TEXT, SHORT, Given, Kind, Kinds, Rows, by_name, is_label, kind_of
+from dpselect.events.sources.base import (
+    OF_TEXT,
+    SHORT,
+    Given,
+    Kind,
+    Kinds,
+    Rows,
+    by_name,
+    is_label,
+    kind_of,
+)
 from dpselect.events.sources.judged import judged
 from dpselect.events.sources.logged_tables import OTHERS_THAN_SPARK, folders_of, refuse
 from dpselect.events.staging import Staged, keys_of, staged_of
@@ -40,52 +52,85 @@ _BATCH = 100_000  # pairs that are written at a time
 
 
 def accepts(source: object) -> bool:
-    """A Spark DataFrame, also one of a session elsewhere (Spark Connect); pyspark is not imported to tell."""
+    """A Spark DataFrame, also one of a session elsewhere (Spark Connect); pyspark is not imported
+    to tell.
+    """
     kinds = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(source).__mro__)
     return any(kind.startswith("pyspark.sql.") and kind.endswith(".DataFrame") for kind in kinds)
 
 
 def found(name: str, reading: Reading, *, unread: bool = False) -> tuple[object, Reading]:
-    """A DataFrame of the environment's session, which is started if there is none; and how it is read. No row is looked at if it
-    stays `unread`.
+    """A DataFrame of the environment's session, which is started if there is none; and how it is
+    read. No row is looked at if it stays `unread`.
 
-    A name with a slash or the ending of a format is a path or an address of Parquet, CSV or TSV; another is a table's. Of a file
-    without a header the columns are 1, 2, ...
+    A name with a slash or the ending of a format is a path or an address of Parquet, CSV or TSV;
+    another is a table's. Of a file without a header the columns are 1, 2, ...
     """
-    ending, stated = PurePath(name.removesuffix(".gz")).suffix.lower().removeprefix("."), reading.format
+    ending, stated = (
+        PurePath(name.removesuffix(".gz")).suffix.lower().removeprefix("."),
+        reading.format,
+    )
     is_table = stated == "auto" and "/" not in name and ending not in _SEPARATORS
-    kind = "parquet" if stated == "auto" and (is_table or ending not in _SEPARATORS) else ending if stated == "auto" else stated
+    kind = (
+        "parquet"
+        if stated == "auto" and (is_table or ending not in _SEPARATORS)
+        else ending
+        if stated == "auto"
+        else stated
+    )
     of_text = {field: getattr(reading, field) for field in ("header", "delimiter", "quote")}
-    if kind not in _SEPARATORS or (kind == "parquet" and any(said is not None for said in of_text.values())):
+    if kind not in _SEPARATORS or (
+        kind == "parquet" and any(said is not None for said in of_text.values())
+    ):
         raise EventLogError(
-            f"{name!r} cannot be read by Spark as asked: give a table, Parquet, CSV or TSV, the latter two with header=, "
-            "delimiter= and quote="
+            f"{name!r} cannot be read by Spark as asked: give a table, Parquet, CSV or TSV, the"
+            " latter two with header=, delimiter= and quote="
         )
-    session, read = _session(), reading.model_copy(update={"format": "auto", **dict.fromkeys(of_text)})
+    session, read = (
+        _session(),
+        reading.model_copy(update={"format": "auto", **dict.fromkeys(of_text)}),
+    )
     if kind == "parquet":
         if is_table:
             return _quietly(lambda: session.table(name)), read
-        _require_whole(session, [f"{name}/any"])  # before it is read: what lies there besides may be nothing that Spark can read
+        # before it is read: what lies there besides may be nothing that Spark can read
+        _require_whole(session, [f"{name}/any"])
         frame = _quietly(lambda: session.read.parquet(name))
         files = _quietly(frame.inputFiles)
-        _require_whole(session, (re.sub(r"[*?\[\]{}\\]", r"\\\g<0>", unquote(file)) for file in files))
+        _require_whole(
+            session, (re.sub(r"[*?\[\]{}\\]", r"\\\g<0>", unquote(file)) for file in files)
+        )
         return frame, read
     quote = ('"' if kind == "csv" else "") if reading.quote is None else reading.quote
     delimiter = reading.delimiter or _SEPARATORS[kind]
-    # Spark reads each line by itself: a field that goes on would become other rows. It unquotes what is quoted in part otherwise.
-    end, mark = ("".join(f"\\x{{{ord(letter):x}}}" for letter in text) for text in (delimiter, quote))
-    whole = rf"(?:\A|{end}){mark}(?:[^{mark}]++|{mark}{mark})*+{mark}(?={end}|\z)"  # possessive: the stack is not that of a line
+    # Spark reads each line by itself: a field that goes on would become other rows. It unquotes
+    # what is quoted in part otherwise.
+    end, mark = (
+        "".join(f"\\x{{{ord(letter):x}}}" for letter in text) for text in (delimiter, quote)
+    )
+    # possessive: the stack is not that of a line
+    whole = rf"(?:\A|{end}){mark}(?:[^{mark}]++|{mark}{mark})*+{mark}(?={end}|\z)"
     badly = f"contains(regexp_replace(value, {SPARK.literal(whole)}, ''), {SPARK.literal(quote)})"
-    if quote and not unread and _quietly(lambda: session.read.text(name).where(badly).limit(1).count()):
+    if (
+        quote
+        and not unread
+        and _quietly(lambda: session.read.text(name).where(badly).limit(1).count())
+    ):
         raise EventLogError(
-            f"{name!r} has a quote that is not closed on its line, or within a field that is not quoted as a whole, and Spark "
-            "reads each line by itself: remove line ends within quotes, quote whole fields and double the quotes in them, or "
-            "convert the file to Parquet"
+            f"{name!r} has a quote that is not closed on its line, or within a field that is not"
+            " quoted as a whole, and Spark reads each line by itself: remove line ends within"
+            " quotes, quote whole fields and double the quotes in them, or convert the file to"
+            " Parquet"
         )
     nul = f"contains(value, {SPARK.literal(chr(0))})"
-    if not quote and not unread and _quietly(lambda: session.read.text(name).where(nul).limit(1).count()):
+    if (
+        not quote
+        and not unread
+        and _quietly(lambda: session.read.text(name).where(nul).limit(1).count())
+    ):
         raise EventLogError(
-            f"{name!r} has a NUL character, by which Spark quotes where there is no quote (quote=''): convert the file to Parquet"
+            f"{name!r} has a NUL character, by which Spark quotes where there is no quote"
+            " (quote=''): convert the file to Parquet"
         )
     options: dict[str, Any] = {
         "sep": delimiter,
@@ -96,11 +141,17 @@ def found(name: str, reading: Reading, *, unread: bool = False) -> tuple[object,
         "enforceSchema": False,
     }
     frame = _quietly(lambda: session.read.csv(name, inferSchema=False, **options).replace("", None))
-    return frame if reading.header is not False else frame.toDF(*map(str, range(1, 1 + len(frame.columns)))), read
+    return (
+        frame
+        if reading.header is not False
+        else frame.toDF(*map(str, range(1, 1 + len(frame.columns))))
+    ), read
 
 
 def _require_whole(session: Any, places: Iterable[str]) -> None:
-    """Refuse files of a table with a log, whose folder is found by Spark, which knows the file system."""
+    """Refuse files of a table with a log, whose folder is found by Spark, which knows the file
+    system.
+    """
     for folder in dict.fromkeys(folder for place in places for folder in folders_of(place)):
         if "=" in PurePath(folder).name:  # a part of a table, and there may be thousands of them
             continue
@@ -124,14 +175,22 @@ def _session() -> Any:
     except ImportError:
         raise missing_extra("--engine spark needs pyspark", "spark") from None
     session: Any = guarded(
-        WHAT, lambda: SparkSession.builder.appName("dpselect").config("spark.ui.showConsoleProgress", "false").getOrCreate()
+        WHAT,
+        lambda: (
+            SparkSession.builder.appName("dpselect")
+            .config("spark.ui.showConsoleProgress", "false")
+            .getOrCreate()
+        ),
     )
-    _quietly(lambda: session.sparkContext.setLogLevel("OFF"))  # what an executor logs may quote the data
+    # what an executor logs may quote the data
+    _quietly(lambda: session.sparkContext.setLogLevel("OFF"))
     return session
 
 
 def _quietly(work: Callable[[], T]) -> T:
-    """`guarded`, and pyspark does not write what failed, which may quote the data, to standard error either."""
+    """`guarded`, and pyspark does not write what failed, which may quote the data, to standard
+    error either.
+    """
     from pyspark.logger import PySparkLogger
 
     me = threading.get_ident()
@@ -148,14 +207,19 @@ class _Spark(Dialect):
     """The words of Spark."""
 
     def literal(self, text: str) -> str:
-        return f"decode(unhex('{text.encode().hex()}'), 'UTF-8')"  # no character of it has a meaning there
+        # no character of it has a meaning there
+        return f"decode(unhex('{text.encode().hex()}'), 'UTF-8')"
 
     def number(self, text: str) -> str:
-        plain = matches(f"CAST({text} AS VARCHAR)", rf"\s*{NUMBER}\s*", self)  # it would take 1d and 1f for numbers, too
+        # it would take 1d and 1f for numbers, too
+        plain = matches(f"CAST({text} AS VARCHAR)", rf"\s*{NUMBER}\s*", self)
         return f"IF({plain}, TRY_CAST({text} AS DOUBLE), NULL)"
 
     def whole(self, text: str) -> str:
-        return f"CAST(IF({matches(f'CAST({text} AS VARCHAR)', '-?[0-9]{1,19}', self)}, {text}, NULL) AS HUGEINT)"
+        return (
+            f"CAST(IF({matches(f'CAST({text} AS VARCHAR)', '-?[0-9]{1,19}', self)}, {text}, NULL)"
+            " AS HUGEINT)"
+        )
 
     def pieces(self, text: str, delimiter: str) -> str:
         pattern = "".join(f"\\{letter}" if letter in _SPECIAL else letter for letter in delimiter)
@@ -163,7 +227,9 @@ class _Spark(Dialect):
 
     def clock(self, time: str) -> str:
         clock = f"TRY_CAST({time} AS TIMESTAMP_NTZ)"  # what the session's zone is does not matter
-        minutes = f"unix_date(CAST({clock} AS DATE)) * 1440L + hour({clock}) * 60L + minute({clock})"
+        minutes = (
+            f"unix_date(CAST({clock} AS DATE)) * 1440L + hour({clock}) * 60L + minute({clock})"
+        )
         return f"(({minutes}) * 60000000L + CAST(extract(SECOND FROM {clock}) * 1000000 AS BIGINT))"
 
     def of_format(self, text: str, form: str) -> str:
@@ -176,7 +242,8 @@ class _Spark(Dialect):
         return f"left(sha2({text}, 256), 16)"
 
     def summed(self, values: str, scale: float) -> str:
-        # A whole number of doubles up to 2^80 is added up in two parts: Spark makes no exact decimal of such a double.
+        # A whole number of doubles up to 2^80 is added up in two parts: Spark makes no exact
+        # decimal of such a double.
         whole = f"rint({values} * {double(scale)})"
         high = f"floor({whole} / {double(_HALF)})"
         low = f"CAST({whole} - {high} * {double(_HALF)} AS BIGINT)"
@@ -185,7 +252,8 @@ class _Spark(Dialect):
 
 
 SPARK: Final[Dialect] = _Spark()
-# Spark's words for the embedded engine's; texts of users are written by their code points, and hold none of these.
+# Spark's words for the embedded engine's; texts of users are written by their code points, and hold
+# none of these.
 _WORDS = {
     "VARCHAR": "STRING",
     "HUGEINT": "DECIMAL(20, 0)",
@@ -197,7 +265,9 @@ _WORDS = {
 
 @final
 class Cluster:
-    """Relations of one count on a session, as `dialect.Tables` has them: views under names that nobody else has."""
+    """Relations of one count on a session, as `dialect.Tables` has them: views under names that
+    nobody else has.
+    """
 
     dialect = SPARK
     bucket = "CAST(pmod(hash(i), 4096) AS BIGINT)"
@@ -239,7 +309,9 @@ class Cluster:
         return [np.array([row[at] for row in rows], dtype=object) for at in range(len(names))]
 
     def made(self, name: str, sql: str, *, computed: bool = False) -> str:
-        """The rows of what is computed stay on the executors until `close`: what is lost before fails whoever asks for it."""
+        """The rows of what is computed stay on the executors until `close`: what is lost before
+        fails whoever asks for it.
+        """
         frame = self.frame(sql)
         if computed:
             self._computed.append(frame := _quietly(lambda: frame.localCheckpoint(eager=True)))
@@ -247,28 +319,42 @@ class Cluster:
 
     def added(self, name: str, sql: str) -> str:
         before = f"{self._prefix}_{name}"
-        return self.made(name, f"SELECT * FROM {before} UNION ALL {sql}" if before in self._views else sql)
+        return self.made(
+            name, f"SELECT * FROM {before} UNION ALL {sql}" if before in self._views else sql
+        )
 
-    def listed(self, name: str, labels: Sequence[Label], kind: str, numbers: Sequence[int] | None = None) -> str:
+    def listed(
+        self, name: str, labels: Sequence[Label], kind: str, numbers: Sequence[int] | None = None
+    ) -> str:
         convert, stored = (str, "STRING") if kind == "str" else (_decimal, "DECIMAL(20, 0)")
         stated = [0] * len(labels) if numbers is None else numbers
-        rows = [(convert(label), number, at) for at, (label, number) in enumerate(zip(labels, stated, strict=True))]
-        made = _quietly(lambda: self._session.createDataFrame(rows, schema=f"i {stored}, d BIGINT, place BIGINT"))
+        rows = [
+            (convert(label), number, at)
+            for at, (label, number) in enumerate(zip(labels, stated, strict=True))
+        ]
+        made = _quietly(
+            lambda: self._session.createDataFrame(
+                rows, schema=f"i {stored}, d BIGINT, place BIGINT"
+            )
+        )
         return self.view(name, made if numbers is not None else made.select("i"))
 
     def close(self) -> None:
         while self._views:
             self._session.catalog.dropTempView(self._views.pop())
         while self._computed:
-            # Spark would keep its rows until some collection of garbage in Java. A session elsewhere (Spark Connect) has no such
-            # handle: it lets go of them when Python does of the frame.
+            # Spark would keep its rows until some collection of garbage in Java. A session
+            # elsewhere (Spark Connect) has no such handle: it lets go of them when Python does of
+            # the frame.
             frame: Any = self._computed.pop()
             if hasattr(frame, "_jdf"):
                 _quietly(partial(_forgotten, frame))
 
 
 def _decimal(label: Label) -> Decimal | None:
-    """The label among integers; None for text that is no integer's, and stands for no item there."""
+    """The label among integers; None for text that is no integer's, and stands for no item
+    there.
+    """
     return Decimal(label) if is_integer(label) else None
 
 
@@ -283,13 +369,18 @@ def staged(source: object, reading: Reading) -> tuple[Cluster, Staged]:
     cluster = Cluster(frame.sparkSession)
     with ExitStack() as stack:
         stack.callback(cluster.close)
-        view = cluster.view("log", frame.toDF(*(f"c{place}" for place in range(len(frame.columns)))))
+        view = cluster.view(
+            "log", frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
+        )
         log = events_of(rows(given, frame, view), given)
         keys, amount = ", ".join(keys_of(reading)), summed(reading.measures)
         events = f"(SELECT *, {log.apart} AS lack FROM ({log.sql}))"
         pairs = f"SELECT DISTINCT {keys} FROM {events} WHERE lack = 0"
         if amount is not None:
-            pairs = f"SELECT {keys}, {amount.total(SPARK)} AS s FROM {events} WHERE lack = 0 GROUP BY {keys}"
+            pairs = (
+                f"SELECT {keys}, {amount.total(SPARK)} AS s FROM {events} WHERE lack = 0 GROUP BY"
+                f" {keys}"
+            )
         held = cluster.made("pairs", pairs, computed=True)
         found = cluster.run(f"SELECT lack, count(*) AS m FROM {events} GROUP BY lack")
         made = staged_of(found, log, given.asked, pairs=held)
@@ -301,16 +392,19 @@ def _require_readable(given: Given) -> None:
     given.require_unsaid("a Spark table", "table", "query", "format", *OF_TEXT)
     if given.said.time_format is not None:
         raise EventLogError(
-            f"time_format={given.said.time_format!r} is not read for a Spark table: cast such times to timestamps there, and "
-            "leave it out"
+            f"time_format={given.said.time_format!r} is not read for a Spark table: cast such times"
+            " to timestamps there, and leave it out"
         )
     if given.said.normalize:
         raise EventLogError(
-            f"normalize={given.said.normalize!r} is not read for a Spark table, whose own functions do not write labels alike to "
-            "the letter: write them so there, and leave it out"
+            f"normalize={given.said.normalize!r} is not read for a Spark table, whose own functions"
+            " do not write labels alike to the letter: write them so there, and leave it out"
         )
     if cast(Any, given.source).isStreaming:
-        raise EventLogError("this Spark table is a stream, which never ends: write it to a table, and read a part of that")
+        raise EventLogError(
+            "this Spark table is a stream, which never ends: write it to a table, and read a part"
+            " of that"
+        )
 
 
 def require_columns(given: Given) -> None:
@@ -320,8 +414,8 @@ def require_columns(given: Given) -> None:
 
 
 def save(source: object, reading: Reading, path: Path) -> Kinds:
-    """Write the pairs of a Spark table, which may have none, to a Parquet file on this machine, a batch at a time: columns u and
-    i as text; and say what they hold.
+    """Write the pairs of a Spark table, which may have none, to a Parquet file on this machine, a
+    batch at a time: columns u and i as text; and say what they hold.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -329,7 +423,9 @@ def save(source: object, reading: Reading, path: Path) -> Kinds:
     cluster, found = staged(source, reading)
     schema = pa.schema([("u", pa.string()), ("i", pa.string())])
     with closing(cluster), pq.ParquetWriter(path, schema) as writer:
-        frame = cluster.frame(f"SELECT CAST(u AS VARCHAR) AS u, CAST(i AS VARCHAR) AS i FROM {found.pairs}")
+        frame = cluster.frame(
+            f"SELECT CAST(u AS VARCHAR) AS u, CAST(i AS VARCHAR) AS i FROM {found.pairs}"
+        )
         rows = _quietly(frame.toLocalIterator)
         while batch := _quietly(lambda: [tuple(row) for row in itertools.islice(rows, _BATCH)]):
             users, items = zip(*batch, strict=True)
@@ -345,17 +441,28 @@ _TYPES = {
     "void": '"NULL"',
 }  # where they are called otherwise
 _SPECIAL = frozenset("\\^$.|?*+()[]{}#-&~ \t\r\n\f")  # in a regular expression of Java
-_LONGEST = 20  # decimal digits of an unsigned integer of 64 bits, which Spark reads from Parquet as a decimal without fraction
+# decimal digits of an unsigned integer of 64 bits, which Spark reads from Parquet as a decimal
+# without fraction
+_LONGEST = 20
 _HALF = 2**40
 
 
 def rows(given: Given, frame: DataFrame, relation: str) -> Rows:
-    """The columns of a frame that is a relation in SQL, there called c0, c1, ...: integers, text and numbers in one type each."""
-    columns, kinds, nothing, missing = list[str](), dict[str, Kind](), set[str](), given.said.missing
+    """The columns of a frame that is a relation in SQL, there called c0, c1, ...: integers, text
+    and numbers in one type each.
+    """
+    columns, kinds, nothing, missing = (
+        list[str](),
+        dict[str, Kind](),
+        set[str](),
+        given.said.missing,
+    )
     for role, place in by_name(given.asked, frame.columns, WHAT).items():
         name, stored = given.asked.columns[role], frame.dtypes[place][1]
         text = stored == "string" or stored.startswith(("varchar(", "char("))
-        kind = kind_of(role, name, "VARCHAR" if text else _TYPES.get(stored, stored.upper()), WHAT, stored)
+        kind = kind_of(
+            role, name, "VARCHAR" if text else _TYPES.get(stored, stored.upper()), WHAT, stored
+        )
         known = f"c{place}"
         if kind is None:
             nothing.add(role)
@@ -364,20 +471,22 @@ def rows(given: Given, frame: DataFrame, relation: str) -> Rows:
             whole = re.fullmatch(r"decimal\((\d+),0\)", stored)
             if whole is None or int(whole[1]) > _LONGEST:
                 raise EventLogError(
-                    f"{role}={name!r} of {WHAT} is of type {stored}: decimals as labels are integers of at most 64 bits; cast "
-                    "the column"
+                    f"{role}={name!r} of {WHAT} is of type {stored}: decimals as labels are"
+                    " integers of at most 64 bits; cast the column"
                 )
             kind, known = "int", f"CAST({known} AS HUGEINT)"
         elif kind in _STORED:
             known = f"CAST({known} AS {_STORED[kind]})"
         elif any(text[:1].isdigit() for text in missing):
             raise EventLogError(
-                f"missing={missing!r} may stand for times, and time={name!r} of {WHAT} is of type {stored}: make such times NULL "
-                "there, and leave it out"
+                f"missing={missing!r} may stand for times, and time={name!r} of {WHAT} is of type"
+                f" {stored}: make such times NULL there, and leave it out"
             )
         columns.append(f"{known} AS {SHORT[role]}")
         kinds[role] = kind
-    return Rows(f"SELECT {', '.join(columns)} FROM {relation}", 0, WHAT, kinds, nothing=frozenset(nothing))
+    return Rows(
+        f"SELECT {', '.join(columns)} FROM {relation}", 0, WHAT, kinds, nothing=frozenset(nothing)
+    )
 
 
 _STORED: Final[Mapping[Kind, str]] = {"int": "BIGINT", "str": "VARCHAR", "number": "DOUBLE"}

@@ -20,14 +20,17 @@ _DAY, _TIME = "[0-9]{4}-[0-9]{2}-[0-9]{2}", "[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?
 _CLOCK = f"{_DAY}(?:{_TIME})?"
 _INSTANT = f"({_DAY}{_TIME}) ?(?:Z|UTC|([+-])([0-9]{{2}})(?::?([0-9]{{2}}))?)"
 # Microseconds since 1970 of the first and the last moment that is a time.
-FIRST, LAST = ((at - _EPOCH) // timedelta(microseconds=1) for at in (datetime(1900, 1, 1), datetime.max))
+FIRST, LAST = (
+    (at - _EPOCH) // timedelta(microseconds=1) for at in (datetime(1900, 1, 1), datetime.max)
+)
 _MOST_DAYS = 36_525
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Events from `since` to before `until`, both with their time zone; None for no end on that side.
+    """Events from `since` to before `until`, both with their time zone; None for no end on that
+    side.
 
     zone: where the clock hangs that times without a zone of their own were read off.
     unit: of times that are numbers, since 1970 in UTC; None where there are none.
@@ -39,26 +42,37 @@ class Window:
     unit: Unit | None = None
 
     @classmethod
-    def between(cls, since: Moment | None, until: Moment | None, zone: str, unit: Unit | None) -> Self:
+    def between(
+        cls, since: Moment | None, until: Moment | None, zone: str, unit: Unit | None
+    ) -> Self:
         """The window asked for."""
         if since is None and until is None:
             raise EventLogError("time= needs since= or until=, or both: which events to read")
         try:
             where = ZoneInfo(zone)
         except (ValueError, OSError, TypeError, KeyError):
-            raise EventLogError(f"time_zone={zone!r} is not known: write it as 'UTC' or 'Europe/Berlin'") from None
+            raise EventLogError(
+                f"time_zone={zone!r} is not known: write it as 'UTC' or 'Europe/Berlin'"
+            ) from None
         if unit is not None and unit not in get_args(Unit):
-            raise EventLogError(f"time_unit={unit!r} must be one of {', '.join(get_args(Unit))}, of numbers since 1970; or None")
-        start, end = (None if one is None else _moment(field, one, where) for field, one in (("since", since), ("until", until)))
+            raise EventLogError(
+                f"time_unit={unit!r} must be one of {', '.join(get_args(Unit))}, of numbers since"
+                " 1970; or None"
+            )
+        start, end = (
+            None if one is None else _moment(field, one, where)
+            for field, one in (("since", since), ("until", until))
+        )
         if start is not None and end is not None and start >= end:
             raise EventLogError(
-                f"since={since!r} must be before until={until!r}: events from the one to before the other are read"
+                f"since={since!r} must be before until={until!r}: events from the one to before the"
+                " other are read"
             )
         return cls(start, end, where, unit)
 
     def moment(self, kind: str, dialect: Dialect, form: str | None = None) -> tuple[str, str]:
-        """SQL of a time t as microseconds, null if it is none, and of whether they are of the clock on the wall; text is of ISO
-        8601, or of this form.
+        """SQL of a time t as microseconds, null if it is none, and of whether they are of the clock
+        on the wall; text is of ISO 8601, or of this form.
         """
         if form is not None:
             return dialect.of_format("t", form), "true"
@@ -73,13 +87,21 @@ class Window:
         hours, minutes = (f"CAST('0' || {part} AS BIGINT)" for part in parts)
         offset = f"CASE {sign} WHEN '-' THEN -1 ELSE 1 END * ({hours} * 60 + {minutes}) * 60000000"
         on_wall = matches("t", _CLOCK, dialect)
-        either = f"CASE WHEN {on_wall} THEN {dialect.clock('t')} ELSE {dialect.clock(local)} - {offset} END"
+        either = (
+            f"CASE WHEN {on_wall} THEN {dialect.clock('t')} ELSE {dialect.clock(local)} -"
+            f" {offset} END"
+        )
         return either, f"coalesce({on_wall}, true)"
 
     def holds(self, moment: str, wall: str) -> str:
         """SQL of whether microseconds lie in the window."""
-        ends = [(end, sign) for end, sign in ((self.since, ">="), (self.until, "<")) if end is not None]
-        parts = [f"{moment} {sign} CASE WHEN {wall} THEN {self.wall(end)} ELSE {self.instant(end)} END" for end, sign in ends]
+        ends = [
+            (end, sign) for end, sign in ((self.since, ">="), (self.until, "<")) if end is not None
+        ]
+        parts = [
+            f"{moment} {sign} CASE WHEN {wall} THEN {self.wall(end)} ELSE {self.instant(end)} END"
+            for end, sign in ends
+        ]
         return " AND ".join(parts)
 
     def days(self) -> list[date]:
@@ -89,15 +111,21 @@ class Window:
         ends = (self.since, self.until - timedelta(microseconds=1))
         first, last = (moment.astimezone(self.zone).date().toordinal() for moment in ends)
         if last - first > _MOST_DAYS:
-            raise EventLogError("since= and until= are more than a century apart: name a shorter window")
+            raise EventLogError(
+                "since= and until= are more than a century apart: name a shorter window"
+            )
         return [date.fromordinal(number) for number in range(first, last + 1)]
 
     def wall(self, moment: datetime) -> int:
         """Microseconds since 1970 on the clock on the wall."""
-        return (moment.astimezone(self.zone).replace(tzinfo=None) - _EPOCH) // timedelta(microseconds=1)
+        return (moment.astimezone(self.zone).replace(tzinfo=None) - _EPOCH) // timedelta(
+            microseconds=1
+        )
 
     def day(self, moment: int, wall: bool) -> date:
-        """The day of microseconds since 1970, of the clock on the wall or in UTC, by the clock on the wall."""
+        """The day of microseconds since 1970, of the clock on the wall or in UTC, by the clock on
+        the wall.
+        """
         at = _EPOCH + timedelta(microseconds=moment)
         return at.date() if wall else at.replace(tzinfo=UTC).astimezone(self.zone).date()
 
@@ -107,27 +135,36 @@ class Window:
         return (moment.astimezone(UTC).replace(tzinfo=None) - _EPOCH) // timedelta(microseconds=1)
 
 
-def periods(whole: Window, every: Every, *, partial: bool = False, most: int = 400) -> Iterator[tuple[str, datetime, datetime]]:
-    """Name, start and end of the days, ISO weeks or months of a window with two ends, named as a ledger names them; those
-    that the zone skipped are left out. The last may be cut short where that is asked for, `partial`. There are `most` at most.
+def periods(
+    whole: Window, every: Every, *, partial: bool = False, most: int = 400
+) -> Iterator[tuple[str, datetime, datetime]]:
+    """Name, start and end of the days, ISO weeks or months of a window with two ends, named as a
+    ledger names them; those that the zone skipped are left out. The last may be cut short where
+    that is asked for, `partial`. There are `most` at most.
     """
     if every not in get_args(Every):
         raise EventLogError(f"every={every!r} must be one of {', '.join(get_args(Every))}")
     if whole.since is None or whole.until is None:
-        raise EventLogError("every= needs since= and until=: which periods there are must be public, not read off the log")
-    at, end = (moment.astimezone(whole.zone).replace(tzinfo=None) for moment in (whole.since, whole.until))
+        raise EventLogError(
+            "every= needs since= and until=: which periods there are must be public, not read off"
+            " the log"
+        )
+    at, end = (
+        moment.astimezone(whole.zone).replace(tzinfo=None) for moment in (whole.since, whole.until)
+    )
     for field, moment in (("since", at), ("until", end)):
         before = _start(moment, every)
         if moment != before and not (partial and field == "until"):
             raise EventLogError(
-                f"{field}={moment.isoformat()!r} is not where a {every} starts in {whole.zone.key}: the nearest are "
-                f"{before:%Y-%m-%d} and {_following(before, every):%Y-%m-%d}"
+                f"{field}={moment.isoformat()!r} is not where a {every} starts in {whole.zone.key}:"
+                f" the nearest are {before:%Y-%m-%d} and {_following(before, every):%Y-%m-%d}"
                 + ("; partial_last= ends the last one early" if field == "until" else "")
             )
     for _ in range(most):
         following = min(_following(at, every), end)
         start, after = (moment.replace(tzinfo=whole.zone) for moment in (at, following))
-        if whole.instant(start) < whole.instant(after):  # a zone that crosses the date line skips a day: nothing can happen on it
+        # a zone that crosses the date line skips a day: nothing can happen on it
+        if whole.instant(start) < whole.instant(after):
             yield _name(at, every), start, after
         at = following
         if at >= end:
@@ -135,7 +172,9 @@ def periods(whole: Window, every: Every, *, partial: bool = False, most: int = 4
     raise EventLogError(f"there are more than {most} periods: ask for fewer at once")
 
 
-def count_ended(periods: Sequence[tuple[str, datetime, datetime]], up_to: Moment | None, zone: ZoneInfo) -> int:
+def count_ended(
+    periods: Sequence[tuple[str, datetime, datetime]], up_to: Moment | None, zone: ZoneInfo
+) -> int:
     """Number of the periods that have ended by a time; None is now."""
     at = Window.instant(datetime.now(UTC) if up_to is None else _moment("up_to", up_to, zone))
     return sum(Window.instant(end) <= at for *_, end in periods)
@@ -152,7 +191,9 @@ def _start(moment: datetime, every: Every) -> datetime:
 
 def _name(start: datetime, every: Every) -> str:
     year, week, _ = start.isocalendar()
-    return {"day": f"{start:%Y-%m-%d}", "week": f"{year:04}-W{week:02}", "month": f"{start:%Y-%m}"}[every]
+    return {"day": f"{start:%Y-%m-%d}", "week": f"{year:04}-W{week:02}", "month": f"{start:%Y-%m}"}[
+        every
+    ]
 
 
 def _moment(field: str, moment: object, zone: ZoneInfo) -> datetime:
@@ -163,5 +204,8 @@ def _moment(field: str, moment: object, zone: ZoneInfo) -> datetime:
     if isinstance(found, date) and not isinstance(found, datetime):
         found = datetime(found.year, found.month, found.day)
     if not isinstance(found, datetime):
-        raise EventLogError(f"{field}={moment!r} is not a date or time: write it as '2024-07-14' or '2024-07-14T08:00+02:00'")
+        raise EventLogError(
+            f"{field}={moment!r} is not a date or time: write it as '2024-07-14' or"
+            " '2024-07-14T08:00+02:00'"
+        )
     return found if found.tzinfo is not None else found.replace(tzinfo=zone)

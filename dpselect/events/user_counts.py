@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 from accounting.arguments import Relation
 from dpselect.errors import EventLogError
 from dpselect.events.catalogue import Labels, aligned, named, places
-from dpselect.events.contributions import PRESENT, Contributions, Measure, Measured, ReadReport, signed, summed
+from dpselect.events.contributions import (
+    PRESENT,
+    Contributions,
+    Measure,
+    Measured,
+    ReadReport,
+    signed,
+    summed,
+)
 from dpselect.mechanisms.per_group import GroupedScores
 from dpselect.scores import Domain, Kind, Scores
 from dpselect.selection import Label
@@ -26,10 +34,11 @@ class EventCounts(Measured):
     """What `read` found. Immutable; its repr shows nothing that was read.
 
     Attributes:
-        labels: (m,) the items seen, in order: integers by value, text by code point; or those that were asked for. **Private**.
+        labels: (m,) the items seen, in order: integers by value, text by code point; or those that
+            were asked for. **Private**.
         counts: (m,) distinct users of each, after the bound. **Private**.
-        clipped: (clips, m) sums of users' weights in units of 2^-20, one row per clip; or (1, m) sums of what users add of
-            a column, in units of `clips[0].unit`. **Private**.
+        clipped: (clips, m) sums of users' weights in units of 2^-20, one row per clip; or (1, m)
+            sums of what users add of a column, in units of `clips[0].unit`. **Private**.
         allowed: what one user may contribute, and the items that were asked for.
         report: what was read and what was left out, for the data's owner. **Private**.
     """
@@ -41,32 +50,49 @@ class EventCounts(Measured):
     report: ReadReport
 
     @classmethod
-    def of(cls, allowed: Contributions, report: ReadReport, labels: Sequence[Label], sums: NDArray[np.int64]) -> Self:
-        """Of the items of a count, in order, and (1 + clips, items) how many users each has and the sums of their weights."""
+    def of(
+        cls,
+        allowed: Contributions,
+        report: ReadReport,
+        labels: Sequence[Label],
+        sums: NDArray[np.int64],
+    ) -> Self:
+        """Of the items of a count, in order, and (1 + clips, items) how many users each has and the
+        sums of their weights.
+        """
         if allowed.within is not None:
             labels, sums = allowed.within, aligned(labels, sums, allowed.within)
         sums.setflags(write=False)
         return cls(tuple(labels), sums[0], sums[1:], allowed, report)
 
-    def scores(self, catalogue: Labels | None = None, relation: Relation = "add_remove", *, clip: float | None = None) -> Scores:
+    def scores(
+        self,
+        catalogue: Labels | None = None,
+        relation: Relation = "add_remove",
+        *,
+        clip: float | None = None,
+    ) -> Scores:
         """Scores of the items seen, or of a public catalogue.
 
-        Without a catalogue the domain is "observed", since which items occur is private, and items are in order of their
-        labels; "public" if `read` was given the items to look at. With one it is "public": one score per label in the
-        catalogue's order, 0 for an item nobody touched, and items outside it left out. Labels are released
-        as the catalogue writes them, and matched as the log's type: 7 and "7" mean the item 7 of a column of integers, and "7"
-        of a column of text; what is no integer stands for no item of a column of integers.
+        Without a catalogue the domain is "observed", since which items occur is private, and items
+        are in order of their labels; "public" if `read` was given the items to look at. With one it
+        is "public": one score per label in the catalogue's order, 0 for an item nobody touched, and
+        items outside it left out. Labels are released as the catalogue writes them, and matched as
+        the log's type: 7 and "7" mean the item 7 of a column of integers, and "7" of a column of
+        text; what is no integer stands for no item of a column of integers.
 
-        The sensitivity is that of distinct-user counts (theory, conventions): one user changes every count by at most 1.
-        Under "add_remove" all changes have one sign, and under a bound of L items at most L counts change. Under
-        "replace_one" one user's items leave and another's come: not monotone, and at most 2 L counts change. With `clip`, one of
-        those that `read` was asked for, scores are the clipped counts, and what a user changes has at most that norm. If a log
-        was read with `value`, scores are the clipped sums, and their sensitivity is `Sensitivity.of_sums`; sums that may be
-        negative need a public domain.
+        The sensitivity is that of distinct-user counts (theory, conventions): one user changes
+        every count by at most 1. Under "add_remove" all changes have one sign, and under a bound of
+        L items at most L counts change. Under "replace_one" one user's items leave and another's
+        come: not monotone, and at most 2 L counts change. With `clip`, one of those that `read` was
+        asked for, scores are the clipped counts, and what a user changes has at most that norm. If
+        a log was read with `value`, scores are the clipped sums, and their sensitivity is
+        `Sensitivity.of_sums`; sums that may be negative need a public domain.
 
         Raises:
-            EventLogError: the catalogue is empty, names an item twice, or holds something that is neither an integer nor text;
-                the log was not read with this clip; or sums may be negative and the domain is not public.
+            EventLogError: the catalogue is empty, names an item twice, or holds something that is
+                neither an integer nor text; the log was not read with this clip; or sums may be
+                negative and the domain is not public.
             InvalidMechanism: `relation` is neither "add_remove" nor "replace_one".
         """
         values, sensitivity = self._values(clip), self._sensitivity(clip, relation)
@@ -79,7 +105,9 @@ class EventCounts(Measured):
             _require_from_zero(self.clips)
         kind: Kind = "utilities" if signed(self.clips) else "counts"
         sums = summed(self.clips) is not None
-        return Scores(values, sensitivity=sensitivity, labels=names, domain=domain, kind=kind, sums=sums)
+        return Scores(
+            values, sensitivity=sensitivity, labels=names, domain=domain, kind=kind, sums=sums
+        )
 
     def __repr__(self) -> str:
         shown = f"max_items_per_user={self.max_items_per_user}, salt={self.salt!r}"
@@ -90,15 +118,18 @@ class EventCounts(Measured):
 @final
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class GroupCounts(Measured):
-    """What `read` found where it was asked for groups. Immutable; its repr shows nothing that was read.
+    """What `read` found where it was asked for groups. Immutable; its repr shows nothing that was
+    read.
 
     Attributes:
-        spans: where the cells of each group lie, by its name: every group that was listed, or those that were seen. **Private**
-            unless listed.
-        items: the items seen in any group, in order; or those that were asked for. **Private** unless asked for.
+        spans: where the cells of each group lie, by its name: every group that was listed, or those
+            that were seen. **Private** unless listed.
+        items: the items seen in any group, in order; or those that were asked for. **Private**
+            unless asked for.
         place: (cells,) the place in `items` of each cell's item. **Private**.
         counts, clipped: (cells,) and (clips, cells), as of `EventCounts`. **Private**.
-        present: users of each group, each clipped to an l2 norm of 1 over the groups, in units of 2^-20, by name. **Private**.
+        present: users of each group, each clipped to an l2 norm of 1 over the groups, in units of
+            2^-20, by name. **Private**.
         allowed, report: as of `EventCounts`.
     """
 
@@ -121,13 +152,18 @@ class GroupCounts(Measured):
         sums: NDArray[np.int64],
         present: NDArray[np.int64],
     ) -> Self:
-        """Of groups and items, in order; the places among them of each cell, in order; its sums; and users present by group."""
+        """Of groups and items, in order; the places among them of each cell, in order; its sums;
+        and users present by group.
+        """
         (groups, items), (group, place) = labels, cells
         starts = np.searchsorted(group, np.arange(len(groups) + 1)).tolist()
         spans = dict(zip(groups, itertools.starmap(slice, itertools.pairwise(starts)), strict=True))
         if allowed.listed is not None:
             at = places(groups, allowed.listed).tolist()
-            spans = {name: spans[groups[one]] if one >= 0 else slice(0, 0) for name, one in zip(allowed.listed, at, strict=True)}
+            spans = {
+                name: spans[groups[one]] if one >= 0 else slice(0, 0)
+                for name, one in zip(allowed.listed, at, strict=True)
+            }
         if allowed.within is not None:
             items, place = allowed.within, places(allowed.within, items)[place]
         for held in (place, sums):
@@ -147,15 +183,20 @@ class GroupCounts(Measured):
         return self.allowed.groups.limit
 
     def scores(
-        self, catalogue: Labels | None = None, relation: Relation = "add_remove", *, clip: float | None = None
+        self,
+        catalogue: Labels | None = None,
+        relation: Relation = "add_remove",
+        *,
+        clip: float | None = None,
     ) -> GroupedScores:
         """Scores of every group, for `PerGroup`; each group's are made when they are looked at.
 
-        Items are those of `EventCounts.scores`: seen in the group, or a public catalogue for all groups. The sensitivity is what
-        a user changes within one group: `max_items_per_user` and `clip` hold in each of the user's groups. A group that was
-        listed has scores whether somebody was there or not. Without a list which groups there are is private, and the result
-        also holds the users per group for the `discovery` of `PerGroup`: one of t groups adds 1/sqrt(t) to each, an l2 norm of
-        at most 1.
+        Items are those of `EventCounts.scores`: seen in the group, or a public catalogue for all
+        groups. The sensitivity is what a user changes within one group: `max_items_per_user` and
+        `clip` hold in each of the user's groups. A group that was listed has scores whether
+        somebody was there or not. Without a list which groups there are is private, and the result
+        also holds the users per group for the `discovery` of `PerGroup`: one of t groups adds
+        1/sqrt(t) to each, an l2 norm of at most 1.
         """
         sensitivity, names = self._sensitivity(clip, relation), None
         if catalogue is not None or self.public:
@@ -166,29 +207,49 @@ class GroupCounts(Measured):
         presence = None
         if not self.listed:  # for whoever discovers groups
             units = PRESENT.as_scores(np.array(list(self.present.values()), dtype=np.int64))
-            bound = Sensitivity.of_clipped(PRESENT.clip, PRESENT.norm, relation, self.max_groups_per_user)
-            presence = Scores(units, sensitivity=bound, labels=list(self.present), domain="observed")
+            bound = Sensitivity.of_clipped(
+                PRESENT.clip, PRESENT.norm, relation, self.max_groups_per_user
+            )
+            presence = Scores(
+                units, sensitivity=bound, labels=list(self.present), domain="observed"
+            )
         cells = _Cells(self, self._values(clip), sensitivity, names)
         most = self.max_groups_per_user
-        return GroupedScores(cells, max_groups_per_user=most, presence=presence, nobody=cells.nobody)
+        return GroupedScores(
+            cells, max_groups_per_user=most, presence=presence, nobody=cells.nobody
+        )
 
     def __repr__(self) -> str:
-        bounds = f"max_groups_per_user={self.max_groups_per_user}, max_items_per_user={self.max_items_per_user}"
-        return f"GroupCounts(<private figures hidden>, {bounds}, salt={self.salt!r}, clips={[each.clip for each in self.clips]})"
+        bounds = (
+            f"max_groups_per_user={self.max_groups_per_user},"
+            f" max_items_per_user={self.max_items_per_user}"
+        )
+        return (
+            f"GroupCounts(<private figures hidden>, {bounds}, salt={self.salt!r},"
+            f" clips={[each.clip for each in self.clips]})"
+        )
 
 
 @final
 class _Cells(Mapping[Label, Scores]):
-    """Scores by group, of which one at a time is in memory: of the items seen there, or of public `names`."""
+    """Scores by group, of which one at a time is in memory: of the items seen there, or of public
+    `names`.
+    """
 
     def __init__(
-        self, counts: GroupCounts, values: NDArray[Any], sensitivity: Sensitivity, names: tuple[Label, ...] | None
+        self,
+        counts: GroupCounts,
+        values: NDArray[Any],
+        sensitivity: Sensitivity,
+        names: tuple[Label, ...] | None,
     ) -> None:
         self._counts, self._values, self._public = counts, values, names is not None
         kind: Kind = "utilities" if self._public and signed(counts.clips) else "counts"
         domain: Domain = "public" if self._public else "observed"
         zeros = np.zeros(len(names or ()), dtype=values.dtype)
-        self.nobody: Scores = Scores(zeros, sensitivity=sensitivity, labels=names or (), domain=domain, kind=kind)
+        self.nobody: Scores = Scores(
+            zeros, sensitivity=sensitivity, labels=names or (), domain=domain, kind=kind
+        )
         self._to = places(names or (), counts.items)
 
     def __getitem__(self, group: Label) -> Scores:
@@ -212,4 +273,7 @@ class _Cells(Mapping[Label, Scores]):
 def _require_from_zero(clips: tuple[Measure, ...]) -> None:
     """Refuse what may be negative, where the items are not public."""
     if signed(clips):
-        raise EventLogError("sums that may be negative need a public catalogue: what hides a user's own item counts from 0 up")
+        raise EventLogError(
+            "sums that may be negative need a public catalogue: what hides a user's own item counts"
+            " from 0 up"
+        )

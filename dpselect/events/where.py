@@ -1,4 +1,6 @@
-"""Conditions on an event's own columns: which events are looked at. They are public; text is compared as the source holds it."""
+"""Conditions on an event's own columns: which events are looked at. They are public; text is
+compared as the source holds it.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,17 @@ _SIGNS: Final = get_args(Sign)
 _EQUAL: Final = ("=", "!=")
 _QUOTED = r'"(?:[^"]|"")*"'
 _FORM = re.compile(
-    rf"\s*(?P<column>{_QUOTED}|[^\"=!<>]+?)\s*(?P<sign>!=|<=|>=|=|<|>)\s*(?P<value>{_QUOTED}|[^\"].*?|)\s*", re.DOTALL
+    rf"\s*(?P<column>{_QUOTED}|[^\"=!<>]+?)\s*(?P<sign>!=|<=|>=|=|<|>)\s*(?P<value>{_QUOTED}|[^\"].*?|)\s*",
+    re.DOTALL,
 )
 NUMBER = "[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?"
 """A number in decimals, as any engine's regular expression."""
 _CANONICAL = re.compile("-?(0|[1-9][0-9]{0,399})([.][0-9]{1,399})?([eE][+-]?[0-9]{1,3})?")
 _MOST, _LONGEST, _HUGE = 8, 1000, 10**1000
-_HOW = "write column = value, with one of =, !=, <, <=, >, >=; a name or a value with one of these in it in double quotes"
+_HOW = (
+    "write column = value, with one of =, !=, <, <=, >, >=; a name or a value with one of these in"
+    " it in double quotes"
+)
 
 
 @final
@@ -34,10 +40,11 @@ _HOW = "write column = value, with one of =, !=, <, <=, >, >=; a name or a value
 class Condition:
     """What an event's value in a column has to be. A value that is missing satisfies no condition.
 
-    With = and != values are compared as text, exactly as labels are: "01" is not "1". Numbers of a column of numbers are compared
-    with a number as such, 1 with 1.0, and differ from all other text. With <, <=, > and >= values are compared as numbers, to the
-    double next to them. What is not of the kind that is compared, such as text in place of a number, or a nested value, satisfies
-    no condition, and refuses no log: what is asked for is the asker's.
+    With = and != values are compared as text, exactly as labels are: "01" is not "1". Numbers of a
+    column of numbers are compared with a number as such, 1 with 1.0, and differ from all other
+    text. With <, <=, > and >= values are compared as numbers, to the double next to them. What is
+    not of the kind that is compared, such as text in place of a number, or a nested value,
+    satisfies no condition, and refuses no log: what is asked for is the asker's.
     """
 
     column: str
@@ -46,8 +53,14 @@ class Condition:
 
     @classmethod
     def of(cls, text: object) -> Self:
-        """From "column = value"; refused if it is not of that form, or compares with no number as one."""
-        found = _FORM.fullmatch(text) if isinstance(text, str) and len(text) <= _LONGEST and "\0" not in text else None
+        """From "column = value"; refused if it is not of that form, or compares with no number as
+        one.
+        """
+        found = (
+            _FORM.fullmatch(text)
+            if isinstance(text, str) and len(text) <= _LONGEST and "\0" not in text
+            else None
+        )
         if found is None:
             raise EventLogError(f"where={_shown(text)} is no condition: {_HOW}")
         column, value = _unquoted(found["column"]), _unquoted(found["value"])
@@ -56,14 +69,14 @@ class Condition:
             raise EventLogError(f"where={_shown(text)} has two signs in a row: {_HOW}")
         if not column or not value:
             raise EventLogError(
-                f"where={_shown(text)} lacks {'a value' if column else 'a column'}: {_HOW}. Events without a value in a "
-                "column of conditions are never read"
+                f"where={_shown(text)} lacks {'a value' if column else 'a column'}: {_HOW}. Events"
+                " without a value in a column of conditions are never read"
             )
         made = cls(column, sign, value)
         if not made.as_text and not (re.fullmatch(NUMBER, value) and math.isfinite(float(value))):
             raise EventLogError(
-                f"where={_shown(text)} compares with something that is not a number: {sign} is for numbers; events of a "
-                "stretch of time are read with since= and until="
+                f"where={_shown(text)} compares with something that is not a number: {sign} is for"
+                " numbers; events of a stretch of time are read with since= and until="
             )
         return made
 
@@ -77,16 +90,22 @@ class Condition:
         return not self.as_text or (kind == "number" and self._says_number())
 
     def text(self, kind: str) -> str:
-        """What values of a column of this kind are compared with as text: integers are printed without fraction or power."""
+        """What values of a column of this kind are compared with as text: integers are printed
+        without fraction or power.
+        """
         if kind == "int" and self._says_number() and abs(self.number) < 2.0**65:
             exact = Decimal(self.value)
             return str(int(exact)) if exact == exact.to_integral_value() else self.value
         return self.value
 
     def equals(self, value: float) -> bool:
-        """Whether this number, perhaps an integer, is the one that values are compared with for equality."""
+        """Whether this number, perhaps an integer, is the one that values are compared with for
+        equality.
+        """
         said = self.as_text and self._says_number()
-        return said and (Decimal(self.value) == value if isinstance(value, int) else self.number == value)
+        return said and (
+            Decimal(self.value) == value if isinstance(value, int) else self.number == value
+        )
 
     def _says_number(self) -> bool:
         return bool(_CANONICAL.fullmatch(self.value)) and math.isfinite(self.number)
@@ -101,20 +120,31 @@ class Condition:
 
 
 def conditions(stated: object) -> tuple[Condition, ...]:
-    """One condition, or several that an event must all satisfy, eight at most; in one order, each once."""
-    texts: Sequence[object] = [stated] if isinstance(stated, str) or not isinstance(stated, Sequence) else stated
-    found = {str(one): one for one in (text if isinstance(text, Condition) else Condition.of(text) for text in texts)}
+    """One condition, or several that an event must all satisfy, eight at most; in one order, each
+    once.
+    """
+    texts: Sequence[object] = (
+        [stated] if isinstance(stated, str) or not isinstance(stated, Sequence) else stated
+    )
+    found = {
+        str(one): one
+        for one in (text if isinstance(text, Condition) else Condition.of(text) for text in texts)
+    }
     if len(found) > _MOST:
-        raise EventLogError(f"where= has {len(found)} conditions, and at most {_MOST} are read: select the events before")
+        raise EventLogError(
+            f"where= has {len(found)} conditions, and at most {_MOST} are read: select the events"
+            " before"
+        )
     return tuple(found[text] for text in sorted(found))
 
 
 def comparable(value: object, test: Condition, missing: Sequence[Condition]) -> str | None:
-    """A value of Python as the text by which a condition compares it, as it does a value of a column of its type; None for one
-    that satisfies none, or for a number that stands for a `missing` one.
+    """A value of Python as the text by which a condition compares it, as it does a value of a
+    column of its type; None for one that satisfies none, or for a number that stands for a
+    `missing` one.
 
-    Scalars of numpy are the values that they hold, and complex numbers those that they were: whether a column has them, or a
-    type, one user's value decides.
+    Scalars of numpy are the values that they hold, and complex numbers those that they were:
+    whether a column has them, or a type, one user's value decides.
     """
     if isinstance(value, complex | np.complexfloating) and value.imag == 0:
         value = value.real
@@ -125,7 +155,11 @@ def comparable(value: object, test: Condition, missing: Sequence[Condition]) -> 
     if isinstance(value, int | np.integer) and not isinstance(value, np.timedelta64):
         return _number(int(value), test, missing) if abs(int(value)) < _HUGE else None
     if isinstance(value, Decimal):
-        return format(value, "f") if value.is_infinite() or (value.is_finite() and abs(value.adjusted()) < _LONGEST) else None
+        return (
+            format(value, "f")
+            if value.is_infinite() or (value.is_finite() and abs(value.adjusted()) < _LONGEST)
+            else None
+        )
     if isinstance(value, date) and not isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, str):

@@ -1,4 +1,6 @@
-"""Private selection mechanisms: final classes, `Mechanism` their abstract base; imported when first asked for."""
+"""Private selection mechanisms: final classes, `Mechanism` their abstract base; imported when first
+asked for.
+"""
 
 import lazy_loader
 

@@ -1,4 +1,6 @@
-"""The sparse vector technique: which answers exceed a threshold, and the best candidate, found by its lead over the others."""
+"""The sparse vector technique: which answers exceed a threshold, and the best candidate, found by
+its lead over the others.
+"""
 
 from __future__ import annotations
 
@@ -34,21 +36,26 @@ _UP = 1 + 2**-50
 
 @final
 class AboveThreshold(Mechanism):
-    """The first c answers that exceed a noisy threshold, each with noise of its own (Dwork et al. 2009; Lyu, Su, Li 2017).
+    """The first c answers that exceed a noisy threshold, each with noise of its own (Dwork et al.
+    2009; Lyu, Su, Li 2017).
 
-    `select(scores)` takes the answers of the queries as scores, in the order in which they are asked; `Selection.indices` are
-    those found above. One noise is drawn for the threshold and kept for the whole run, which ends with the c-th answer above.
-    With D = linf and K D the range of a change (K = 1 for monotone scores, at most 2): laplace costs SparseVectorDP(D/scale,
-    c K D/answer_scale, c), Theorems V1, V8 and V10, however many queries are asked, or the vector of all noisy answers (Theorem
-    H10) where one user changes few of them. exponential, less its mean, costs LaplaceDP(D/scale + c K D/answer_scale) and
-    deviates by a factor sqrt(2) less, Theorem V9: take it for few answers above. gaussian is the variant of Zhu and Wang (2020),
-    Theorem V2, and pays for `candidates`.
+    `select(scores)` takes the answers of the queries as scores, in the order in which they are
+    asked; `Selection.indices` are those found above. One noise is drawn for the threshold and kept
+    for the whole run, which ends with the c-th answer above. With D = linf and K D the range of a
+    change (K = 1 for monotone scores, at most 2): laplace costs SparseVectorDP(D/scale, c K
+    D/answer_scale, c), Theorems V1, V8 and V10, however many queries are asked, or the vector of
+    all noisy answers (Theorem H10) where one user changes few of them. exponential, less its mean,
+    costs LaplaceDP(D/scale + c K D/answer_scale) and deviates by a factor sqrt(2) less, Theorem V9:
+    take it for few answers above. gaussian is the variant of Zhu and Wang (2020), Theorem V2, and
+    pays for `candidates`.
 
     Args:
         threshold: public, score units.
-        scale: of the threshold's noise in score units, > 0 (the standard deviation for gaussian and exponential).
-        answer_scale: of the noise on every answer, score units; None takes the ratio that minimises the noise for its price,
-            `scale * sqrt(K sqrt(c))` for gaussian and `scale * (c K)^(1/3)` for the others.
+        scale: of the threshold's noise in score units, > 0 (the standard deviation for gaussian and
+            exponential).
+        answer_scale: of the noise on every answer, score units; None takes the ratio that minimises
+            the noise for its price, `scale * sqrt(K sqrt(c))` for gaussian and
+            `scale * (c K)^(1/3)` for the others.
         c: how many answers above the threshold are reported at most, >= 1.
         noise: "laplace", "exponential" or "gaussian".
         sensitivity: what one user may change in the answers.
@@ -62,42 +69,70 @@ class AboveThreshold(Mechanism):
     """
 
     kind: Literal["above_threshold"] = "above_threshold"
-    traits: ClassVar[Traits] = Traits(answers="queries", noise=SCALE, ordered=False, most="c", domain="public")
+    traits: ClassVar[Traits] = Traits(
+        answers="queries", noise=SCALE, ordered=False, most="c", domain="public"
+    )
     threshold: Real = Field(description="a finite public number, in score units")
     scale: Positive = Field(description="a finite scale > 0, in score units")
-    answer_scale: Positive | None = Field(default=None, description="a finite scale > 0 in score units, or None")
+    answer_scale: Positive | None = Field(
+        default=None, description="a finite scale > 0 in score units, or None"
+    )
     c: Count = Field(default=1, description="an integer >= 1")
     noise: ThresholdNoise = Field(default="laplace", description=in_words(ThresholdNoise))
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
-    candidates: Count | None = Field(default=None, description="a public number of queries, or None")
+    candidates: Count | None = Field(
+        default=None, description="a public number of queries, or None"
+    )
 
     @model_validator(mode="after")
     def _has_a_price(self) -> Self:
         if self._price != "gaussian":
             return self
         if self.candidates is None:
-            raise ValueError("noise='gaussian' needs candidates= (the public number of queries): its guarantee depends on it")
-        above = min(self.c, self.candidates)  # bounds the logarithm of `_patterns`, without huge integers
-        if min(self.candidates * math.log(2), above * (1 + math.log(self.candidates / above))) > _MOST_LOG_PATTERNS:
-            raise ValueError(f"c={self.c} of candidates={self.candidates} is too much for the gaussian guarantee: use laplace")
+            raise ValueError(
+                "noise='gaussian' needs candidates= (the public number of queries): its guarantee"
+                " depends on it"
+            )
+        # bounds the logarithm of `_patterns`, without huge integers
+        above = min(self.c, self.candidates)
+        if (
+            min(self.candidates * math.log(2), above * (1 + math.log(self.candidates / above)))
+            > _MOST_LOG_PATTERNS
+        ):
+            raise ValueError(
+                f"c={self.c} of candidates={self.candidates} is too much for the gaussian"
+                " guarantee: use laplace"
+            )
         return self
 
     @property
     def curve(self) -> Curve:
         if self.candidates is not None and self._price == "gaussian":
-            moved, answer = ratio_up(self.sensitivity.linf, self.scale), ratio_up(self.answer_shift, self.noise_on_answers)
+            moved, answer = (
+                ratio_up(self.sensitivity.linf, self.scale),
+                ratio_up(self.answer_shift, self.noise_on_answers),
+            )
             mu = _UP * math.hypot(moved, math.sqrt(self.c) * answer)
-            changed = self.candidates if self.sensitivity.l0 is None else min(self.sensitivity.l0, self.candidates)
-            vectors = GaussianDP(mu=_UP * math.sqrt(changed) * ratio_up(self.sensitivity.linf, self.noise_on_answers))
-            return tighter(GaussianMax(mu=mu, candidates=_patterns(self.candidates, self.c)), vectors)
+            changed = (
+                self.candidates
+                if self.sensitivity.l0 is None
+                else min(self.sensitivity.l0, self.candidates)
+            )
+            vectors = GaussianDP(
+                mu=_UP * math.sqrt(changed) * ratio_up(self.sensitivity.linf, self.noise_on_answers)
+            )
+            return tighter(
+                GaussianMax(mu=mu, candidates=_patterns(self.candidates, self.c)), vectors
+            )
         if self._price == "exponential":
             threshold = Fraction(self.sensitivity.linf) / Fraction(self.scale)
             above = self.c * Fraction(self.answer_shift) / Fraction(self.noise_on_answers)
             return LaplaceDP(epsilon=fraction_up(threshold + above))
         if self._price != "laplace":
             raise InvalidMechanism(
-                f"noise={self.noise!r} declares no threshold_price, so no theorem says what comparisons with it cost: prove one "
-                "and declare it in the noise's class, or use another noise"
+                f"noise={self.noise!r} declares no threshold_price, so no theorem says what"
+                " comparisons with it cost: prove one and declare it in the noise's class, or use"
+                " another noise"
             )
         answers = ratio_up(self.c * self.answer_shift, self.noise_on_answers)
         alone = ratio_up(self.sensitivity.linf, self.noise_on_answers)
@@ -117,7 +152,9 @@ class AboveThreshold(Mechanism):
 
     @property
     def answer_shift(self) -> float:
-        """The most that an answer moves against the threshold once the neighbour's threshold is moved along, score units."""
+        """The most that an answer moves against the threshold once the neighbour's threshold is
+        moved along, score units.
+        """
         return max(self.sensitivity.linf, self.sensitivity.range)
 
     @property
@@ -126,20 +163,30 @@ class AboveThreshold(Mechanism):
         if self.answer_scale is not None:
             return self.answer_scale
         factor = self.answer_shift / self.sensitivity.linf
-        return self.scale * (math.sqrt(factor * math.sqrt(self.c)) if self._price == "gaussian" else math.cbrt(self.c * factor))
+        return self.scale * (
+            math.sqrt(factor * math.sqrt(self.c))
+            if self._price == "gaussian"
+            else math.cbrt(self.c * factor)
+        )
 
     @property
     def _level(self) -> float:
         """What noisy answers have to exceed by the threshold's noise: both noises of mean 0."""
-        return self.threshold + (self.noise_on_answers - self.scale if self._price == "exponential" else 0.0)
+        return self.threshold + (
+            self.noise_on_answers - self.scale if self._price == "exponential" else 0.0
+        )
 
     def _check_stated(self) -> None:
         if not math.isfinite(self._level):  # refused before a charge, not at the draw
-            raise InvalidMechanism(f"scale={self.scale:g} puts the threshold beyond the floats: use less noise")
+            raise InvalidMechanism(
+                f"scale={self.scale:g} puts the threshold beyond the floats: use less noise"
+            )
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         indices = self._rows(scores.dense()[None], source)[0]
-        return release(scores, indices[indices >= 0], ordered=False, requested=self.c, reason=_REASON)
+        return release(
+            scores, indices[indices >= 0], ordered=False, requested=self.c, reason=_REASON
+        )
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         indices = np.concatenate([self._rows(block, source) for block in blocks(matrix)])
@@ -147,12 +194,21 @@ class AboveThreshold(Mechanism):
 
     def _rows(self, matrix: Numbers, source: Sampler) -> Indices:
         level = np.array([[self._level]])
-        return first(source.passing(matrix, by_name(self.noise), self.scale, self.noise_on_answers, minus=[level]), self.c)
+        return first(
+            source.passing(
+                matrix, by_name(self.noise), self.scale, self.noise_on_answers, minus=[level]
+            ),
+            self.c,
+        )
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         enumerable(_patterns(scores.size, self.c), 2e4)
         above = margins(scores.dense(), self._level)
-        return dict(NoisyComparisons(above, by_name(self.noise), self.scale, self.noise_on_answers).passing_sets(self.c))
+        return dict(
+            NoisyComparisons(
+                above, by_name(self.noise), self.scale, self.noise_on_answers
+            ).passing_sets(self.c)
+        )
 
 
 def _patterns(queries: int, most: int) -> int:
@@ -162,38 +218,47 @@ def _patterns(queries: int, most: int) -> int:
 
 @final
 class LargeMargin(Mechanism):
-    """One candidate, by the exponential mechanism on the top l, l found where the best leads by a margin (Chaudhuri et al. 2014).
+    """One candidate, by the exponential mechanism on the top l, l found where the best leads by a
+    margin (Chaudhuri et al. 2014).
 
-    l is the first r with h_(1) - h_(r+1) + Exponential(3R/(2 s)) > Exponential(3R/s) + T(r), all candidates if there is none, R
-    being the range: 1 for monotone scores, 2 for scores that any user moves by at most 1, up or down. Guarantee:
-    ApproxDP(epsilon, delta) and at once, outside an event of probability delta, a Laplace guarantee of s = split * epsilon for
-    the search and a bounded range of the rest for the choice; Theorem V7.
+    l is the first r with h_(1) - h_(r+1) + Exponential(3R/(2 s)) > Exponential(3R/s) + T(r), all
+    candidates if there is none, R being the range: 1 for monotone scores, 2 for scores that any
+    user moves by at most 1, up or down. Guarantee: ApproxDP(epsilon, delta) and at once, outside an
+    event of probability delta, a Laplace guarantee of s = split * epsilon for the search and a
+    bounded range of the rest for the choice; Theorem V7.
 
     Args:
-        monotone: whether all scores move one way between neighbours, as counts do under add_remove: half the noise and margin.
-        split: share of epsilon for the search, 0.01 to 0.99: 0.4 serves uses that compose, 0.55 has the least margin in one use.
+        monotone: whether all scores move one way between neighbours, as counts do under add_remove:
+            half the noise and margin.
+        split: share of epsilon for the search, 0.01 to 0.99: 0.4 serves uses that compose, 0.55 has
+            the least margin in one use.
     """
 
     kind: Literal["large_margin"] = "large_margin"
     traits: ClassVar[Traits] = Traits(
-        answers="one_item",
-        noise=EPSILON,
-        failure="delta",
-        ordered=True,
-        most=1,
-        domain="public",
+        answers="one_item", noise=EPSILON, failure="delta", ordered=True, most=1, domain="public"
     )
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     delta: Probability = Field(description="a delta in (0, 1)")
-    candidates: Count | None = Field(default=None, description="a public number of candidates, or None")
-    neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
-    monotone: bool = Field(default=False, strict=True, description="true or false; false under replace_one")
-    split: Probability = Field(default=0.4, ge=0.01, le=0.99, description="a share from 0.01 to 0.99")
+    candidates: Count | None = Field(
+        default=None, description="a public number of candidates, or None"
+    )
+    neighbours: Relation = Field(
+        default="add_remove", alias="relation", description="'add_remove' or 'replace_one'"
+    )
+    monotone: bool = Field(
+        default=False, strict=True, description="true or false; false under replace_one"
+    )
+    split: Probability = Field(
+        default=0.4, ge=0.01, le=0.99, description="a share from 0.01 to 0.99"
+    )
 
     @model_validator(mode="after")
     def _has_a_range(self) -> Self:
         if self.monotone and self.neighbours == "replace_one":
-            raise ValueError("monotone=True cannot hold under relation='replace_one': leave monotone out")
+            raise ValueError(
+                "monotone=True cannot hold under relation='replace_one': leave monotone out"
+            )
         return self
 
     @property
@@ -202,18 +267,24 @@ class LargeMargin(Mechanism):
 
     @property
     def curve(self) -> Curve:
-        return tighter(ApproxDP(epsilon=self.epsilon, delta=self.delta), Approximate(curve=self.core, delta0=self.delta))
+        return tighter(
+            ApproxDP(epsilon=self.epsilon, delta=self.delta),
+            Approximate(curve=self.core, delta0=self.delta),
+        )
 
     @property
     def core(self) -> Curve:
-        """What search and choice cost unless a candidate is released that one user could push out of the top l."""
+        """What search and choice cost unless a candidate is released that one user could push out
+        of the top l.
+        """
         threshold, comparison, choice = self._scales
         span = self.covers.range
         search = Fraction(span) / Fraction(threshold) + Fraction(span) / Fraction(comparison)
         return LaplaceDP(epsilon=fraction_up(search)) + BoundedRange(epsilon=ratio_up(span, choice))
 
     def margin(self, size: int) -> float:
-        """T(size): how far the best has to lead the candidate of rank size + 1, in score units, for the top `size` to be tested.
+        """T(size): how far the best has to lead the candidate of rank size + 1, in score units, for
+        the top `size` to be tested.
 
         Raises:
             InvalidRequest: size is less than 1.
@@ -221,14 +292,17 @@ class LargeMargin(Mechanism):
         return float(self._margins(np.array([_at_least_one(size)], dtype=np.float64))[0])
 
     def needed_lead(self, size: int, failure: float) -> float:
-        """The lead over rank size + 1, score units, that makes `error_bound` hold with this chance of failure. Raises alike."""
+        """The lead over rank size + 1, score units, that makes `error_bound` hold with this chance
+        of failure. Raises alike.
+        """
         return self.margin(size) + self._scales[0] * math.log(2 / _checked(failure))
 
     def error_bound(self, size: int, failure: float) -> float:
-        """How far below the best score the released one can lie but for a chance of `failure`, in score units. Theorem V7.
+        """How far below the best score the released one can lie but for a chance of `failure`, in
+        score units. Theorem V7.
 
-        Holds if the best leads the candidate of rank size + 1 by at least `needed_lead(size, failure)`: an assumption, not read
-        off the data.
+        Holds if the best leads the candidate of rank size + 1 by at least
+        `needed_lead(size, failure)`: an assumption, not read off the data.
 
         Raises:
             InvalidRequest: size is less than 1, or failure not in (0, 1).
@@ -240,7 +314,9 @@ class LargeMargin(Mechanism):
         """Scales of the noise on the threshold, every comparison, and the choice."""
         span, search = Fraction(self.covers.range), Fraction(repr(self.split))
         shares = (3 * span / search, 3 * span / (2 * search), span / (1 - search))
-        threshold, comparison, choice = (ratio_up(fraction_up(over), self.epsilon) for over in shares)
+        threshold, comparison, choice = (
+            ratio_up(fraction_up(over), self.epsilon) for over in shares
+        )
         return threshold, comparison, choice
 
     def _margins(self, sizes: Floats) -> Floats:
@@ -252,16 +328,23 @@ class LargeMargin(Mechanism):
 
     def _check_stated(self) -> None:
         with np.errstate(over="ignore"):
-            if not np.isfinite(self._margins(np.array([2.0**53]))).all():  # refused before a charge, not at the draw
-                raise InvalidMechanism(f"epsilon={self.epsilon:g} puts the margins beyond the floats: raise it")
+            # refused before a charge, not at the draw
+            if not np.isfinite(self._margins(np.array([2.0**53]))).all():
+                raise InvalidMechanism(
+                    f"epsilon={self.epsilon:g} puts the margins beyond the floats: raise it"
+                )
 
     def _leads(self, descending: Numbers) -> Floats:
-        """(rows, m - 1) lead of the best over every lower rank, beyond T; in float64, for the law."""
+        """(rows, m - 1) lead of the best over every lower rank, beyond T; in float64, for the
+        law.
+        """
         ordered = margins(descending, 0.0)
         return ordered[:, :1] - ordered[:, 1:] - self._margins(np.arange(1.0, ordered.shape[1]))
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        return release(scores, self._positions(scores.dense()[None], source), ordered=True, requested=1)
+        return release(
+            scores, self._positions(scores.dense()[None], source), ordered=True, requested=1
+        )
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         chosen = [self._positions(block, source) for block in blocks(matrix)]
@@ -275,7 +358,9 @@ class LargeMargin(Mechanism):
         places = np.empty(len(block), dtype=np.int64)
         for size in np.unique(sizes).tolist():
             rows = np.flatnonzero(sizes == size)
-            places[rows] = source.top_k_rows(ordered[rows, :size], by_name("gumbel"), self._scales[2], 1)[:, 0]
+            places[rows] = source.top_k_rows(
+                ordered[rows, :size], by_name("gumbel"), self._scales[2], 1
+            )[:, 0]
         return ranks[np.arange(len(block)), places]
 
     def _sizes(self, descending: Numbers, source: Sampler) -> Indices:
@@ -285,7 +370,9 @@ class LargeMargin(Mechanism):
         if ranks == 0:
             return np.ones(len(descending), dtype=np.int64)
         minus = [descending[:, 1:], self._margins(np.arange(1.0, ranks + 1))[None]]
-        flags = source.passing(descending[:, :1], by_name("exponential"), threshold, comparison, minus=minus)
+        flags = source.passing(
+            descending[:, :1], by_name("exponential"), threshold, comparison, minus=minus
+        )
         found = first(flags, 1)[:, 0]
         return np.where(found >= 0, found + 1, ranks + 1)
 
@@ -302,7 +389,9 @@ class LargeMargin(Mechanism):
         if len(ordered) == 1:
             return np.ones(1)
         threshold, comparison, _ = self._scales
-        return NoisyComparisons(self._leads(ordered[None])[0], by_name("exponential"), threshold, comparison).first_passing()
+        return NoisyComparisons(
+            self._leads(ordered[None])[0], by_name("exponential"), threshold, comparison
+        ).first_passing()
 
 
 def _at_least_one(size: int) -> int:

@@ -1,6 +1,8 @@
-"""`Mechanism`: configuration with a privacy curve and a private selection, without data; `Rounds`: data of many releases.
+"""`Mechanism`: configuration with a privacy curve and a private selection, without data; `Rounds`:
+data of many releases.
 
-`Traits` say what a mechanism is: declared once by the member, and read by whoever lists, calibrates, plans or checks it.
+`Traits` say what a mechanism is: declared once by the member, and read by whoever lists,
+calibrates, plans or checks it.
 """
 
 from __future__ import annotations
@@ -9,7 +11,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Generic, Literal, TypeAlias, cast, final, get_args
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    Literal,
+    TypeAlias,
+    cast,
+    final,
+    get_args,
+)
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +35,13 @@ from accounting import Curve
 from accounting.arguments import Relation
 from accounting.frozen import Frozen, Registry
 from accounting.guarantee import Summable
-from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest, InvalidScores, NoClosedForm
+from dpselect.errors import (
+    DomainMismatch,
+    InvalidMechanism,
+    InvalidRequest,
+    InvalidScores,
+    NoClosedForm,
+)
 from dpselect.sampling import Sampler, sampler
 from dpselect.sampling.contest import Floats
 from dpselect.scores import Numbers, Scores
@@ -29,7 +49,8 @@ from dpselect.selection import Selection, Selections, cells
 from dpselect.sensitivity import Norm, Sensitivity
 
 T = TypeVar("T")
-M = TypeVar("M", default=Any)  # the mechanisms that may draw: they know what rounds are, so rounds cannot know them
+# the mechanisms that may draw: they know what rounds are, so rounds cannot know them
+M = TypeVar("M", default=Any)
 
 
 Between: TypeAlias = list[tuple[float, float]]
@@ -38,10 +59,14 @@ Between: TypeAlias = list[tuple[float, float]]
 Trait: TypeAlias = Callable[[Any], T] | T
 """The same for every configuration, or a function of the configured mechanism."""
 
-Question = Literal["top_k", "one_item", "gap", "queries", "votes", "comparisons", "groups", "runs", "periods"]
+Question = Literal[
+    "top_k", "one_item", "gap", "queries", "votes", "comparisons", "groups", "runs", "periods"
+]
 Domain = Literal["public", "unknown"]
 Pay = Literal["curve", "spent"]
-"""What a release costs: its mechanism's curve, or in the end what its outcome says was used of that."""
+"""What a release costs: its mechanism's curve, or in the end what its outcome says was used of
+that.
+"""
 
 INSTEAD: Final[Mapping[Question, str]] = {
     "gap": "releases how many items stand above a gap, not which",
@@ -50,7 +75,10 @@ INSTEAD: Final[Mapping[Question, str]] = {
     "comparisons": "ranks from pairwise comparisons, not from counts",
     "groups": "releases a selection for every group of candidates, not one top k",
     "runs": "releases the best of many runs of a function, not items by their scores",
-    "periods": "releases a top k at the end of every period of a horizon, not once: ContinualTopK.fitted calibrates it",
+    "periods": (
+        "releases a top k at the end of every period of a horizon, not once: ContinualTopK.fitted"
+        " calibrates it"
+    ),
 }
 """What a mechanism does that does not release the top k of a ranking by counts."""
 
@@ -63,7 +91,8 @@ class Knob:
     Attributes:
         field: its name.
         unit: "score units", of which more costs less, or "nats", of which more costs more.
-        low, high: the least and the greatest value worth considering; score units are those of a range of 1.
+        low, high: the least and the greatest value worth considering; score units are those of a
+            range of 1.
         each: what these nats are for, in words, after a comma.
     """
 
@@ -93,24 +122,30 @@ RHO: Final = Knob("rho", "nats", 1e-18, 1e5)
 @final
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Traits:
-    """What a mechanism is. Whoever needs to know reads it here; no other module keeps a list of kinds.
+    """What a mechanism is. Whoever needs to know reads it here; no other module keeps a list of
+    kinds.
 
     Attributes:
         answers: the question: "top_k" or "one_item" of a ranking by scores, or one of `INSTEAD`.
         noise: the field that sets the noise; None where no single one does.
         ordered: whether the order of the items is released.
-        most: how many items at most: a number, the name of the field that says so, or None for as many as it chooses.
+        most: how many items at most: a number, the name of the field that says so, or None for as
+            many as it chooses.
         each: how many items of each group, where it releases groups.
         domain: "unknown" where the candidates may have been read off private data.
         failure: the field that is the chance of failure; None if it never fails.
         values: whether noisy scores of the items are released.
         relations: those for which there is a guarantee.
-        zeros: whether a candidate that is not listed stands for one with count 0. So it always does for an unknown domain.
+        zeros: whether a candidate that is not listed stands for one with count 0. So it always does
+            for an unknown domain.
         groups: whether grouped scores are drawn from as they are; if not they are expanded.
-        reads: of an observed domain how many of the highest scores alone it looks at, ties by label; None for all.
-        cells: whether it answers for groups off one table of cells of a group and an item (`dpselect.cells`).
+        reads: of an observed domain how many of the highest scores alone it looks at, ties by
+            label; None for all.
+        cells: whether it answers for groups off one table of cells of a group and an item
+            (`dpselect.cells`).
         usual: settings, free of any price, for a release of k items where nobody says otherwise.
-        clips: noises whose price is a norm of one user's whole contribution, and which: "l2" or "l1".
+        clips: noises whose price is a norm of one user's whole contribution, and which: "l2" or
+            "l1".
 
     Raises:
         TypeError: an attribute is missing or none of what it may be, and which.
@@ -133,11 +168,19 @@ class Traits:
     clips: Mapping[str, Norm] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, value, known in (("answers", self.answers, get_args(Question)), ("domain", self.domain, get_args(Domain))):
+        for name, value, known in (
+            ("answers", self.answers, get_args(Question)),
+            ("domain", self.domain, get_args(Domain)),
+        ):
             if not callable(value) and value not in known:
-                raise TypeError(f"traits.{name}={value!r} must be one of {', '.join(map(repr, known))}")
+                raise TypeError(
+                    f"traits.{name}={value!r} must be one of {', '.join(map(repr, known))}"
+                )
         if not self.relations or not set(self.relations) <= set(get_args(Relation)):
-            raise TypeError(f"traits.relations={self.relations!r} must name one or both of {', '.join(get_args(Relation))}")
+            raise TypeError(
+                f"traits.relations={self.relations!r} must name one or both of"
+                f" {', '.join(get_args(Relation))}"
+            )
 
     @property
     def ranks_counts(self) -> bool:
@@ -157,11 +200,16 @@ def fields_of(member: type[BaseModel]) -> dict[str, FieldInfo]:
 
 def settings_of(mechanism: BaseModel) -> dict[str, Any]:
     """What a mechanism is configured with, under the names that callers use."""
-    return {field.alias or name: getattr(mechanism, name) for name, field in type(mechanism).model_fields.items()}
+    return {
+        field.alias or name: getattr(mechanism, name)
+        for name, field in type(mechanism).model_fields.items()
+    }
 
 
 class Rounds(ABC, Generic[M]):
-    """What every mechanism's `select_many`, and for a single round its `select`, accepts in place of a matrix or of Scores."""
+    """What every mechanism's `select_many`, and for a single round its `select`, accepts in place
+    of a matrix or of Scores.
+    """
 
     @abstractmethod
     def __len__(self) -> int:
@@ -178,7 +226,9 @@ class Rounds(ABC, Generic[M]):
 
     @abstractmethod
     def only(self, mechanism: M) -> Scores:
-        """The scores of the single round that these are, once `check` has passed; InvalidRequest if there are more."""
+        """The scores of the single round that these are, once `check` has passed; InvalidRequest if
+        there are more.
+        """
 
     @abstractmethod
     def settled(self, mechanism: M) -> Any:
@@ -207,8 +257,9 @@ class Rounds(ABC, Generic[M]):
 
 
 class Mechanism(Frozen, Summable, ABC):
-    """A differentially private selection. Immutable; `curve` alone states what it guarantees. A member supplies the sensitivity
-    its proof covers, its curve, and how it draws; everything public is checked here once.
+    """A differentially private selection. Immutable; `curve` alone states what it guarantees. A
+    member supplies the sensitivity its proof covers, its curve, and how it draws; everything public
+    is checked here once.
 
     Fields mean the same in every member that has them and says nothing else:
 
@@ -222,7 +273,8 @@ class Mechanism(Frozen, Summable, ABC):
         scale: of the noise in score units, > 0 (the standard deviation for gaussian).
         sensitivity: what one user may change.
         relation: what a neighbour is, "add_remove" or "replace_one".
-        candidates: the public number of candidates at most, never read off the data; needed where the guarantee depends on it.
+        candidates: the public number of candidates at most, never read off the data; needed where
+            the guarantee depends on it.
         kbar: how many of the highest counts are considered at most, from 1 (or k) to 10,000,000.
     """
 
@@ -238,7 +290,9 @@ class Mechanism(Frozen, Summable, ABC):
 
     @property
     def covers(self) -> Sensitivity:
-        """The widest sensitivity that the guarantee covers: the field `sensitivity`, where a member says nothing else."""
+        """The widest sensitivity that the guarantee covers: the field `sensitivity`, where a member
+        says nothing else.
+        """
         stated: Sensitivity = cast(Any, self).sensitivity
         return stated
 
@@ -249,18 +303,22 @@ class Mechanism(Frozen, Summable, ABC):
 
     @property
     def shared_group_curve(self) -> Curve | None:
-        """What counts for one group where a user who leaves and one who comes are each in as many groups; None: twice `curve`.
+        """What counts for one group where a user who leaves and one who comes are each in as many
+        groups; None: twice `curve`.
 
-        For scores with uniform shares under replace_one: a group that sees one of the two users costs at most half of this, and
-        one that sees both costs no more than it. Its delta0 bounds a group's failures for both users. Theorem W8.
+        For scores with uniform shares under replace_one: a group that sees one of the two users
+        costs at most half of this, and one that sees both costs no more than it. Its delta0 bounds
+        a group's failures for both users. Theorem W8.
         """
         return None
 
     def spent(self, selection: Selection) -> Curve:
-        """What the call that released `selection` used up; `curve` where that does not depend on what came out. Theorem F8.
+        """What the call that released `selection` used up; `curve` where that does not depend on
+        what came out. Theorem F8.
 
-        For a filter that adds prices up (`Session.select(pay="spent")`): `curve` must fit before the call; a plan that is fixed
-        in advance pays `curve`. InvalidRequest where the mechanism releases no such selection.
+        For a filter that adds prices up (`Session.select(pay="spent")`): `curve` must fit before
+        the call; a plan that is fixed in advance pays `curve`. InvalidRequest where the mechanism
+        releases no such selection.
         """
         return self.curve
 
@@ -276,17 +334,23 @@ class Mechanism(Frozen, Summable, ABC):
 
     @property
     def showing(self) -> ShowsValues | None:
-        """The mechanism whose noise the released scores carry: this one, or the one inside it; None if no scores are released."""
+        """The mechanism whose noise the released scores carry: this one, or the one inside it; None
+        if no scores are released.
+        """
         return self if isinstance(self, ShowsValues) and self.releases_values else None
 
     @property
     def selected_again(self) -> float | None:
-        """Norm of users in a second pass over the log that selects; None if there is no such pass."""
+        """Norm of users in a second pass over the log that selects; None if there is no such
+        pass.
+        """
         return None
 
     @property
     def counted_again(self) -> float | None:
-        """Norm of users in a second pass over the log that counts the selected items; None if there is no such pass."""
+        """Norm of users in a second pass over the log that counts the selected items; None if there
+        is no such pass.
+        """
         return None
 
     @property
@@ -301,12 +365,16 @@ class Mechanism(Frozen, Summable, ABC):
 
     @property
     def least_candidates(self) -> int:
-        """The fewest candidates that a public domain must have: k where the domain is always public, 1 otherwise."""
+        """The fewest candidates that a public domain must have: k where the domain is always
+        public, 1 otherwise.
+        """
         return int(getattr(self, "k", 1)) if self.traits.domain == "public" else 1
 
     @property
     def most_candidates(self) -> int | None:
-        """The most candidates that the guarantee covers: the field `candidates` where there is one; None if any number."""
+        """The most candidates that the guarantee covers: the field `candidates` where there is one;
+        None if any number.
+        """
         return getattr(self, "candidates", None)
 
     @abstractmethod
@@ -321,7 +389,7 @@ class Mechanism(Frozen, Summable, ABC):
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         """The exact law of the outcome, for checked scores of a small domain."""
 
-    # -- what every mechanism can do --------------------------------------------------------------------------------
+    # -- what every mechanism can do ---------------------------------------------------------------
 
     @final
     @property
@@ -330,53 +398,83 @@ class Mechanism(Frozen, Summable, ABC):
         return self.covers.relation
 
     @final
-    def select(self, scores: Scores | Rounds, *, rng: np.random.Generator | None = None) -> Selection:
-        """Release a selection. Its price is `curve`, and nothing here charges it: `dpselect.Session` does.
+    def select(
+        self, scores: Scores | Rounds, *, rng: np.random.Generator | None = None
+    ) -> Selection:
+        """Release a selection. Its price is `curve`, and nothing here charges it:
+        `dpselect.Session` does.
 
         Args:
             scores: the private scores, or ballots of a single round.
-            rng: None draws from the operating system's entropy; a seeded Generator is for simulation only.
+            rng: None draws from the operating system's entropy; a seeded Generator is for
+                simulation only.
 
         Raises:
-            RelationMismatch, SensitivityMismatch: the scores declare more than the guarantee covers.
-            DomainMismatch: the candidates were read off private data and the proof needs a public domain.
+            RelationMismatch, SensitivityMismatch: the scores declare more than the guarantee
+                covers.
+            DomainMismatch: the candidates were read off private data and the proof needs a public
+                domain.
             InvalidRequest: too few or too many candidates.
             InvalidScores: grouped scores that this mechanism expands imply too many candidates.
             TooManyCandidates: grouped scores imply more than `constant_work` can draw noise for.
         """
         source = sampler(rng)
         self._require(scores, source)
-        return scores.release(self, source) if isinstance(scores, Rounds) else self._select(scores, source)
+        return (
+            scores.release(self, source)
+            if isinstance(scores, Rounds)
+            else self._select(scores, source)
+        )
 
     @final
-    def select_many(self, matrix: ArrayLike | Rounds, *, rng: np.random.Generator | None = None) -> Selections:
-        """Release one selection per row of a (rounds, m) matrix over a public domain. The price is `rounds * curve`. The rows are
-        taken to have the sensitivity that the mechanism is configured for; ballots are checked for it.
+    def select_many(
+        self, matrix: ArrayLike | Rounds, *, rng: np.random.Generator | None = None
+    ) -> Selections:
+        """Release one selection per row of a (rounds, m) matrix over a public domain. The price is
+        `rounds * curve`. The rows are taken to have the sensitivity that the mechanism is
+        configured for; ballots are checked for it.
 
         Raises:
             InvalidScores: not a two-dimensional matrix of finite numbers with at least one row.
             InvalidRequest: too few or too many candidates.
         """
         checked, source = self.check_many(matrix), sampler(rng)
-        return checked.draw(self, source) if isinstance(checked, Rounds) else self._select_many(checked, source)
+        return (
+            checked.draw(self, source)
+            if isinstance(checked, Rounds)
+            else self._select_many(checked, source)
+        )
 
     @final
     def check_many(self, matrix: ArrayLike | Rounds) -> Numbers | Rounds:
-        """The checked (rounds, m) matrix, or ballots; raise as `select_many` would, without drawing anything."""
+        """The checked (rounds, m) matrix, or ballots; raise as `select_many` would, without drawing
+        anything.
+        """
         data = self._read(matrix)
         if isinstance(data, Rounds):
             self._check_size(data.candidates)
             data.check(self)
             return data
         if isinstance(data, Scores):
-            raise InvalidScores("select_many takes a (rounds, candidates) matrix, not Scores: release these with select")
+            raise InvalidScores(
+                "select_many takes a (rounds, candidates) matrix, not Scores: release these with"
+                " select"
+            )
         try:
             array = np.asarray(data)
         except ValueError:
-            raise InvalidScores("matrix must have rows of one length, one number per candidate") from None
+            raise InvalidScores(
+                "matrix must have rows of one length, one number per candidate"
+            ) from None
         if array.ndim != 2 or 0 in array.shape:
-            raise InvalidScores(f"matrix must have shape (rounds, candidates), both >= 1, not {array.shape}")
-        flat = Scores(array.ravel(), sensitivity=self.covers, kind="counts" if self._counts_only else "utilities")
+            raise InvalidScores(
+                f"matrix must have shape (rounds, candidates), both >= 1, not {array.shape}"
+            )
+        flat = Scores(
+            array.ravel(),
+            sensitivity=self.covers,
+            kind="counts" if self._counts_only else "utilities",
+        )
         self._check_size(array.shape[1])
         self._check_stated()
         self._check_scores(flat)
@@ -389,8 +487,10 @@ class Mechanism(Frozen, Summable, ABC):
 
     @property
     def rests_on_linf(self) -> bool:
-        """Whether the price holds for any scores that move by at most linf each, however many: no l0, l1 or l2 is used, and no
-        users or groups are bounded. Then a charge that reads several periods of whole counts costs the same (Theorem F11)."""
+        """Whether the price holds for any scores that move by at most linf each, however many: no
+        l0, l1 or l2 is used, and no users or groups are bounded. Then a charge that reads several
+        periods of whole counts costs the same (Theorem F11).
+        """
         return self.traits.ranks_counts and not self.covers.bounds_users
 
     @final
@@ -415,7 +515,11 @@ class Mechanism(Frozen, Summable, ABC):
     @property
     def most_released(self) -> int | None:
         """How many items one release has at most; None for as many as the mechanism chooses."""
-        return settings_of(self)[most] if isinstance(most := self.traits.of("most", self), str) else most
+        return (
+            settings_of(self)[most]
+            if isinstance(most := self.traits.of("most", self), str)
+            else most
+        )
 
     @final
     @property
@@ -426,36 +530,46 @@ class Mechanism(Frozen, Summable, ABC):
 
     @property
     def _counts_only(self) -> bool:
-        """Whether a candidate beyond the list stands for a count of 0, which means nothing for other scores."""
+        """Whether a candidate beyond the list stands for a count of 0, which means nothing for
+        other scores.
+        """
         return self.takes_observed or bool(self.traits.of("zeros", self))
 
     @final
     def probabilities(self, scores: Scores | Rounds) -> dict[Any, float]:
-        """The exact probability of every outcome, an oracle for small domains: an int for the best one, a tuple of indices where
-        their order is released, a frozenset where only the set is; () or frozenset() where nothing is.
+        """The exact probability of every outcome, an oracle for small domains: an int for the best
+        one, a tuple of indices where their order is released, a frozenset where only the set is; ()
+        or frozenset() where nothing is.
 
         Raises:
-            NoClosedForm: the domain is too large to enumerate, or the mechanism has no exact law. And as for `select`.
+            NoClosedForm: the domain is too large to enumerate, or the mechanism has no exact law.
+                And as for `select`.
         """
         self.check(scores)
         return scores.law(self) if isinstance(scores, Rounds) else self._probabilities(scores)
 
     @final
     def cell_probabilities(self, scores: Scores, edges: ArrayLike) -> dict[Any, float]:
-        """The exact probability of every (items, cells of their values), for the cells between `edges` (score units).
+        """The exact probability of every (items, cells of their values), for the cells between
+        `edges` (score units).
 
         Raises:
-            NoClosedForm: no values are released, they have no exact law, or the domain is too large to enumerate. And as for
-                `select`.
+            NoClosedForm: no values are released, they have no exact law, or the domain is too large
+                to enumerate. And as for `select`.
         """
         self.check(scores)
         return self._cell_probabilities(scores, *cells(edges))
 
-    def _cell_probabilities(self, scores: Scores, edges: Floats, between: Between) -> dict[Any, float]:
+    def _cell_probabilities(
+        self, scores: Scores, edges: Floats, between: Between
+    ) -> dict[Any, float]:
         """The law of the outcome and of the cells `between` edges that its values lie in."""
         if not self.releases_values:
             raise NoClosedForm(f"{type(self).__name__} releases no values: ask for probabilities")
-        raise NoClosedForm(f"{type(self).__name__} has no exact law of released values: use dpselect.verify.lower_bound")
+        raise NoClosedForm(
+            f"{type(self).__name__} has no exact law of released values: use"
+            " dpselect.verify.lower_bound"
+        )
 
     @final
     def check(self, scores: Scores | Rounds) -> None:
@@ -468,12 +582,15 @@ class Mechanism(Frozen, Summable, ABC):
             scores.require(self, source)
             return
         if not isinstance(scores, Scores):
-            raise InvalidScores(f"pass dpselect.Scores, which declare their sensitivity, not {type(scores).__name__}")
+            raise InvalidScores(
+                "pass dpselect.Scores, which declare their sensitivity, not"
+                f" {type(scores).__name__}"
+            )
         self.covers.require(scores.sensitivity)
         if self._counts_only and scores.kind != "counts":
             raise InvalidScores(
-                f"{type(self).__name__} needs kind='counts': a candidate that is not listed is one with count 0, "
-                "which has no meaning for utilities"
+                f"{type(self).__name__} needs kind='counts': a candidate that is not listed is one"
+                " with count 0, which has no meaning for utilities"
             )
         if scores.domain == "public":
             self._check_size(scores.size)
@@ -488,14 +605,16 @@ class Mechanism(Frozen, Summable, ABC):
 
     @final
     def to_json(self) -> str:
-        """JSON with the mechanism's `kind`; `Mechanism.from_json` reads it back to an equal mechanism."""
+        """JSON with the mechanism's `kind`; `Mechanism.from_json` reads it back to an equal
+        mechanism.
+        """
         return self.model_dump_json()
 
     @final
     @staticmethod
     def from_json(text: str | bytes) -> Mechanism:
-        """The mechanism whose `to_json` is `text`. Only known kinds are built: the library's, and those that
-        installed packages declare as entry points "dpselect.mechanisms".
+        """The mechanism whose `to_json` is `text`. Only known kinds are built: the library's, and
+        those that installed packages declare as entry points "dpselect.mechanisms".
 
         Raises:
             InvalidMechanism: not JSON, an unknown kind, or values outside their domain.
@@ -506,31 +625,36 @@ class Mechanism(Frozen, Summable, ABC):
     def _check_observed(self) -> None:
         if not self.takes_observed:
             raise DomainMismatch(
-                f"{type(self).__name__} needs a public domain, but these candidates were read off private data, where a rare "
-                "item shows that its user is there: give a public catalogue (count 0 where nobody touched a candidate), or use a "
-                "mechanism for an unknown domain, LimitedDomain for example"
+                f"{type(self).__name__} needs a public domain, but these candidates were read off"
+                " private data, where a rare item shows that its user is there: give a public"
+                " catalogue (count 0 where nobody touched a candidate), or use a mechanism for an"
+                " unknown domain, LimitedDomain for example"
             )
 
     def _check_stated(self) -> None:
-        """Raise where the configuration leaves something open that bare scores do not tell, or the noise is beyond the floats.
+        """Raise where the configuration leaves something open that bare scores do not tell, or the
+        noise is beyond the floats.
 
         A scale or rate that is computed is so here: a draw must not find out, after the charge.
         """
         _ = getattr(self, "scale", None), getattr(self, "rate", None)
 
     def _check_scores(self, scores: Scores) -> None:
-        """Raise where what Scores allow means nothing to this mechanism. A draw must not find out, after the charge."""
+        """Raise where what Scores allow means nothing to this mechanism. A draw must not find out,
+        after the charge.
+        """
 
     def _check_size(self, size: int) -> None:
         if size < self.least_candidates:
             raise InvalidRequest(
-                f"{type(self).__name__} needs at least {self.least_candidates} candidates and the public domain has {size}: "
-                "ask for fewer items"
+                f"{type(self).__name__} needs at least {self.least_candidates} candidates and the"
+                f" public domain has {size}: ask for fewer items"
             )
         if self.most_candidates is not None and size > self.most_candidates:
             raise InvalidRequest(
-                f"{type(self).__name__} is configured for at most candidates={self.most_candidates} and the public domain has "
-                f"{size}: configure it with the size of the public domain"
+                f"{type(self).__name__} is configured for at most candidates={self.most_candidates}"
+                f" and the public domain has {size}: configure it with the size of the public"
+                " domain"
             )
 
 
@@ -538,15 +662,19 @@ def _require_whole(member: type[BaseModel]) -> None:
     """Refuse a class that is not all of a mechanism."""
     where = f"{member.__module__}.{member.__name__}"
     lacking = sorted(getattr(member, "__abstractmethods__", ()))
-    if "sensitivity" not in member.model_fields and getattr(member, "covers", None) is Mechanism.covers:
+    if (
+        "sensitivity" not in member.model_fields
+        and getattr(member, "covers", None) is Mechanism.covers
+    ):
         lacking.append("covers")
     if lacking:
         raise TypeError(f"{where} lacks {', '.join(lacking)}: every mechanism defines them")
     traits = getattr(member, "traits", None)
     if not isinstance(traits, Traits):
         raise TypeError(
-            f"{where} lacks traits: declare what it is in its class, traits: ClassVar[Traits] = Traits(answers=..., noise=..., "
-            "ordered=..., most=..., domain=...), from dpselect.mechanisms.base"
+            f"{where} lacks traits: declare what it is in its class, traits: ClassVar[Traits] ="
+            " Traits(answers=..., noise=..., ordered=..., most=..., domain=...), from"
+            " dpselect.mechanisms.base"
         )
     named: list[tuple[str, str | None]] = [("failure", traits.failure)]
     named += [("usual", name) for name in traits.usual(1)]
@@ -555,7 +683,10 @@ def _require_whole(member: type[BaseModel]) -> None:
     fields = fields_of(member)
     for trait, name in named:
         if name is not None and name not in fields:
-            raise TypeError(f"{where}: traits.{trait} names {name!r}, which is not a field: its fields are {', '.join(fields)}")
+            raise TypeError(
+                f"{where}: traits.{trait} names {name!r}, which is not a field: its fields are"
+                f" {', '.join(fields)}"
+            )
 
 
 MECHANISMS: Registry[Mechanism] = Registry(
@@ -568,7 +699,8 @@ MECHANISMS: Registry[Mechanism] = Registry(
 
 AnyMechanism = Annotated[
     SerializeAsAny[Mechanism],
-    BeforeValidator(lambda data: data if isinstance(data, Mechanism) else MECHANISMS.build(data)),  # from decoded JSON
+    # from decoded JSON
+    BeforeValidator(lambda data: data if isinstance(data, Mechanism) else MECHANISMS.build(data)),
 ]
 
 
@@ -589,7 +721,10 @@ def mixture(laws: Iterable[tuple[float, Mapping[Any, float]]]) -> dict[Any, floa
 def enumerable(outcomes: float, limit: float = 2e5) -> None:
     """Raise NoClosedForm where a law has more outcomes than can be listed."""
     if outcomes > limit:
-        raise NoClosedForm(f"this law has more than {limit:.0f} outcomes: exact probabilities are for small domains")
+        raise NoClosedForm(
+            f"this law has more than {limit:.0f} outcomes: exact probabilities are for small"
+            " domains"
+        )
 
 
 class ShowsValues(ABC):
@@ -598,25 +733,31 @@ class ShowsValues(ABC):
     @property
     @abstractmethod
     def shows_what_chose(self) -> bool:
-        """True if values show the noise that chose them, one draw for each candidate; False if their noise is fresh."""
+        """True if values show the noise that chose them, one draw for each candidate; False if
+        their noise is fresh.
+        """
 
     @property
     def values_are_scores(self) -> bool:
-        """True if values are noisy scores as they were given; False if users weigh otherwise in a later round."""
+        """True if values are noisy scores as they were given; False if users weigh otherwise in a
+        later round.
+        """
         return True
 
     @abstractmethod
     def margin(self, confidence: float = 0.95, among: int = 1) -> float:
-        """Half the width, score units, of intervals around the released values that all hold at once with this probability.
+        """Half the width, score units, of intervals around the released values that all hold at
+        once with this probability.
 
         Args:
             confidence: in (0, 1).
-            among: how many candidates there are at most, a public guess, where values show the noise that chose them: what is
-                released is the luckiest of all. Values with fresh noise hold each for itself, whatever was selected: of these k
-                for all of k together.
+            among: how many candidates there are at most, a public guess, where values show the
+                noise that chose them: what is released is the luckiest of all. Values with fresh
+                noise hold each for itself, whatever was selected: of these k for all of k together.
 
         Raises:
-            InvalidRequest: `confidence` is not in (0, 1), `among` is less than 1, or no values are released.
+            InvalidRequest: `confidence` is not in (0, 1), `among` is less than 1, or no values are
+                released.
         """
 
 

@@ -1,15 +1,18 @@
-"""Canonical Lipschitz top-k: the whole set in one draw, exact, by branch and bound over classes of equally scored sets.
+"""Canonical Lipschitz top-k: the whole set in one draw, exact, by branch and bound over classes of
+equally scored sets.
 
-With ranks 1..m, class (h, t) holds the sets with the ranks 1..h, without rank h + 1, whose lowest rank is t. All its
-C(t-h-2, k-h-1) members have the score gamma x_[t] - (1 - gamma) x_[h+1]. For gamma = 1 the missing rank does not matter: class t
-has C(t-1, k-1). The true top set is a class of its own: x_[k] takes the place of the missing score if `top_set` is "tied",
-x_[k+1] if it is "gap". A row is the run of classes that share h, with t from `first` to m.
+With ranks 1..m, class (h, t) holds the sets with the ranks 1..h, without rank h + 1, whose lowest
+rank is t. All its C(t-h-2, k-h-1) members have the score gamma x_[t] - (1 - gamma) x_[h+1]. For
+gamma = 1 the missing rank does not matter: class t has C(t-1, k-1). The true top set is a class of
+its own: x_[k] takes the place of the missing score if `top_set` is "tied", x_[k+1] if it is "gap".
+A row is the run of classes that share h, with t from `first` to m.
 
-A block is a run of classes of one row. The largest noise over all its sets is drawn first: it says how well any of them can do at
-best and at worst. Blocks that cannot win are put aside; the others are split, and the child with the largest noise is chosen in
-proportion to the children's sizes, in the other children it is drawn anew, below the parent's. That is the joint law of the
-maxima (as in A* sampling, Maddison et al. 2014; Theorem M6). float64 enclosures decide what they can, more bits and ball
-arithmetic the rest: Theorem M9.
+A block is a run of classes of one row. The largest noise over all its sets is drawn first: it says
+how well any of them can do at best and at worst. Blocks that cannot win are put aside; the others
+are split, and the child with the largest noise is chosen in proportion to the children's sizes, in
+the other children it is drawn anew, below the parent's. That is the joint law of the maxima (as in
+A* sampling, Maddison et al. 2014; Theorem M6). float64 enclosures decide what they can, more bits
+and ball arithmetic the rest: Theorem M9.
 """
 
 from __future__ import annotations
@@ -64,28 +67,30 @@ _MOST_CLASSES = 4096  # per row of a matrix: more is slower than the draw of one
 
 @final
 class CanonicalTopK(Mechanism):
-    """The k-set S with the largest noisy score gamma * min of S - (1 - gamma) * max of the rest (Shekelyan and Loukides 2022).
+    """The k-set S with the largest noisy score gamma * min of S - (1 - gamma) * max of the rest
+    (Shekelyan and Loukides 2022).
 
-    Releases a set. Its price does not grow with k: BoundedRange(epsilon) for gumbel, LaplaceDP(epsilon) for the others, both with
-    noise of scale range/epsilon on the score of a set, which changes by at most the range of the scores (Theorems M5 and N7).
+    Releases a set. Its price does not grow with k: BoundedRange(epsilon) for gumbel,
+    LaplaceDP(epsilon) for the others, both with noise of scale range/epsilon on the score of a set,
+    which changes by at most the range of the scores (Theorems M5 and N7).
 
     Args:
-        gamma: in [1/2, 1]; 1/2 scores the gap between the set and the rest, 1 the set's least score only (cheaper to draw).
-        top_set: how the true top set is scored: "tied" as in the paper, as if the best candidate left out were tied with the last
-            one in; "gap" by the real gap, as all other sets are, which is more accurate at the same price.
+        gamma: in [1/2, 1]; 1/2 scores the gap between the set and the rest, 1 the set's least score
+            only (cheaper to draw).
+        top_set: how the true top set is scored: "tied" as in the paper, as if the best candidate
+            left out were tied with the last one in; "gap" by the real gap, as all other sets are,
+            which is more accurate at the same price.
     """
 
     kind: Literal["canonical_top_k"] = "canonical_top_k"
     traits: ClassVar[Traits] = Traits(
-        answers="top_k",
-        noise=EPSILON,
-        ordered=False,
-        most="k",
-        domain="public",
+        answers="top_k", noise=EPSILON, ordered=False, most="k", domain="public"
     )
     k: Count = Field(description="an integer >= 1")
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
-    gamma: Annotated[Real, Field(ge=0.5, le=1)] = Field(default=0.5, description="a number from 1/2 to 1")
+    gamma: Annotated[Real, Field(ge=0.5, le=1)] = Field(
+        default=0.5, description="a number from 1/2 to 1"
+    )
     noise: LipschitzNoise = Field(default="gumbel", description=in_words(LipschitzNoise))
     top_set: TopSet = Field(default="tied", description="'tied' or 'gap'")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
@@ -104,14 +109,19 @@ class CanonicalTopK(Mechanism):
         return ratio_up(self.sensitivity.range, self.epsilon)
 
     def set_probability(self, scores: Scores, subset: Collection[int]) -> float:
-        """The exact probability that `subset`, k candidate positions, is released; private, like the scores.
+        """The exact probability that `subset`, k candidate positions, is released; private, like
+        the scores.
 
         Raises:
             InvalidRequest: not k different positions. And as for `select`.
             NoClosedForm: more than 50,000 classes, for other noise than gumbel.
         """
         self.check(scores)
-        if len(set(subset)) != self.k or len(subset) != self.k or not all(0 <= i < scores.size for i in subset):
+        if (
+            len(set(subset)) != self.k
+            or len(subset) != self.k
+            or not all(0 <= i < scores.size for i in subset)
+        ):
             raise InvalidRequest(f"subset must be k={self.k} different candidate positions")
         score = _set_score(centred(scores.dense()), subset, self.gamma, self.top_set) / self.scale
         classes = Classes(Ranked(scores), self.k, self.gamma, self.top_set)
@@ -125,19 +135,29 @@ class CanonicalTopK(Mechanism):
         return _by_quadrature(*_compressed(classes, self.scale), by_name(self.noise), score)
 
     def classes_of(self, candidates: int) -> int:
-        """How many classes of equally scored sets a row of that many candidates has, of those that are drawn by rows."""
+        """How many classes of equally scored sets a row of that many candidates has, of those that
+        are drawn by rows.
+        """
         return (candidates - self.k) * (self.k if self.gamma < 1 else 1) + 1
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         ranked = Ranked(scores)
-        chosen = draw_class(Classes(ranked, self.k, self.gamma, self.top_set), by_name(self.noise), self.scale, source)
+        chosen = draw_class(
+            Classes(ranked, self.k, self.gamma, self.top_set),
+            by_name(self.noise),
+            self.scale,
+            source,
+        )
         positions = ranked.positions(draw_members(chosen, self.k, source))
         return release(scores, positions, ordered=False, requested=self.k)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         if self.classes_of(matrix.shape[1]) <= _MOST_CLASSES:
             return Selections(draw_rows(matrix, self, source), ordered=False, requested=self.k)
-        rows = [self._select(Scores(row, sensitivity=self.covers, kind="utilities"), source).indices for row in matrix]
+        rows = [
+            self._select(Scores(row, sensitivity=self.covers, kind="utilities"), source).indices
+            for row in matrix
+        ]
         return Selections(np.array(rows, dtype=np.int64), ordered=False, requested=self.k)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
@@ -146,15 +166,18 @@ class CanonicalTopK(Mechanism):
         enumerable(sets, 2e5 if self.noise == "gumbel" else 128)
         # Report-noisy-max over all sets one by one: knows nothing of classes.
         subsets = list(itertools.combinations(range(len(values)), self.k))
-        utility = np.array([_set_score(values, subset, self.gamma, self.top_set) for subset in subsets])
+        utility = np.array(
+            [_set_score(values, subset, self.gamma, self.top_set) for subset in subsets]
+        )
         law = argmax_probabilities(by_name(self.noise), self.scale, utility)
         return {frozenset(subset): p for subset, p in zip(subsets, law.tolist(), strict=True)}
 
 
 # Exact probability of one set, from the classes; any number of candidates.
 #
-# With Gumbel noise a set has probability exp(score / scale) over the sum of size * exp(score / scale) of all classes. For the
-# other noises it is the integral over z of the set's f/F at z times the product over classes of F^size.
+# With Gumbel noise a set has probability exp(score / scale) over the sum of size * exp(score /
+# scale) of all classes. For the other noises it is the integral over z of the set's f/F at z times
+# the product over classes of F^size.
 
 _MOST_INTEGRATED = 50_000
 _AGREE, _LEVELS = 1e-10, 7
@@ -162,9 +185,11 @@ _TAIL = 45.0  # exp(-45): mass left outside the window
 
 
 def _set_score(values: Floats, subset: Collection[int], gamma: float, top_set: TopSet) -> float:
-    """gamma times the least value of a set, less (1 - gamma) times the greatest left out; score units, values (m,).
+    """gamma times the least value of a set, less (1 - gamma) times the greatest left out; score
+    units, values (m,).
 
-    "tied": the greatest left out is at least the k-th greatest value, as if the best one left out were tied with it.
+    "tied": the greatest left out is at least the k-th greatest value, as if the best one left out
+    were tied with it.
     """
     inside = np.zeros(len(values), dtype=bool)
     inside[list(subset)] = True
@@ -175,11 +200,14 @@ def _set_score(values: Floats, subset: Collection[int], gamma: float, top_set: T
 
 
 def _compressed(classes: Classes, scale: float) -> tuple[Floats, Floats]:
-    """Distinct class scores, ascending, in units of the scale, and ln of how many sets have each."""
+    """Distinct class scores, ascending, in units of the scale, and ln of how many sets have
+    each.
+    """
     lowest = np.arange(classes.first, classes.ranked.size + 1)
     if classes.rows * len(lowest) > _MOST_INTEGRATED:
         raise NoClosedForm(
-            f"more than {_MOST_INTEGRATED} classes: with noise other than gumbel, simulate, or use fewer candidates"
+            f"more than {_MOST_INTEGRATED} classes: with noise other than gumbel, simulate, or use"
+            " fewer candidates"
         )
     row = np.repeat(np.arange(classes.rows), len(lowest))
     rank = np.tile(lowest, classes.rows)
@@ -195,7 +223,11 @@ def _compressed(classes: Classes, scale: float) -> tuple[Floats, Floats]:
 def _by_quadrature(scores: Floats, log_sizes: Floats, noise: Noise, score: float) -> float:
     low, high = _window(scores, log_sizes, noise)
     inner = scores[(scores > low) & (scores < high)]
-    edges = np.unique(np.concatenate([[low, high], inner if len(inner) <= 512 else inner[:: len(inner) // 512 + 1]]))
+    edges = np.unique(
+        np.concatenate(
+            [[low, high], inner if len(inner) <= 512 else inner[:: len(inner) // 512 + 1]]
+        )
+    )
     coarse = -1.0
     for level in range(_LEVELS):
         fine = _composite(scores, log_sizes, noise, score, edges, 2.0**-level)
@@ -226,7 +258,9 @@ def _log_all_below(scores: Floats, log_sizes: Floats, noise: Noise, z: Floats) -
         return np.asarray(-np.exp(logs + log_sizes[:, None]).sum(axis=0))
 
 
-def _composite(scores: Floats, log_sizes: Floats, noise: Noise, score: float, edges: Floats, step: float) -> float:
+def _composite(
+    scores: Floats, log_sizes: Floats, noise: Noise, score: float, edges: Floats, step: float
+) -> float:
     total, (nodes, weights) = 0.0, legendre()
     for low, high in itertools.pairwise(edges.tolist()):
         cuts = np.linspace(low, high, math.ceil((high - low) / step) + 1)
@@ -239,9 +273,11 @@ def _composite(scores: Floats, log_sizes: Floats, noise: Noise, score: float, ed
 
 
 def log_binomial(n: Any, r: Any) -> Floats:
-    """ln C(n, r) elementwise for integers n >= -1; -inf where r is not in 0..n. Relative error about 1e-14.
+    """ln C(n, r) elementwise for integers n >= -1; -inf where r is not in 0..n. Relative error
+    about 1e-14.
 
-    The saddle-point form (Loader 2000): differences of log-gammas would lose n ln n / ln C(n, r) of the accuracy.
+    The saddle-point form (Loader 2000): differences of log-gammas would lose n ln n / ln C(n, r) of
+    the accuracy.
     """
     n, r = np.broadcast_arrays(np.asarray(n, dtype=np.float64), np.asarray(r, dtype=np.float64))
     r = np.minimum(r, n - r)  # the smaller part, whose logarithms lose nothing
@@ -262,7 +298,9 @@ def log_binomial_bounds(n: Any, r: Any) -> tuple[Floats, Floats]:
     return found - slack, found + slack
 
 
-def _log_difference_bounds(larger: tuple[Floats, Floats], smaller: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+def _log_difference_bounds(
+    larger: tuple[Floats, Floats], smaller: tuple[Floats, Floats]
+) -> tuple[Floats, Floats]:
     """Bounds on ln(exp(x) - exp(y)) from bounds on x > y, where y may be -inf. Theorem M9."""
     with np.errstate(divide="ignore"):
         low = larger[0] + log1mexp(np.maximum(larger[0] - smaller[1], 0.0))
@@ -271,7 +309,9 @@ def _log_difference_bounds(larger: tuple[Floats, Floats], smaller: tuple[Floats,
 
 
 def _binomial_ball(n: int, r: int) -> arb:
-    """A ball around C(n, r) that shrinks to it as Arb's working precision grows; 0 where r is not in 0..n."""
+    """A ball around C(n, r) that shrinks to it as Arb's working precision grows; 0 where r is not
+    in 0..n.
+    """
     if not 0 <= r <= n:
         return arb(0)
     if min(r, n - r) <= _SHORT:
@@ -296,10 +336,13 @@ def _remainder(n: Floats) -> Floats:
     series = np.zeros_like(inverse)
     for coefficient in reversed(_SERIES):
         series = coefficient + series * inverse * inverse
-    return np.where(n < _EXACT, _TABLE[np.minimum(n, _EXACT - 1).astype(np.int64)], series * inverse)
+    return np.where(
+        n < _EXACT, _TABLE[np.minimum(n, _EXACT - 1).astype(np.int64)], series * inverse
+    )
 
 
-# Bounds on half the noisy scores of sets; halves, because scores at both ends of float64 would overflow. Theorem M9.
+# Bounds on half the noisy scores of sets; halves, because scores at both ends of float64 would
+# overflow. Theorem M9.
 
 _ROUNDING = 2.0**-50  # of the terms of a sum: above its roundings and those that its terms have had
 _TINY = 2.0**-1000  # more than any underflow
@@ -308,7 +351,9 @@ Bounds = tuple[Floats, Floats]
 
 
 def _half_scores(least: Floats, missing: Floats, gamma: float) -> Bounds:
-    """Bounds on gamma * least - (1 - gamma) * missing, for heights <= 0 that have been rounded once."""
+    """Bounds on gamma * least - (1 - gamma) * missing, for heights <= 0 that have been rounded
+    once.
+    """
     middle = gamma * least - (1 - gamma) * missing
     slack = _ROUNDING * (gamma * np.abs(least) + (1 - gamma) * np.abs(missing)) + _TINY
     return middle - slack, middle + slack
@@ -325,8 +370,8 @@ def totals(scores: Bounds, noise: Bounds, scale: float) -> Bounds:
     return np.where(np.isnan(least), -np.inf, least), np.where(np.isnan(most), np.inf, most)
 
 
-# If F is a noise's distribution function, g = -ln(-ln F) at the largest of M draws is a standard Gumbel draw plus ln M, finite
-# where F itself rounds to one, at M = C(10^6, 1000) for example.
+# If F is a noise's distribution function, g = -ln(-ln F) at the largest of M draws is a standard
+# Gumbel draw plus ln M, finite where F itself rounds to one, at M = C(10^6, 1000) for example.
 
 _FAR = 36.0  # from here ln(1 - exp(-exp(-g))) = -g to the last bit
 _MIDDLE = 0.3665  # exp(-exp(-g)) is one half
@@ -339,7 +384,9 @@ def noise_at(noise: Noise, g: Floats) -> Floats:
         return g
     upper = g > _MIDDLE
     z = np.empty_like(g)
-    z[upper] = noise.log_isf(np.where(g[upper] > _FAR, -g[upper], log1mexp(np.exp(-np.minimum(g[upper], _FAR)))))
+    z[upper] = noise.log_isf(
+        np.where(g[upper] > _FAR, -g[upper], log1mexp(np.exp(-np.minimum(g[upper], _FAR))))
+    )
     z[~upper] = noise.log_quantile(-np.exp(-g[~upper]))
     return z
 
@@ -350,14 +397,18 @@ def noise_bounds(noise: Noise, low: Floats, high: Floats) -> tuple[Floats, Float
         return low, high
     with np.errstate(all="ignore"):
         least, most = noise_at(noise, low), noise_at(noise, high)
-    return least - _MAP_ALLOWANCE * (1.0 + np.abs(least)), most + _MAP_ALLOWANCE * (1.0 + np.abs(most))
+    return least - _MAP_ALLOWANCE * (1.0 + np.abs(least)), most + _MAP_ALLOWANCE * (
+        1.0 + np.abs(most)
+    )
 
 
 TopSet = Literal["tied", "gap"]
 
 
 class Chosen(NamedTuple):
-    """A class: ranks 1..held are in, ranks up to `free_from` - 1 otherwise out, `lowest` is in, the rest is free below it."""
+    """A class: ranks 1..held are in, ranks up to `free_from` - 1 otherwise out, `lowest` is in, the
+    rest is free below it.
+    """
 
     held: int
     free_from: int
@@ -366,7 +417,9 @@ class Chosen(NamedTuple):
 
 @final
 class Classes:
-    """All classes for scores in rank order; `first` is the lowest t of every row, empty if there are fewer candidates."""
+    """All classes for scores in rank order; `first` is the lowest t of every row, empty if there
+    are fewer candidates.
+    """
 
     def __init__(self, ranked: Ranked, k: int, gamma: float, top_set: TopSet) -> None:
         self.ranked: Ranked = ranked
@@ -383,7 +436,9 @@ class Classes:
 
     @property
     def top(self) -> float:
-        """Score of the true top-k set, where that is a class of its own, below the highest score's own; score units."""
+        """Score of the true top-k set, where that is a class of its own, below the highest score's
+        own; score units.
+        """
         return float(self.score(self.top_row, self.k))
 
     @property
@@ -393,12 +448,16 @@ class Classes:
 
     @property
     def top_row(self) -> int:
-        """The row whose only class, t = k, is the true top set, where that is a class of its own."""
+        """The row whose only class, t = k, is the true top set, where that is a class of its
+        own.
+        """
         return len(self._missing) - 1
 
     def score(self, row: Any, lowest: Any) -> Floats:
         """Score of class (row, lowest), elementwise, rounded."""
-        return self.gamma * self.ranked.below_top(lowest) - (1 - self.gamma) * self.ranked.below_top(self._missing[row])
+        return self.gamma * self.ranked.below_top(lowest) - (
+            1 - self.gamma
+        ) * self.ranked.below_top(self._missing[row])
 
     def half_score(self, row: Any, lowest: Any) -> tuple[Floats, Floats]:
         """Bounds on half the score of class (row, lowest)."""
@@ -407,15 +466,21 @@ class Classes:
     def exact_score(self, row: int, lowest: int) -> fmpq:
         """Score of class (row, lowest) as a rational number, not relative to the highest."""
         gamma = rational(self.gamma)
-        return gamma * rational(self.ranked.value(lowest)) - (1 - gamma) * rational(self.ranked.value(int(self._missing[row])))
+        return gamma * rational(self.ranked.value(lowest)) - (1 - gamma) * rational(
+            self.ranked.value(int(self._missing[row]))
+        )
 
     def log_size(self, row: Any, lowest: Any) -> Floats:
         """ln of the number of sets in class (row, lowest), elementwise."""
         return log_binomial(np.asarray(lowest) - self._offset[row], self._free[row])
 
     def log_mass(self, row: Any, start: Any, stop: Any) -> tuple[Floats, Floats]:
-        """Bounds on ln of the number of sets in the classes start <= t < stop of a row; both -inf where there is none."""
-        start, stop, offset, free = np.broadcast_arrays(start, stop, self._offset[row], self._free[row])
+        """Bounds on ln of the number of sets in the classes start <= t < stop of a row; both -inf
+        where there is none.
+        """
+        start, stop, offset, free = np.broadcast_arrays(
+            start, stop, self._offset[row], self._free[row]
+        )
         low, high = np.full(start.shape, -np.inf), np.full(start.shape, -np.inf)
         one, many = stop - start == 1, stop - start > 1
         low[one], high[one] = log_binomial_bounds((start - offset)[one], free[one])
@@ -426,7 +491,9 @@ class Classes:
         return low, high
 
     def mass(self, row: int, start: int, stop: int) -> arb:
-        """A ball around the number of those sets that shrinks to it as Arb's working precision grows."""
+        """A ball around the number of those sets that shrinks to it as Arb's working precision
+        grows.
+        """
         offset, free = int(self._offset[row]), int(self._free[row])
         if stop - start == 1:
             return _binomial_ball(start - offset, free)
@@ -445,7 +512,9 @@ class Classes:
 
 @final
 class RowClasses:
-    """(classes,) the ranks that say which sets are in each class, the true top set last, and n and r of its size C(n, r)."""
+    """(classes,) the ranks that say which sets are in each class, the true top set last, and n and
+    r of its size C(n, r).
+    """
 
     def __init__(self, asked: CanonicalTopK, candidates: int) -> None:
         k, gamma = asked.k, asked.gamma
@@ -463,7 +532,8 @@ class RowClasses:
         return _binomial_ball(int(self.n[place]), int(self.r[place]))
 
 
-# Blocks of classes, each with the largest noise among its sets, and how a block is split. Theorems M6 and M9.
+# Blocks of classes, each with the largest noise among its sets, and how a block is split.
+# Theorems M6 and M9.
 
 _CHILDREN = 8
 _FEW = 1024
@@ -492,14 +562,22 @@ def roots(classes: Classes, words: WordSource) -> Blocks:
         start, row = np.tile(lowest, len(row)), np.repeat(row, len(lowest))
         stop = start + 1
     if classes.separate_top:
-        row, start, stop = np.append(row, classes.top_row), np.append(start, classes.k), np.append(stop, classes.k + 1)
+        row, start, stop = (
+            np.append(row, classes.top_row),
+            np.append(start, classes.k),
+            np.append(stop, classes.k + 1),
+        )
     drawn = words(len(row))
     low, high = luck(drawn, classes.log_mass(row, start, stop))
-    return Blocks(row, start, stop, low, high, drawn, np.zeros_like(row), np.zeros(len(row), dtype=np.bool_))
+    return Blocks(
+        row, start, stop, low, high, drawn, np.zeros_like(row), np.zeros(len(row), dtype=np.bool_)
+    )
 
 
 def luck(words: Words, log_mass: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-    """Bounds on -ln(-ln F) at the largest of exp(log_mass) draws, in which the words are the first bits of V."""
+    """Bounds on -ln(-ln F) at the largest of exp(log_mass) draws, in which the words are the first
+    bits of V.
+    """
     nothing = np.zeros(words.shape)
     low, high = contest_bounds(by_name("gumbel"), nothing, nothing.astype(np.int64), words)
     return _widened(low + log_mass[0], high + log_mass[1])
@@ -515,14 +593,36 @@ def split(classes: Classes, parents: Blocks, which: Indices, words: WordSource) 
     drawn = words(row.size).reshape(row.shape)
     low, high = (parents.low[which, None], parents.high[which, None])
     with np.errstate(invalid="ignore"):
-        later = _widened(*(-np.logaddexp(-above, -own) for above, own in zip((low, high), luck(drawn, log_mass), strict=True)))
-    low, high = (np.where(inherits, above, own) for above, own in zip((low, high), later, strict=True))
+        later = _widened(
+            *(
+                -np.logaddexp(-above, -own)
+                for above, own in zip((low, high), luck(drawn, log_mass), strict=True)
+            )
+        )
+    low, high = (
+        np.where(inherits, above, own) for above, own in zip((low, high), later, strict=True)
+    )
     parent = np.repeat(which[:, None], _CHILDREN, axis=1)
     held = stop > start
-    return Blocks(row[held], start[held], stop[held], low[held], high[held], drawn[held], parent[held], inherits[held])
+    return Blocks(
+        row[held],
+        start[held],
+        stop[held],
+        low[held],
+        high[held],
+        drawn[held],
+        parent[held],
+        inherits[held],
+    )
 
 
-def _heirs(classes: Classes, row: Indices, edges: Indices, log_mass: tuple[Floats, Floats], words: WordSource) -> Indices:
+def _heirs(
+    classes: Classes,
+    row: Indices,
+    edges: Indices,
+    log_mass: tuple[Floats, Floats],
+    words: WordSource,
+) -> Indices:
     """(blocks,) the child that holds the largest noise, in proportion to the children's sizes."""
     drawn = words(len(row))
     heirs, certain = picked_rows(*log_mass, drawn)
@@ -537,25 +637,34 @@ def _heirs(classes: Classes, row: Indices, edges: Indices, log_mass: tuple[Float
 
 
 def _edges(start: Indices, stop: Indices, first: int) -> Indices:
-    """(blocks, children + 1) where to cut: geometrically in the rank below the top, where scores fall fastest."""
+    """(blocks, children + 1) where to cut: geometrically in the rank below the top, where scores
+    fall fastest.
+    """
     low, high = (start - first + 1)[:, None], (stop - first + 1)[:, None]
     step = np.arange(_CHILDREN + 1)
     spread = np.floor(low * (high / low) ** (step / _CHILDREN)).astype(np.int64)
-    cuts = np.where(high - low <= _CHILDREN, np.minimum(low + step, high), np.clip(spread, low, high))
+    cuts = np.where(
+        high - low <= _CHILDREN, np.minimum(low + step, high), np.clip(spread, low, high)
+    )
     cuts[:, 0], cuts[:, -1] = low[:, 0], high[:, 0]
     return cuts + first - 1
 
 
 def _widened(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    return low - _BLOCK_ALLOWANCE * (1.0 + np.abs(low)), high + _BLOCK_ALLOWANCE * (1.0 + np.abs(high))
+    return low - _BLOCK_ALLOWANCE * (1.0 + np.abs(low)), high + _BLOCK_ALLOWANCE * (
+        1.0 + np.abs(high)
+    )
 
 
-# Races: the best of contestants whose noise is the largest of many draws. If a set of M independent draws has the distribution
-# function F, -ln F at the largest of them is E/M with E standard exponential; of subsets, a sum of such terms. Theorem X8.
+# Races: the best of contestants whose noise is the largest of many draws. If a set of M independent
+# draws has the distribution function F, -ln F at the largest of them is E/M with E standard
+# exponential; of subsets, a sum of such terms. Theorem X8.
 
 
 class _Wait(NamedTuple):
-    """E/M, with E = -ln(1 - V). `size()` is a ball around M that shrinks to it as Arb's working precision grows."""
+    """E/M, with E = -ln(1 - V). `size()` is a ball around M that shrinks to it as Arb's working
+    precision grows.
+    """
 
     size: Callable[[], arb]
     draw: LazyUniform
@@ -569,14 +678,21 @@ class _Runner(NamedTuple):
 
 
 def _winner(runners: Sequence[_Runner], noise: Noise, scale: fmpq) -> int:
-    """The place of the best contestant, drawing bits until every comparison is certain. Theorem X8."""
+    """The place of the best contestant, drawing bits until every comparison is certain.
+    Theorem X8.
+    """
     best = 0
     for place in range(1, len(runners)):
         first, second = runners[place], runners[best]
         draws = {id(wait.draw): wait.draw for wait in (*first.waits, *second.waits)}.values()
 
-        def lead(first: _Runner = first, second: _Runner = second) -> arb:  # zero with probability 0
-            return arb((first.score - second.score) / scale) + _noise_of(first, noise) - _noise_of(second, noise)
+        # zero with probability 0
+        def lead(first: _Runner = first, second: _Runner = second) -> arb:
+            return (
+                arb((first.score - second.score) / scale)
+                + _noise_of(first, noise)
+                - _noise_of(second, noise)
+            )
 
         if LazyUniform.sign(lead, draws) > 0:
             best = place
@@ -605,7 +721,9 @@ def draw_members(chosen: Chosen, k: int, source: Sampler) -> Indices:
 
 @final
 class _Draw:
-    """The generations of blocks, each split off the one before, and the single classes that may win."""
+    """The generations of blocks, each split off the one before, and the single classes that may
+    win.
+    """
 
     def __init__(self, classes: Classes, noise: Noise, scale: float, words: WordSource) -> None:
         self._classes, self._noise, self._scale, self._words = classes, noise, scale, words
@@ -616,7 +734,9 @@ class _Draw:
         finalists = self._finalists()
         best = 0
         if len(finalists) > 1:
-            best = _winner([self._runner(*place) for place in finalists], self._noise, rational(self._scale))
+            best = _winner(
+                [self._runner(*place) for place in finalists], self._noise, rational(self._scale)
+            )
         generation, i = finalists[best]
         blocks = self._generations[generation]
         return self._classes.chosen(int(blocks.row[i]), int(blocks.start[i]))
@@ -636,12 +756,20 @@ class _Draw:
             if not len(rivals):
                 break
             blocks = split(self._classes, blocks, rivals, self._words)
-        return [(level, i) for level, (place, most) in enumerate(alone) for i in place[most >= floor].tolist()]
+        return [
+            (level, i)
+            for level, (place, most) in enumerate(alone)
+            for i in place[most >= floor].tolist()
+        ]
 
     def _totals(self, blocks: Blocks) -> tuple[Floats, Floats]:
         """Bounds on half the largest noisy score of every block."""
-        (least, _), (_, most) = (self._classes.half_score(blocks.row, t) for t in (blocks.stop - 1, blocks.start))
-        return totals((least, most), noise_bounds(self._noise, blocks.low, blocks.high), self._scale)
+        (least, _), (_, most) = (
+            self._classes.half_score(blocks.row, t) for t in (blocks.stop - 1, blocks.start)
+        )
+        return totals(
+            (least, most), noise_bounds(self._noise, blocks.low, blocks.high), self._scale
+        )
 
     def _runner(self, generation: int, i: int) -> _Runner:
         blocks = self._generations[generation]
@@ -650,9 +778,16 @@ class _Draw:
         for level in range(generation, -1, -1):
             blocks = self._generations[level]
             if not blocks.inherits[i]:
-                size = partial(self._classes.mass, int(blocks.row[i]), int(blocks.start[i]), int(blocks.stop[i]))
+                size = partial(
+                    self._classes.mass,
+                    int(blocks.row[i]),
+                    int(blocks.start[i]),
+                    int(blocks.stop[i]),
+                )
                 # One object, so that all comparisons see the same bits.
-                lazy = self._drawn.setdefault((level, i), LazyUniform(self._words, word=int(blocks.word[i])))
+                lazy = self._drawn.setdefault(
+                    (level, i), LazyUniform(self._words, word=int(blocks.word[i]))
+                )
                 waits.append(_Wait(size, lazy))
             i = int(blocks.parent[i])
         return _Runner(score, waits)
@@ -662,13 +797,16 @@ class _Draw:
 
 _CELLS = 1 << 18
 _LEAST = 2.0**-900  # scales below may lose scores to underflow
-_MARGIN, _HEIGHT_ROUNDING = 2.0**-14, 2.0**-44  # noise units, and of a height: estimates so far apart are in their numbers' order
+# noise units, and of a height: estimates so far apart are in their numbers' order
+_MARGIN, _HEIGHT_ROUNDING = 2.0**-14, 2.0**-44
 
 
 def draw_rows(matrix: Numbers, asked: CanonicalTopK, source: Sampler) -> Indices:
     """(rounds, k) positions in ascending order for a (rounds, m) matrix of scores."""
     step = max(1, _CELLS // max(asked.classes_of(matrix.shape[1]), matrix.shape[1]))
-    return np.concatenate([_block(matrix[i : i + step], asked, source) for i in range(0, len(matrix), step)])
+    return np.concatenate(
+        [_block(matrix[i : i + step], asked, source) for i in range(0, len(matrix), step)]
+    )
 
 
 def _block(matrix: Numbers, asked: CanonicalTopK, source: Sampler) -> Indices:
@@ -680,7 +818,9 @@ def _block(matrix: Numbers, asked: CanonicalTopK, source: Sampler) -> Indices:
     return np.sort(np.take_along_axis(order, ranks, axis=1), axis=1)
 
 
-def _winners(ranked: Numbers, layout: RowClasses, asked: CanonicalTopK, words: WordSource) -> Indices:
+def _winners(
+    ranked: Numbers, layout: RowClasses, asked: CanonicalTopK, words: WordSource
+) -> Indices:
     """(rounds,) the class that wins each row."""
     with np.errstate(all="ignore"):
         heights = half_below(ranked, ranked[:, :1]) / (0.5 * asked.scale)
@@ -689,10 +829,17 @@ def _winners(ranked: Numbers, layout: RowClasses, asked: CanonicalTopK, words: W
     shape = (len(ranked), len(layout.n))
     total = noise_at(by_name(asked.noise), g.reshape(shape) + log_binomial(layout.n, layout.r))
     with np.errstate(all="ignore"):
-        total += asked.gamma * heights[:, layout.lowest - 1] - (1 - asked.gamma) * heights[:, layout.missing - 1]
+        total += (
+            asked.gamma * heights[:, layout.lowest - 1]
+            - (1 - asked.gamma) * heights[:, layout.missing - 1]
+        )
         chosen = np.argmax(total, axis=1)
         # The lowest score bounds the rounding of all.
-        slack = _MARGIN + _HEIGHT_ROUNDING * np.abs(heights[:, -1]) if asked.scale >= _LEAST else np.full(len(total), np.inf)
+        slack = (
+            _MARGIN + _HEIGHT_ROUNDING * np.abs(heights[:, -1])
+            if asked.scale >= _LEAST
+            else np.full(len(total), np.inf)
+        )
         rivals = (total >= (total[np.arange(len(total)), chosen] - slack)[:, None]).sum(axis=1) > 1
     rivals[wide // shape[1]] = True
     for row in np.flatnonzero(rivals | ~np.isfinite(slack)).tolist():
@@ -700,9 +847,13 @@ def _winners(ranked: Numbers, layout: RowClasses, asked: CanonicalTopK, words: W
     return chosen
 
 
-def _settled(ranked: Numbers, layout: RowClasses, asked: CanonicalTopK, drawn: Words, words: WordSource) -> int:
+def _settled(
+    ranked: Numbers, layout: RowClasses, asked: CanonicalTopK, drawn: Words, words: WordSource
+) -> int:
     """The winner of one row, whose words are drawn, certain of every comparison."""
-    noise = noise_bounds(by_name(asked.noise), *luck(drawn, log_binomial_bounds(layout.n, layout.r)))
+    noise = noise_bounds(
+        by_name(asked.noise), *luck(drawn, log_binomial_bounds(layout.n, layout.r))
+    )
     heights = half_below(ranked, ranked[0])
     scores = _half_scores(heights[layout.lowest - 1], heights[layout.missing - 1], asked.gamma)
     low, high = totals(scores, noise, asked.scale)
@@ -711,14 +862,25 @@ def _settled(ranked: Numbers, layout: RowClasses, asked: CanonicalTopK, drawn: W
     return places[_winner(runners, by_name(asked.noise), rational(asked.scale))]
 
 
-def _runner(ranked: Numbers, layout: RowClasses, asked: CanonicalTopK, place: int, drawn: Words, words: WordSource) -> _Runner:
+def _runner(
+    ranked: Numbers,
+    layout: RowClasses,
+    asked: CanonicalTopK,
+    place: int,
+    drawn: Words,
+    words: WordSource,
+) -> _Runner:
     gamma = rational(asked.gamma)
-    least, missing = (rational(ranked[int(ranks[place]) - 1].item()) for ranks in (layout.lowest, layout.missing))
+    least, missing = (
+        rational(ranked[int(ranks[place]) - 1].item()) for ranks in (layout.lowest, layout.missing)
+    )
     wait = _Wait(partial(layout.size, place), LazyUniform(words, word=int(drawn[place])))
     return _Runner(gamma * least - (1 - gamma) * missing, [wait])
 
 
-def _members(shape: tuple[int, ...], held: Indices, lowest: Indices, asked: CanonicalTopK, words: WordSource) -> Indices:
+def _members(
+    shape: tuple[int, ...], held: Indices, lowest: Indices, asked: CanonicalTopK, words: WordSource
+) -> Indices:
     """(rounds, k) ranks, from 0, of a uniformly random member of each row's class."""
     rank = np.arange(1, shape[1] + 1)
     inside = (rank <= held[:, None]) | (rank == lowest[:, None])
@@ -730,7 +892,8 @@ def _members(shape: tuple[int, ...], held: Indices, lowest: Indices, asked: Cano
         keys = words(len(late) * shape[1]).reshape(len(late), -1)
         keys[inside[late]], keys[outside[late]] = 0, ~np.uint64(0)
         ranks[late] = np.argpartition(keys, asked.k - 1, axis=1)[:, : asked.k]
-        # Where keys are equal at the cut, no random bit says which rank is in: such rows are drawn again.
+        # Where keys are equal at the cut, no random bit says which rank is in: such rows are drawn
+        # again.
         cut = np.take_along_axis(keys, ranks[late], axis=1).max(axis=1, keepdims=True)
         late = late[(keys <= cut).sum(axis=1) != asked.k]
     return ranks

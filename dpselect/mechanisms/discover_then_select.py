@@ -26,13 +26,15 @@ _ANSWERS = ("top_k", "one_item", "queries")  # the outcome of any other is not a
 class DiscoverThenSelect(Mechanism):
     """Discovers a domain, then selects within it, where what users contribute may be bounded anew.
 
-    The best `candidates` items that `discovery` releases are a public domain for `selection`: their order by noise is dropped.
-    Scores with a `SecondLook` are computed anew for them, so that a user's items outside of them take no share; other scores are
-    used again. Where fewer are discovered than `selection` needs they are the release, best first if it would be.
-    Guarantee: discovery.curve + selection.curve, Theorem H8, charged at once.
+    The best `candidates` items that `discovery` releases are a public domain for `selection`: their
+    order by noise is dropped. Scores with a `SecondLook` are computed anew for them, so that a
+    user's items outside of them take no share; other scores are used again. Where fewer are
+    discovered than `selection` needs they are the release, best first if it would be. Guarantee:
+    discovery.curve + selection.curve, Theorem H8, charged at once.
 
     Args:
-        discovery: a mechanism for unknown domains that releases an order, `SparseHistogram` for example.
+        discovery: a mechanism for unknown domains that releases an order, `SparseHistogram` for
+            example.
         selection: a mechanism for public domains.
         candidates: how many discovered items compete at most, >= 1.
     """
@@ -46,21 +48,37 @@ class DiscoverThenSelect(Mechanism):
         domain="unknown",
         values=lambda mechanism: mechanism.selection.releases_values,
     )
-    discovery: AnyMechanism = Field(description="a mechanism for unknown domains that releases an order")
+    discovery: AnyMechanism = Field(
+        description="a mechanism for unknown domains that releases an order"
+    )
     selection: AnyMechanism = Field(description="a mechanism for public domains")
     candidates: Count = Field(description="an integer >= 1")
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
         if not (self.discovery.takes_observed and self.discovery.ordered):
-            raise ValueError(f"discovery={type(self.discovery).__name__} must release an order of items of an unknown domain")
+            raise ValueError(
+                f"discovery={type(self.discovery).__name__} must release an order of items of an"
+                " unknown domain"
+            )
         if self.selection.traits.answers not in _ANSWERS:
-            raise ValueError(f"selection={type(self.selection).__name__} does not choose among the items that were discovered")
+            raise ValueError(
+                f"selection={type(self.selection).__name__} does not choose among the items that"
+                " were discovered"
+            )
         if self.discovery.relation != self.selection.relation:
-            raise ValueError("discovery and selection have guarantees under different relations: state one for both")
+            raise ValueError(
+                "discovery and selection have guarantees under different relations: state one for"
+                " both"
+            )
         most = self.selection.most_candidates
-        if self.selection.least_candidates > self.candidates or (most is not None and most < self.candidates):
-            raise ValueError(f"candidates={self.candidates} is not a number of candidates that {self.selection!r} takes")
+        if self.selection.least_candidates > self.candidates or (
+            most is not None and most < self.candidates
+        ):
+            raise ValueError(
+                f"candidates={self.candidates} is not a number of candidates that"
+                f" {self.selection!r} takes"
+            )
         return self
 
     @property
@@ -73,7 +91,9 @@ class DiscoverThenSelect(Mechanism):
 
     @property
     def shared_group_curve(self) -> Curve:
-        first, then = (part.shared_group_curve or 2 * part.curve for part in (self.discovery, self.selection))
+        first, then = (
+            part.shared_group_curve or 2 * part.curve for part in (self.discovery, self.selection)
+        )
         return first + then
 
     @property
@@ -90,7 +110,9 @@ class DiscoverThenSelect(Mechanism):
 
     @property
     def selected_again(self) -> float | None:
-        """What a second look scales users to: the norm that `selection` pays for, l1 or l2 as of the discovery; None without."""
+        """What a second look scales users to: the norm that `selection` pays for, l1 or l2 as of
+        the discovery; None without.
+        """
         one, norm = self.selection.covers, "l2" if self.discovery.covers.l1 is None else "l1"
         stated = one.l1 if norm == "l1" else one.l2
         if stated is None or one.relation == "add_remove":
@@ -114,54 +136,97 @@ class DiscoverThenSelect(Mechanism):
     def _check_scores(self, scores: Scores) -> None:
         again = scores.sensitivity if scores.second is None else scores.second.sensitivity
         self.selection.covers.require(again)
-        if scores.second is None and self.selected_again is not None and self.selected_again > again.l2_of(None):
+        if (
+            scores.second is None
+            and self.selected_again is not None
+            and self.selected_again > again.l2_of(None)
+        ):
             raise InvalidRequest(
-                f"the selection pays for users who are clipped anew, to {self.selected_again:g}, within the items discovered, "
-                "and these scores have no second look: pass Scores(..., second=dpselect.SecondLook(...)), or let dpselect.topk "
-                "read the log, which looks twice by itself"
+                f"the selection pays for users who are clipped anew, to {self.selected_again:g},"
+                " within the items discovered, and these scores have no second look: pass"
+                " Scores(..., second=dpselect.SecondLook(...)), or let dpselect.topk read the log,"
+                " which looks twice by itself"
             )
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        return self.continued(scores, positions_of(self.discovery._select(scores, source), scores), source)
+        return self.continued(
+            scores, positions_of(self.discovery._select(scores, source), scores), source
+        )
 
     def continued(self, scores: Scores, discovered: list[int], source: Sampler) -> Selection:
-        """The release once `discovery` has found these positions, best first; of scores that are checked."""
+        """The release once `discovery` has found these positions, best first; of scores that are
+        checked.
+        """
         found = discovered[: self.candidates]
         requested = self.selection.most_released
         if len(found) < self.selection.least_candidates:
-            return release(scores, found, ordered=self.ordered, requested=requested, complete=False, reason=_REASON)
+            return release(
+                scores,
+                found,
+                ordered=self.ordered,
+                requested=requested,
+                complete=False,
+                reason=_REASON,
+            )
         items = in_own_order(scores, found)
         chosen = self.selection._select(self._again(scores, items), source)
         best = [items[place] for place in chosen.indices]
-        named = release(scores, best, ordered=chosen.ordered, requested=requested, complete=chosen.complete, reason=chosen.reason)
-        return named if chosen.values is None else named.model_copy(update={"values": chosen.values})
+        named = release(
+            scores,
+            best,
+            ordered=chosen.ordered,
+            requested=requested,
+            complete=chosen.complete,
+            reason=chosen.reason,
+        )
+        return (
+            named if chosen.values is None else named.model_copy(update={"values": chosen.values})
+        )
 
     def _again(self, scores: Scores, items: list[int]) -> Scores:
         labels = None if scores.labels is None else [scores.labels[place] for place in items]
         if scores.second is not None and labels is not None:
             return scores.second.scores(labels)
-        return Scores(scores.dense()[items], sensitivity=scores.sensitivity, labels=labels, kind=scores.kind)
+        return Scores(
+            scores.dense()[items], sensitivity=scores.sensitivity, labels=labels, kind=scores.kind
+        )
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         found = self.discovery._select_many(matrix, source).indices[:, : self.candidates]
         domains = np.sort(np.where(found >= 0, found, matrix.shape[1]), axis=1)
-        result = np.full((len(matrix), self.selection.most_released or matrix.shape[1]), -1, dtype=np.int64)
+        result = np.full(
+            (len(matrix), self.selection.most_released or matrix.shape[1]), -1, dtype=np.int64
+        )
         complete = np.zeros(len(matrix), dtype=np.bool_)
         kinds, of = np.unique(domains, axis=0, return_inverse=True)
         for place, kind in enumerate(kinds):
             rows, items = np.flatnonzero(of.ravel() == place), kind[kind < matrix.shape[1]]
-            chosen = found[rows] if self.ordered else np.broadcast_to(items, (len(rows), len(items)))
+            chosen = (
+                found[rows] if self.ordered else np.broadcast_to(items, (len(rows), len(items)))
+            )
             if len(items) >= self.selection.least_candidates:
                 selected = self.selection._select_many(matrix[np.ix_(rows, items)], source)
                 chosen = np.where(selected.indices >= 0, items[selected.indices], -1)
                 complete[rows] = selected.complete
             width = min(chosen.shape[1], result.shape[1])
             result[rows, :width] = chosen[:, :width]
-        return Selections(result, ordered=self.ordered, requested=self.selection.most_released, complete=complete, reason=_REASON)
+        return Selections(
+            result,
+            ordered=self.ordered,
+            requested=self.selection.most_released,
+            complete=complete,
+            reason=_REASON,
+        )
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        best = ((order[: self.candidates], chance) for order, chance in self.discovery._probabilities(scores).items())
-        return mixture((chance, self._law(scores, order, in_own_order(scores, list(order)))) for order, chance in best)
+        best = (
+            (order[: self.candidates], chance)
+            for order, chance in self.discovery._probabilities(scores).items()
+        )
+        return mixture(
+            (chance, self._law(scores, order, in_own_order(scores, list(order))))
+            for order, chance in best
+        )
 
     def _law(self, scores: Scores, order: tuple[int, ...], items: list[int]) -> dict[Any, float]:
         if len(items) < self.selection.least_candidates:

@@ -1,4 +1,6 @@
-"""Gaps between neighbours in the ranking: what one user may do to them, how they are read, and where one is wide."""
+"""Gaps between neighbours in the ranking: what one user may do to them, how they are read, and
+where one is wide.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,20 @@ from dpselect.sensitivity import Sensitivity
 from dpselect.verify.quadrature import argmax_probabilities
 
 Rank = Annotated[Count, Field(le=10_000_000)]
-"""How many of the highest counts are looked at. Observed domains are padded up to it, so it bounds time and memory."""
+"""How many of the highest counts are looked at. Observed domains are padded up to it, so it bounds
+time and memory.
+"""
 
 
 class Top(NamedTuple):
     """The top of a ranking."""
 
-    positions: Indices  # of the highest candidates, highest first; fewer than gaps where an observed domain has fewer items
-    gaps: Floats  # gaps[j - 1] is the j-th highest count minus the next one, that of a candidate that is not there being 0
+    # of the highest candidates, highest first; fewer than gaps where an observed domain has fewer
+    # items
+    positions: Indices
+    # gaps[j - 1] is the j-th highest count minus the next one, that of a candidate that is not
+    # there being 0
+    gaps: Floats
 
 
 def gap_shift(relation: Relation) -> float:
@@ -44,7 +52,8 @@ def gap_shift(relation: Relation) -> float:
 def read_top(scores: Scores, kbar: int) -> Top:
     """The first kbar gaps, from the kbar + 1 highest counts and nothing else.
 
-    A public domain of m candidates has min(kbar, m) gaps. An observed one always has kbar: how many items it lists is private.
+    A public domain of m candidates has min(kbar, m) gaps. An observed one always has kbar: how many
+    items it lists is private.
     """
     positions, counts = read_counts(scores, kbar + 1)
     gaps = gaps_below(counts[None])[0, :kbar]
@@ -61,7 +70,9 @@ def top_set(top: Top, size: int) -> Indices:
 
 
 def gaps_below(descending: Numbers) -> Floats:
-    """(rows, ranks) each count minus the next of its row, the last one minus 0; from (rows, ranks) descending counts >= 0."""
+    """(rows, ranks) each count minus the next of its row, the last one minus 0; from (rows, ranks)
+    descending counts >= 0.
+    """
     below = np.zeros_like(descending)
     below[:, :-1] = descending[:, 1:]
     return heights(descending, below)
@@ -74,7 +85,8 @@ def row_gaps(block: Numbers, kbar: int) -> Floats:
 
 @final
 class ListedSizes(Frozen):
-    """values[j - 1] counts are added to the gap below the top j. The list is public: never compute it from the scores.
+    """values[j - 1] counts are added to the gap below the top j. The list is public: never compute
+    it from the scores.
 
     Args:
         values: (at least kbar,) finite numbers, in counts.
@@ -82,7 +94,9 @@ class ListedSizes(Frozen):
 
     error_class: ClassVar[type[InvalidMechanism]] = InvalidMechanism
     kind: Literal["listed"] = "listed"
-    values: tuple[Real, ...] = Field(min_length=1, description="one finite number per size, in counts")
+    values: tuple[Real, ...] = Field(
+        min_length=1, description="one finite number per size, in counts"
+    )
 
     def first(self, sizes: int) -> Floats:
         """(sizes,) what is added to the gaps below the top 1, ..., sizes; in counts."""
@@ -127,16 +141,24 @@ def _from_array(data: Any) -> Any:
     return ListedSizes(values=tuple(values)) if isinstance(values, list | tuple) else data
 
 
-AnyRegularizer = Annotated[Annotated[Regularizer, Field(discriminator="kind")], BeforeValidator(_from_array)]
+AnyRegularizer = Annotated[
+    Annotated[Regularizer, Field(discriminator="kind")], BeforeValidator(_from_array)
+]
 
 
 class WidestGap(Mechanism, ABC):
-    """What chooses a rank j, from 1 to kbar, by the largest of gap + regulariser + scale * noise."""
+    """What chooses a rank j, from 1 to kbar, by the largest of gap + regulariser + scale *
+    noise.
+    """
 
     kind: str
     kbar: Rank = Field(description="an integer from 1 to 10,000,000")
-    regularizer: AnyRegularizer | None = Field(default=None, description="a public array, a TargetSize, or None")
-    neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
+    regularizer: AnyRegularizer | None = Field(
+        default=None, description="a public array, a TargetSize, or None"
+    )
+    neighbours: Relation = Field(
+        default="add_remove", alias="relation", description="'add_remove' or 'replace_one'"
+    )
 
     @property
     @abstractmethod
@@ -147,7 +169,10 @@ class WidestGap(Mechanism, ABC):
     def _knows_every_size(self) -> Self:
         most = None if self.regularizer is None else self.regularizer.most
         if most is not None and most < self.kbar:
-            raise ValueError(f"the regularizer lists {most} sizes and kbar={self.kbar}: list one number per size up to kbar")
+            raise ValueError(
+                f"the regularizer lists {most} sizes and kbar={self.kbar}: list one number per size"
+                " up to kbar"
+            )
         return self
 
     @property
@@ -156,11 +181,17 @@ class WidestGap(Mechanism, ABC):
 
     @property
     def _of_gaps(self) -> Sensitivity:
-        """That of the gaps as scores of their own: they go up and down under either relation, so the range is twice the shift."""
-        return Sensitivity(linf=gap_shift(self.neighbours), monotone=False, relation=self.neighbours)
+        """That of the gaps as scores of their own: they go up and down under either relation, so
+        the range is twice the shift.
+        """
+        return Sensitivity(
+            linf=gap_shift(self.neighbours), monotone=False, relation=self.neighbours
+        )
 
     def propose(self, gaps: Floats, source: Sampler) -> Indices:
-        """(rows,) the ranks that are chosen for (rows, ranks) gaps: private until they are released."""
+        """(rows,) the ranks that are chosen for (rows, ranks) gaps: private until they are
+        released.
+        """
         noise, scale = self._noise
         return source.top_k_rows(self._preferred(gaps), by_name(noise), scale, 1)[:, 0] + 1
 
@@ -171,11 +202,20 @@ class WidestGap(Mechanism, ABC):
 
     def _preferred(self, gaps: Floats) -> Floats:
         """(..., ranks) gaps plus what the regulariser adds."""
-        return gaps if self.regularizer is None else favoured(gaps, self.regularizer.first(gaps.shape[-1]))
+        return (
+            gaps
+            if self.regularizer is None
+            else favoured(gaps, self.regularizer.first(gaps.shape[-1]))
+        )
 
 
 gap_traits: partial[Traits] = partial(
-    Traits, answers="gap", ordered=True, most=1, domain="unknown", reads=lambda mechanism: mechanism.kbar + 1
+    Traits,
+    answers="gap",
+    ordered=True,
+    most=1,
+    domain="unknown",
+    reads=lambda mechanism: mechanism.kbar + 1,
 )
 """What a `GapRank` is, but for its noise."""
 
@@ -197,18 +237,22 @@ class GapRank(WidestGap, ABC):
 
 @final
 class LargeGap(GapRank):
-    """The rank j <= kbar whose gap h_(j) - h_(j+1) + regularizer(j) + Gumbel(2/epsilon) is largest (Zhu, Wang 2022).
+    """The rank j <= kbar whose gap h_(j) - h_(j+1) + regularizer(j) + Gumbel(2/epsilon) is largest
+    (Zhu, Wang 2022).
 
-    Releases the number j of items above the gap, not the items: `Selection.indices` is (j,), j from 1. Reads the kbar + 1 highest
-    counts only, so the domain may be unknown. Guarantee: BoundedRange(epsilon) under add_remove, BoundedRange(2 epsilon) under
-    replace_one, Theorem S3.
+    Releases the number j of items above the gap, not the items: `Selection.indices` is (j,), j from
+    1. Reads the kbar + 1 highest counts only, so the domain may be unknown. Guarantee:
+    BoundedRange(epsilon) under add_remove, BoundedRange(2 epsilon) under replace_one, Theorem S3.
 
     Args:
-        regularizer: public preference for some ranks: an array of at least kbar numbers, `TargetSize`, or None.
+        regularizer: public preference for some ranks: an array of at least kbar numbers,
+            `TargetSize`, or None.
 
     Example:
         >>> import dpselect as dps
-        >>> dps.LargeGap(epsilon=1.0, kbar=3).select(dps.Scores([9000, 8990, 100, 90], sensitivity=dps.Sensitivity())).indices
+        >>> dps.LargeGap(epsilon=1.0, kbar=3).select(
+        ...     dps.Scores([9000, 8990, 100, 90], sensitivity=dps.Sensitivity())
+        ... ).indices
         (2,)
     """
 
@@ -232,10 +276,11 @@ class LargeGap(GapRank):
 
 @final
 class GaussianGap(GapRank):
-    """The rank j <= kbar whose gap h_(j) - h_(j+1) + regularizer(j) + N(0, scale^2) is largest; released as by `LargeGap`.
+    """The rank j <= kbar whose gap h_(j) - h_(j+1) + regularizer(j) + N(0, scale^2) is largest;
+    released as by `LargeGap`.
 
-    Guarantee: that of Gaussian report-noisy-max on kbar gaps, whose range is 2 (add_remove) or 4 (replace_one) counts, Theorem
-    S3. Rarely better than `LargeGap`: its price grows with ln(kbar).
+    Guarantee: that of Gaussian report-noisy-max on kbar gaps, whose range is 2 (add_remove) or 4
+    (replace_one) counts, Theorem S3. Rarely better than `LargeGap`: its price grows with ln(kbar).
     """
 
     kind: Literal["gaussian_gap"] = "gaussian_gap"

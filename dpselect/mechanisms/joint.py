@@ -1,10 +1,12 @@
 """The joint exponential mechanism over ordered sequences, as a random level of loss.
 
-Let N(v) be the number of sequences with loss at most v. A level V with density proportional to exp(-rate v) N(v), followed by a
-uniformly random sequence of loss at most V, draws each sequence with probability proportional to exp(-rate loss). If losses are
-cut at a level tau, V has an atom there of weight exp(-rate tau) times the number of all sequences; without a cut the same holds
-at the largest loss (Theorem M8). Levels are proposed from an envelope: cells of levels, each with a constant count of sequences.
-float64 enclosures decide what they can, more bits and ball arithmetic the rest: Theorem M10.
+Let N(v) be the number of sequences with loss at most v. A level V with density proportional to
+exp(-rate v) N(v), followed by a uniformly random sequence of loss at most V, draws each sequence
+with probability proportional to exp(-rate loss). If losses are cut at a level tau, V has an atom
+there of weight exp(-rate tau) times the number of all sequences; without a cut the same holds at
+the largest loss (Theorem M8). Levels are proposed from an envelope: cells of levels, each with a
+constant count of sequences. float64 enclosures decide what they can, more bits and ball arithmetic
+the rest: Theorem M10.
 
 Losses and levels are halved, and rates doubled, so that no scores make them overflow.
 """
@@ -29,7 +31,16 @@ from dpselect.mechanisms.noise_curves import rate_down
 from dpselect.mechanisms.ranks import Ranked, draw_sequences, half_below
 from dpselect.mechanisms.release import release
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Flags, Floats, Indices, LazyUniform, Words, WordSource, rational, uniforms
+from dpselect.sampling.contest import (
+    Flags,
+    Floats,
+    Indices,
+    LazyUniform,
+    Words,
+    WordSource,
+    rational,
+    uniforms,
+)
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
@@ -40,18 +51,23 @@ _TINY = 2.0**-1000  # more than any underflow
 
 @final
 class JointTopK(Mechanism):
-    """One exponential mechanism over all sequences of k candidates; ordered (Gillenwater, Joseph, Munoz, Ribero 2022).
+    """One exponential mechanism over all sequences of k candidates; ordered (Gillenwater, Joseph,
+    Munoz, Ribero 2022).
 
-    The loss of a sequence is the largest of (i-th highest score - score in place i). A sequence has probability proportional to
-    exp(-rate * loss). Guarantee: BoundedRange(epsilon), whatever k (Theorem M7).
+    The loss of a sequence is the largest of (i-th highest score - score in place i). A sequence has
+    probability proportional to exp(-rate * loss). Guarantee: BoundedRange(epsilon), whatever k
+    (Theorem M7).
 
     Args:
-        beta: the failure probability of FastJoint: beyond a level of loss that depends on public numbers only, with chance at
-            most beta, the sequence is uniformly random. Same guarantee, and no quicker: for comparison with the published one.
+        beta: the failure probability of FastJoint: beyond a level of loss that depends on public
+            numbers only, with chance at most beta, the sequence is uniformly random. Same
+            guarantee, and no quicker: for comparison with the published one.
     """
 
     kind: Literal["joint_top_k"] = "joint_top_k"
-    traits: ClassVar[Traits] = Traits(answers="top_k", noise=EPSILON, ordered=True, most="k", domain="public")
+    traits: ClassVar[Traits] = Traits(
+        answers="top_k", noise=EPSILON, ordered=True, most="k", domain="public"
+    )
     k: Count = Field(description="an integer >= 1")
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     beta: Probability | None = Field(default=None, description="a probability in (0, 1), or None")
@@ -67,11 +83,15 @@ class JointTopK(Mechanism):
 
     @property
     def rate(self) -> float:
-        """Nats per score unit of loss, rounded down: epsilon over the range of the loss, twice that of the scores if k > 1."""
+        """Nats per score unit of loss, rounded down: epsilon over the range of the loss, twice that
+        of the scores if k > 1.
+        """
         return rate_down(self.epsilon, self.sensitivity.range * (1 if self.k == 1 else 2))
 
     def cut(self, candidates: int) -> float:
-        """The loss at which FastJoint cuts, score units, for a public number of candidates; inf without `beta`."""
+        """The loss at which FastJoint cuts, score units, for a public number of candidates; inf
+        without `beta`.
+        """
         if self.beta is None:
             return math.inf
         sequences = math.fsum(math.log(candidates - place) for place in range(self.k))
@@ -85,7 +105,9 @@ class JointTopK(Mechanism):
         best = np.empty((len(matrix), self.k), dtype=np.int64)
         for place, row in enumerate(rows):
             chosen = np.flatnonzero(which.ravel() == place)
-            best[chosen] = self._draw(Scores(row, sensitivity=self.covers, kind="utilities"), len(chosen), source)
+            best[chosen] = self._draw(
+                Scores(row, sensitivity=self.covers, kind="utilities"), len(chosen), source
+            )
         return Selections(best, ordered=True, requested=self.k)
 
     def _draw(self, scores: Scores, rounds: int, source: Sampler) -> Indices:
@@ -110,15 +132,21 @@ class JointTopK(Mechanism):
 
 @final
 class Counts:
-    """How many of the best ranks may stand in each of k places at a level of loss: place i takes r if x_[i] - x_[r] <= level."""
+    """How many of the best ranks may stand in each of k places at a level of loss: place i takes r
+    if x_[i] - x_[r] <= level.
+    """
 
     def __init__(self, ranked: Ranked, k: int) -> None:
         self._ranked, self._size, self._k = ranked, ranked.size, k
         self._top = ranked.half_below_top(np.arange(1, k + 1))
-        self.largest_loss: float = math.nextafter(float(-ranked.half_below_top([ranked.size])[0]) + _TINY, math.inf)
+        self.largest_loss: float = math.nextafter(
+            float(-ranked.half_below_top([ranked.size])[0]) + _TINY, math.inf
+        )
 
     def between(self, low: Floats, high: Floats) -> tuple[Indices, Indices]:
-        """(levels, k) bounds on the counts at every level from low to high, elementwise; (levels,) each. Theorem M10."""
+        """(levels, k) bounds on the counts at every level from low to high, elementwise; (levels,)
+        each. Theorem M10.
+        """
         least = np.maximum(self._reaching(low, self._slack(low)), np.arange(1, self._k + 1))
         return least, self.most(high)
 
@@ -131,7 +159,9 @@ class Counts:
         return 8.0 * (_COMPARED * np.abs(self._top[-1]) + _COMPARED * level + _TINY)
 
     def jump(self, level: Floats) -> tuple[Floats, Floats]:
-        """(levels,) the last level up to each at which a count rises, and the first one after it (inf if none); rounded."""
+        """(levels,) the last level up to each at which a count rises, and the first one after it
+        (inf if none); rounded.
+        """
         count = self.most(level)
         last = (self._top - self._ranked.half_below_top(count)).max(axis=1)
         next_one = self._ranked.half_below_top(np.minimum(count + 1, self._size))
@@ -139,7 +169,9 @@ class Counts:
         return last, after.min(axis=1)
 
     def at(self, level: arb, least: Indices, most: Indices) -> Indices | None:
-        """(k,) the counts at a level, not halved, known as a ball, between these bounds; None where the ball does not tell."""
+        """(k,) the counts at a level, not halved, known as a ball, between these bounds; None where
+        the ball does not tell.
+        """
         counts = least.copy()
         for place in np.flatnonzero(least < most).tolist():
             count = self._rising(level, place, int(least[place]), int(most[place]))
@@ -171,16 +203,20 @@ class Counts:
 _LOGARITHM = 2.0**-45  # of 1 + the terms of a logarithm: above their roundings
 _CELL = 2.0**-53
 _FAR = 1e300  # nats beyond which exp(-nats) is zero in any case
-_NARROW = 2.0**-900  # nats; of narrower cells float64 says nothing but that they weigh less than one as wide as this
+# nats; of narrower cells float64 says nothing but that they weigh less than one as wide as this
+_NARROW = 2.0**-900
 
 
 @final
 @dataclass(frozen=True)
 class Cells:
-    """Levels from edges[i] up to edges[i + 1], and beyond the last edge one atom at which everything is allowed."""
+    """Levels from edges[i] up to edges[i + 1], and beyond the last edge one atom at which
+    everything is allowed.
+    """
 
     edges: Floats  # (cells + 1,) half levels
-    allowed: Indices  # (cells, k) ranks allowed in each place; at least as many as at any level of the cell
+    # (cells, k) ranks allowed in each place; at least as many as at any level of the cell
+    allowed: Indices
     everything: Indices  # (k,) the same for the atom
     rate: float  # nats per score unit of loss
 
@@ -188,7 +224,8 @@ class Cells:
         return len(self.allowed)
 
     def log_weights(self, allowed: Indices) -> tuple[Floats, Floats]:
-        """(cells + 1,) ln of the weight of every cell with these counts, and of the atom; and bounds on the error.
+        """(cells + 1,) ln of the weight of every cell with these counts, and of the atom; and
+        bounds on the error.
 
         Cells narrower than `_NARROW` are weighed as if they were that wide.
         """
@@ -201,23 +238,36 @@ class Cells:
         """(count,) cells in proportion to their weights; the atom is the one after the last."""
         value, error = self.log_weights(self.allowed)
         narrow = np.append(self._widths() < _NARROW, False)
-        return source.categorical(np.where(narrow, -np.inf, value - error), value + error, self._balls, count)
+        return source.categorical(
+            np.where(narrow, -np.inf, value - error), value + error, self._balls, count
+        )
 
     def within(self, cell: Indices, words: Words) -> tuple[Floats, Floats]:
-        """(count,) bounds on half levels whose density falls exponentially, given the first bits of a uniform number each."""
+        """(count,) bounds on half levels whose density falls exponentially, given the first bits of
+        a uniform number each.
+        """
         low, high = self.edges[cell], self.edges[cell + 1]
         place, width = uniforms(words), self._widths()[cell]
         with np.errstate(divide="ignore", over="ignore"):
             share = -np.expm1(-width)
             least = -0.5 * np.log1p(-share * place * (1.0 - _LOGARITHM)) / self.rate
-            most = -0.5 * np.log1p(-np.minimum(share * (place + _CELL) * (1.0 + _LOGARITHM), 1.0)) / self.rate
-            first, last = (low + least) * (1.0 - _LOGARITHM), (low + most * (1.0 + _LOGARITHM)) * (1.0 + _LOGARITHM)
+            most = (
+                -0.5
+                * np.log1p(-np.minimum(share * (place + _CELL) * (1.0 + _LOGARITHM), 1.0))
+                / self.rate
+            )
+            first, last = (
+                (low + least) * (1.0 - _LOGARITHM),
+                (low + most * (1.0 + _LOGARITHM)) * (1.0 + _LOGARITHM),
+            )
         narrow = width < _NARROW
         first, last = np.where(narrow, low, first - _TINY), np.where(narrow, high, last + _TINY)
         return np.clip(first, low, high), np.clip(last, low, high)
 
     def level(self, cell: int, uniform: arb) -> arb:
-        """A ball around the level, not halved, for one cell and a ball around its uniform number."""
+        """A ball around the level, not halved, for one cell and a ball around its uniform
+        number.
+        """
         low, high = self._edge(cell), self._edge(cell + 1)
         rate = rational(self.rate)
         return arb(low) - (uniform * (arb(-rate * (high - low))).expm1()).log1p() / arb(rate)
@@ -255,7 +305,9 @@ def log_product(allowed: Indices) -> Floats:
 
 
 def _flipped(chance: Floats, error: Floats, words: Words) -> tuple[Flags, Indices]:
-    """(count,) True with a probability whose logarithm lies within `error` of `chance`, and where that is not certain."""
+    """(count,) True with a probability whose logarithm lies within `error` of `chance`, and where
+    that is not certain.
+    """
     place = uniforms(words)
     accepted = place + _CELL <= np.exp(chance - error) * (1.0 - _EXPONENTIAL)
     refused = place >= np.exp(chance + error) * (1.0 + _EXPONENTIAL)
@@ -271,7 +323,9 @@ _EXPONENTIAL = 2.0**-50  # of an exponential: above its rounding and that of the
 
 @final
 class AllowedRanks:
-    """N(v) for one score vector, and draws of what is allowed at a random level; losses are cut at `cut`, inf for none."""
+    """N(v) for one score vector, and draws of what is allowed at a random level; losses are cut at
+    `cut`, inf for none.
+    """
 
     def __init__(self, ranked: Ranked, k: int, rate: float, cut: float) -> None:
         self._counts, self._rate = Counts(ranked, k), rate
@@ -313,7 +367,9 @@ class AllowedRanks:
             least[i] = LazyUniform(words, word=int(drawn[i])).decide(counts)
         return least
 
-    def _accepted(self, allowed: Indices, envelope: Indices, words: WordSource) -> NDArray[np.bool_]:
+    def _accepted(
+        self, allowed: Indices, envelope: Indices, words: WordSource
+    ) -> NDArray[np.bool_]:
         """(count,) True with probability N at the level over the envelope."""
         chance = np.log((allowed - self._places) / (envelope - self._places)).sum(axis=1)
         error = _RATIOS * (len(self._places) + np.abs(chance))
@@ -325,15 +381,21 @@ class AllowedRanks:
         return accepted
 
     def _refined(self) -> Cells:
-        """Cut the levels where N changes, until at most half of the envelope is above the density."""
+        """Cut the levels where N changes, until at most half of the envelope is above the
+        density.
+        """
         steps = min(2.0 * self._rate * self.last, _FARTHEST)
         with np.errstate(over="ignore"):
             growing = 2.0 ** np.arange(-4, math.ceil(math.log2(max(steps, 1)))) / self._rate
         edges = np.unique([0.0, *growing[growing < self.last], self.last])
         for _ in range(_ROUNDS):
             cells = Cells(edges, self._counts.most(edges[1:]), self._all, self._rate)
-            above = edges[:-1] + self._counts.margin(edges[:-1])  # just above the lower edge of each cell: an estimate
-            most, least = cells.log_weights(cells.allowed)[0], cells.log_weights(self._counts.most(above))[0]
+            # just above the lower edge of each cell: an estimate
+            above = edges[:-1] + self._counts.margin(edges[:-1])
+            most, least = (
+                cells.log_weights(cells.allowed)[0],
+                cells.log_weights(self._counts.most(above))[0],
+            )
             shift = most.max()
             excess = np.exp(most - shift) - np.exp(least - shift)
             if excess.sum() <= _WASTE * np.exp(most - shift).sum():

@@ -30,22 +30,29 @@ _REASON = "fewer items than requested beat the noisy threshold"
 
 @final
 class LimitedDomain(Mechanism):
-    """At most k of the kbar most popular items, in order: those whose noisy count beats a noisy threshold (Durfee, Rogers 2019).
+    """At most k of the kbar most popular items, in order: those whose noisy count beats a noisy
+    threshold (Durfee, Rogers 2019).
 
-    Reads the top kbar + 1 counts only, so the domain may be unknown. Guarantee for distinct-user counts under add_remove:
-    Approximate(k * BoundedRange(epsilon), delta), Theorem C11; a replacement is two such steps. With `kbar_least` the number of
-    competitors is chosen privately, for one more BoundedRange(epsilon), Theorem S7.
+    Reads the top kbar + 1 counts only, so the domain may be unknown. Guarantee for distinct-user
+    counts under add_remove: Approximate(k * BoundedRange(epsilon), delta), Theorem C11; a
+    replacement is two such steps. With `kbar_least` the number of competitors is chosen privately,
+    for one more BoundedRange(epsilon), Theorem S7.
 
     Args:
         epsilon: nats for every released item, > 0; the noise is Gumbel with scale 1/epsilon.
         l0: the most items that one user can hold; None if unbounded.
-        kbar_least: from k to kbar: the number of competitors is then the one among kbar_least, ..., kbar whose threshold is
-            lowest, up to noise; None for exactly kbar.
+        kbar_least: from k to kbar: the number of competitors is then the one among kbar_least, ...,
+            kbar whose threshold is lowest, up to noise; None for exactly kbar.
 
     Example:
         >>> import dpselect as dps
         >>> mechanism = dps.LimitedDomain(k=2, kbar=10, epsilon=1.0, delta=1e-6)
-        >>> seen = dps.Scores([9000, 5000, 1], labels=["zoo", "park", "pier"], sensitivity=dps.Sensitivity(), domain="observed")
+        >>> seen = dps.Scores(
+        ...     [9000, 5000, 1],
+        ...     labels=["zoo", "park", "pier"],
+        ...     sensitivity=dps.Sensitivity(),
+        ...     domain="observed",
+        ... )
         >>> mechanism.select(seen).labels
         ('zoo', 'park')
     """
@@ -71,11 +78,17 @@ class LimitedDomain(Mechanism):
     @model_validator(mode="after")
     def _can_fill_k(self) -> Self:
         if self.kbar < self.k:
-            raise ValueError(f"kbar={self.kbar} is less than k={self.k}: let at least k items compete")
+            raise ValueError(
+                f"kbar={self.kbar} is less than k={self.k}: let at least k items compete"
+            )
         if self.kbar_least is not None and not self.k <= self.kbar_least <= self.kbar:
-            raise ValueError(f"kbar_least={self.kbar_least} must lie from k={self.k} to kbar={self.kbar}")
+            raise ValueError(
+                f"kbar_least={self.kbar_least} must lie from k={self.k} to kbar={self.kbar}"
+            )
         if not math.isfinite(self.margin):
-            raise ValueError(f"epsilon={self.epsilon} puts the threshold beyond the floats: raise it")
+            raise ValueError(
+                f"epsilon={self.epsilon} puts the threshold beyond the floats: raise it"
+            )
         return self
 
     @property
@@ -89,7 +102,9 @@ class LimitedDomain(Mechanism):
     def spent(self, selection: Selection) -> Approximate:
         """One pick per item, one more if the threshold ended it early. Theorem S8."""
         if not (selection.ordered and selection.requested == self.k and len(selection) <= self.k):
-            raise InvalidRequest(f"this selection was not released by {self!r}: pass one that its select returned")
+            raise InvalidRequest(
+                f"this selection was not released by {self!r}: pass one that its select returned"
+            )
         return self._price(min(self.k, len(selection) + 1))
 
     def _price(self, picks: int) -> Approximate:
@@ -102,7 +117,9 @@ class LimitedDomain(Mechanism):
         return self.margin_at(self.kbar)
 
     def margin_at(self, competitors: int) -> float:
-        """How far the threshold lies above the count of rank competitors + 1, in counts; a few units in the last place up."""
+        """How far the threshold lies above the count of rank competitors + 1, in counts; a few
+        units in the last place up.
+        """
         touched = competitors if self.l0 is None else min(self.l0, competitors)
         parts = (math.log(touched), math.log1p(-self.delta), -math.log(self.delta))
         return 1 + sum(parts) / self.epsilon + _ROUNDING * (1 + sum(map(abs, parts)) / self.epsilon)
@@ -124,12 +141,16 @@ class LimitedDomain(Mechanism):
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         positions, above, floors = self._compete(scores)
         size = self._least + int(self._choose(floors[None], source)[0])
-        order = self._beat((above[:size] - floors[size - self._least])[None], self.margin_at(size), source)[0]
+        order = self._beat(
+            (above[:size] - floors[size - self._least])[None], self.margin_at(size), source
+        )[0]
         chosen = positions[order[order >= 0][: self.k]]
         return release(scores, chosen, ordered=True, requested=self.k, reason=_REASON)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        indices = np.concatenate([self._select_block(block, source) for block in count_blocks(matrix)])
+        indices = np.concatenate(
+            [self._select_block(block, source) for block in count_blocks(matrix)]
+        )
         return Selections(indices, ordered=True, requested=self.k, reason=_REASON)
 
     def _select_block(self, block: Numbers, source: Sampler) -> Indices:
@@ -141,15 +162,22 @@ class LimitedDomain(Mechanism):
         indices = np.full((len(block), self.k), -1, dtype=np.int64)
         for choice in np.unique(choices).tolist():
             rows, size = np.flatnonzero(choices == choice), self._least + choice
-            kept = self._beat(above[rows, :size] - floors[rows, choice, None], self.margin_at(size), source)[:, : self.k]
-            indices[rows, : kept.shape[1]] = np.where(kept >= 0, np.take_along_axis(positions[rows], kept, axis=1), -1)
+            kept = self._beat(
+                above[rows, :size] - floors[rows, choice, None], self.margin_at(size), source
+            )[:, : self.k]
+            indices[rows, : kept.shape[1]] = np.where(
+                kept >= 0, np.take_along_axis(positions[rows], kept, axis=1), -1
+            )
         return indices
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         positions, above, floors = self._compete(scores)
         enumerable(len(floors) * math.perm(len(above), min(self.k, len(above))))
         chances = gumbel_softmax(self._preferences(floors), 1 / self.epsilon).tolist()
-        beaten = [np.append(above[:size] - floors[size - self._least], self.margin_at(size)) for size in self._sizes]
+        beaten = [
+            np.append(above[:size] - floors[size - self._least], self.margin_at(size))
+            for size in self._sizes
+        ]
         laws = (_prefixes(positions.tolist(), self.epsilon * counts, self.k) for counts in beaten)
         return mixture(zip(chances, laws, strict=True))
 
@@ -160,9 +188,11 @@ class LimitedDomain(Mechanism):
         return positions[: self.kbar], above[0], floors[0]
 
     def _heights(self, descending: Numbers) -> tuple[Floats, Floats]:
-        """Heights above the count of rank kbar + 1: of the top kbar, and of the ranks just below kbar_least, ..., kbar.
+        """Heights above the count of rank kbar + 1: of the top kbar, and of the ranks just below
+        kbar_least, ..., kbar.
 
-        From (rows, ranks) descending counts; (rows, at most kbar) and (rows, sizes). A count that is missing is 0.
+        From (rows, ranks) descending counts; (rows, at most kbar) and (rows, sizes). A count that
+        is missing is 0.
         """
         base = np.zeros_like(descending)
         base[:] = descending[:, self.kbar :] if descending.shape[1] > self.kbar else 0
@@ -179,21 +209,29 @@ class LimitedDomain(Mechanism):
         return -favoured(floors, (growth - growth[0]) * self._scale)
 
     def _choose(self, floors: Floats, source: Sampler) -> Indices:
-        """(rows,) which of the sizes kbar_least, ..., kbar, from 0, is taken for (rows, sizes) floors."""
+        """(rows,) which of the sizes kbar_least, ..., kbar, from 0, is taken for (rows, sizes)
+        floors.
+        """
         if self.kbar_least is None:
             return np.zeros(len(floors), dtype=np.int64)
         return source.top_k_rows(self._preferences(floors), by_name("gumbel"), self._scale, 1)[:, 0]
 
     def _beat(self, counts: Floats, threshold: float, source: Sampler) -> Indices:
-        """(rows, k + 1 or all) places in the noisy order of (rows, ranks) counts, -1 from the threshold on."""
+        """(rows, k + 1 or all) places in the noisy order of (rows, ranks) counts, -1 from the
+        threshold on.
+        """
         contest = np.column_stack([counts, np.full(len(counts), threshold)])
-        order = source.top_k_rows(contest, by_name("gumbel"), self._scale, min(self.k + 1, contest.shape[1]))
+        order = source.top_k_rows(
+            contest, by_name("gumbel"), self._scale, min(self.k + 1, contest.shape[1])
+        )
         below = np.logical_or.accumulate(order == counts.shape[1], axis=1)
         return np.where(below, -1, order)
 
 
 def _prefixes(positions: list[int], exponents: Floats, k: int) -> dict[tuple[int, ...], float]:
-    """Law of the sequence drawn without replacement by weights of these logarithms, stopped by the last one or after k."""
+    """Law of the sequence drawn without replacement by weights of these logarithms, stopped by the
+    last one or after k.
+    """
     law: dict[tuple[int, ...], float] = {}
 
     def extend(taken: tuple[int, ...], probability: float) -> None:
@@ -201,7 +239,8 @@ def _prefixes(positions: list[int], exponents: Floats, k: int) -> dict[tuple[int
         if len(taken) == k:
             law[tuple(positions[i] for i in taken)] = probability
             return
-        weights = np.exp((rest := exponents[[*left, -1]]) - rest.max())  # anew, so that what follows an item far ahead is left
+        # anew, so that what follows an item far ahead is left
+        weights = np.exp((rest := exponents[[*left, -1]]) - rest.max())
         *chances, stop = (weights / weights.sum()).tolist()
         law[tuple(positions[i] for i in taken)] = probability * stop
         for i, chance in zip(left, chances, strict=True):

@@ -1,4 +1,6 @@
-"""Noisy maximum: the largest of scores plus noise, once or k times, and what these mechanisms share."""
+"""Noisy maximum: the largest of scores plus noise, once or k times, and what these mechanisms
+share.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +18,44 @@ from accounting import BoundedRange, Curve, LaplaceDP, tighter
 from accounting.curves.profile_table import ProfileTable
 from accounting.frozen import Count, Positive
 from dpselect.errors import InvalidMechanism, InvalidRequest, NoClosedForm
-from dpselect.mechanisms.base import EPSILON, SCALE, Between, Mechanism, ShowsValues, Traits, enumerable
-from dpselect.mechanisms.noise_curves import centred_gaussian, epsilon_curve, ratio_up, shared_vector, vector, winner_curve
+from dpselect.mechanisms.base import (
+    EPSILON,
+    SCALE,
+    Between,
+    Mechanism,
+    ShowsValues,
+    Traits,
+    enumerable,
+)
+from dpselect.mechanisms.noise_curves import (
+    centred_gaussian,
+    epsilon_curve,
+    ratio_up,
+    shared_vector,
+    vector,
+    winner_curve,
+)
 from dpselect.mechanisms.ranks import centred
-from dpselect.mechanisms.release import cell_law, expanded, half_width, largest, public_grid, release, with_values
+from dpselect.mechanisms.release import (
+    cell_law,
+    expanded,
+    half_width,
+    largest,
+    public_grid,
+    release,
+    with_values,
+)
 from dpselect.noise import VECTOR_NORMS, Noise, NoiseName, by_name, in_words
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, Indices
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
-from dpselect.verify.quadrature import argmax_probabilities, ordered_probabilities, top_set_probabilities
+from dpselect.verify.quadrature import (
+    argmax_probabilities,
+    ordered_probabilities,
+    top_set_probabilities,
+)
 
 
 def select_winner(scores: Scores, noise: Noise, scale: float, source: Sampler) -> Selection:
@@ -46,12 +75,16 @@ def winner_probabilities(scores: Scores, noise: Noise, scale: float) -> dict[Any
     return dict(enumerate(law.tolist()))
 
 
-winner_traits: partial[Traits] = partial(Traits, answers="one_item", ordered=True, most=1, domain="public", groups=True)
+winner_traits: partial[Traits] = partial(
+    Traits, answers="one_item", ordered=True, most=1, domain="public", groups=True
+)
 """What a `NoisyWinner` is, but for its noise and its law."""
 
 
 class NoisyWinner(Mechanism, ABC):
-    """One candidate: the position of the largest of scores + scale * noise. A member has a `sensitivity`."""
+    """One candidate: the position of the largest of scores + scale * noise. A member has a
+    `sensitivity`.
+    """
 
     @property
     @abstractmethod
@@ -97,25 +130,33 @@ class EpsilonWinner(NoisyWinner, ABC):
         return by_name(self.noise_name), self.scale
 
 
-noisy_traits: partial[Traits] = partial(Traits, answers="top_k", noise=SCALE, most="k", domain="public", groups=True)
+noisy_traits: partial[Traits] = partial(
+    Traits, answers="top_k", noise=SCALE, most="k", domain="public", groups=True
+)
 """What a `NoisyTopK` is, but for what it shows and its law."""
 
 
 class NoisyTopK(Mechanism, ABC):
-    """The k best by scores + scale * noise. A member states how often the noise is drawn, and what that costs."""
+    """The k best by scores + scale * noise. A member states how often the noise is drawn, and what
+    that costs.
+    """
 
     kind: str
     k: Count = Field(description="an integer >= 1")
     noise: NoiseName = Field(description=in_words(NoiseName))
     scale: Positive = Field(description="a finite scale > 0, in score units")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
-    candidates: Count | None = Field(default=None, description="a public number of candidates >= k, or None")
+    candidates: Count | None = Field(
+        default=None, description="a public number of candidates >= k, or None"
+    )
 
     @model_validator(mode="after")
     def _is_bounded(self) -> Self:
         _require_gaussian_width(self.noise, self.sensitivity, self.candidates)
         if self.candidates is not None and self.candidates < self.k:
-            raise ValueError(f"candidates={self.candidates} is less than k={self.k}: ask for fewer items")
+            raise ValueError(
+                f"candidates={self.candidates} is less than k={self.k}: ask for fewer items"
+            )
         return self
 
 
@@ -123,8 +164,9 @@ class NoisyTopK(Mechanism, ABC):
 class ReportNoisyMax(NoisyWinner):
     """The index of the largest of score + scale * noise.
 
-    Guarantee with R the range: BoundedRange(R/scale) for gumbel, LaplaceDP(R/scale) for exponential, laplace, logistic and
-    half_logistic (Theorems C8 and N7), the Renyi curves of Theorem C9 for gaussian.
+    Guarantee with R the range: BoundedRange(R/scale) for gumbel, LaplaceDP(R/scale) for
+    exponential, laplace, logistic and half_logistic (Theorems C8 and N7), the Renyi curves of
+    Theorem C9 for gaussian.
 
     Example:
         >>> import dpselect as dps
@@ -137,7 +179,9 @@ class ReportNoisyMax(NoisyWinner):
     noise: NoiseName = Field(description=in_words(NoiseName))
     scale: Positive = Field(description="a finite scale > 0, in score units")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
-    candidates: Count | None = Field(default=None, description="a public number of candidates >= 1, or None")
+    candidates: Count | None = Field(
+        default=None, description="a public number of candidates >= 1, or None"
+    )
 
     @model_validator(mode="after")
     def _has_a_price(self) -> Self:
@@ -157,24 +201,31 @@ class ReportNoisyMax(NoisyWinner):
         return by_name(self.noise), self.scale
 
 
-def _require_gaussian_width(noise: NoiseName, sensitivity: Sensitivity, candidates: int | None) -> None:
+def _require_gaussian_width(
+    noise: NoiseName, sensitivity: Sensitivity, candidates: int | None
+) -> None:
     """Refuse Gaussian noise whose cost nothing bounds."""
     if by_name(noise).winner_price == "gaussian" and sensitivity.l2_of(candidates) == math.inf:
         raise InvalidMechanism(
-            f"noise={noise!r} needs candidates= (the public number of candidates) or a sensitivity with l0= or l2=: without one "
-            "of them nothing bounds how far a user moves the scores in l2"
+            f"noise={noise!r} needs candidates= (the public number of candidates) or a sensitivity"
+            " with l0= or l2=: without one of them nothing bounds how far a user moves the scores"
+            " in l2"
         )
 
 
 @final
 class ExponentialMechanism(EpsilonWinner):
-    """One candidate with probability proportional to exp(epsilon * score / range): the largest of Gumbel-noisy scores.
+    """One candidate with probability proportional to exp(epsilon * score / range): the largest of
+    Gumbel-noisy scores.
 
-    Guarantee: BoundedRange(epsilon), Theorem C8. The cheapest choice under zCDP and Renyi accounting.
+    Guarantee: BoundedRange(epsilon), Theorem C8. The cheapest choice under zCDP and Renyi
+    accounting.
 
     Example:
         >>> import dpselect as dps
-        >>> law = dps.ExponentialMechanism(epsilon=1.0).probabilities(dps.Scores([3, 1], sensitivity=dps.Sensitivity()))
+        >>> law = dps.ExponentialMechanism(epsilon=1.0).probabilities(
+        ...     dps.Scores([3, 1], sensitivity=dps.Sensitivity())
+        ... )
         >>> round(law[0], 4)
         0.8808
     """
@@ -186,14 +237,17 @@ class ExponentialMechanism(EpsilonWinner):
 
 @final
 class PermuteAndFlip(EpsilonWinner):
-    """The largest of scores with exponential noise, which has the law of permute-and-flip (McKenna and Sheldon 2020).
+    """The largest of scores with exponential noise, which has the law of permute-and-flip (McKenna
+    and Sheldon 2020).
 
-    Guarantee: LaplaceDP(epsilon), Theorem N7, so pure epsilon; not bounded-range. The most accurate choice under pure
-    differential privacy.
+    Guarantee: LaplaceDP(epsilon), Theorem N7, so pure epsilon; not bounded-range. The most accurate
+    choice under pure differential privacy.
 
     Example:
         >>> import dpselect as dps
-        >>> law = dps.PermuteAndFlip(epsilon=1.0).probabilities(dps.Scores([3, 1], sensitivity=dps.Sensitivity()))
+        >>> law = dps.PermuteAndFlip(epsilon=1.0).probabilities(
+        ...     dps.Scores([3, 1], sensitivity=dps.Sensitivity())
+        ... )
         >>> round(law[0], 4)
         0.9323
     """
@@ -231,7 +285,9 @@ class PeelingTopK(NoisyTopK):
         if noise.name == "gumbel":
             best = largest(scores, noise, self.scale, self.k, source)  # one draw serves all rounds
         elif scores.multiplicities is not None:
-            best = _peel_groups(scores.values, scores.multiplicities, noise, self.scale, self.k, source)
+            best = _peel_groups(
+                scores.values, scores.multiplicities, noise, self.scale, self.k, source
+            )
         else:
             best = source.peel(scores.values, noise, self.scale, self.k).tolist()
         return release(scores, best, ordered=True, requested=self.k)
@@ -239,7 +295,9 @@ class PeelingTopK(NoisyTopK):
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         noise = by_name(self.noise)
         if noise.name == "gumbel":
-            return Selections(source.top_k_rows(matrix, noise, self.scale, self.k), ordered=True, requested=self.k)
+            return Selections(
+                source.top_k_rows(matrix, noise, self.scale, self.k), ordered=True, requested=self.k
+            )
         rows = [source.peel(row, noise, self.scale, self.k) for row in matrix]
         return Selections(np.stack(rows), ordered=True, requested=self.k)
 
@@ -252,21 +310,32 @@ class PeelingTopK(NoisyTopK):
             for taken, probability in law.items():
                 left = [item for item in range(len(values)) if item not in taken]
                 chances = argmax_probabilities(noise, self.scale, values[left]).tolist()
-                longer |= {(*taken, item): probability * chance for item, chance in zip(left, chances, strict=True)}
+                longer |= {
+                    (*taken, item): probability * chance
+                    for item, chance in zip(left, chances, strict=True)
+                }
             law = longer
         return dict(law)
 
 
-def _shared_winner(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:
-    """`winner_curve` of a group that two users share: a union over candidates is paid for each of them. Theorem W8."""
+def _shared_winner(
+    noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None
+) -> Curve:
+    """`winner_curve` of a group that two users share: a union over candidates is paid for each of
+    them. Theorem W8.
+    """
     whole = winner_curve(noise, scale, sensitivity, candidates)
     if by_name(noise).winner_price != "gaussian":
         return whole
     return tighter(2 * whole, centred_gaussian(scale, sensitivity, candidates))
 
 
-def _peel_groups(values: Numbers, multiplicities: Indices, noise: Noise, scale: float, k: int, source: Sampler) -> list[int]:
-    """(k,) positions in the order in which they are peeled off, where `multiplicities[g]` candidates share `values[g]`."""
+def _peel_groups(
+    values: Numbers, multiplicities: Indices, noise: Noise, scale: float, k: int, source: Sampler
+) -> list[int]:
+    """(k,) positions in the order in which they are peeled off, where `multiplicities[g]`
+    candidates share `values[g]`.
+    """
     first = list(itertools.accumulate(multiplicities.tolist(), initial=0))
     left = multiplicities.copy()
     taken: dict[int, list[int]] = {}
@@ -288,19 +357,23 @@ def _peel_groups(values: Numbers, multiplicities: Indices, noise: Noise, scale: 
 class OneshotTopK(NoisyTopK, ShowsValues):
     """The k largest of score + scale * noise, all noise drawn once.
 
-    Gumbel noise releases the order too and equals k rounds of the exponential mechanism: k * BoundedRange(R/scale). gaussian
-    releases the order and costs GaussianDP(l2/scale) whatever k, l2 being that of the change or, where it is less, of the change
-    without its mean (Theorems C9 and H2). exponential and half_logistic release the set for LaplaceDP(k R/scale); laplace and
-    logistic its order too (Theorems C10, N7 and N8). Where `candidates` is stated and makes the set cheaper, laplace and logistic
-    release it without order: min(k, candidates - k) in place of k, and for laplace the sqrt(k) family of Qiao, Su and Zhang
-    (2021), which joins the Laplace bound where it says more (Theorem M2). Of users with few items laplace costs the whole noisy
-    vector at most, order included (Theorem H10).
+    Gumbel noise releases the order too and equals k rounds of the exponential mechanism: k *
+    BoundedRange(R/scale). gaussian releases the order and costs GaussianDP(l2/scale) whatever k, l2
+    being that of the change or, where it is less, of the change without its mean (Theorems C9 and
+    H2). exponential and half_logistic release the set for LaplaceDP(k R/scale); laplace and
+    logistic its order too (Theorems C10, N7 and N8). Where `candidates` is stated and makes the set
+    cheaper, laplace and logistic release it without order: min(k, candidates - k) in place of k,
+    and for laplace the sqrt(k) family of Qiao, Su and Zhang (2021), which joins the Laplace bound
+    where it says more (Theorem M2). Of users with few items laplace costs the whole noisy vector at
+    most, order included (Theorem H10).
 
     Args:
-        value_scale: None releases no values. A number releases each selected score plus fresh Laplace noise of that scale, in
-            score units, and adds the price of a vector of k scores (Theorems H3 and H10): the noise that chose is never shown.
-        values: whether each selected score is released with the noise that chose it, for gaussian and laplace noise: then order
-            and values cost the vector, and no more (Theorems H2 and H10).
+        value_scale: None releases no values. A number releases each selected score plus fresh
+            Laplace noise of that scale, in score units, and adds the price of a vector of k scores
+            (Theorems H3 and H10): the noise that chose is never shown.
+        values: whether each selected score is released with the noise that chose it, for gaussian
+            and laplace noise: then order and values cost the vector, and no more (Theorems H2 and
+            H10).
 
     Example:
         >>> import dpselect as dps
@@ -313,18 +386,26 @@ class OneshotTopK(NoisyTopK, ShowsValues):
     kind: Literal["oneshot_top_k"] = "oneshot_top_k"
     traits: ClassVar[Traits] = noisy_traits(
         ordered=lambda mechanism: (
-            mechanism.values or _shows_order(mechanism.noise, mechanism.sensitivity, mechanism.candidates, mechanism.k)
+            mechanism.values
+            or _shows_order(
+                mechanism.noise, mechanism.sensitivity, mechanism.candidates, mechanism.k
+            )
         ),
         values=lambda mechanism: mechanism.values or mechanism.value_scale is not None,
         clips=VECTOR_NORMS,
     )
-    value_scale: Positive | None = Field(default=None, description="a finite scale > 0 in score units, or None for no values")
+    value_scale: Positive | None = Field(
+        default=None, description="a finite scale > 0 in score units, or None for no values"
+    )
     values: bool = Field(default=False, strict=True, description="true or false")
 
     @model_validator(mode="after")
     def _has_a_price(self) -> Self:
         if self.values and self.value_scale is not None:
-            raise ValueError("values=True shows the noise that chose, and value_scale adds fresh noise: state one of them")
+            raise ValueError(
+                "values=True shows the noise that chose, and value_scale adds fresh noise: state"
+                " one of them"
+            )
         if self.values:
             vector(self.noise, self.scale, self.sensitivity, self.candidates)
         return self
@@ -334,13 +415,19 @@ class OneshotTopK(NoisyTopK, ShowsValues):
         if self.values:
             return vector(self.noise, self.scale, self.sensitivity, self.candidates)
         chosen = winners_curve(self.noise, self.scale, self.sensitivity, self.candidates, self.k)
-        return chosen if self.value_scale is None else chosen + vector("laplace", self.value_scale, self.sensitivity, self.k)
+        return (
+            chosen
+            if self.value_scale is None
+            else chosen + vector("laplace", self.value_scale, self.sensitivity, self.k)
+        )
 
     @property
     def shared_group_curve(self) -> Curve:
         if self.values:
             return shared_vector(self.noise, self.scale, self.sensitivity, self.candidates)
-        made = partial(winners_curve, self.noise, self.scale, self.sensitivity, self.candidates, self.k)
+        made = partial(
+            winners_curve, self.noise, self.scale, self.sensitivity, self.candidates, self.k
+        )
         chosen, plain = made(), made(family=False)
         # The family of Theorem M2 is paid for each of two users (Theorem W8).
         chosen = plain if chosen == plain else tighter(2 * chosen, plain)
@@ -349,17 +436,24 @@ class OneshotTopK(NoisyTopK, ShowsValues):
         return chosen + shared_vector("laplace", self.value_scale, self.sensitivity, self.k)
 
     def true_set_bound(self, gap: float, candidates: int) -> float:
-        """A lower bound on the chance that the released set is the true one. Theorem M4 (Qiao, Su and Zhang 2021, Theorem 2.3).
+        """A lower bound on the chance that the released set is the true one. Theorem M4 (Qiao, Su
+        and Zhang 2021, Theorem 2.3).
 
-        `gap` is the least difference between scores adjacent in rank, score units: an assumption, not read off data.
+        `gap` is the least difference between scores adjacent in rank, score units: an assumption,
+        not read off data.
 
         Raises:
-            InvalidRequest: the noise is not laplace, which alone the theorem covers, or an argument is outside its domain.
+            InvalidRequest: the noise is not laplace, which alone the theorem covers, or an argument
+                is outside its domain.
         """
         if self.noise != "laplace":
-            raise InvalidRequest(f"the bound is proved for noise='laplace', not {self.noise!r}: simulate instead")
+            raise InvalidRequest(
+                f"the bound is proved for noise='laplace', not {self.noise!r}: simulate instead"
+            )
         if not 0 <= gap < math.inf or candidates < 1:
-            raise InvalidRequest(f"gap={gap!r} must be finite and >= 0, and candidates={candidates!r} at least 1")
+            raise InvalidRequest(
+                f"gap={gap!r} must be finite and >= 0, and candidates={candidates!r} at least 1"
+            )
         width = gap / self.scale
         return max(0.0, 1 - (candidates - 1) * (2 + width) / 4 * math.exp(-width))
 
@@ -376,26 +470,38 @@ class OneshotTopK(NoisyTopK, ShowsValues):
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         if self.values:
-            drawn = source.ranking(scores.values, by_name(self.noise), self.scale, self.k, scores.multiplicities)
+            drawn = source.ranking(
+                scores.values, by_name(self.noise), self.scale, self.k, scores.multiplicities
+            )
             noisy = drawn.rounded(public_grid(self.scale)).tolist()
             shown = dict(zip(expanded(scores, drawn.index, drawn.member), noisy, strict=True))
             return release(scores, shown, ordered=True, requested=self.k, values=shown)
         best = largest(scores, by_name(self.noise), self.scale, self.k, source)
         chosen = release(scores, best, ordered=self.ordered, requested=self.k)
-        return chosen if self.value_scale is None else with_values(chosen, scores, "laplace", self.value_scale, source)
+        return (
+            chosen
+            if self.value_scale is None
+            else with_values(chosen, scores, "laplace", self.value_scale, source)
+        )
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         if self.releases_values:
-            raise InvalidRequest("select_many releases no values: call select for every row, or leave values and value_scale out")
+            raise InvalidRequest(
+                "select_many releases no values: call select for every row, or leave values and"
+                " value_scale out"
+            )
         best = source.top_k_rows(matrix, by_name(self.noise), self.scale, self.k)
         if not self.ordered:
             best.sort(axis=1)
         return Selections(best, ordered=self.ordered, requested=self.k)
 
-    def _cell_probabilities(self, scores: Scores, edges: Floats, between: Between) -> dict[Any, float]:
+    def _cell_probabilities(
+        self, scores: Scores, edges: Floats, between: Between
+    ) -> dict[Any, float]:
         if self.value_scale is None:
             raise NoClosedForm(
-                "values that show the noise that chose have no exact law: use dpselect.verify.lower_bound"
+                "values that show the noise that chose have no exact law: use"
+                " dpselect.verify.lower_bound"
                 if self.values
                 else "no values are released: ask for probabilities, or configure value_scale"
             )
@@ -404,7 +510,9 @@ class OneshotTopK(NoisyTopK, ShowsValues):
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         if self.releases_values:
-            instead = "leave them out" if self.values else "ask for cell_probabilities or leave them out"
+            instead = (
+                "leave them out" if self.values else "ask for cell_probabilities or leave them out"
+            )
             raise NoClosedForm(f"released values have a density, not probabilities: {instead}")
         return self._chosen(scores)
 
@@ -427,9 +535,16 @@ _UP = 1 + 1e-12
 
 
 def winners_curve(
-    noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None, k: int, *, family: bool = True
+    noise: NoiseName,
+    scale: float,
+    sensitivity: Sensitivity,
+    candidates: int | None,
+    k: int,
+    *,
+    family: bool = True,
 ) -> Curve:
-    """The k largest of scores + scale * noise drawn once: with their order where `_shows_order`, as a set otherwise.
+    """The k largest of scores + scale * noise drawn once: with their order where `_shows_order`, as
+    a set otherwise.
 
     `family`: whether the bounds of Theorem M2 may lower the price of a set.
     """
@@ -445,32 +560,45 @@ def winners_curve(
     if noise != "laplace" or sensitivity.l1_of(None) == math.inf:
         return chosen
     shown = vector(noise, scale, sensitivity, None)
-    if sensitivity.l1_of(None) <= times * sensitivity.range:  # never more than the set (Theorem H10)
+    # never more than the set (Theorem H10)
+    if sensitivity.l1_of(None) <= times * sensitivity.range:
         return shown
     return tighter(shown, chosen)
 
 
-def _shows_order(noise: NoiseName, sensitivity: Sensitivity, candidates: int | None, k: int) -> bool:
-    """Whether what `winners_curve` charges pays for the order of the k largest too. Theorems C10, H2 and N8.
+def _shows_order(
+    noise: NoiseName, sensitivity: Sensitivity, candidates: int | None, k: int
+) -> bool:
+    """Whether what `winners_curve` charges pays for the order of the k largest too. Theorems C10,
+    H2 and N8.
 
-    The order costs what the set does under smooth noise, unless the complement or the family of Theorem M2 makes the set cheaper.
+    The order costs what the set does under smooth noise, unless the complement or the family of
+    Theorem M2 makes the set cheaper.
     """
     law, times = by_name(noise), _times(noise, candidates, k)
     if law.winner_price in ("bounded_range", "gaussian"):
         return True
     if noise == "laplace" and sensitivity.l1_of(None) <= times * sensitivity.range:
         return True
-    family = noise == "laplace" and candidates is not None and times > 16 * math.log(candidates / _FAMILY_DELTA)
+    family = (
+        noise == "laplace"
+        and candidates is not None
+        and times > 16 * math.log(candidates / _FAMILY_DELTA)
+    )
     return law.smooth and times == k and not family
 
 
 def _times(noise: NoiseName, candidates: int | None, k: int) -> int:
     # With symmetric noise the set left out is the top set of the negated scores.
-    return min(k, max(candidates - k, 0)) if by_name(noise).symmetric and candidates is not None else k
+    return (
+        min(k, max(candidates - k, 0)) if by_name(noise).symmetric and candidates is not None else k
+    )
 
 
 def _with_family(whole: LaplaceDP, times: int, candidates: int, ratio: float) -> Curve:
-    """One-shot Laplace noise: the Laplace bound, and the points of the sqrt(k) family where they say more. Theorem M2."""
+    """One-shot Laplace noise: the Laplace bound, and the points of the sqrt(k) family where they
+    say more. Theorem M2.
+    """
 
     def log_delta(epsilon: float) -> float:
         return math.log(candidates) - (epsilon / (4 * ratio)) ** 2 / times
@@ -478,11 +606,19 @@ def _with_family(whole: LaplaceDP, times: int, candidates: int, ratio: float) ->
     def epsilon_at(delta: float) -> float:
         return 4 * ratio * math.sqrt(times * math.log(candidates / delta))
 
-    least, most = epsilon_at(_FAMILY_DELTA) * _UP, min(_FAMILY_EPSILON, epsilon_at(_LEAST_DELTA), whole.epsilon0)
+    least, most = (
+        epsilon_at(_FAMILY_DELTA) * _UP,
+        min(_FAMILY_EPSILON, epsilon_at(_LEAST_DELTA), whole.epsilon0),
+    )
     if candidates < 2 or least >= most:
         return whole
-    family = {float(e): math.exp(log_delta(float(e))) * _UP for e in np.linspace(least, most, _FAMILY_POINTS)}
+    family = {
+        float(e): math.exp(log_delta(float(e))) * _UP
+        for e in np.linspace(least, most, _FAMILY_POINTS)
+    }
     kept = {e: d for e, d in family.items() if e < whole.epsilon0 and d < whole.profile(e)}
     if not kept:
         return whole
-    return tighter(whole, ProfileTable(epsilons=(*kept, whole.epsilon0), deltas=(*kept.values(), 0.0)))
+    return tighter(
+        whole, ProfileTable(epsilons=(*kept, whole.epsilon0), deltas=(*kept.values(), 0.0))
+    )

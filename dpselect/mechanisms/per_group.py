@@ -1,4 +1,6 @@
-"""One selection for every group, of a public list or discovered; and its input, the scores of the groups."""
+"""One selection for every group, of a public list or discovered; and its input, the scores of the
+groups.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ from pydantic import Field, model_validator
 from accounting import Curve
 from accounting.frozen import Count
 from dpselect.errors import DomainMismatch, InvalidRequest, InvalidScores, SensitivityMismatch
-from dpselect.mechanisms.base import AnyMechanism, Around, Rounds, Traits, around_traits, enumerable, mixture
+from dpselect.mechanisms.base import (
+    AnyMechanism,
+    Around,
+    Rounds,
+    Traits,
+    around_traits,
+    enumerable,
+    mixture,
+)
 from dpselect.sampling import Sampler
 from dpselect.scores import Scores
 from dpselect.selection import Label, Selection, label_key
@@ -22,21 +32,25 @@ from dpselect.selection import Label, Selection, label_key
 class GroupedScores(Rounds):
     """The input of `PerGroup`: scores for each group. Immutable; its repr shows no value.
 
-    Each group's scores are a function of that group's part of the log, and declare what a user changes within one group. Of a
-    public list a group in which nobody is present is listed as well, with counts of 0: which groups occur is private.
+    Each group's scores are a function of that group's part of the log, and declare what a user
+    changes within one group. Of a public list a group in which nobody is present is listed as well,
+    with counts of 0: which groups occur is private.
 
     Args:
-        groups: scores by group name (int or str), at least one of a public list. All of one kind and domain, all with labels or
-            all without. A mapping other than a dict is asked for each group's scores when they are looked at, and must always
-            answer the same.
-        max_groups_per_user: in how many groups one user is present at most, >= 1; enforced by the caller, as the l0 of scores is.
-        presence: where the groups were read off private data, users of each group as scores of an observed domain whose labels
-            are the groups; `PerGroup` needs a `discovery` then. None for a public list.
-        nobody: the scores of a group in which nobody is: a mechanism is held against these too, whatever groups there are.
+        groups: scores by group name (int or str), at least one of a public list. All of one kind
+            and domain, all with labels or all without. A mapping other than a dict is asked for
+            each group's scores when they are looked at, and must always answer the same.
+        max_groups_per_user: in how many groups one user is present at most, >= 1; enforced by the
+            caller, as the l0 of scores is.
+        presence: where the groups were read off private data, users of each group as scores of an
+            observed domain whose labels are the groups; `PerGroup` needs a `discovery` then. None
+            for a public list.
+        nobody: the scores of a group in which nobody is: a mechanism is held against these too,
+            whatever groups there are.
 
     Raises:
-        InvalidScores: a public list without groups, or they differ in form; or a bound or a presence that is not one of these
-            groups.
+        InvalidScores: a public list without groups, or they differ in form; or a bound or a
+            presence that is not one of these groups.
     """
 
     __slots__ = ("_nobody", "_scores", "max_groups_per_user", "presence")
@@ -53,10 +67,18 @@ class GroupedScores(Rounds):
         self._nobody = [] if nobody is None else [nobody]
         _require_groups(self._scores, self._nobody, least=1 if presence is None else 0)
         self.presence: Scores | None = presence
-        if presence is not None and (presence.domain != "observed" or set(presence.labels or ()) != set(self._scores)):
-            raise InvalidScores("presence must be scores of domain='observed', labelled by the groups and by nothing else")
+        if presence is not None and (
+            presence.domain != "observed" or set(presence.labels or ()) != set(self._scores)
+        ):
+            raise InvalidScores(
+                "presence must be scores of domain='observed', labelled by the groups and by"
+                " nothing else"
+            )
         if type(max_groups_per_user) is not int or max_groups_per_user < 1:
-            raise InvalidScores(f"max_groups_per_user={max_groups_per_user!r} must be an integer >= 1: bound it in the log first")
+            raise InvalidScores(
+                f"max_groups_per_user={max_groups_per_user!r} must be an integer >= 1: bound it in"
+                " the log first"
+            )
         self.max_groups_per_user: int = max_groups_per_user
 
     def __len__(self) -> int:
@@ -82,21 +104,31 @@ class GroupedScores(Rounds):
         return iter(self._scores.items())
 
     def check(self, mechanism: Any) -> None:
-        """Raise unless `mechanism` is made for groups, for as many per user, and for a list that is as public."""
+        """Raise unless `mechanism` is made for groups, for as many per user, and for a list that is
+        as public.
+        """
         most = getattr(mechanism, "max_groups_per_user", None)
         if most is None:
-            raise InvalidRequest(f"{type(mechanism).__name__} selects for one group: wrap it in PerGroup(mechanism=...)")
+            raise InvalidRequest(
+                f"{type(mechanism).__name__} selects for one group: wrap it in"
+                " PerGroup(mechanism=...)"
+            )
         if self.presence is not None and mechanism.discovery is None:
             raise DomainMismatch(
-                "the groups were read off private data, and which there are is private: give PerGroup a discovery "
-                "(SparseHistogram for example), or state a public list of groups when the log is read"
+                "the groups were read off private data, and which there are is private: give"
+                " PerGroup a discovery (SparseHistogram for example), or state a public list of"
+                " groups when the log is read"
             )
         if self.presence is None and mechanism.discovery is not None:
-            raise InvalidRequest("the groups are a public list, and the mechanism pays to discover them: leave discovery out")
+            raise InvalidRequest(
+                "the groups are a public list, and the mechanism pays to discover them: leave"
+                " discovery out"
+            )
         if self.max_groups_per_user > most:
             raise SensitivityMismatch(
-                f"the scores declare max_groups_per_user={self.max_groups_per_user}, more than the mechanism's {most}: configure "
-                "the mechanism with the scores' bound, or bound the groups per user in the log first"
+                f"the scores declare max_groups_per_user={self.max_groups_per_user}, more than the"
+                f" mechanism's {most}: configure the mechanism with the scores' bound, or bound the"
+                " groups per user in the log first"
             )
 
     def require(self, mechanism: Any, source: Sampler) -> None:
@@ -105,21 +137,32 @@ class GroupedScores(Rounds):
             mechanism.discovery._require(self.presence, source)
         for scores in itertools.chain(self._nobody, self._scores.values()):
             mechanism.mechanism._require(scores, source)
-            looks = [scores.sensitivity] if scores.second is None else [scores.sensitivity, scores.second.sensitivity]
+            looks = (
+                [scores.sensitivity]
+                if scores.second is None
+                else [scores.sensitivity, scores.second.sensitivity]
+            )
             if mechanism.shares and not all(look.uniform for look in looks):
                 raise SensitivityMismatch(
-                    "the mechanism is priced for uniform shares and the scores do not declare them: state uniform=True in their "
-                    "sensitivity if a user gives the same amount to each item it touches, or configure uniform=False"
+                    "the mechanism is priced for uniform shares and the scores do not declare them:"
+                    " state uniform=True in their sensitivity if a user gives the same amount to"
+                    " each item it touches, or configure uniform=False"
                 )
 
     def release(self, mechanism: Any, source: Sampler) -> Selection:
-        """One selection of all groups, in their own order, best first within a group where the order is released."""
+        """One selection of all groups, in their own order, best first within a group where the
+        order is released.
+        """
         groups = self.groups
         if self.presence is not None:
             found = mechanism.discovery._select(self.presence, source)
             groups = _in_order(found.labels or ())  # the order of their noise is not released
         chosen = [mechanism.mechanism._select(self._scores[group], source) for group in groups]
-        late = [one.reason for one in chosen if not one.complete] if chosen else ["no group was discovered"]
+        late = (
+            [one.reason for one in chosen if not one.complete]
+            if chosen
+            else ["no group was discovered"]
+        )
         return Selection(
             indices=_joined([one.positions for one in chosen]),
             ordered=mechanism.mechanism.ordered,
@@ -127,7 +170,9 @@ class GroupedScores(Rounds):
             reason=late[0] if late else None,
             values=_joined([one.values for one in chosen]),
             labels=_joined([one.labels for one in chosen]),
-            groups=tuple(group for group, one in zip(groups, chosen, strict=True) for _ in range(len(one))),
+            groups=tuple(
+                group for group, one in zip(groups, chosen, strict=True) for _ in range(len(one))
+            ),
         )
 
     def law(self, mechanism: Any) -> dict[Any, float]:
@@ -135,22 +180,31 @@ class GroupedScores(Rounds):
         if self.presence is None:
             return self._law(mechanism, self.groups)
         names, found = self.presence.labels or (), mechanism.discovery._probabilities(self.presence)
-        discovered = ((chance, _in_order(names[place] for place in _items(outcome))) for outcome, chance in found.items())
+        discovered = (
+            (chance, _in_order(names[place] for place in _items(outcome)))
+            for outcome, chance in found.items()
+        )
         return mixture((chance, self._law(mechanism, groups)) for chance, groups in discovered)
 
     def _law(self, mechanism: Any, groups: tuple[Label, ...]) -> dict[Any, float]:
-        laws = [_named(group, mechanism.mechanism._probabilities(self._scores[group])) for group in groups]
+        laws = [
+            _named(group, mechanism.mechanism._probabilities(self._scores[group]))
+            for group in groups
+        ]
         enumerable(math.prod(map(len, laws)))
         ordered = mechanism.mechanism.ordered
         joint = {}
         for outcomes in itertools.product(*(law.items() for law in laws)):
             pairs = itertools.chain.from_iterable(items for items, _ in outcomes)
-            joint[tuple(pairs) if ordered else frozenset(pairs)] = math.prod(chance for _, chance in outcomes)
+            joint[tuple(pairs) if ordered else frozenset(pairs)] = math.prod(
+                chance for _, chance in outcomes
+            )
         return joint
 
     def only(self, mechanism: Any) -> NoReturn:
         raise InvalidRequest(
-            "grouped scores are selected from as a whole: pass the Scores of one group to the mechanism of one group"
+            "grouped scores are selected from as a whole: pass the Scores of one group to the"
+            " mechanism of one group"
         )
 
     def settled(self, mechanism: Any) -> Any:
@@ -166,12 +220,18 @@ class GroupedScores(Rounds):
 
 def _joined(parts: list[Any]) -> tuple[Any, ...] | None:
     """What the groups have one after the other; None where they have none."""
-    return None if not parts or any(part is None for part in parts) else tuple(itertools.chain.from_iterable(parts))
+    return (
+        None
+        if not parts or any(part is None for part in parts)
+        else tuple(itertools.chain.from_iterable(parts))
+    )
 
 
 def _named(group: Label, law: dict[Any, float]) -> dict[tuple[tuple[Label, int], ...], float]:
     """The law of one group, with outcomes as pairs (group, position)."""
-    return {tuple((group, item) for item in _items(outcome)): chance for outcome, chance in law.items()}
+    return {
+        tuple((group, item) for item in _items(outcome)): chance for outcome, chance in law.items()
+    }
 
 
 def _items(outcome: Any) -> tuple[int, ...]:
@@ -184,35 +244,46 @@ def _in_order(groups: Iterable[Label]) -> tuple[Label, ...]:
 
 def _require_groups(groups: Mapping[Any, Scores], nobody: list[Scores], least: int) -> None:
     if not isinstance(groups, Mapping) or len(groups) < least:
-        raise InvalidScores("groups must map names to their Scores, and a public list has at least one")
+        raise InvalidScores(
+            "groups must map names to their Scores, and a public list has at least one"
+        )
     if not all(type(name) in (int, str) for name in groups):
         raise InvalidScores("names of groups must be int or str: convert other types to text first")
     forms = set()
     for one in itertools.chain(nobody, groups.values()):
         if not isinstance(one, Scores):
-            raise InvalidScores("groups must hold dpselect.Scores, which declare what a user changes within the group")
+            raise InvalidScores(
+                "groups must hold dpselect.Scores, which declare what a user changes within the"
+                " group"
+            )
         forms.add((one.domain, one.kind, one.labels is None))
     if len(forms) > 1:
-        raise InvalidScores("groups differ in domain, kind or in whether they have labels: state the same for all")
+        raise InvalidScores(
+            "groups differ in domain, kind or in whether they have labels: state the same for all"
+        )
 
 
 @final
 class PerGroup(Around):
     """The selection of `mechanism` for every group at once: the top k of each city, country or day.
 
-    `select` takes `GroupedScores` and returns one Selection, whose `groups` name the group of every item. Scores alone are those
-    of a single group. The price does not depend on how many groups there are.
-    Guarantee: max_groups_per_user * mechanism.curve under add_remove, Theorem W2. Under replace_one twice that, or, where users
-    give `uniform` shares, max_groups_per_user * mechanism.shared_group_curve, Theorem W8. And discovery.curve where groups are
-    discovered first, Theorem W5, charged at once.
+    `select` takes `GroupedScores` and returns one Selection, whose `groups` name the group of every
+    item. Scores alone are those of a single group. The price does not depend on how many groups
+    there are. Guarantee: max_groups_per_user * mechanism.curve under add_remove, Theorem W2. Under
+    replace_one twice that, or, where users give `uniform` shares, max_groups_per_user *
+    mechanism.shared_group_curve, Theorem W8. And discovery.curve where groups are discovered first,
+    Theorem W5, charged at once.
 
     Args:
-        mechanism: what selects within a group, by scores; its sensitivity is what a user changes within one group.
+        mechanism: what selects within a group, by scores; its sensitivity is what a user changes
+            within one group.
         max_groups_per_user: in how many groups one user is present at most, >= 1.
-        discovery: what finds the groups where no public list names them, by the users of each: a selection of an unknown domain,
-            SparseHistogram(k=None, ...) for example. None for a public list.
-        uniform: whether scores are required to be sums over users of the same amount >= 0 for each item that a user touches, as
-            counts and clipped counts are (`Sensitivity.uniform`). That of the mechanism's own sensitivity counts too.
+        discovery: what finds the groups where no public list names them, by the users of each: a
+            selection of an unknown domain, SparseHistogram(k=None, ...) for example. None for a
+            public list.
+        uniform: whether scores are required to be sums over users of the same amount >= 0 for each
+            item that a user touches, as counts and clipped counts are (`Sensitivity.uniform`). That
+            of the mechanism's own sensitivity counts too.
     """
 
     kind: Literal["per_group"] = "per_group"
@@ -224,26 +295,38 @@ class PerGroup(Around):
     )
     mechanism: AnyMechanism = Field(description="a selection by scores")
     max_groups_per_user: Count = Field(description="an integer >= 1")
-    discovery: AnyMechanism | None = Field(default=None, description="a selection of an unknown domain, or None")
+    discovery: AnyMechanism | None = Field(
+        default=None, description="a selection of an unknown domain, or None"
+    )
     uniform: bool = Field(default=False, strict=True, description="true or false")
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
         if not self.mechanism.traits.ranks_counts:
             name = type(self.mechanism).__name__
-            raise ValueError(f"mechanism={name} selects no items by their scores: pass a top k or a selection of one item")
+            raise ValueError(
+                f"mechanism={name} selects no items by their scores: pass a top k or a selection of"
+                " one item"
+            )
         if self.shares and (l0 := self.mechanism.covers.l0) is not None and l0 % 2:
             raise ValueError(
-                f"uniform=True needs an even l0 under relation='replace_one', where it is twice the most items of one user, and "
-                f"the mechanism's sensitivity states l0={l0}: state twice that number there, or leave uniform out"
+                "uniform=True needs an even l0 under relation='replace_one', where it is twice the"
+                f" most items of one user, and the mechanism's sensitivity states l0={l0}: state"
+                " twice that number there, or leave uniform out"
             )
         if self.discovery is None:
             return self
         name = type(self.discovery).__name__
         if not (self.discovery.traits.ranks_counts and self.discovery.takes_observed):
-            raise ValueError(f"discovery={name} finds nothing in an unknown domain: pass SparseHistogram for example")
+            raise ValueError(
+                f"discovery={name} finds nothing in an unknown domain: pass SparseHistogram for"
+                " example"
+            )
         if self.discovery.relation != self.mechanism.relation:
-            raise ValueError("discovery and mechanism have guarantees under different relations: state one for both")
+            raise ValueError(
+                "discovery and mechanism have guarantees under different relations: state one for"
+                " both"
+            )
         return self
 
     @property
@@ -271,7 +354,10 @@ class PerGroup(Around):
     @staticmethod
     def _read(data: Any) -> Any:
         if isinstance(data, GroupedScores):
-            raise InvalidRequest("groups are released together: call select; select_many is for rounds of a single group")
+            raise InvalidRequest(
+                "groups are released together: call select; select_many is for rounds of a single"
+                " group"
+            )
         return data
 
     def _check_stated(self) -> None:

@@ -114,28 +114,22 @@ class RacingTopK(WeighsAgain):
         default=(0.35, 0.3, 0.35), description="two or three shares in (0, 1) that add up to 1"
     )
     combine: Annotated[Real, Field(ge=0, le=0.99)] = Field(
-        default=0.5,
-        description="a weight from 0 to 0.99",
+        default=0.5, description="a weight from 0 to 0.99"
     )
     floors: tuple[Floor, ...] = Field(
-        default=(1.25, 3.0),
-        description="a number of deviations from -8 to 64 for each later round",
+        default=(1.25, 3.0), description="a number of deviations from -8 to 64 for each later round"
     )
     bands: tuple[Band, ...] = Field(
-        default=((0.2, 2.0), (0.1, 1.0)),
-        description="a pair of numbers >= 0 for each later round",
+        default=((0.2, 2.0), (0.1, 1.0)), description="a pair of numbers >= 0 for each later round"
     )
     norm: Annotated[Positive, Field(ge=2.0**-8, le=2.0**11)] = Field(
-        default=2.0,
-        description="a norm from 2^-8 to 2^11",
+        default=2.0, description="a norm from 2^-8 to 2^11"
     )
     failures: tuple[Probability, ...] = Field(
-        default=(0.1, 0.1, 0.8),
-        description="a part in (0, 1) for each round; together 1",
+        default=(0.1, 0.1, 0.8), description="a part in (0, 1) for each round; together 1"
     )
     delta: Probability | None = Field(
-        default=None,
-        description="a delta in (0, 1), or None for a public domain",
+        default=None, description="a delta in (0, 1), or None for a public domain"
     )
     sensitivity: Sensitivity = Field(description="a Sensitivity whose linf is at most 1")
     values: bool = Field(default=False, strict=True, description="true or false")
@@ -146,7 +140,7 @@ class RacingTopK(WeighsAgain):
         rounds = len(self.shares)
         if rounds not in (2, 3) or abs(math.fsum(self.shares) - 1) > _SUM:
             raise ValueError(
-                f"shares={self.shares} must be two or three parts of mu^2 that add up to 1",
+                f"shares={self.shares} must be two or three parts of mu^2 that add up to 1"
             )
         for name, given in (("floors", self.floors), ("bands", self.bands)):
             if len(given) != rounds - 1:
@@ -188,8 +182,9 @@ class RacingTopK(WeighsAgain):
             )
         if delta * min(self.failures) < _LEAST_PART:
             raise ValueError(
-                f"delta={format_number(delta)} leaves less than {format_number(_LEAST_PART)} for the threshold of a round: "
-                "the tails of the noise are no floats there, so raise it"
+                f"delta={format_number(delta)} leaves less than {format_number(_LEAST_PART)} for"
+                " the threshold of a round: the tails of the noise are no floats there, so"
+                " raise it"
             )
 
     # -- what is public ----------------------------------------------------------------------------
@@ -372,11 +367,7 @@ class RacingTopK(WeighsAgain):
         return self.finished(scores, list(range(len(first))), first, source)
 
     def finished(
-        self,
-        scores: Scores,
-        positions: list[int],
-        first: Floats,
-        source: Sampler,
+        self, scores: Scores, positions: list[int], first: Floats, source: Sampler
     ) -> Selection:
         rows, groups = self._groups(scores, positions)
 
@@ -394,12 +385,7 @@ class RacingTopK(WeighsAgain):
         values = dict(zip(positions, raced.values.tolist(), strict=True)) if self.values else None
         requested = None if self.cells else self.k
         return release(
-            scores,
-            best,
-            ordered=True,
-            requested=requested,
-            reason=_REASON,
-            values=values,
+            scores, best, ordered=True, requested=requested, reason=_REASON, values=values
         )
 
     def _groups(self, scores: Scores, positions: list[int]) -> tuple[Indices, int]:
@@ -488,11 +474,7 @@ class RacingTopK(WeighsAgain):
         return _Raced(tiers, running, running * units[spends[rows], seen], released)
 
     def _bars(
-        self,
-        scores: Floats,
-        rows: Indices,
-        left: Indices,
-        heights: Floats,
+        self, scores: Floats, rows: Indices, left: Indices, heights: Floats
     ) -> tuple[Floats, Flags]:
         """(groups,) the score of the last of the places that are left, among released items.
 
@@ -597,12 +579,7 @@ class _Chances:
     """
 
     def __init__(
-        self,
-        means: Floats,
-        start: float,
-        floor: float,
-        combine: float,
-        far: float = _FAR,
+        self, means: Floats, start: float, floor: float, combine: float, far: float = _FAR
     ) -> None:
         self._combine, self._rest, self._far = combine, math.sqrt(1 - combine**2), far
         self._means, self.passed = means, normal_cdf(means - start)
@@ -671,10 +648,7 @@ def _spent(items: Floats, chances: Floats, absent: int, chances_of_absent: Float
 
 @lru_cache(maxsize=1024)
 def _first_threshold(
-    alone: tuple[float, ...],
-    items: tuple[int, ...],
-    part: float,
-    absent: int,
+    alone: tuple[float, ...], items: tuple[int, ...], part: float, absent: int
 ) -> float:
     """The least height that no lone item exceeds in the first round but with a chance of `part`.
 

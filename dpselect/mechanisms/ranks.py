@@ -1,4 +1,6 @@
-"""Scores by rank: one sort of the values, and positions only for the ranks that are released; and matrices of scores by row."""
+"""Scores by rank: one sort of the values, and positions only for the ranks that are released; and
+matrices of scores by row.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +17,27 @@ from dpselect.scores import Numbers, Scores
 
 
 def centred(values: Numbers) -> NDArray[np.float64]:
-    """(m,) values minus their maximum as float64: rankings do not see a common shift, and large integers keep their gaps."""
+    """(m,) values minus their maximum as float64: rankings do not see a common shift, and large
+    integers keep their gaps.
+    """
     return differences(values, values.max())
 
 
 def half_below(values: Any, top: Any) -> Floats:
     """(values - top)/2 rounded once, for a top no smaller than any of them."""
     if values.dtype == np.int64:
-        # Unsigned arithmetic wraps, so the difference is exact even where the signed one would overflow.
-        return np.asarray(-0.5 * (top.astype(np.uint64) - values.astype(np.uint64)).astype(np.float64))
+        # Unsigned arithmetic wraps, so the difference is exact even where the signed one would
+        # overflow.
+        return np.asarray(
+            -0.5 * (top.astype(np.uint64) - values.astype(np.uint64)).astype(np.float64)
+        )
     return np.asarray(0.5 * values - 0.5 * top)
 
 
 @final
 class Ranked:
-    """The scores of a public domain, ranks counted from 1 at the highest; ties by position, as `Scores.ranked` has them.
+    """The scores of a public domain, ranks counted from 1 at the highest; ties by position, as
+    `Scores.ranked` has them.
 
     Sorting values alone is an order of magnitude quicker than sorting positions.
     """
@@ -49,12 +57,20 @@ class Ranked:
         return half_below(self._ascending[self.size - np.asarray(ranks)], self._ascending[-1])
 
     def reaching_half(self, levels: Floats) -> Indices:
-        """How many of the numbers of `half_below_top` are at least each level; any shape. A bisection, which copies no scores."""
+        """How many of the numbers of `half_below_top` are at least each level; any shape. A
+        bisection, which copies no scores.
+        """
         low, high = np.zeros(levels.shape, dtype=np.int64), np.full(levels.shape, self.size)
         while (low < high).any():
             middle = (low + high) // 2
-            reached = half_below(self._ascending[np.minimum(middle, self.size - 1)], self._ascending[-1]) >= levels
-            low, high = np.where(reached | (low == high), low, middle + 1), np.where(reached, middle, high)
+            reached = (
+                half_below(self._ascending[np.minimum(middle, self.size - 1)], self._ascending[-1])
+                >= levels
+            )
+            low, high = (
+                np.where(reached | (low == high), low, middle + 1),
+                np.where(reached, middle, high),
+            )
         return self.size - low
 
     def value(self, rank: int) -> float | int:
@@ -71,12 +87,14 @@ class Ranked:
         place = ranks - (self.size + 1 - np.searchsorted(self._ascending, wanted, side="right"))
         levels, level = np.unique(wanted, return_inverse=True)
         near = np.searchsorted(levels, self._values, side="right") - 1
-        held = np.flatnonzero(levels[near] == self._values)  # below the lowest level `near` is -1, the highest level
+        # below the lowest level `near` is -1, the highest level
+        held = np.flatnonzero(levels[near] == self._values)
         held = held[np.argsort(near[held], kind="stable")]
         return held[np.searchsorted(near[held], level) + place]
 
 
-# Counts, of which a candidate that is not there has 0, and differences of theirs that one user moves as the counts do.
+# Counts, of which a candidate that is not there has 0, and differences of theirs that one user
+# moves as the counts do.
 
 _LARGEST = 2**53  # beyond it float64 skips integers
 _SUMMED = 2.0**32  # numbers up to it, on a grid of 2^-20, have sums that float64 holds exactly
@@ -84,11 +102,14 @@ _GRID = 2.0**20
 
 
 def read_counts(scores: Scores, count: int) -> tuple[Indices, Numbers]:
-    """Positions and values of the `count` highest counts, highest first, without those that nobody touched if observed."""
+    """Positions and values of the `count` highest counts, highest first, without those that nobody
+    touched if observed.
+    """
     if scores.kind != "counts":
         raise InvalidScores(
-            f"kind={scores.kind!r} is refused: this mechanism takes a candidate that is not there as one with count 0, so it "
-            "needs kind='counts'; for utilities use a mechanism for a public domain, Peeling for example"
+            f"kind={scores.kind!r} is refused: this mechanism takes a candidate that is not there"
+            " as one with count 0, so it needs kind='counts'; for utilities use a mechanism for a"
+            " public domain, Peeling for example"
         )
     positions, counts = scores.ranked(count)
     if scores.domain == "observed":
@@ -98,10 +119,12 @@ def read_counts(scores: Scores, count: int) -> tuple[Indices, Numbers]:
 
 
 def heights(counts: Numbers, below: Numbers) -> Floats:
-    """Counts minus counts below them, both >= 0, as float64 without any rounding of the difference. Theorem X11.
+    """Counts minus counts below them, both >= 0, as float64 without any rounding of the difference.
+    Theorem X11.
 
-    Differences of integers are clamped to 2^53. Counts that are floats are clamped to 2^32 and rounded down to a multiple of
-    2^-20 beforehand: neither stretches what a user does, where a rounded difference would move by more than the counts do.
+    Differences of integers are clamped to 2^53. Counts that are floats are clamped to 2^32 and
+    rounded down to a multiple of 2^-20 beforehand: neither stretches what a user does, where a
+    rounded difference would move by more than the counts do.
     """
     if np.issubdtype(counts.dtype, np.floating):
         return _on_grid(counts) - _on_grid(below)
@@ -113,16 +136,21 @@ def _on_grid(counts: Numbers) -> Floats:
 
 
 def favoured(counts: Floats, public: Floats) -> Floats:
-    """Differences of counts plus public numbers that break up their order, as float64 without any rounding of the sum.
+    """Differences of counts plus public numbers that break up their order, as float64 without any
+    rounding of the sum.
 
-    Both are clamped to 2^32 and the public ones are rounded to a multiple of 2^-20 beforehand: the sums then move as the counts
-    do, where rounded sums would move by up to one count more.
+    Both are clamped to 2^32 and the public ones are rounded to a multiple of 2^-20 beforehand: the
+    sums then move as the counts do, where rounded sums would move by up to one count more.
     """
-    return np.minimum(counts, _SUMMED) + np.round(np.clip(public, -_SUMMED, _SUMMED) * _GRID) / _GRID
+    return (
+        np.minimum(counts, _SUMMED) + np.round(np.clip(public, -_SUMMED, _SUMMED) * _GRID) / _GRID
+    )
 
 
 def margins(scores: Numbers, threshold: float) -> Floats:
-    """Scores minus the threshold in float64, for laws; scores are clamped to +-2^53, beyond which float64 skips integers."""
+    """Scores minus the threshold in float64, for laws; scores are clamped to +-2^53, beyond which
+    float64 skips integers.
+    """
     return np.clip(scores, -_LARGEST, _LARGEST).astype(np.float64) - threshold
 
 
@@ -132,8 +160,8 @@ def margins(scores: Numbers, threshold: float) -> Floats:
 def draw_sequences(allowed: Indices, source: Sampler) -> Indices:
     """(rounds, k) ranks from 1, for (rounds, k) non-decreasing `allowed` with allowed[i] > i.
 
-    What a place may take includes what earlier places may, so each place is uniform over what is left: the first swaps of a
-    Fisher-Yates shuffle.
+    What a place may take includes what earlier places may, so each place is uniform over what is
+    left: the first swaps of a Fisher-Yates shuffle.
     """
     place = np.arange(allowed.shape[1])
     picks = source.below((allowed - place).ravel()).reshape(allowed.shape) + place
@@ -160,8 +188,9 @@ def count_blocks(matrix: Numbers) -> Iterator[Numbers]:
     """The `blocks` of a matrix of counts."""
     if np.any(matrix < 0):
         raise InvalidScores(
-            "matrix contains a negative number: this mechanism takes a candidate that is not there as one with count 0, so it "
-            "needs counts >= 0; for utilities use a mechanism for a public domain, Peeling for example"
+            "matrix contains a negative number: this mechanism takes a candidate that is not there"
+            " as one with count 0, so it needs counts >= 0; for utilities use a mechanism for a"
+            " public domain, Peeling for example"
         )
     return blocks(matrix)
 
@@ -183,7 +212,9 @@ def ranked_rows(block: Numbers) -> Indices:
 
 
 def first(flags: Flags, most: int) -> Indices:
-    """(rows, min(most, m)) positions of the first `most` set flags of every row, -1 where there are fewer."""
+    """(rows, min(most, m)) positions of the first `most` set flags of every row, -1 where there are
+    fewer.
+    """
     place = np.cumsum(flags, axis=1)
     row, column = np.nonzero(flags & (place <= most))
     indices = np.full((len(flags), min(most, flags.shape[1])), -1, dtype=np.int64)

@@ -1,4 +1,6 @@
-"""From positions to a Selection, and the values of what is selected: the only place that decides what leaves the library."""
+"""From positions to a Selection, and the values of what is selected: the only place that decides
+what leaves the library.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ _STEPS_EXPONENT = 10  # 1024 grid points or more in one unit of scale
 
 
 def public_grid(scale: float) -> float:
-    """The power of two, at most scale/1024, that released values are multiples of: low bits of a sum would show its noise."""
+    """The power of two, at most scale/1024, that released values are multiples of: low bits of a
+    sum would show its noise.
+    """
     return float(2.0 ** max(math.frexp(scale)[1] - 1 - _STEPS_EXPONENT, _LEAST_EXPONENT))
 
 
@@ -37,10 +41,11 @@ def release(
     reason: str | None = None,
     values: Mapping[int, float] | None = None,
 ) -> Selection:
-    """A Selection of `positions`, best first if `ordered`; a set is put into the candidates' own order, to hide the noise's.
+    """A Selection of `positions`, best first if `ordered`; a set is put into the candidates' own
+    order, to hide the noise's.
 
-    `complete`: None where that is whether there are as many as requested. `values` are noisy scores by position, where they are
-    released and paid for.
+    `complete`: None where that is whether there are as many as requested. `values` are noisy scores
+    by position, where they are released and paid for.
     """
     indices = [int(i) for i in positions]
     if not ordered:
@@ -60,24 +65,35 @@ def release(
 
 
 def in_own_order(scores: Scores, positions: Iterable[int]) -> list[int]:
-    """These positions in an order that does not depend on the data: by label, or by position where there are none."""
+    """These positions in an order that does not depend on the data: by label, or by position where
+    there are none.
+    """
     names = scores.labels
     return sorted(positions, key=int if names is None else lambda i: label_key(names[i]))
 
 
 def largest(scores: Scores, noise: Noise, scale: float, k: int, source: Sampler) -> list[int]:
-    """Positions of the k largest of scores + scale * noise, largest first. Grouped scores are never expanded."""
+    """Positions of the k largest of scores + scale * noise, largest first. Grouped scores are never
+    expanded.
+    """
     if scores.multiplicities is None:
         return source.top_k(scores.values, noise, scale, k).tolist()
-    return expanded(scores, *source.top_k_grouped(scores.values, scores.multiplicities, noise, scale, k))
+    return expanded(
+        scores, *source.top_k_grouped(scores.values, scores.multiplicities, noise, scale, k)
+    )
 
 
 def expanded(scores: Scores, groups: Indices, members: Indices) -> list[int]:
-    """Positions of these members of groups; of the values themselves where scores are not grouped."""
+    """Positions of these members of groups; of the values themselves where scores are not
+    grouped.
+    """
     if scores.multiplicities is None:
         return groups.tolist()
     first = list(itertools.accumulate(scores.multiplicities.tolist(), initial=0))
-    return [first[group] + member for group, member in zip(groups.tolist(), members.tolist(), strict=True)]
+    return [
+        first[group] + member
+        for group, member in zip(groups.tolist(), members.tolist(), strict=True)
+    ]
 
 
 # Noisy values with noise of their own: drawn, and their law.
@@ -86,23 +102,35 @@ def expanded(scores: Scores, groups: Indices, members: Indices) -> list[int]:
 def noisy_values(held: Numbers, noise: NoiseName, scale: float, source: Sampler) -> Floats:
     """(count,) values plus fresh noise. Theorem M3.
 
-    They are clamped to +-2^53, which no sensitivity notices, and the noisy ones rounded to a public grid of at most scale/1024,
-    exactly (Theorem X7): the low bits of a float64 sum would show the noise (Mironov 2012).
+    They are clamped to +-2^53, which no sensitivity notices, and the noisy ones rounded to a public
+    grid of at most scale/1024, exactly (Theorem X7): the low bits of a float64 sum would show the
+    noise (Mironov 2012).
     """
     return source.rounded(held.clip(-_LARGEST, _LARGEST), by_name(noise), scale, public_grid(scale))
 
 
 def half_width(noise: NoiseName, scale: float, confidence: float, among: int = 1) -> float:
-    """How far released values lie from their scores at most, score units, with this probability for all of them at once."""
+    """How far released values lie from their scores at most, score units, with this probability for
+    all of them at once.
+    """
     if not 0 < confidence < 1:
         raise InvalidRequest(f"confidence={confidence!r} must be in (0, 1), 0.95 for example")
     if among < 1:
-        raise InvalidRequest(f"among={among!r} must be at least 1: how many candidates the interval holds for at once")
-    return scale * float(by_name(noise).isf((1 - confidence) / (2 * among))) + public_grid(scale) / 2
+        raise InvalidRequest(
+            f"among={among!r} must be at least 1: how many candidates the interval holds for at"
+            " once"
+        )
+    return (
+        scale * float(by_name(noise).isf((1 - confidence) / (2 * among))) + public_grid(scale) / 2
+    )
 
 
-def with_values(selection: Selection, scores: Scores, noise: NoiseName, scale: float, source: Sampler) -> Selection:
-    """`selection` with the scores of its candidates plus fresh noise, in the order in which it names them."""
+def with_values(
+    selection: Selection, scores: Scores, noise: NoiseName, scale: float, source: Sampler
+) -> Selection:
+    """`selection` with the scores of its candidates plus fresh noise, in the order in which it
+    names them.
+    """
     positions = positions_of(selection, scores)
     if scores.multiplicities is not None:  # grouped scores are not expanded
         ends = list(itertools.accumulate(scores.multiplicities.tolist()))
@@ -112,7 +140,9 @@ def with_values(selection: Selection, scores: Scores, noise: NoiseName, scale: f
 
 
 def positions_of(selection: Selection, scores: Scores) -> list[int]:
-    """Positions of what was selected, in its order; found by label where a selection of private candidates holds none."""
+    """Positions of what was selected, in its order; found by label where a selection of private
+    candidates holds none.
+    """
     if selection.positions is not None:
         return list(selection.positions)
     place_of = {label: place for place, label in enumerate(scores.labels or ())}
@@ -120,15 +150,24 @@ def positions_of(selection: Selection, scores: Scores) -> list[int]:
 
 
 def bars_of(edges: Floats, scale: float) -> Floats:
-    """What a noisy score has to exceed for its value on the grid to be at least each edge: to round to it or beyond."""
+    """What a noisy score has to exceed for its value on the grid to be at least each edge: to round
+    to it or beyond.
+    """
     grid = public_grid(scale)
     return np.asarray((np.ceil(edges / grid) - 0.5) * grid)
 
 
 def cell_law(
-    scores: Scores, law: Mapping[Any, float], noise: NoiseName, scale: float, edges: Floats, between: list[tuple[float, float]]
+    scores: Scores,
+    law: Mapping[Any, float],
+    noise: NoiseName,
+    scale: float,
+    edges: Floats,
+    between: list[tuple[float, float]],
 ) -> dict[Any, float]:
-    """The law of (items, cells of their values) from the `law` of the items: the noise of values is independent of it."""
+    """The law of (items, cells of their values) from the `law` of the items: the noise of values is
+    independent of it.
+    """
     held = np.clip(scores.dense(), -_LARGEST, _LARGEST)
     bars = np.concatenate([[-np.inf], bars_of(edges, scale), [np.inf]])
     chances = _between(noise, (bars - held[:, None].astype(np.float64)) / scale)
@@ -137,13 +176,17 @@ def cell_law(
         items = sorted(chosen) if isinstance(chosen, frozenset) else list(chosen)
         for places in itertools.product(range(len(between)), repeat=len(items)):
             seen = tuple(between[place] for place in places)
-            held_in = [float(chances[item, place]) for item, place in zip(items, places, strict=True)]
+            held_in = [
+                float(chances[item, place]) for item, place in zip(items, places, strict=True)
+            ]
             joint[chosen, seen] = chance * math.prod(held_in)
     return joint
 
 
 def _between(name: NoiseName, bars: Floats) -> Floats:
-    """(items, cells) chances that standard symmetric noise lies between neighbouring bars, small ones without cancellation."""
+    """(items, cells) chances that standard symmetric noise lies between neighbouring bars, small
+    ones without cancellation.
+    """
     noise, low, high = by_name(name), bars[:, :-1], bars[:, 1:]
     outside = np.where(low >= 0, noise.sf(low) - noise.sf(high), noise.cdf(high) - noise.cdf(low))
     return np.where((low < 0) & (high > 0), 1 - noise.cdf(low) - noise.sf(high), outside)

@@ -45,50 +45,69 @@ def _base(data: object) -> Curve | Mechanism:
         return data
     if not isinstance(data, dict):
         raise ValueError("a curve, or a mechanism, which has one")
-    return MECHANISMS.build(data) if data.get("kind") in MECHANISMS.members() else CURVES.build(data)
+    return (
+        MECHANISMS.build(data) if data.get("kind") in MECHANISMS.members() else CURVES.build(data)
+    )
 
 
 @final
 class RepeatAndSelect(Mechanism):
-    """Runs a function a random number of times and releases its best run: settings, models or thresholds, chosen privately.
+    """Runs a function a random number of times and releases its best run: settings, models or
+    thresholds, chosen privately.
 
-    `run(function)`, or `Session.best_of`, which charges first. One run returns (score, result), is differentially private at the
-    price `base`, and is independent of the other runs: it keeps nothing for the next one, and shows, prints and logs nothing.
-    How many runs there were stays private; so does the time they took. Sessions and schedules refuse to charge in a run; threads
+    `run(function)`, or `Session.best_of`, which charges first. One run returns (score, result), is
+    differentially private at the price `base`, and is independent of the other runs: it keeps
+    nothing for the next one, and shows, prints and logs nothing. How many runs there were stays
+    private; so does the time they took. Sessions and schedules refuse to charge in a run; threads
     that it starts, and a ledger that it charges by itself, are not caught.
 
-    Guarantee: RepeatAndSelectDP(base.curve, distribution), Theorem W4: for a pure epsilon less than (2 + eta) epsilon, whatever
-    the number of runs.
+    Guarantee: RepeatAndSelectDP(base.curve, distribution), Theorem W4: for a pure epsilon less than
+    (2 + eta) epsilon, whatever the number of runs.
 
     Args:
-        base: what one run costs: a curve (of training and scoring together, for example), or the mechanism that it uses once.
-        distribution: of the number of runs, `accounting.TruncatedNegativeBinomial` or `accounting.curves.PoissonRuns`.
+        base: what one run costs: a curve (of training and scoring together, for example), or the
+            mechanism that it uses once.
+        distribution: of the number of runs, `accounting.TruncatedNegativeBinomial` or
+            `accounting.curves.PoissonRuns`.
         relation: of a curve, "add_remove" or "replace_one"; a mechanism states its own.
     """
 
     kind: Literal["repeat_and_select"] = "repeat_and_select"
-    traits: ClassVar[Traits] = Traits(answers="runs", noise=None, ordered=False, most=1, domain="public")
+    traits: ClassVar[Traits] = Traits(
+        answers="runs", noise=None, ordered=False, most=1, domain="public"
+    )
     base: Annotated[Any, BeforeValidator(_base)] = Field(description="a curve or a mechanism")
     distribution: NumberOfRuns = Field(description="a TruncatedNegativeBinomial or PoissonRuns")
-    stated: Relation | None = Field(default=None, alias="relation", description="'add_remove' or 'replace_one'")
+    stated: Relation | None = Field(
+        default=None, alias="relation", description="'add_remove' or 'replace_one'"
+    )
 
     @model_validator(mode="after")
     def _has_a_relation(self) -> Self:
         if isinstance(self.base, Curve):
             if self.stated is None:
-                raise ValueError("relation is missing: a curve does not know its own; state 'add_remove' or 'replace_one'")
+                raise ValueError(
+                    "relation is missing: a curve does not know its own; state 'add_remove' or"
+                    " 'replace_one'"
+                )
             if self.base.proved_for not in (None, self.stated):
                 raise ValueError(
-                    f"relation={self.stated!r} is not what base={type(self.base).__name__} is proved for: state "
-                    f"relation={self.base.proved_for!r}, or pass a curve of one run under {self.stated!r}"
+                    f"relation={self.stated!r} is not what base={type(self.base).__name__} is"
+                    f" proved for: state relation={self.base.proved_for!r}, or pass a curve of one"
+                    f" run under {self.stated!r}"
                 )
         elif self.stated not in (None, self.base.relation):
-            raise ValueError(f"relation={self.stated!r} is not that of base, {self.base.relation!r}: leave it out")
+            raise ValueError(
+                f"relation={self.stated!r} is not that of base, {self.base.relation!r}: leave"
+                " it out"
+            )
         return self
 
     @property
     def covers(self) -> Sensitivity:
-        return Sensitivity(relation=self.base.relation if isinstance(self.base, Mechanism) else self.stated)
+        return Sensitivity(
+            relation=self.base.relation if isinstance(self.base, Mechanism) else self.stated
+        )
 
     @property
     def curve(self) -> RepeatAndSelectDP:
@@ -96,18 +115,22 @@ class RepeatAndSelect(Mechanism):
         return RepeatAndSelectDP(base=base, distribution=self.distribution)
 
     def run(self, function: Run[T], *, rng: np.random.Generator | None = None) -> Best[T] | None:
-        """Run `function` and release the best run: the highest score, the first of several; None if a Poisson law gave no run.
+        """Run `function` and release the best run: the highest score, the first of several; None if
+        a Poisson law gave no run.
 
-        The price is `curve`, and nothing here charges it: `Session.best_of` does. `function` is called without arguments, a
-        private number of times, which `rng` draws as for `select`. A run fails if it raises, returns no pair, or its score is NaN
-        or not a number; all runs are made nevertheless. A run that should lose returns -inf.
+        The price is `curve`, and nothing here charges it: `Session.best_of` does. `function` is
+        called without arguments, a private number of times, which `rng` draws as for `select`. A
+        run fails if it raises, returns no pair, or its score is NaN or not a number; all runs are
+        made nevertheless. A run that should lose returns -inf.
 
         Raises:
-            RunFailed: some run failed, which is an outcome that was paid for. Neither which nor why is told, here or in a
-                traceback: try the function on made-up data first.
+            RunFailed: some run failed, which is an outcome that was paid for. Neither which nor why
+                is told, here or in a traceback: try the function on made-up data first.
         """
         if not callable(function):
-            raise InvalidRequest("function must be callable: one run, which returns (score, result)")
+            raise InvalidRequest(
+                "function must be callable: one run, which returns (score, result)"
+            )
         try:
             released = _best_of(function, self.distribution, sampler(rng))
         except KeyboardInterrupt:
@@ -117,20 +140,29 @@ class RepeatAndSelect(Mechanism):
             raise KeyboardInterrupt
         if released is _FAILED:
             raise RunFailed(
-                "a run failed: it raised, returned no (score, result), or its score was NaN. Nothing is released, and what was "
-                "charged stays charged, as this answer was paid for. Which run and why is private: try the function on made-up "
-                "data, return -inf as the score of a run that should lose, and do not charge a ledger in it"
+                "a run failed: it raised, returned no (score, result), or its score was NaN."
+                " Nothing is released, and what was charged stays charged, as this answer was paid"
+                " for. Which run and why is private: try the function on made-up data, return -inf"
+                " as the score of a run that should lose, and do not charge a ledger in it"
             )
         return released if isinstance(released, Best) else None
 
     @staticmethod
     def _require_none_running() -> None:
-        """Refuse to charge where the caller's function is running: what it charged would tell how many runs there are."""
+        """Refuse to charge where the caller's function is running: what it charged would tell how
+        many runs there are.
+        """
         if _RUNNING.get():
-            raise InvalidRequest("a run of RepeatAndSelect may not be charged: the number of charges would tell that of the runs")
+            raise InvalidRequest(
+                "a run of RepeatAndSelect may not be charged: the number of charges would tell that"
+                " of the runs"
+            )
 
     def _check_scores(self, scores: Scores) -> NoReturn:
-        raise InvalidRequest("RepeatAndSelect runs a function, and selects from no scores: use run, or Session.best_of")
+        raise InvalidRequest(
+            "RepeatAndSelect runs a function, and selects from no scores: use run, or"
+            " Session.best_of"
+        )
 
     def _select(self, scores: Scores, source: Sampler) -> NoReturn:
         self._check_scores(scores)
@@ -146,7 +178,9 @@ _FAILED, _INTERRUPTED = object(), object()
 
 
 def _best_of(function: Run[Any], distribution: NumberOfRuns, source: Sampler) -> object:
-    """The best run, None if there was none, or that one failed: which is known only when all have been made."""
+    """The best run, None if there was none, or that one failed: which is known only when all have
+    been made.
+    """
     best, failed = None, False
     token = _RUNNING.set(True)
     try:
@@ -172,12 +206,15 @@ def _made(function: Run[Any]) -> Best[Any] | None:
     return None if math.isnan(number) else Best(number, result)
 
 
-# Exactly the number of runs that the law says, by inversion: a uniform number with as many bits as it takes.
+# Exactly the number of runs that the law says, by inversion: a uniform number with as many bits as
+# it takes.
 
 
 def number_of_runs(distribution: NumberOfRuns, source: Sampler) -> int:
     """A draw of the number of runs. Private."""
-    return LazyUniform(source.words, word=int(source.words(1)[0])).decide(lambda cell: _place(cell, _chances(distribution)))
+    return LazyUniform(source.words, word=int(source.words(1)[0])).decide(
+        lambda cell: _place(cell, _chances(distribution))
+    )
 
 
 def _chances(distribution: NumberOfRuns) -> Iterator[tuple[int, arb]]:

@@ -1,4 +1,6 @@
-"""A noisy histogram of the items that occur, and only of those: values, order and any k for one price."""
+"""A noisy histogram of the items that occur, and only of those: values, order and any k for one
+price.
+"""
 
 from __future__ import annotations
 
@@ -26,33 +28,40 @@ from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
 from dpselect.verify.quadrature import integrals_above, legendre
 
-_ROUNDING = 2.0**-44  # of the terms of the threshold: above the errors of the inverse and of their sum
+# of the terms of the threshold: above the errors of the inverse and of their sum
+_ROUNDING = 2.0**-44
 _BITS = 160  # for a delta next to 1, whose complement has 53 bits of its own
-_ONE_BY_ONE, _GROWTH = 1024, 1.001  # numbers of items that are tried one by one, and in steps of a thousandth
+# numbers of items that are tried one by one, and in steps of a thousandth
+_ONE_BY_ONE, _GROWTH = 1024, 1.001
 _REASON = "fewer items than requested exceeded the threshold"
 
 
 @final
 class SparseHistogram(Mechanism, ShowsValues):
-    """The items whose noisy score exceeds a threshold, best first, with their noisy scores; k is free.
+    """The items whose noisy score exceeds a threshold, best first, with their noisy scores; k is
+    free.
 
-    Items whose true score is `floor` or less do not exist and are never released, so the domain may be unknown: the threshold
-    hides what one user alone lifts above it. Guarantee: Approximate(V, delta) with V the price of a whole noisy vector,
-    GaussianDP(l2/scale) for gaussian noise and that of Theorem H10 for laplace, Theorem H5. With scores clipped to an l2 norm of
-    1 and k=None it is weighted Gaussian discovery of a domain.
+    Items whose true score is `floor` or less do not exist and are never released, so the domain may
+    be unknown: the threshold hides what one user alone lifts above it. Guarantee: Approximate(V,
+    delta) with V the price of a whole noisy vector, GaussianDP(l2/scale) for gaussian noise and
+    that of Theorem H10 for laplace, Theorem H5. With scores clipped to an l2 norm of 1 and k=None
+    it is weighted Gaussian discovery of a domain.
 
     Args:
         k: how many items at most, >= 1; None for all that exceed the threshold.
         delta: in (0, 1), the chance that an item of one user alone exceeds the threshold.
         sensitivity: what one user may change; `l0`, the most items of a user, must be stated.
-        floor: the true score that an item has to exceed, score units, >= 0; the threshold rises by it. For counts of users
-            N - 1: then no item of fewer than N users is ever shown, whatever the noise.
+        floor: the true score that an item has to exceed, score units, >= 0; the threshold rises by
+            it. For counts of users N - 1: then no item of fewer than N users is ever shown,
+            whatever the noise.
 
     Example:
         >>> import dpselect as dps
         >>> few = dps.Sensitivity.of_counts(items_per_user=3)
         >>> mechanism = dps.SparseHistogram(k=2, scale=8.0, delta=1e-6, sensitivity=few)
-        >>> seen = dps.Scores([9000, 5000, 1], labels=["zoo", "park", "pier"], sensitivity=few, domain="observed")
+        >>> seen = dps.Scores(
+        ...     [9000, 5000, 1], labels=["zoo", "park", "pier"], sensitivity=few, domain="observed"
+        ... )
         >>> mechanism.select(seen).labels
         ('zoo', 'park')
     """
@@ -74,14 +83,16 @@ class SparseHistogram(Mechanism, ShowsValues):
     scale: Positive = Field(description="a finite scale > 0, in score units")
     delta: Probability = Field(description="a delta in (0, 1)")
     sensitivity: Sensitivity = Field(description="a Sensitivity that states l0")
-    floor: Annotated[NonNegative, Field(le=2.0**52)] = Field(default=0.0, description="a number from 0 to 2^52, in score units")
+    floor: Annotated[NonNegative, Field(le=2.0**52)] = Field(
+        default=0.0, description="a number from 0 to 2^52, in score units"
+    )
 
     @model_validator(mode="after")
     def _has_a_threshold(self) -> Self:
         if not self.sensitivity.items_alone:
             raise ValueError(
-                "sensitivity states no l0: what a user with any number of items brings in cannot be hidden; bound the items per "
-                "user, generously if they are clipped"
+                "sensitivity states no l0: what a user with any number of items brings in cannot be"
+                " hidden; bound the items per user, generously if they are clipped"
             )
         if not math.isfinite(self.threshold):
             raise ValueError(f"scale={self.scale} puts the threshold beyond the floats: lower it")
@@ -89,7 +100,9 @@ class SparseHistogram(Mechanism, ShowsValues):
 
     @property
     def curve(self) -> Approximate:
-        return Approximate(curve=vector(self.noise, self.scale, self.sensitivity, None), delta0=self.delta)
+        return Approximate(
+            curve=vector(self.noise, self.scale, self.sensitivity, None), delta0=self.delta
+        )
 
     @property
     def shared_group_curve(self) -> Curve | None:
@@ -97,16 +110,22 @@ class SparseHistogram(Mechanism, ShowsValues):
 
     @property
     def threshold(self) -> float:
-        """What a noisy score has to exceed, score units; a few units in the last place up. Theorem H5."""
+        """What a noisy score has to exceed, score units; a few units in the last place up.
+        Theorem H5.
+        """
         most = self.sensitivity.items_alone or 1
         first, last = np.array(steps(most) if self.sensitivity.uniform else [(most, most)]).T
         hiding = float(self._hiding(first, last).max())
         return hiding if self.floor == 0 else math.nextafter(self.floor + hiding, math.inf)
 
     def _hiding(self, first: Numbers, last: Numbers) -> Floats:
-        """(n,) what hides any number of items from `first` to `last`, (n,) each, all of one user alone."""
+        """(n,) what hides any number of items from `first` to `last`, (n,) each, all of one user
+        alone.
+        """
         share = self.sensitivity.alone(first)
-        tails = np.array(_exceeded_by_none(self.noise, self.delta, tuple(np.atleast_1d(last).tolist())))
+        tails = np.array(
+            _exceeded_by_none(self.noise, self.delta, tuple(np.atleast_1d(last).tolist()))
+        )
         with np.errstate(over="ignore"):  # an infinite threshold is refused
             noise = self.scale * tails
             return share + noise + _ROUNDING * (share + np.abs(noise))
@@ -119,27 +138,40 @@ class SparseHistogram(Mechanism, ShowsValues):
         return half_width(self.noise, self.scale, confidence, among)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        listed, groups, shown = np.flatnonzero(scores.values > self.floor), scores.multiplicities, dict[int, float]()
+        listed, groups, shown = (
+            np.flatnonzero(scores.values > self.floor),
+            scores.multiplicities,
+            dict[int, float](),
+        )
         if len(listed):
             many = None if groups is None else groups[listed]
-            drawn = source.above(scores.values[listed], by_name(self.noise), self.scale, self.threshold, self.k, many)
+            drawn = source.above(
+                scores.values[listed], by_name(self.noise), self.scale, self.threshold, self.k, many
+            )
             chosen = expanded(scores, listed[drawn.index], drawn.member)
             shown = dict(zip(chosen, drawn.rounded(public_grid(self.scale)).tolist(), strict=True))
         return release(scores, shown, ordered=True, requested=self.k, reason=_REASON, values=shown)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        order = source.above_rows(matrix, by_name(self.noise), self.scale, self.threshold, listed=matrix > self.floor)
+        order = source.above_rows(
+            matrix, by_name(self.noise), self.scale, self.threshold, listed=matrix > self.floor
+        )
         indices = order if self.k is None else order[:, : self.k]
         return Selections(indices, ordered=True, requested=self.k, reason=_REASON)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         return {order: chance for (order, _), chance in self.cell_probabilities(scores, ()).items()}
 
-    def _cell_probabilities(self, scores: Scores, edges: Floats, between: Between) -> dict[Any, float]:
+    def _cell_probabilities(
+        self, scores: Scores, edges: Floats, between: Between
+    ) -> dict[Any, float]:
         values, bars = scores.dense(), (bars_of(edges, self.scale) - self.threshold) / self.scale
         listed = np.flatnonzero(values > self.floor)
         most = len(listed) if self.k is None else min(self.k, len(listed))
-        enumerable(sum(math.perm(len(listed), size) for size in range(most + 1)) * len(between) ** most, 20_000)
+        enumerable(
+            sum(math.perm(len(listed), size) for size in range(most + 1)) * len(between) ** most,
+            20_000,
+        )
         with np.errstate(over="ignore"):
             heights = (values[listed].astype(np.float64) - self.threshold) / self.scale
         law = OrderLaw.of_noise(by_name(self.noise), heights, bars)
@@ -151,15 +183,21 @@ class SparseHistogram(Mechanism, ShowsValues):
 
 @lru_cache(maxsize=64)
 def _exceeded_by_none(noise: NoiseName, delta: float, items: tuple[int, ...]) -> tuple[float, ...]:
-    """What none of that many draws exceeds but with chance delta, noise units; for each number of draws."""
+    """What none of that many draws exceeds but with chance delta, noise units; for each number of
+    draws.
+    """
     with precision(_BITS):
         kept = (-arb(delta)).log1p()
-        return tuple(float(by_name(noise).isf_ball(-(kept / number).expm1()).upper()) for number in items)
+        return tuple(
+            float(by_name(noise).isf_ball(-(kept / number).expm1()).upper()) for number in items
+        )
 
 
 @lru_cache(maxsize=64)
 def steps(most: int) -> tuple[tuple[int, int], ...]:
-    """Numbers of items from 1 to `most`, in runs that are short beside their first: a share falls with it, the noise rises."""
+    """Numbers of items from 1 to `most`, in runs that are short beside their first: a share falls
+    with it, the noise rises.
+    """
     runs, first = [], 1
     while first <= most:
         last = min(most, first if first < _ONE_BY_ONE else int(first * _GROWTH))
@@ -168,8 +206,10 @@ def steps(most: int) -> tuple[tuple[int, int], ...]:
     return tuple(runs)
 
 
-_REACH, _PIECE = 45.0, 0.25  # noise units above the highest score, and pieces of them, that the law is integrated over
-_FAR, _FARTHEST = 750.0, 2.0**20  # from a score: densities are below the floats; above the threshold: heights are good to 1e-10
+# noise units above the highest score, and pieces of them, that the law is integrated over
+_REACH, _PIECE = 45.0, 0.25
+# from a score: densities are below the floats; above the threshold: heights are good to 1e-10
+_FAR, _FARTHEST = 750.0, 2.0**20
 Places = tuple[int, ...]
 
 
@@ -177,7 +217,8 @@ class OrderLaw:
     """Chances of every order of independent noisy scores that lie above a level.
 
     Args:
-        ends: (pieces + 1,) ends of the pieces of the axis from the level on, which everything is integrated over.
+        ends: (pieces + 1,) ends of the pieces of the axis from the level on, which everything is
+            integrated over.
         pdf, cdf: (items, pieces, NODES) at the nodes of every piece.
         below: (items,) the chance that an item lies below the level, or does not take part.
         bars: edges of cells of the scores.
@@ -193,16 +234,24 @@ class OrderLaw:
         # Pieces end where a density has a kink.
         top = float(max(0.0, height.max(initial=0.0))) + _REACH
         if top > _FARTHEST:
-            raise NoClosedForm(f"a score is more than {_FARTHEST:.0f} scales above the threshold: too far for exact chances")
+            raise NoClosedForm(
+                f"a score is more than {_FARTHEST:.0f} scales above the threshold: too far for"
+                " exact chances"
+            )
         seen = height[height > -_FAR].tolist()
-        near = [np.arange(_PIECE * (max(0.0, h - _FAR) // _PIECE), min(h + _FAR, top), _PIECE) for h in seen]
+        near = [
+            np.arange(_PIECE * (max(0.0, h - _FAR) // _PIECE), min(h + _FAR, top), _PIECE)
+            for h in seen
+        ]
         ends = np.unique(np.clip([0.0, *np.concatenate([*near, height, bars]), top], 0.0, top))
         z = nodes_of(ends) - height[:, None, None]
         return cls(ends, noise.pdf(z), noise.cdf(z), noise.cdf(-height), bars)
 
     @classmethod
     def of_densities(cls, ends: Floats, pdf: Floats, total: Floats, bars: Floats) -> Self:
-        """For densities at `nodes_of(ends)` that belong to chances of (items,) in `total` to take part at all."""
+        """For densities at `nodes_of(ends)` that belong to chances of (items,) in `total` to take
+        part at all.
+        """
         length = np.diff(ends)
         pieces = length * (pdf @ legendre()[1]) / 2
         above = [integrals_above(one, held, length) for one, held in zip(pdf, pieces, strict=True)]
@@ -210,7 +259,8 @@ class OrderLaw:
         return cls(ends, pdf, cdf, np.maximum(total - pieces.sum(axis=1), 0.0), bars)
 
     def outcomes(self, most: int, least: int = 0) -> Iterator[tuple[Places, Places, float]]:
-        """Every order of `least` to `most` items with the cells of their scores, none of which rises, and its chance.
+        """Every order of `least` to `most` items with the cells of their scores, none of which
+        rises, and its chance.
 
         The rest lies below the level, or below the last where there are `most`.
         """
@@ -222,13 +272,22 @@ class OrderLaw:
                     yield order, (), 1.0 if most == 0 else float(np.prod(self._below))
                     continue
                 full = size == most
-                rest = np.prod(self._cdf[others], axis=0) if full else np.full_like(self._cdf[0], np.prod(self._below[others]))
-                for seen in itertools.combinations_with_replacement(np.unique(self._cell)[::-1].tolist(), size):
+                rest = (
+                    np.prod(self._cdf[others], axis=0)
+                    if full
+                    else np.full_like(self._cdf[0], np.prod(self._below[others]))
+                )
+                for seen in itertools.combinations_with_replacement(
+                    np.unique(self._cell)[::-1].tolist(), size
+                ):
                     yield order, seen, self._chain(order, seen, rest)
 
     def _chain(self, order: Places, seen: Places, others: Floats) -> float:
         above = np.ones_like(others)
-        density = [self._pdf[item] * (self._cell == cell)[:, None] for item, cell in zip(order, seen, strict=True)]
+        density = [
+            self._pdf[item] * (self._cell == cell)[:, None]
+            for item, cell in zip(order, seen, strict=True)
+        ]
         for one in density[:-1]:
             above = integrals_above(one * above, self._pieces(one * above), self._length)
         return float(self._pieces(density[-1] * above * others).sum())

@@ -1,4 +1,6 @@
-"""What no single user can change is released as it is: the first stable answer of several, all but c, or a stable top k."""
+"""What no single user can change is released as it is: the first stable answer of several, all but
+c, or a stable top k.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,15 @@ from dpselect.errors import InvalidRequest, InvalidScores
 from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, enumerable, mixture
 from dpselect.mechanisms.gaps import Rank, Top, gaps_below, read_top, top_set
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.ranks import blocks, count_blocks, first, heights, highest, margins, ranked_rows
+from dpselect.mechanisms.ranks import (
+    blocks,
+    count_blocks,
+    first,
+    heights,
+    highest,
+    margins,
+    ranked_rows,
+)
 from dpselect.mechanisms.release import release
 from dpselect.noise import by_name, log1mexp
 from dpselect.sampling import Sampler, Thresholds, sampler
@@ -41,10 +51,11 @@ _MARGIN = 1e-12  # on the logarithm of a probability that is computed to 1e-14
 @final
 @dataclass(frozen=True)
 class StableRule:
-    """Distances to instability against one noisy threshold, high enough that what is unstable hardly ever passes. Theorem V3.
+    """Distances to instability against one noisy threshold, high enough that what is unstable
+    hardly ever passes. Theorem V3.
 
-    Pass iff distance + Laplace(2/epsilon2) > T + Laplace(1/epsilon1); the latter noise serves a whole run. Scales and T are in
-    steps of distance.
+    Pass iff distance + Laplace(2/epsilon2) > T + Laplace(1/epsilon1); the latter noise serves a
+    whole run. Scales and T are in steps of distance.
     """
 
     epsilon: float  # epsilon1 + epsilon2, nats
@@ -61,12 +72,23 @@ class StableRule:
     def epsilon2(self) -> float:
         """Nats for the test that ends the run."""
         rest = float(_EXACT.subtract(Decimal(repr(self.epsilon)), Decimal(repr(self.epsilon1))))
-        return rest if decimal_sum([(1, self.epsilon1), (1, rest)]) <= self.epsilon else math.nextafter(rest, 0.0)
+        return (
+            rest
+            if decimal_sum([(1, self.epsilon1), (1, rest)]) <= self.epsilon
+            else math.nextafter(rest, 0.0)
+        )
 
     @property
     def curve(self) -> SparseVectorDP:
-        """What one run costs unless something unstable passes: a distance moves by one step, half of what its noise pays for."""
-        return SparseVectorDP(epsilon1=self.epsilon1, epsilon2=self.epsilon2, positives=1, alone=self.epsilon2 / 2 or None)
+        """What one run costs unless something unstable passes: a distance moves by one step, half
+        of what its noise pays for.
+        """
+        return SparseVectorDP(
+            epsilon1=self.epsilon1,
+            epsilon2=self.epsilon2,
+            positives=1,
+            alone=self.epsilon2 / 2 or None,
+        )
 
     @property
     def scale(self) -> float:
@@ -88,22 +110,38 @@ class StableRule:
         return source.thresholds(by_name("laplace"), [self.scale], rows)
 
     def passes(self, distances: Numbers, thresholds: Thresholds) -> Flags:
-        """(rows,) which distances pass T and the noise of their thresholds, exactly, each with fresh noise of its own."""
-        return thresholds.passes(numbers(distances)[:, None], self.test_scale, [np.array([[self.threshold]])])[:, 0]
+        """(rows,) which distances pass T and the noise of their thresholds, exactly, each with
+        fresh noise of its own.
+        """
+        return thresholds.passes(
+            numbers(distances)[:, None], self.test_scale, [np.array([[self.threshold]])]
+        )[:, 0]
 
     def first_passing(self, distances: Numbers, source: Sampler, less: float = 0.0) -> Indices:
-        """(rows,) which of a row's distances, `less` that many steps, is the first to pass its threshold; -1 where none does."""
+        """(rows,) which of a row's distances, `less` that many steps, is the first to pass its
+        threshold; -1 where none does.
+        """
         minus = [np.array([[less]]), np.array([[self.threshold]])]
-        return first(source.passing(distances, by_name("laplace"), self.scale, self.test_scale, minus=minus), 1)[:, 0]
+        return first(
+            source.passing(distances, by_name("laplace"), self.scale, self.test_scale, minus=minus),
+            1,
+        )[:, 0]
 
     def first_law(self, above: Floats) -> Floats:
-        """(m + 1,) the probability that each of (m,) margins is the first to pass; last, that none does."""
-        return NoisyComparisons(above, by_name("laplace"), self.scale, self.test_scale).first_passing()
+        """(m + 1,) the probability that each of (m,) margins is the first to pass; last, that none
+        does.
+        """
+        return NoisyComparisons(
+            above, by_name("laplace"), self.scale, self.test_scale
+        ).first_passing()
 
     @cached_property
     def _height(self) -> float:
         """The least T/test_scale that bounds all failures, from the safe side."""
-        ratio, target = self.test_scale / self.scale, math.log(self.delta) - math.log(self.tests) - _MARGIN
+        ratio, target = (
+            self.test_scale / self.scale,
+            math.log(self.delta) - math.log(self.tests) - _MARGIN,
+        )
         if log_failure(0.0, ratio) <= target:
             return 0.0
         low, high = 0.0, 1.0
@@ -116,9 +154,11 @@ class StableRule:
 
 
 def log_failure(height: float, ratio: float) -> float:
-    """ln P[X > height + Y] for Laplace X of scale 1 and Y of scale 1/ratio, height >= 0: ln delta_max, exact. Theorem V3.
+    """ln P[X > height + Y] for Laplace X of scale 1 and Y of scale 1/ratio, height >= 0: ln
+    delta_max, exact. Theorem V3.
 
-    delta_max = (d^c - c^2 d)/(2 (1 - c^2)) with d = exp(-height) and c = ratio, written so that nothing cancels near c = 1.
+    delta_max = (d^c - c^2 d)/(2 (1 - c^2)) with d = exp(-height) and c = ratio, written so that
+    nothing cancels near c = 1.
     """
     x = (ratio - 1) * height
     size = abs(x)
@@ -129,7 +169,8 @@ def log_failure(height: float, ratio: float) -> float:
 
 
 class StableQueries(Mechanism, ABC):
-    """What releases true answers to queries that no single user can change. Scores are distances to instability.
+    """What releases true answers to queries that no single user can change. Scores are distances to
+    instability.
 
     Args:
         split: share of epsilon for the threshold, in (0, 1).
@@ -140,7 +181,9 @@ class StableQueries(Mechanism, ABC):
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     delta: Probability = Field(description="a delta in (0, 1)")
     split: Probability = Field(default=0.37, description="a share in (0, 1)")
-    neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
+    neighbours: Relation = Field(
+        default="add_remove", alias="relation", description="'add_remove' or 'replace_one'"
+    )
 
     @property
     @abstractmethod
@@ -156,16 +199,21 @@ class StableQueries(Mechanism, ABC):
 
     def _check_scores(self, scores: Scores) -> None:
         if np.any(scores.values < 0):
-            raise InvalidScores("a distance is negative: a distance counts users, 0 where some neighbour answers differently")
+            raise InvalidScores(
+                "a distance is negative: a distance counts users, 0 where some neighbour answers"
+                " differently"
+            )
 
 
 @final
 class FirstStable(StableQueries):
-    """The first query found stable, whose exact answer may then be released at no further price (Carvalho et al. 2020).
+    """The first query found stable, whose exact answer may then be released at no further price
+    (Carvalho et al. 2020).
 
-    `select(scores)` takes as scores the distances to instability of queries f_1, f_2, ... in a fixed order that does not depend
-    on the data: how many users have to change before a neighbour answers f_i differently, 0 if one of the neighbours does.
-    `Selection.indices` is empty or names one query, whose true answer is then public. Guarantee, that answer included:
+    `select(scores)` takes as scores the distances to instability of queries f_1, f_2, ... in a
+    fixed order that does not depend on the data: how many users have to change before a neighbour
+    answers f_i differently, 0 if one of the neighbours does. `Selection.indices` is empty or names
+    one query, whose true answer is then public. Guarantee, that answer included:
     Approximate(SparseVectorDP(split * epsilon, (1 - split) * epsilon), delta), Theorem V4.
 
     Args:
@@ -173,7 +221,9 @@ class FirstStable(StableQueries):
     """
 
     kind: Literal["first_stable"] = "first_stable"
-    traits: ClassVar[Traits] = Traits(answers="queries", noise=EPSILON, failure="delta", ordered=False, most=1, domain="public")
+    traits: ClassVar[Traits] = Traits(
+        answers="queries", noise=EPSILON, failure="delta", ordered=False, most=1, domain="public"
+    )
     candidates: Count = Field(description="a public number of queries, >= 1")
 
     @property
@@ -195,7 +245,10 @@ class FirstStable(StableQueries):
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         enumerable(scores.size, 1000)
         chances = self.rule.first_law(margins(scores.dense(), self.rule.threshold))
-        return {frozenset([i] if i < scores.size else []): chance for i, chance in enumerate(chances.tolist())}
+        return {
+            frozenset([i] if i < scores.size else []): chance
+            for i, chance in enumerate(chances.tolist())
+        }
 
 
 _STOPPED = "stopped after c unstable queries"
@@ -203,13 +256,15 @@ _STOPPED = "stopped after c unstable queries"
 
 @final
 class OnlineStableQueries(StableQueries):
-    """Every query is answered exactly while it is found stable; the c-th found unstable ends it (after Carvalho et al. 2020).
+    """Every query is answered exactly while it is found stable; the c-th found unstable ends it
+    (after Carvalho et al. 2020).
 
-    `session()` takes queries one by one, each chosen after the earlier outcomes; `select(scores)` takes the distances to
-    instability of a fixed list. `Selection.indices` are the queries whose true answers may be released. The threshold's noise is
-    drawn afresh after every unstable query: the printed algorithm keeps it, and no proof covers that. Guarantee, the true answers
-    included and however many queries are asked: Approximate(c * SparseVectorDP(split * epsilon, (1 - split) * epsilon), delta),
-    Theorem V5.
+    `session()` takes queries one by one, each chosen after the earlier outcomes; `select(scores)`
+    takes the distances to instability of a fixed list. `Selection.indices` are the queries whose
+    true answers may be released. The threshold's noise is drawn afresh after every unstable query:
+    the printed algorithm keeps it, and no proof covers that. Guarantee, the true answers included
+    and however many queries are asked: Approximate(c * SparseVectorDP(split * epsilon, (1 - split)
+    * epsilon), delta), Theorem V5.
 
     Args:
         epsilon: nats for each of the c runs, > 0.
@@ -232,24 +287,42 @@ class OnlineStableQueries(StableQueries):
         return StableRule(self.epsilon, self.split, self.delta, self.c)
 
     def session(self, *, rng: np.random.Generator | None = None) -> StableSession:
-        """Ask queries one by one. The price of the whole session is `curve`: charge it first. `rng` as of `select`."""
+        """Ask queries one by one. The price of the whole session is `curve`: charge it first. `rng`
+        as of `select`.
+        """
         return StableSession(self.rule, most_unstable=self.c, source=sampler(rng))
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         stable, unstable = self._rows(scores.dense()[None], source)
         chosen = np.flatnonzero(stable[0]).tolist()
-        return release(scores, chosen, ordered=False, requested=None, complete=bool(unstable[0] < self.c), reason=_STOPPED)
+        return release(
+            scores,
+            chosen,
+            ordered=False,
+            requested=None,
+            complete=bool(unstable[0] < self.c),
+            reason=_STOPPED,
+        )
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         parts = [self._rows(block, source) for block in blocks(matrix)]
         stable, unstable = (np.concatenate(part) for part in zip(*parts, strict=True))
         complete = np.asarray(unstable < self.c)
-        return Selections(first(stable, stable.shape[1]), ordered=False, requested=None, complete=complete, reason=_STOPPED)
+        return Selections(
+            first(stable, stable.shape[1]),
+            ordered=False,
+            requested=None,
+            complete=complete,
+            reason=_STOPPED,
+        )
 
     def _rows(self, matrix: Numbers, source: Sampler) -> tuple[Flags, Any]:
         """(rows, m) which queries were answered, and (rows,) how many turned out unstable."""
         rule = self.rule
-        stable, unstable = np.zeros(matrix.shape, dtype=np.bool_), np.zeros(len(matrix), dtype=np.int64)
+        stable, unstable = (
+            np.zeros(matrix.shape, dtype=np.bool_),
+            np.zeros(len(matrix), dtype=np.int64),
+        )
         thresholds = rule.thresholds(len(matrix), source)
         for column, distances in enumerate(matrix.T):
             passed = rule.passes(distances, thresholds)
@@ -273,7 +346,12 @@ class OnlineStableQueries(StableQueries):
                 return
             for length, probability in enumerate(ends[start]):
                 stop = start + length
-                run(min(stop + 1, scores.size), left - 1, answered | set(range(start, stop)), chance * probability)
+                run(
+                    min(stop + 1, scores.size),
+                    left - 1,
+                    answered | set(range(start, stop)),
+                    chance * probability,
+                )
 
         run(0, self.c, frozenset(), 1.0)
         return chances
@@ -291,10 +369,12 @@ class _State(NamedTuple):
 
 @final
 class StableSession:
-    """Queries asked one by one. Build it with `OnlineStableQueries.session`, after charging that mechanism's `curve`.
+    """Queries asked one by one. Build it with `OnlineStableQueries.session`, after charging that
+    mechanism's `curve`.
 
-    A session holds the noise of the current threshold, which is private: it shows in no attribute or repr, and is not pickled.
-    Threads may share a session; a fork of its process may not use it. A test that is interrupted ends the session.
+    A session holds the noise of the current threshold, which is private: it shows in no attribute
+    or repr, and is not pickled. Threads may share a session; a fork of its process may not use it.
+    A test that is interrupted ends the session.
     """
 
     __slots__ = ("_kept", "_most_unstable", "_rule")
@@ -327,10 +407,12 @@ class StableSession:
             return False
 
     def answer(self, distance: float) -> bool:
-        """Whether the query may be answered exactly. True or False is a release, which the session's curve has paid for.
+        """Whether the query may be answered exactly. True or False is a release, which the
+        session's curve has paid for.
 
         Args:
-            distance: private: how many users have to change before some neighbour answers the query differently, >= 0.
+            distance: private: how many users have to change before some neighbour answers the query
+                differently, >= 0.
 
         Raises:
             InvalidScores: the distance is not a finite number >= 0.
@@ -338,12 +420,18 @@ class StableSession:
             ForeignProcess: the session was opened before a fork.
         """
         if isinstance(distance, bool) or not isinstance(distance, int | float | np.number):
-            raise InvalidScores(f"distance must be a number of users >= 0, not {type(distance).__name__}")
+            raise InvalidScores(
+                f"distance must be a number of users >= 0, not {type(distance).__name__}"
+            )
         if not 0 <= distance < math.inf:
-            raise InvalidScores("distance must be a finite number of users >= 0: 0 means that some neighbour answers differently")
+            raise InvalidScores(
+                "distance must be a finite number of users >= 0: 0 means that some neighbour"
+                " answers differently"
+            )
         with self._kept.locked() as state:
             thresholds = self._open(state)
-            # Taken out until the test has ended well: whatever fails in between, this threshold is not asked again.
+            # Taken out until the test has ended well: whatever fails in between, this threshold is
+            # not asked again.
             self._kept.value = state._replace(thresholds=None)
             passed = bool(self._rule.passes(np.array([distance]), thresholds)[0])
             if not passed:
@@ -352,10 +440,11 @@ class StableSession:
         return passed
 
     def close(self) -> Curve:
-        """End the session; what it used up of `OnlineStableQueries.curve`: every run that an unstable query ended, and one more.
+        """End the session; what it used up of `OnlineStableQueries.curve`: every run that an
+        unstable query ended, and one more.
 
-        Where the ledger holds a reservation of that curve, `Ledger.release(..., spent=session.close())` gives the rest back.
-        Theorem F8.
+        Where the ledger holds a reservation of that curve,
+        `Ledger.release(..., spent=session.close())` gives the rest back. Theorem F8.
         """
         with self._kept.locked() as state:
             self._kept.value = state._replace(thresholds=None)
@@ -367,42 +456,59 @@ class StableSession:
 
     def _open(self, state: _State) -> Thresholds:
         if state.unstable >= self._most_unstable:
-            raise InvalidRequest(f"the session is over: c={self._most_unstable} queries were unstable; charge and open another")
+            raise InvalidRequest(
+                f"the session is over: c={self._most_unstable} queries were unstable; charge and"
+                " open another"
+            )
         if state.thresholds is None:
-            raise InvalidRequest("the session was closed, or a query failed half-way: charge and open another")
+            raise InvalidRequest(
+                "the session was closed, or a query failed half-way: charge and open another"
+            )
         return state.thresholds
 
     def __repr__(self) -> str:
-        return f"StableSession(asked={self.asked}, unstable={self.unstable}, is_open={self._is_open(self._kept.value)})"
+        return (
+            f"StableSession(asked={self.asked}, unstable={self.unstable},"
+            f" is_open={self._is_open(self._kept.value)})"
+        )
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a session holds private noise and is not pickled")
 
 
-# Top-k over candidates that are not known in advance, at a price that does not grow with k: the first stable gap of a ranking.
+# Top-k over candidates that are not known in advance, at a price that does not grow with k: the
+# first stable gap of a ranking.
 
 _FEWER = "fewer items than requested were found stable"
 
 
 @final
 class TopStable(Mechanism):
-    """The top i for the first i <= kbar whose gap passes a stability test, or k of them if i > k (Carvalho et al. 2020).
+    """The top i for the first i <= kbar whose gap passes a stability test, or k of them if i > k
+    (Carvalho et al. 2020).
 
-    Reads the kbar + 1 highest counts only, so the domain may be unknown; releases a set, never its order, of at most k items.
-    Guarantee for distinct-user counts under add_remove, whatever k: Approximate(SparseVectorDP(split * epsilon,
-    (1 - split) * epsilon), delta), plus k * BoundedRange(epsilon_em) if that is not 0; Theorem V6. A replacement is two such
-    steps: `group_privacy(curve, 2)`.
+    Reads the kbar + 1 highest counts only, so the domain may be unknown; releases a set, never its
+    order, of at most k items. Guarantee for distinct-user counts under add_remove, whatever k:
+    Approximate(SparseVectorDP(split * epsilon, (1 - split) * epsilon), delta), plus k *
+    BoundedRange(epsilon_em) if that is not 0; Theorem V6. A replacement is two such steps:
+    `group_privacy(curve, 2)`.
 
     Args:
         epsilon: nats for the search, > 0.
         split: share of epsilon for the threshold, in (0, 1).
-        epsilon_em: nats for each of k picks by the exponential mechanism out of a stable set of more than k; 0 picks at random.
-        search: the order of the tests: "from_kbar" takes i = kbar, ..., 1; "from_k" takes k, ..., kbar, then k - 1, ..., 1.
+        epsilon_em: nats for each of k picks by the exponential mechanism out of a stable set of
+            more than k; 0 picks at random.
+        search: the order of the tests: "from_kbar" takes i = kbar, ..., 1; "from_k" takes k, ...,
+            kbar, then k - 1, ..., 1.
 
     Example:
         >>> import dpselect as dps
         >>> mechanism = dps.TopStable(k=2, kbar=3, epsilon=1.0, delta=1e-12)
-        >>> sorted(mechanism.select(dps.Scores([9000, 8990, 10, 9], sensitivity=dps.Sensitivity())).indices)
+        >>> sorted(
+        ...     mechanism.select(
+        ...         dps.Scores([9000, 8990, 10, 9], sensitivity=dps.Sensitivity())
+        ...     ).indices
+        ... )
         [0, 1]
     """
 
@@ -424,12 +530,16 @@ class TopStable(Mechanism):
     delta: Probability = Field(description="a delta in (0, 1)")
     split: Probability = Field(default=0.37, description="a share in (0, 1)")
     epsilon_em: NonNegative = Field(default=0.0, description="a finite epsilon >= 0, in nats")
-    search: Literal["from_kbar", "from_k"] = Field(default="from_kbar", description="from_kbar or from_k")
+    search: Literal["from_kbar", "from_k"] = Field(
+        default="from_kbar", description="from_kbar or from_k"
+    )
 
     @model_validator(mode="after")
     def _can_fill_k(self) -> Self:
         if self.kbar < self.k:
-            raise ValueError(f"kbar={self.kbar} is less than k={self.k}: let at least k items compete")
+            raise ValueError(
+                f"kbar={self.kbar} is less than k={self.k}: let at least k items compete"
+            )
         return self
 
     @property
@@ -450,7 +560,9 @@ class TopStable(Mechanism):
 
     @property
     def _pick_scale(self) -> float:
-        """Scale of the noise by which k of more stable items are picked; any will do where they are picked at random."""
+        """Scale of the noise by which k of more stable items are picked; any will do where they are
+        picked at random.
+        """
         return ratio_up(1.0, self.epsilon_em) if self.epsilon_em > 0 else 1.0
 
     def _check_stated(self) -> None:
@@ -469,7 +581,9 @@ class TopStable(Mechanism):
         return Selections(indices, ordered=False, requested=self.k, reason=_FEWER)
 
     def _rows(self, block: Numbers, source: Sampler) -> Indices:
-        """(rows, min(k, m)) the released positions of every row, ascending; -1 where there are fewer."""
+        """(rows, min(k, m)) the released positions of every row, ascending; -1 where there are
+        fewer.
+        """
         top = highest(block, self.kbar + 1)
         sizes, ranks = self._sizes(gaps_below(top)[:, : self.kbar], source), ranked_rows(block)
         indices = np.full((len(block), min(self.k, block.shape[1])), -1, dtype=np.int64)
@@ -477,7 +591,9 @@ class TopStable(Mechanism):
             rows = np.flatnonzero(sizes == size)
             stable = ranks[rows, :size]
             if size > self.k:
-                stable = np.take_along_axis(stable, self._pick_rows(_relative(top[rows, :size]), source), axis=1)
+                stable = np.take_along_axis(
+                    stable, self._pick_rows(_relative(top[rows, :size]), source), axis=1
+                )
             stable.sort(axis=1)
             indices[rows, : stable.shape[1]] = stable
         return indices
@@ -490,7 +606,9 @@ class TopStable(Mechanism):
         return np.concatenate([upwards[self.k - 1 :], upwards[: self.k - 1][::-1]])
 
     def _ordered(self, gaps: Floats) -> Floats:
-        """(rows, ranks) gaps in the order of the tests; each less 1 is a distance to instability."""
+        """(rows, ranks) gaps in the order of the tests; each less 1 is a distance to
+        instability.
+        """
         return gaps[:, self.search_order(gaps.shape[1]) - 1]
 
     def _sizes(self, gaps: Floats, source: Sampler) -> Indices:
@@ -501,15 +619,23 @@ class TopStable(Mechanism):
     def _pick_rows(self, relative: Floats, source: Sampler) -> Indices:
         """(rows, k) places in stable sets of one size > k."""
         if self.epsilon_em == 0:
-            relative = np.zeros_like(relative)  # equal scores with independent noise: a set at random
+            # equal scores with independent noise: a set at random
+            relative = np.zeros_like(relative)
         return source.top_k_rows(relative, by_name("gumbel"), self._pick_scale, self.k)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         top = read_top(scores, self.kbar)
-        enumerable(sum(math.comb(size, min(size, self.k)) for size in range(len(top.gaps) + 1)), 2e4)
-        *chances, nothing = self.rule.first_law(margins(self._ordered(top.gaps[None])[0] - 1, self.rule.threshold)).tolist()
+        enumerable(
+            sum(math.comb(size, min(size, self.k)) for size in range(len(top.gaps) + 1)), 2e4
+        )
+        *chances, nothing = self.rule.first_law(
+            margins(self._ordered(top.gaps[None])[0] - 1, self.rule.threshold)
+        ).tolist()
         sizes = self.search_order(len(top.gaps)).tolist()
-        laws = [(chance, self._subsets(scores, top, size)) for size, chance in zip(sizes, chances, strict=True)]
+        laws = [
+            (chance, self._subsets(scores, top, size))
+            for size, chance in zip(sizes, chances, strict=True)
+        ]
         return mixture([(nothing, {frozenset(): 1.0}), *laws])
 
     def _subsets(self, scores: Scores, top: Top, size: int) -> dict[frozenset[int], float]:

@@ -1,6 +1,8 @@
-"""Propose, test, release: a top set, if the gap below it is wide enough to hide every user. Theorems S4 to S6.
+"""Propose, test, release: a top set, if the gap below it is wide enough to hide every user.
+Theorems S4 to S6.
 
-Its size is fixed, or chosen by the data; what an unstable set lacks may be filled up by noisy picks.
+Its size is fixed, or chosen by the data; what an unstable set lacks may be filled up by noisy
+picks.
 """
 
 from __future__ import annotations
@@ -14,12 +16,29 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
-from accounting import ZCDP, Approximate, BoundedRange, Curve, GaussianDP, LaplaceDP, RenyiTable, tighter
+from accounting import (
+    ZCDP,
+    Approximate,
+    BoundedRange,
+    Curve,
+    GaussianDP,
+    LaplaceDP,
+    RenyiTable,
+    tighter,
+)
 from accounting.arguments import Relation
 from accounting.frozen import NonNegative, Positive, Probability
 from dpselect.errors import InvalidMechanism
 from dpselect.mechanisms.base import RHO, SCALE, Mechanism, Traits, enumerable
-from dpselect.mechanisms.gaps import Rank, TargetSize, WidestGap, gap_shift, gaps_below, read_top, top_set
+from dpselect.mechanisms.gaps import (
+    Rank,
+    TargetSize,
+    WidestGap,
+    gap_shift,
+    gaps_below,
+    read_top,
+    top_set,
+)
 from dpselect.mechanisms.noise_curves import ratio_up, winner_curve
 from dpselect.mechanisms.ranks import centred, columns, count_blocks, highest, joined, ranked_rows
 from dpselect.mechanisms.release import release
@@ -37,7 +56,8 @@ NOT_PASSED = "stability test did not pass"
 @final
 @dataclass(frozen=True)
 class StabilityRule:
-    """Pass iff max(gap, g) + scale * noise exceeds g + scale * (the noise's upper failure_delta quantile), g = `gap_shift`.
+    """Pass iff max(gap, g) + scale * noise exceeds g + scale * (the noise's upper failure_delta
+    quantile), g = `gap_shift`.
 
     All in counts; `failure_delta` is the chance that a gap of g or less passes.
     """
@@ -58,7 +78,8 @@ class StabilityRule:
     def threshold(self) -> float:
         """How far, in units of the scale, the noisy gap has to exceed g."""
         quantile = float(by_name(self.noise).isf(self.failure_delta))
-        # A few ulps up, so that rounding cannot let an unstable set pass more often than failure_delta.
+        # A few ulps up, so that rounding cannot let an unstable set pass more often than
+        # failure_delta.
         return quantile + 1e-15 * (1 + abs(quantile))
 
     def pass_probability(self, gaps: ArrayLike) -> Floats:
@@ -78,14 +99,24 @@ class StabilityRule:
         """Draw: which of the gaps pass, each with fresh noise."""
         excess = np.maximum(gaps - gap_shift(self.relation), 0.0)
         # The public level is rounded up, and the comparison itself is exact.
-        return source.exceeds(excess, by_name(self.noise), self.scale, math.nextafter(self.scale * self.threshold, math.inf))
+        return source.exceeds(
+            excess,
+            by_name(self.noise),
+            self.scale,
+            math.nextafter(self.scale * self.threshold, math.inf),
+        )
 
     def _excess(self, gaps: ArrayLike) -> Floats:
-        return np.maximum(np.asarray(gaps, dtype=np.float64) - gap_shift(self.relation), 0.0) / self.scale
+        return (
+            np.maximum(np.asarray(gaps, dtype=np.float64) - gap_shift(self.relation), 0.0)
+            / self.scale
+        )
 
 
 class TestedSet(Mechanism, ABC):
-    """The top set of a size that is fixed or proposed, as it is, if the gap below it passes a test; else nothing."""
+    """The top set of a size that is fixed or proposed, as it is, if the gap below it passes a test;
+    else nothing.
+    """
 
     @property
     @abstractmethod
@@ -99,7 +130,9 @@ class TestedSet(Mechanism, ABC):
 
     @abstractmethod
     def propose(self, gaps: Floats, source: Sampler) -> Indices:
-        """(rows,) the sizes that are tested for (rows, ranks) gaps: private until they are released."""
+        """(rows,) the sizes that are tested for (rows, ranks) gaps: private until they are
+        released.
+        """
 
     @abstractmethod
     def rank_law(self, gaps: Floats) -> Floats:
@@ -115,16 +148,27 @@ class TestedSet(Mechanism, ABC):
         positions = top_set(top, size)
         passed = bool(self.rule.passes(top.gaps[size - 1 : size], source)[0]) and len(positions) > 0
         chosen = positions if passed else ()
-        return release(scores, chosen, ordered=False, requested=self._requested, complete=passed, reason=NOT_PASSED)
+        return release(
+            scores,
+            chosen,
+            ordered=False,
+            requested=self._requested,
+            complete=passed,
+            reason=NOT_PASSED,
+        )
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         results = [self.sets_that_pass(block, source) for block in count_blocks(matrix)]
         indices = joined(columns(members) for members, _ in results)
         complete = np.concatenate([passed for _, passed in results])
-        return Selections(indices, ordered=False, requested=self._requested, complete=complete, reason=NOT_PASSED)
+        return Selections(
+            indices, ordered=False, requested=self._requested, complete=complete, reason=NOT_PASSED
+        )
 
     def sets_that_pass(self, block: Numbers, source: Sampler) -> tuple[Flags, Flags]:
-        """(rows, m) membership of the sets that passed, empty where none did, and (rows,) whether one did."""
+        """(rows, m) membership of the sets that passed, empty where none did, and (rows,) whether
+        one did.
+        """
         top = highest(block, self._largest + 1)
         gaps, rows = gaps_below(top)[:, : self._largest], np.arange(len(block))
         sizes = self.propose(gaps, source)
@@ -140,7 +184,10 @@ class TestedSet(Mechanism, ABC):
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         top = read_top(scores, self._largest)
         chances, law = self.rank_law(top.gaps), dict[Any, float]()
-        passing, failing = chances * self.rule.pass_probability(top.gaps), chances * self.rule.fail_probability(top.gaps)
+        passing, failing = (
+            chances * self.rule.pass_probability(top.gaps),
+            chances * self.rule.fail_probability(top.gaps),
+        )
         for place in np.flatnonzero(chances).tolist():
             released = frozenset(top_set(top, place + 1).tolist())
             law[released] = law.get(released, 0.0) + float(passing[place])
@@ -150,15 +197,19 @@ class TestedSet(Mechanism, ABC):
 
 @final
 class StabilityTest(TestedSet):
-    """The set of the k highest counts if the gap below it passes a noisy test, nothing otherwise; the set itself is exact.
+    """The set of the k highest counts if the gap below it passes a noisy test, nothing otherwise;
+    the set itself is exact.
 
-    Reads the k + 1 highest counts only, so the domain may be unknown. With g = 1 (add_remove) or 2 (replace_one) counts:
-    Approximate(GaussianDP(g/scale), failure_delta) for gaussian noise, LaplaceDP in its place for laplace, Theorem S4.
+    Reads the k + 1 highest counts only, so the domain may be unknown. With g = 1 (add_remove) or 2
+    (replace_one) counts: Approximate(GaussianDP(g/scale), failure_delta) for gaussian noise,
+    LaplaceDP in its place for laplace, Theorem S4.
 
     Example:
         >>> import dpselect as dps
         >>> test = dps.StabilityTest(k=2, scale=5.0, failure_delta=1e-9)
-        >>> sorted(test.select(dps.Scores([9000, 100, 8990], sensitivity=dps.Sensitivity())).indices)
+        >>> sorted(
+        ...     test.select(dps.Scores([9000, 100, 8990], sensitivity=dps.Sensitivity())).indices
+        ... )
         [0, 2]
         >>> test.select(dps.Scores([9000, 8990, 8990], sensitivity=dps.Sensitivity())).complete
         False
@@ -178,7 +229,9 @@ class StabilityTest(TestedSet):
     noise: VectorNoise = Field(default="gaussian", description=in_words(VectorNoise))
     scale: Positive = Field(description="a finite scale > 0, in counts")
     failure_delta: Probability = Field(description="a probability in (0, 1)")
-    neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
+    neighbours: Relation = Field(
+        default="add_remove", alias="relation", description="'add_remove' or 'replace_one'"
+    )
 
     @property
     def covers(self) -> Sensitivity:
@@ -215,35 +268,51 @@ class StabilityTest(TestedSet):
         return (np.arange(1, len(gaps) + 1) == self.k).astype(np.float64)
 
     def _check_stated(self) -> None:
-        if not math.isfinite(self.scale * self.rule.threshold):  # refused before a charge, not at the draw
-            raise InvalidMechanism(f"scale={self.scale:g} puts the test's threshold beyond the floats: use less noise")
+        # refused before a charge, not at the draw
+        if not math.isfinite(self.scale * self.rule.threshold):
+            raise InvalidMechanism(
+                f"scale={self.scale:g} puts the test's threshold beyond the floats: use less noise"
+            )
 
 
 def _doubled_failure(curve: Curve) -> Curve | None:
-    """The curve where each of two users may bring about a failure of its own; None where that is certain."""
+    """The curve where each of two users may bring about a failure of its own; None where that is
+    certain.
+    """
     failure = 2 * curve.delta0
-    return Approximate(curve=curve.curve, delta0=failure) if isinstance(curve, Approximate) and failure < 1 else None
+    return (
+        Approximate(curve=curve.curve, delta0=failure)
+        if isinstance(curve, Approximate) and failure < 1
+        else None
+    )
 
 
 @final
 class StableTopK(WidestGap, TestedSet):
-    """The top j for a privately chosen j <= kbar if the gap below it passes a stability test, else nothing (Zhu, Wang 2022).
+    """The top j for a privately chosen j <= kbar if the gap below it passes a stability test, else
+    nothing (Zhu, Wang 2022).
 
-    Reads the kbar + 1 highest counts only, so the domain may be unknown. The set is released, not its order. With gap shift
-    g = 1 (add_remove) or 2 (replace_one) counts: j by the largest gap with Gumbel noise of scale g/sqrt(rho), the test with
-    Gaussian noise of standard deviation g/sqrt(rho). Guarantee, within failure_delta-approximate rho-zCDP under either
-    relation: Approximate(BoundedRange(2 sqrt(rho)) + GaussianDP(sqrt(rho)), failure_delta), Theorem S5.
+    Reads the kbar + 1 highest counts only, so the domain may be unknown. The set is released, not
+    its order. With gap shift g = 1 (add_remove) or 2 (replace_one) counts: j by the largest gap
+    with Gumbel noise of scale g/sqrt(rho), the test with Gaussian noise of standard deviation
+    g/sqrt(rho). Guarantee, within failure_delta-approximate rho-zCDP under either relation:
+    Approximate(BoundedRange(2 sqrt(rho)) + GaussianDP(sqrt(rho)), failure_delta), Theorem S5.
 
     Args:
         rho: zCDP parameter, nats, > 0: one half for the choice, one half for the test.
-        regularizer: public preference for some sizes: an array of at least kbar numbers, `TargetSize`, or None.
-        gap_noise: "gumbel", or "gaussian" for noise of standard deviation 2g/sqrt(rho) in the choice, whose cost is
-            GaussianMax instead: not bounded by rho.
+        regularizer: public preference for some sizes: an array of at least kbar numbers,
+            `TargetSize`, or None.
+        gap_noise: "gumbel", or "gaussian" for noise of standard deviation 2g/sqrt(rho) in the
+            choice, whose cost is GaussianMax instead: not bounded by rho.
 
     Example:
         >>> import dpselect as dps
         >>> mechanism = dps.StableTopK(rho=0.1, failure_delta=1e-6, kbar=3)
-        >>> sorted(mechanism.select(dps.Scores([9000, 8990, 100, 90], sensitivity=dps.Sensitivity())).indices)
+        >>> sorted(
+        ...     mechanism.select(
+        ...         dps.Scores([9000, 8990, 100, 90], sensitivity=dps.Sensitivity())
+        ...     ).indices
+        ... )
         [0, 1]
     """
 
@@ -312,21 +381,25 @@ class StableTopK(WidestGap, TestedSet):
         return float((self.rank_law(array) * self.rule.pass_probability(array)) @ sizes)
 
 
-# Where the Renyi divergences of the picks are tabulated: dense enough to lose less than a thousandth of epsilon.
+# Where the Renyi divergences of the picks are tabulated: dense enough to lose less than a
+# thousandth of epsilon.
 _ORDERS = tuple((1 + np.geomspace(0.05, 5e3, 72)).tolist())
 _UP = 1 + 2.0**-40  # above the roundings of the table
 
 
 @final
 class StableTopKFixed(Mechanism):
-    """A set of exactly k items: the stable part exactly, the rest by the exponential mechanism (Zhu, Wang 2022).
+    """A set of exactly k items: the stable part exactly, the rest by the exponential mechanism
+    (Zhu, Wang 2022).
 
-    `StableTopK` at rho/2 with the regulariser `-penalty * |j - k|` proposes the top j. If it passes, and j = k: done; j > k: k of
-    the j are peeled off; j < k: k - j more are peeled off the rest. If it does not: k are peeled off all candidates. Of n picks
-    each is an exponential mechanism of 2 sqrt(rho/n) nats: few picks are sharp ones. Peeling needs a public domain.
+    `StableTopK` at rho/2 with the regulariser `-penalty * |j - k|` proposes the top j. If it
+    passes, and j = k: done; j > k: k of the j are peeled off; j < k: k - j more are peeled off the
+    rest. If it does not: k are peeled off all candidates. Of n picks each is an exponential
+    mechanism of 2 sqrt(rho/n) nats: few picks are sharp ones. Peeling needs a public domain.
 
-    Guarantee, within failure_delta-approximate rho-zCDP under either relation: Approximate(BoundedRange(2 sqrt(rho/2)) +
-    GaussianDP(sqrt(rho/2)) + the Renyi divergences of k * BoundedRange(2 sqrt(rho/k)), failure_delta), Theorem S6.
+    Guarantee, within failure_delta-approximate rho-zCDP under either relation:
+    Approximate(BoundedRange(2 sqrt(rho/2)) + GaussianDP(sqrt(rho/2)) + the Renyi divergences of k *
+    BoundedRange(2 sqrt(rho/k)), failure_delta), Theorem S6.
 
     Args:
         rho: zCDP parameter, nats, > 0: a quarter each for choice and test, one half for the picks.
@@ -335,7 +408,11 @@ class StableTopKFixed(Mechanism):
     Example:
         >>> import dpselect as dps
         >>> mechanism = dps.StableTopKFixed(k=2, rho=0.1, failure_delta=1e-6, penalty=1.0, kbar=3)
-        >>> sorted(mechanism.select(dps.Scores([9000, 8990, 100, 90], sensitivity=dps.Sensitivity())).indices)
+        >>> sorted(
+        ...     mechanism.select(
+        ...         dps.Scores([9000, 8990, 100, 90], sensitivity=dps.Sensitivity())
+        ...     ).indices
+        ... )
         [0, 1]
     """
 
@@ -355,12 +432,16 @@ class StableTopKFixed(Mechanism):
     failure_delta: Probability = Field(description="a probability in (0, 1)")
     penalty: NonNegative = Field(description="a finite penalty >= 0, in counts per item")
     kbar: Rank = Field(description="an integer from k to 10,000,000")
-    neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
+    neighbours: Relation = Field(
+        default="add_remove", alias="relation", description="'add_remove' or 'replace_one'"
+    )
 
     @model_validator(mode="after")
     def _can_reach_k(self) -> Self:
         if self.kbar < self.k:
-            raise ValueError(f"kbar={self.kbar} is less than k={self.k}: consider sizes up to k at least")
+            raise ValueError(
+                f"kbar={self.kbar} is less than k={self.k}: consider sizes up to k at least"
+            )
         return self
 
     @property
@@ -377,11 +458,16 @@ class StableTopKFixed(Mechanism):
 
     @property
     def picks(self) -> Curve:
-        """What all picks cost together, however many there are: the Renyi divergences of k of them, and no more (Theorem S6)."""
+        """What all picks cost together, however many there are: the Renyi divergences of k of them,
+        and no more (Theorem S6).
+        """
         most = self.k * BoundedRange(epsilon=self._pick_epsilon(self.k))
         if self.k == 1:
             return most
-        return tighter(RenyiTable(orders=_ORDERS, values=(most.rdp(_ORDERS) * _UP).tolist()), ZCDP(rho=self.rho / 2))
+        return tighter(
+            RenyiTable(orders=_ORDERS, values=(most.rdp(_ORDERS) * _UP).tolist()),
+            ZCDP(rho=self.rho / 2),
+        )
 
     @property
     def stable(self) -> StableTopK:
@@ -437,7 +523,9 @@ class StableTopKFixed(Mechanism):
             wanted = self.k - len(kept)
             picks: dict[frozenset[int], float] = {frozenset(): 1.0}
             if wanted:
-                picks = top_set_probabilities(by_name("gumbel"), self.pick_scale(wanted), values[pool], wanted)
+                picks = top_set_probabilities(
+                    by_name("gumbel"), self.pick_scale(wanted), values[pool], wanted
+                )
             for places, probability in picks.items():
                 chosen = kept | {pool[place] for place in places}
                 law[chosen] = law.get(chosen, 0.0) + chance * probability

@@ -1,4 +1,6 @@
-"""The top k of every group off one selection of cells of a group and an item: one norm for all that a user has."""
+"""The top k of every group off one selection of cells of a group and an item: one norm for all that
+a user has.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +28,17 @@ REASON: Final = "fewer items than requested were found in a group"
 class TopOfGroups(Around):
     """The k best items of every group, off one selection of all cells.
 
-    Scores are those of cells, labelled by `dpselect.cells.cell(group, item)`, in which one user is bounded over all groups
-    together. `mechanism` releases what it finds among them, best first, and the k first of each group are kept: a function of
-    what it released, so that groups cost nothing, however many there are and a user is in. A group that nothing was found in does
-    not show. Scores without labels are those of a single group.
-    Guarantee: mechanism.curve, Theorem H12.
+    Scores are those of cells, labelled by `dpselect.cells.cell(group, item)`, in which one user is
+    bounded over all groups together. `mechanism` releases what it finds among them, best first, and
+    the k first of each group are kept: a function of what it released, so that groups cost nothing,
+    however many there are and a user is in. A group that nothing was found in does not show. Scores
+    without labels are those of a single group. Guarantee: mechanism.curve, Theorem H12.
 
     Args:
         k: how many items of each group at most, >= 1.
-        mechanism: what selects among cells, in order: a `SparseHistogram` or `TwoRoundHistogram` with k=None for cells that are
-            read off the log, a `RacingTopK` with cells=True and the same k, or one that releases as many as a public list has.
+        mechanism: what selects among cells, in order: a `SparseHistogram` or `TwoRoundHistogram`
+            with k=None for cells that are read off the log, a `RacingTopK` with cells=True and the
+            same k, or one that releases as many as a public list has.
     """
 
     kind: Literal["top_of_groups"] = "top_of_groups"
@@ -53,7 +56,10 @@ class TopOfGroups(Around):
     def _orders_cells(self) -> Self:
         if not (self.mechanism.traits.ranks_counts and self.mechanism.ordered):
             name = type(self.mechanism).__name__
-            raise ValueError(f"mechanism={name} releases no order of items by their scores: pass a SparseHistogram for example")
+            raise ValueError(
+                f"mechanism={name} releases no order of items by their scores: pass a"
+                " SparseHistogram for example"
+            )
         return self
 
     @property
@@ -70,11 +76,17 @@ class TopOfGroups(Around):
             for label in scores.labels or ():
                 parts_of(label)
         except ValueError:
-            raise InvalidScores("scores must be labelled by cells, as dpselect.cells.cell(group, item) writes them") from None
+            raise InvalidScores(
+                "scores must be labelled by cells, as dpselect.cells.cell(group, item) writes them"
+            ) from None
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         found = self.mechanism._select(scores, source)
-        named = [("", "")] * len(found) if found.labels is None else [parts_of(label) for label in found.labels]
+        named = (
+            [("", "")] * len(found)
+            if found.labels is None
+            else [parts_of(label) for label in found.labels]
+        )
         kept = self._kept([group for group, _ in named])
         shown = Counter(named[at][0] for at in kept)
         complete = bool(kept) and min(shown.values()) >= self.k
@@ -94,30 +106,49 @@ class TopOfGroups(Around):
         places = dict[Label, list[int]]()
         for place, group in enumerate(groups):
             places.setdefault(group, []).append(place)
-        return [place for group in sorted(places, key=label_key) for place in places[group][: self.k]]
+        return [
+            place for group in sorted(places, key=label_key) for place in places[group][: self.k]
+        ]
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         found = self.mechanism._select_many(matrix, source)
         values = None if found.values is None else np.asarray(found.values)[:, : self.k]
-        return Selections(found.indices[:, : self.k], ordered=True, requested=self.k, reason=REASON, values=values)
+        return Selections(
+            found.indices[:, : self.k], ordered=True, requested=self.k, reason=REASON, values=values
+        )
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         law = dict[Any, float]()
         for outcome, chance in self.mechanism._probabilities(scores).items():
-            shown, _ = self._shown(scores, (outcome,) if isinstance(outcome, int) else tuple(outcome))
+            shown, _ = self._shown(
+                scores, (outcome,) if isinstance(outcome, int) else tuple(outcome)
+            )
             law[shown] = law.get(shown, 0.0) + chance
         return law
 
-    def _cell_probabilities(self, scores: Scores, edges: Floats, between: Between) -> dict[Any, float]:
+    def _cell_probabilities(
+        self, scores: Scores, edges: Floats, between: Between
+    ) -> dict[Any, float]:
         law = dict[Any, float]()
-        for (outcome, seen), chance in self.mechanism._cell_probabilities(scores, edges, between).items():
+        for (outcome, seen), chance in self.mechanism._cell_probabilities(
+            scores, edges, between
+        ).items():
             shown, places = self._shown(scores, tuple(outcome))
             held = shown, tuple(seen[at] for at in places)
             law[held] = law.get(held, 0.0) + chance
         return law
 
     def _shown(self, scores: Scores, order: tuple[int, ...]) -> tuple[tuple[Any, ...], list[int]]:
-        """What is kept of positions in this order, as pairs of group and position where there are groups; and their places."""
-        groups = [""] * len(order) if scores.labels is None else [parts_of(scores.labels[place])[0] for place in order]
+        """What is kept of positions in this order, as pairs of group and position where there are
+        groups; and their places.
+        """
+        groups = (
+            [""] * len(order)
+            if scores.labels is None
+            else [parts_of(scores.labels[place])[0] for place in order]
+        )
         places = self._kept(groups)
-        return tuple(order[at] if scores.labels is None else (groups[at], order[at]) for at in places), places
+        return (
+            tuple(order[at] if scores.labels is None else (groups[at], order[at]) for at in places),
+            places,
+        )

@@ -45,11 +45,7 @@ class WeighsAgain(Mechanism, ShowsValues, ABC):
 
     @abstractmethod
     def finished(
-        self,
-        scores: Scores,
-        positions: list[int],
-        first: Floats,
-        source: Sampler,
+        self, scores: Scores, positions: list[int], first: Floats, source: Sampler
     ) -> Selection:
         """Draw the later rounds of the items that take part, and select among them."""
 
@@ -82,11 +78,7 @@ class WeighsAgain(Mechanism, ShowsValues, ABC):
         return min(1.0, norm / whole) * (1 - 2.0**-40)
 
     def _drawn_above(
-        self,
-        scores: Scores,
-        scale: float,
-        level: float,
-        source: Sampler,
+        self, scores: Scores, scale: float, level: float, source: Sampler
     ) -> tuple[list[int], Floats]:
         """Positions of occurring items whose noisy score exceeds `level`, and these scores.
 
@@ -101,11 +93,7 @@ class WeighsAgain(Mechanism, ShowsValues, ABC):
         return places, drawn.rounded(public_grid(scale))
 
     def _weighed(
-        self,
-        scores: Scores,
-        positions: list[int],
-        numbers: Indices,
-        norm: float,
+        self, scores: Scores, positions: list[int], numbers: Indices, norm: float
     ) -> Floats:
         """(n,) sums of users' weights of these items, each user spending `norm`; score units."""
         look = scores.second

@@ -12,7 +12,15 @@ from pydantic import Field, model_validator
 from accounting import Curve, zero
 from accounting.frozen import Positive
 from dpselect.errors import InvalidRequest, NoClosedForm
-from dpselect.mechanisms.base import AnyMechanism, Around, Between, ShowsValues, Traits, around_traits, enumerable
+from dpselect.mechanisms.base import (
+    AnyMechanism,
+    Around,
+    Between,
+    ShowsValues,
+    Traits,
+    around_traits,
+    enumerable,
+)
 from dpselect.mechanisms.noise_curves import shared_vector, vector
 from dpselect.mechanisms.release import cell_law, half_width, noisy_values, with_values
 from dpselect.noise import VECTOR_NORMS, VectorNoise, in_words
@@ -27,21 +35,26 @@ from dpselect.sensitivity import Norm, Sensitivity, fraction_up
 class WithValues(Around, ShowsValues):
     """Selects as `mechanism` does, and releases the scores of what it selected with fresh noise.
 
-    The noise that chose is never shown, so values are not biased towards the large, and a `margin` holds for each of them.
-    Guarantee: mechanism.curve plus GaussianDP(l2/scale), or what Theorem H10 says of laplace noise, with the norms of what a user
-    changes among at most k scores. Theorem W1.
+    The noise that chose is never shown, so values are not biased towards the large, and a `margin`
+    holds for each of them. Guarantee: mechanism.curve plus GaussianDP(l2/scale), or what
+    Theorem H10 says of laplace noise, with the norms of what a user changes among at most k scores.
+    Theorem W1.
 
-    With a clip the values are counts of a second look at the log (`SecondLook`, `count=`), in which each user is scaled to that
-    norm among the selected items only, where few users have more than one or two: l2 for gaussian noise, l1 for laplace. What
-    the clip takes away from all of them together is one more value, `Selection.lost`. The price is that of such a norm, whatever
-    the scores that chose. Theorem W9.
+    With a clip the values are counts of a second look at the log (`SecondLook`, `count=`), in which
+    each user is scaled to that norm among the selected items only, where few users have more than
+    one or two: l2 for gaussian noise, l1 for laplace. What the clip takes away from all of them
+    together is one more value, `Selection.lost`. The price is that of such a norm, whatever the
+    scores that chose. Theorem W9.
 
     Args:
-        mechanism: what selects: a top k, or one item, by scores, without values of its own; with a clip its values are dropped.
+        mechanism: what selects: a top k, or one item, by scores, without values of its own; with a
+            clip its values are dropped.
         noise: "gaussian" or "laplace", of the values.
-        clip: the norm of one user's counts among the selected items, > 0; None: values are the scores that chose. Scores without
-            a second look are taken as they are, if they are within the clip.
-        lost_scale: scale of the noise on what the clip takes away, score units, > 0; None: that is not released.
+        clip: the norm of one user's counts among the selected items, > 0; None: values are the
+            scores that chose. Scores without a second look are taken as they are, if they are
+            within the clip.
+        lost_scale: scale of the noise on what the clip takes away, score units, > 0; None: that is
+            not released.
     """
 
     kind: Literal["with_values"] = "with_values"
@@ -50,26 +63,43 @@ class WithValues(Around, ShowsValues):
         ordered=lambda mechanism: mechanism.mechanism.ordered,
         most=lambda mechanism: mechanism.mechanism.most_released,
         values=True,
-        groups=lambda mechanism: mechanism.clip is None and mechanism.mechanism.traits.of("groups", mechanism.mechanism),
+        groups=lambda mechanism: (
+            mechanism.clip is None and mechanism.mechanism.traits.of("groups", mechanism.mechanism)
+        ),
         reads=lambda mechanism: mechanism.mechanism.traits.of("reads", mechanism.mechanism),
     )
     mechanism: AnyMechanism = Field(description="a selection by scores that releases no values")
     noise: VectorNoise = Field(description=in_words(VectorNoise))
     scale: Positive = Field(description="a finite scale > 0, in score units")
-    clip: Positive | None = Field(default=None, description="a finite norm > 0 in score units, or None")
-    lost_scale: Positive | None = Field(default=None, description="a finite scale > 0 in score units, or None")
+    clip: Positive | None = Field(
+        default=None, description="a finite norm > 0 in score units, or None"
+    )
+    lost_scale: Positive | None = Field(
+        default=None, description="a finite scale > 0 in score units, or None"
+    )
 
     @model_validator(mode="after")
     def _selects_by_scores(self) -> Self:
         name = type(self.mechanism).__name__
         if not self.mechanism.traits.ranks_counts:
-            raise ValueError(f"mechanism={name} selects no items by their scores: values are those of a top k or of one item")
+            raise ValueError(
+                f"mechanism={name} selects no items by their scores: values are those of a top k or"
+                " of one item"
+            )
         if self.mechanism.releases_values and self.clip is None:
-            raise ValueError(f"mechanism={name} releases values of its own: configure it without, or use it as it is")
+            raise ValueError(
+                f"mechanism={name} releases values of its own: configure it without, or use it as"
+                " it is"
+            )
         if self.clip is not None and self._most is None:
-            raise ValueError(f"clip={self.clip:g} needs a mechanism that states how many items it releases at most: give it k")
+            raise ValueError(
+                f"clip={self.clip:g} needs a mechanism that states how many items it releases at"
+                " most: give it k"
+            )
         if self.lost_scale is not None and self.most_lost == 0:
-            raise ValueError("lost_scale is of what a clip takes away, and nothing is clipped here: leave it out")
+            raise ValueError(
+                "lost_scale is of what a clip takes away, and nothing is clipped here: leave it out"
+            )
         self._price()  # refuses values that nothing bounds
         return self
 
@@ -88,18 +118,25 @@ class WithValues(Around, ShowsValues):
     @property
     def counted(self) -> Sensitivity:
         """What one user may change in the scores whose values are released."""
-        return self.covers if self.clip is None else Sensitivity.of_clipped(self.clip, self.norm, self.covers.relation)
+        return (
+            self.covers
+            if self.clip is None
+            else Sensitivity.of_clipped(self.clip, self.norm, self.covers.relation)
+        )
 
     @property
     def most_lost(self) -> float:
-        """The most that the clip takes away from one user's counts of the selected items, score units; rounded up. Theorem W9."""
+        """The most that the clip takes away from one user's counts of the selected items, score
+        units; rounded up. Theorem W9.
+        """
         if self.clip is None or self._most is None:
             return 0.0
         items, clip = self._most, Fraction(self.clip)
         if clip >= items if self.norm == "l1" else clip**2 >= items:
             return 0.0
         kept = clip if self.norm == "l1" else clip * Fraction(math.nextafter(math.sqrt(items), 0))
-        return fraction_up(items * (1 + Fraction(1, 2**20)) - kept)  # weights are rounded down to multiples of 2^-20
+        # weights are rounded down to multiples of 2^-20
+        return fraction_up(items * (1 + Fraction(1, 2**20)) - kept)
 
     @property
     def norm(self) -> Norm:
@@ -119,7 +156,11 @@ class WithValues(Around, ShowsValues):
     @property
     def shared_group_curve(self) -> Curve:
         selecting = self.mechanism.shared_group_curve or 2 * self.mechanism.curve
-        return selecting + shared_vector(self.noise, self.scale, self.counted, self._most) + 2 * self._lost_price()
+        return (
+            selecting
+            + shared_vector(self.noise, self.scale, self.counted, self._most)
+            + 2 * self._lost_price()
+        )
 
     @property
     def pays_as_it_goes(self) -> bool:
@@ -135,7 +176,11 @@ class WithValues(Around, ShowsValues):
         return vector(self.noise, self.scale, self.counted, self._most) + self._lost_price()
 
     def _lost_price(self) -> Curve:
-        return zero() if self.lost_scale is None else vector(self.noise, self.lost_scale, Sensitivity(linf=self.most_lost), 1)
+        return (
+            zero()
+            if self.lost_scale is None
+            else vector(self.noise, self.lost_scale, Sensitivity(linf=self.most_lost), 1)
+        )
 
     @property
     def shows_what_chose(self) -> bool:
@@ -148,7 +193,8 @@ class WithValues(Around, ShowsValues):
         """The `margin` of what the clip takes away; InvalidRequest where that is not released."""
         if self.lost_scale is None:
             raise InvalidRequest(
-                "lost_margin is of what a clip takes away, and this mechanism does not release that: lost_scale="
+                "lost_margin is of what a clip takes away, and this mechanism does not release"
+                " that: lost_scale="
             )
         return half_width(self.noise, self.lost_scale, confidence)
 
@@ -160,9 +206,10 @@ class WithValues(Around, ShowsValues):
         within = of(one, self._most) <= of(self.counted, self._most)
         if not within or one.linf > self.counted.linf or self.lost_scale is not None:
             raise InvalidRequest(
-                f"the values are counts of users clipped to {self.clip:g} among the items selected, and these scores have no "
-                "second look that counts: pass Scores(..., second=dpselect.SecondLook(..., count=...)), or let dpselect.topk "
-                "read the log, which looks twice by itself"
+                f"the values are counts of users clipped to {self.clip:g} among the items selected,"
+                " and these scores have no second look that counts: pass Scores(...,"
+                " second=dpselect.SecondLook(..., count=...)), or let dpselect.topk read the log,"
+                " which looks twice by itself"
             )
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
@@ -176,8 +223,17 @@ class WithValues(Around, ShowsValues):
             return selection.model_copy(update={"values": ()})
         counts, lost = scores.second.counted(selection.labels or (), self.counted)
         values = noisy_values(counts.dense(), self.noise, self.scale, source)
-        told = None if self.lost_scale is None else noisy_values(np.array([lost]), self.noise, self.lost_scale, source)
-        return selection.model_copy(update={"values": tuple(values.tolist()), "lost": None if told is None else float(told[0])})
+        told = (
+            None
+            if self.lost_scale is None
+            else noisy_values(np.array([lost]), self.noise, self.lost_scale, source)
+        )
+        return selection.model_copy(
+            update={
+                "values": tuple(values.tolist()),
+                "lost": None if told is None else float(told[0]),
+            }
+        )
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         chosen = self.mechanism._select_many(matrix, source)
@@ -187,9 +243,17 @@ class WithValues(Around, ShowsValues):
         values[rows, places] = noisy_values(held, self.noise, self.scale, source)
         return chosen.with_values(values)
 
-    def _cell_probabilities(self, scores: Scores, edges: Floats, between: Between) -> dict[Any, float]:
+    def _cell_probabilities(
+        self, scores: Scores, edges: Floats, between: Between
+    ) -> dict[Any, float]:
         if self.clip is not None and scores.second is not None:
-            raise NoClosedForm("values of a second look depend on what it finds: ask for the law of scores without one")
-        law = {(item,) if isinstance(item, int) else item: p for item, p in self._probabilities(scores).items()}
+            raise NoClosedForm(
+                "values of a second look depend on what it finds: ask for the law of scores"
+                " without one"
+            )
+        law = {
+            (item,) if isinstance(item, int) else item: p
+            for item, p in self._probabilities(scores).items()
+        }
         enumerable(len(law) * len(between) ** max(map(len, law)))
         return cell_law(scores, law, self.noise, self.scale, edges, between)

@@ -1,6 +1,8 @@
-"""Ballots, the private votes of teachers on public items; and `Vote`, the mechanisms that count them.
+"""Ballots, the private votes of teachers on public items; and `Vote`, the mechanisms that count
+them.
 
-From votes in any form to the counts of every round: how votes are read, and which votes of a ballot count.
+From votes in any form to the counts of every round: how votes are read, and which votes of a ballot
+count.
 """
 
 from __future__ import annotations
@@ -52,31 +54,37 @@ class BallotTerms(TypedDict, total=False):
 class Ballots(Rounds[Mechanism]):
     """What every teacher votes for in every round. Immutable; its repr shows no vote.
 
-    One private record is held by one teacher, so neighbours differ in one teacher's ballots, in all of them at worst, and in
-    every round by one ballot that may change in any way. That is so only if which teacher holds a record does not depend on the
-    other records: `split` declares it (Theorem P8). Rounds, teachers and labels are public numbers. Checks that look at votes
-    raise to the data holder, before anything is released: keep to yourself whether they did.
+    One private record is held by one teacher, so neighbours differ in one teacher's ballots, in all
+    of them at worst, and in every round by one ballot that may change in any way. That is so only
+    if which teacher holds a record does not depend on the other records: `split` declares it
+    (Theorem P8). Rounds, teachers and labels are public numbers. Checks that look at votes raise to
+    the data holder, before anything is released: keep to yourself whether they did.
 
     Args:
-        votes: a (rounds, teachers, labels) array of 0 and 1, also a memory map or scipy.sparse.coo_array; a sequence of one
-            (teachers, labels) array or scipy sparse matrix per round; or, with `teachers`, a (rounds, labels) matrix of counts,
-            dense or sparse. Votes are read a few rounds at a time; only the counts are copied, and `cut` reads the votes again.
+        votes: a (rounds, teachers, labels) array of 0 and 1, also a memory map or
+            scipy.sparse.coo_array; a sequence of one (teachers, labels) array or scipy sparse
+            matrix per round; or, with `teachers`, a (rounds, labels) matrix of counts, dense or
+            sparse. Votes are read a few rounds at a time; only the counts are copied, and `cut`
+            reads the votes again.
         teachers: how many teachers vote, for counts.
-        missing: "refuse" raises on rounds in which nobody votes for anything and, in mechanisms of one vote per teacher, on
-            teachers without a vote; "allow" takes both as they are, at the same guarantee (Theorem P8).
-        names: (labels,) public names of the labels, int or str, which the Selection of `select` carries; `select_many` releases
-            positions only. None to name them by position.
-        split: your declaration how records found their teacher. "position": by a fixed place in the data, which a replaced record
-            keeps, but later records move when one is removed: for mechanisms under replace_one. "identifier": by an identifier of
-            the record (of its person, for user-level privacy), a keyed hash of it for example, which no other record changes and
-            a replacement keeps: for either relation. Never by content, and never by what other records hold.
+        missing: "refuse" raises on rounds in which nobody votes for anything and, in mechanisms of
+            one vote per teacher, on teachers without a vote; "allow" takes both as they are, at the
+            same guarantee (Theorem P8).
+        names: (labels,) public names of the labels, int or str, which the Selection of `select`
+            carries; `select_many` releases positions only. None to name them by position.
+        split: your declaration how records found their teacher. "position": by a fixed place in the
+            data, which a replaced record keeps, but later records move when one is removed: for
+            mechanisms under replace_one. "identifier": by an identifier of the record (of its
+            person, for user-level privacy), a keyed hash of it for example, which no other record
+            changes and a replacement keeps: for either relation. Never by content, and never by
+            what other records hold.
 
     Attributes:
         counts: (rounds, labels) votes for every label, read-only. Private.
 
     Raises:
-        InvalidBallots: wrong shapes, a teacher missing from a round, no rounds, anything but 0 and 1, counts that are negative,
-            fractions, NaN or above `teachers`, or an empty round.
+        InvalidBallots: wrong shapes, a teacher missing from a round, no rounds, anything but 0 and
+            1, counts that are negative, fractions, NaN or above `teachers`, or an empty round.
     """
 
     counts: Counts
@@ -84,7 +92,8 @@ class Ballots(Rounds[Mechanism]):
     split: Split
     teachers: int
     _missing: Missing
-    _sizes: Counts  # (2, rounds) the fewest and the most votes on a ballot; what counts say at least of that
+    # (2, rounds) the fewest and the most votes on a ballot; what counts say at least of that
+    _sizes: Counts
     _votes: Votes | None
 
     def __init__(
@@ -100,35 +109,41 @@ class Ballots(Rounds[Mechanism]):
         stated = None if teachers is None else _teachers(teachers)
         if source is None and stated is None:
             raise InvalidBallots(
-                "a (rounds, labels) matrix of counts needs teachers=: how many teachers vote; for the (teachers, labels) votes "
-                "of one round use votes[None]"
+                "a (rounds, labels) matrix of counts needs teachers=: how many teachers vote; for"
+                " the (teachers, labels) votes of one round use votes[None]"
             )
         if source is not None and stated not in (None, source.teachers):
             raise InvalidBallots(
-                f"teachers={teachers} were declared and the votes have {source.teachers}: a teacher is missing, or teachers= is "
-                "wrong"
+                f"teachers={teachers} were declared and the votes have {source.teachers}: a teacher"
+                " is missing, or teachers= is wrong"
             )
         if missing not in get_args(Missing):
             raise InvalidBallots(f"missing={missing!r} must be 'refuse' or 'allow'")
         if split not in get_args(Split):
             raise InvalidBallots(
-                f"split={str(split)[:30]!r} must be 'position' or 'identifier': how records found their teacher. Of a split by "
-                "content or by what other records hold, no price of a changed ballot is true"
+                f"split={str(split)[:30]!r} must be 'position' or 'identifier': how records found"
+                " their teacher. Of a split by content or by what other records hold, no price of"
+                " a changed ballot is true"
             )
         counts, sizes = _counted(votes, stated or 0) if source is None else source.tally()
         if missing == "refuse" and not np.all(counts.any(axis=1)):
             raise InvalidBallots(
-                "nobody votes for anything in some round: pass missing='allow' to take that as it is, which costs no more; to "
-                "leave the round out would itself tell something of votes"
+                "nobody votes for anything in some round: pass missing='allow' to take that as it"
+                " is, which costs no more; to leave the round out would itself tell something of"
+                " votes"
             )
         counts.setflags(write=False)
         voting = source.teachers if source is not None else stated
-        self._hold(counts=counts, names=_read_names(names, counts.shape[1]), split=split, teachers=voting)
+        self._hold(
+            counts=counts, names=_read_names(names, counts.shape[1]), split=split, teachers=voting
+        )
         self._hold(_missing=missing, _sizes=sizes, _votes=source)
 
     @classmethod
     def stacked(cls, votes: Any, *, teachers: int, **declared: Unpack[BallotTerms]) -> Self:
-        """Ballots from a (rounds * teachers, labels) array or sparse matrix: the first round's teachers, then the second's."""
+        """Ballots from a (rounds * teachers, labels) array or sparse matrix: the first round's
+        teachers, then the second's.
+        """
         return cls(_stacked(votes, _teachers(teachers)), **declared)
 
     @classmethod
@@ -140,16 +155,23 @@ class Ballots(Rounds[Mechanism]):
             labels: the public number of labels, >= 1. It is never read off the votes.
         """
         array = _as_array(classes)
-        labels = checked_integer("labels", labels, "how many labels there are, a public number", error=InvalidBallots)
+        labels = checked_integer(
+            "labels", labels, "how many labels there are, a public number", error=InvalidBallots
+        )
         if array.ndim != 2 or array.dtype.kind not in "iu":
             raise InvalidBallots(
-                f"classes must be a (rounds, teachers) matrix of integers, not {array.dtype} of shape {array.shape}"
+                f"classes must be a (rounds, teachers) matrix of integers, not {array.dtype} of"
+                f" shape {array.shape}"
             )
 
         def read(start: int, stop: int) -> Flags:
-            block = np.array(array[start:stop], dtype=np.int64)  # a copy: what is checked is what is counted
+            # a copy: what is checked is what is counted
+            block = np.array(array[start:stop], dtype=np.int64)
             if np.any((block < -1) | (block >= labels)):
-                raise InvalidBallots(f"classes hold a number that is neither -1 (no vote) nor from 0 to {labels - 1}: see labels")
+                raise InvalidBallots(
+                    "classes hold a number that is neither -1 (no vote) nor from 0 to"
+                    f" {labels - 1}: see labels"
+                )
             return np.asarray(block[:, :, None] == np.arange(labels))
 
         rounds, teachers = array.shape
@@ -171,12 +193,15 @@ class Ballots(Rounds[Mechanism]):
         return self.labels
 
     def cut(self, tau: int, *, salt: str = "") -> Ballots:
-        """Return ballots of at most `tau` votes each: the others are dropped by a rule that looks at one ballot at a time.
+        """Return ballots of at most `tau` votes each: the others are dropped by a rule that looks
+        at one ballot at a time.
 
-        Kept are the first `tau` votes in a public pseudorandom order of the labels, which `salt` and the round's number decide,
-        so that no label loses every time and the teachers of a round agree on what they keep. A slice keeps the numbers of its
-        rounds, so it is cut as they are in the whole; Ballots made batch by batch all begin with round 0: give each batch a salt
-        of its own. A teacher that knows better what to keep cuts its own ballots before they are counted here.
+        Kept are the first `tau` votes in a public pseudorandom order of the labels, which `salt`
+        and the round's number decide, so that no label loses every time and the teachers of a round
+        agree on what they keep. A slice keeps the numbers of its rounds, so it is cut as they are
+        in the whole; Ballots made batch by batch all begin with round 0: give each batch a salt of
+        its own. A teacher that knows better what to keep cuts its own ballots before they are
+        counted here.
 
         Args:
             tau: >= 1.
@@ -187,17 +212,27 @@ class Ballots(Rounds[Mechanism]):
         """
         if self._votes is None:
             raise InvalidBallots(
-                "counts cannot be cut, because a cut looks at single ballots: make Ballots from every teacher's votes"
+                "counts cannot be cut, because a cut looks at single ballots: make Ballots from"
+                " every teacher's votes"
             )
-        return Ballots(_cut(self._votes, tau, salt), missing=self._missing, names=self.names, split=self.split)
+        return Ballots(
+            _cut(self._votes, tau, salt), missing=self._missing, names=self.names, split=self.split
+        )
 
     def scores(self, mechanism: Mechanism, round: int = 0) -> Scores:
         """The counts of one round as the Scores that `mechanism` takes; and as `check`."""
-        checked_integer("round", round, "which of these rounds", least=0, most=self.rounds - 1, error=InvalidRequest)
+        checked_integer(
+            "round",
+            round,
+            "which of these rounds",
+            least=0,
+            most=self.rounds - 1,
+            error=InvalidRequest,
+        )
         self.check(mechanism)
         return self[round : round + 1].only(mechanism)
 
-    # -- what a mechanism asks ---------------------------------------------------------------------------------------
+    # -- what a mechanism asks ---------------------------------------------------------------------
 
     def __len__(self) -> int:
         return self.rounds
@@ -206,29 +241,42 @@ class Ballots(Rounds[Mechanism]):
         """Raise unless the mechanism's guarantee covers these ballots. Nothing is drawn.
 
         Raises:
-            InvalidBallots: a ballot has more votes than the guarantee covers, or none where each needs one, or the mechanism is
-                configured for another number of teachers, or its relation is add_remove and `split` is "position".
+            InvalidBallots: a ballot has more votes than the guarantee covers, or none where each
+                needs one, or the mechanism is configured for another number of teachers, or its
+                relation is add_remove and `split` is "position".
             SensitivityMismatch: the guarantee is for smaller changes than votes make.
         """
-        if mechanism.relation == "add_remove" and getattr(mechanism, "unit", "record") == "record" and self.split == "position":
+        if (
+            mechanism.relation == "add_remove"
+            and getattr(mechanism, "unit", "record") == "record"
+            and self.split == "position"
+        ):
             raise InvalidBallots(
-                "the mechanism's relation is add_remove, and removing a record from a split by position moves every later record "
-                "to another teacher: if an identifier of a record alone decides its teacher (a hash of the person's, for "
-                "example), declare split='identifier'; if not, split the records so, or use replace_one throughout, the dataset "
-                "included"
+                "the mechanism's relation is add_remove, and removing a record from a split by"
+                " position moves every later record to another teacher: if an identifier of a"
+                " record alone decides its teacher (a hash of the person's, for example), declare"
+                " split='identifier'; if not, split the records so, or use replace_one throughout,"
+                " the dataset included"
             )
         covers = mechanism.covers
         covers.require(_sensitivity(mechanism))
         most = None if covers.l0 is None else covers.l0 if covers.monotone else covers.l0 // 2
         if most is not None and int(self._sizes[1].max()) > most and most < self.labels:
             raise InvalidBallots(
-                f"a ballot has more votes than the {most} that {type(mechanism).__name__} is configured for: cut the ballots to "
-                f"{most} (Ballots.cut), or use a mechanism for more votes"
+                f"a ballot has more votes than the {most} that {type(mechanism).__name__} is"
+                f" configured for: cut the ballots to {most} (Ballots.cut), or use a mechanism for"
+                " more votes"
             )
-        if isinstance(mechanism, Vote) and mechanism.one_vote and self._missing == "refuse" and not self._sizes[0].all():
+        if (
+            isinstance(mechanism, Vote)
+            and mechanism.one_vote
+            and self._missing == "refuse"
+            and not self._sizes[0].all()
+        ):
             raise InvalidBallots(
-                f"{type(mechanism).__name__} needs one vote of every teacher in every round, and a teacher's is missing: pass "
-                "missing='allow', which costs no more; to leave such rounds out would itself tell something of votes"
+                f"{type(mechanism).__name__} needs one vote of every teacher in every round, and a"
+                " teacher's is missing: pass missing='allow', which costs no more; to leave such"
+                " rounds out would itself tell something of votes"
             )
         self.settled(mechanism)._check_stated()
 
@@ -236,7 +284,8 @@ class Ballots(Rounds[Mechanism]):
         """The scores of the single round that these are; InvalidRequest if there are more."""
         if self.rounds > 1:
             raise InvalidRequest(
-                f"select takes one round and these ballots have {self.rounds}: use select_many, or ballots[i:i + 1] for round i"
+                f"select takes one round and these ballots have {self.rounds}: use select_many, or"
+                " ballots[i:i + 1] for round i"
             )
         return Scores(self.counts[0], sensitivity=_sensitivity(mechanism), labels=self.names)
 
@@ -249,14 +298,20 @@ class Ballots(Rounds[Mechanism]):
         counts = self.counts if isinstance(mechanism, Vote) else self.counts.astype(np.int64)
         return self.settled(mechanism)._select_many(counts, source)  # type: ignore[arg-type]
 
-    # -- holding -----------------------------------------------------------------------------------------------------
+    # -- holding -----------------------------------------------------------------------------------
 
     def __getitem__(self, rounds: slice) -> Ballots:
         if not isinstance(rounds, slice) or rounds.step not in (None, 1):
-            raise InvalidRequest("ballots are sliced by consecutive rounds: ballots[i:j], for one round ballots[i:i + 1]")
+            raise InvalidRequest(
+                "ballots are sliced by consecutive rounds: ballots[i:j], for one round ballots[i:i"
+                " + 1]"
+            )
         start, stop, _ = rounds.indices(self.rounds)
         if stop <= start:
-            raise InvalidRequest(f"the rounds from {start} up to {stop} do not exist: these ballots have {self.rounds}")
+            raise InvalidRequest(
+                f"the rounds from {start} up to {stop} do not exist: these ballots have"
+                f" {self.rounds}"
+            )
         part = object.__new__(Ballots)
         part._hold(**vars(self))
         part._hold(
@@ -270,23 +325,34 @@ class Ballots(Rounds[Mechanism]):
         vars(self).update(fields)
 
     def __repr__(self) -> str:
-        return f"Ballots(<votes hidden>, rounds={self.rounds}, teachers={self.teachers}, labels={self.labels})"
+        return (
+            f"Ballots(<votes hidden>, rounds={self.rounds}, teachers={self.teachers},"
+            f" labels={self.labels})"
+        )
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("Ballots hold private votes and are not pickled: pass the source they are read from instead")
+        raise TypeError(
+            "Ballots hold private votes and are not pickled: pass the source they are read from"
+            " instead"
+        )
 
 
 def _sensitivity(mechanism: Mechanism) -> Sensitivity:
-    """What votes change, with the number of them that the mechanism covers, which is checked apart."""
+    """What votes change, with the number of them that the mechanism covers, which is checked
+    apart.
+    """
     covers = mechanism.covers
-    comes_or_goes = isinstance(mechanism, Vote) and covers.monotone  # a whole teacher, which other mechanisms know nothing of
+    # a whole teacher, which other mechanisms know nothing of
+    comes_or_goes = isinstance(mechanism, Vote) and covers.monotone
     return Sensitivity(l0=covers.l0, relation=covers.relation, monotone=comes_or_goes)
 
 
 def ballot_change(votes: int | None, relation: Relation, unit: Unit) -> Sensitivity:
-    """What neighbours may do to the counts, for ballots of at most so many votes; None for any number. Theorem P8.
+    """What neighbours may do to the counts, for ballots of at most so many votes; None for any
+    number. Theorem P8.
 
-    A record that comes, goes or is replaced changes one ballot in any way. A teacher that comes or goes adds or removes one.
+    A record that comes, goes or is replaced changes one ballot in any way. A teacher that comes or
+    goes adds or removes one.
     """
     if unit == "teacher" and relation == "add_remove":
         return Sensitivity(l0=votes, relation=relation)
@@ -294,18 +360,22 @@ def ballot_change(votes: int | None, relation: Relation, unit: Unit) -> Sensitiv
 
 
 class Vote(Mechanism, ABC):
-    """A mechanism on counts of teachers' votes, of which one record changes one ballot per round. Theorem P8.
+    """A mechanism on counts of teachers' votes, of which one record changes one ballot per round.
+    Theorem P8.
 
-    It takes ballots, counts of them, or votes in any form that ballots are made of. Noise is stated in votes: `sigma` is a
-    standard deviation, `scale` one of Gumbel noise. `labels` is the public number of labels, and `unit` what comes or goes, or is
-    replaced (`relation`). "record", the default: at the price of a changed ballot either way. "teacher": a teacher with all its
-    records, for comparison with papers; a ledger takes it for datasets whose unit is the teacher only.
+    It takes ballots, counts of them, or votes in any form that ballots are made of. Noise is stated
+    in votes: `sigma` is a standard deviation, `scale` one of Gumbel noise. `labels` is the public
+    number of labels, and `unit` what comes or goes, or is replaced (`relation`). "record", the
+    default: at the price of a changed ballot either way. "teacher": a teacher with all its records,
+    for comparison with papers; a ledger takes it for datasets whose unit is the teacher only.
     """
 
     one_vote: ClassVar[bool] = False
     kind: str
     labels: Count = Field(description="the public number of labels, >= 1")
-    neighbours: Relation = Field(default="replace_one", alias="relation", description="'replace_one' or 'add_remove'")
+    neighbours: Relation = Field(
+        default="replace_one", alias="relation", description="'replace_one' or 'add_remove'"
+    )
     unit: Unit = Field(default="record", description="'record' or 'teacher'")
 
     @property
@@ -326,11 +396,15 @@ class Vote(Mechanism, ABC):
         return self.labels
 
     def with_teachers(self, teachers: int) -> Self:
-        """The mechanism for this number of teachers, which is public: the same one, unless its level is a share of them."""
+        """The mechanism for this number of teachers, which is public: the same one, unless its
+        level is a share of them.
+        """
         return self
 
     def _decision(self) -> tuple[float, float | None]:
-        """The noise that decides whether something is released, and the threshold that it is held against, in votes."""
+        """The noise that decides whether something is released, and the threshold that it is held
+        against, in votes.
+        """
         raise InvalidRequest(f"{type(self).__name__} has no outlook: none of its noise is told")
 
     @staticmethod
@@ -340,7 +414,7 @@ class Vote(Mechanism, ABC):
         return _unpacked(_rows_of(data)) if (votes := _source(data)) is None else Ballots(votes)
 
 
-# -- how votes are read ----------------------------------------------------------------------------------------------------
+# -- how votes are read ----------------------------------------------------------------------------
 
 
 @final
@@ -349,7 +423,8 @@ class Votes:
     """Votes of `teachers` teachers on `labels` labels in `rounds` rounds.
 
     Attributes:
-        read: (start, stop) -> the votes of these rounds, (stop - start, teachers, labels) of any numeric type.
+        read: (start, stop) -> the votes of these rounds, (stop - start, teachers, labels) of any
+            numeric type.
         first: number of the first round, in the ballots that these are some rounds of.
     """
 
@@ -361,9 +436,14 @@ class Votes:
 
     def __post_init__(self) -> None:
         if 0 in (shape := (self.rounds, self.teachers, self.labels)):
-            raise InvalidBallots(f"votes need at least one round, one teacher and one label, not {shape}")
+            raise InvalidBallots(
+                f"votes need at least one round, one teacher and one label, not {shape}"
+            )
         if self.teachers > MOST_TEACHERS:
-            raise InvalidBallots(f"votes of {self.teachers:,} teachers are more than the {MOST_TEACHERS:,} that counts can hold")
+            raise InvalidBallots(
+                f"votes of {self.teachers:,} teachers are more than the {MOST_TEACHERS:,} that"
+                " counts can hold"
+            )
 
     def block(self, start: int, stop: int) -> Flags:
         """(stop - start, teachers, labels) checked votes."""
@@ -379,11 +459,20 @@ class Votes:
     def between(self, start: int, stop: int) -> Votes:
         """The votes of some rounds."""
         read = self.read
-        return Votes(stop - start, self.teachers, self.labels, lambda a, b: read(start + a, start + b), self.first + start)
+        return Votes(
+            stop - start,
+            self.teachers,
+            self.labels,
+            lambda a, b: read(start + a, start + b),
+            self.first + start,
+        )
 
     def tally(self) -> tuple[Counts, Counts]:
         """(rounds, labels) counts; and (2, rounds) the fewest and the most votes on a ballot."""
-        counts, sizes = np.empty((self.rounds, self.labels), dtype=np.int32), np.empty((2, self.rounds), dtype=np.int32)
+        counts, sizes = (
+            np.empty((self.rounds, self.labels), dtype=np.int32),
+            np.empty((2, self.rounds), dtype=np.int32),
+        )
         for rows, block in self.blocks():
             counts[rows] = block.sum(axis=1, dtype=np.int32)
             each = _sizes(block)
@@ -392,7 +481,9 @@ class Votes:
 
 
 def _source(votes: Any) -> Votes | None:
-    """The votes of every teacher, from any form of them; None if these are counts. InvalidBallots if they are neither."""
+    """The votes of every teacher, from any form of them; None if these are counts. InvalidBallots
+    if they are neither.
+    """
     if isinstance(votes, Votes):
         return votes
     if scipy.sparse.issparse(votes):
@@ -400,14 +491,23 @@ def _source(votes: Any) -> Votes | None:
             return None
         rounds, teachers, labels = votes.shape
         if 0 in votes.shape:
-            raise InvalidBallots(f"votes need at least one round, one teacher and one label, not {votes.shape}")
+            raise InvalidBallots(
+                f"votes need at least one round, one teacher and one label, not {votes.shape}"
+            )
         return _stacked(votes.reshape((rounds * teachers, labels)), teachers)
     if isinstance(votes, list | tuple) and any(scipy.sparse.issparse(one) for one in votes):
         each = [_rows_of(one) for one in votes]
         if len(shapes := {one.shape for one in each}) != 1 or len(next(iter(shapes))) != 2:
-            raise InvalidBallots(f"every round needs votes of one shape (teachers, labels){_RAGGED}")
+            raise InvalidBallots(
+                f"every round needs votes of one shape (teachers, labels){_RAGGED}"
+            )
         teachers, labels = each[0].shape
-        return Votes(len(each), teachers, labels, lambda start, stop: np.stack([_unpacked(one) for one in each[start:stop]]))
+        return Votes(
+            len(each),
+            teachers,
+            labels,
+            lambda start, stop: np.stack([_unpacked(one) for one in each[start:stop]]),
+        )
     array = _as_array(votes)
     if array.ndim == 3:
         rounds, teachers, labels = array.shape
@@ -415,27 +515,33 @@ def _source(votes: Any) -> Votes | None:
     if array.ndim == 2:
         return None
     raise InvalidBallots(
-        f"votes must have shape (rounds, teachers, labels), or (rounds, labels) for counts, not {array.shape}: for one round use "
-        "votes[None]"
+        "votes must have shape (rounds, teachers, labels), or (rounds, labels) for counts, not"
+        f" {array.shape}: for one round use votes[None]"
     )
 
 
 _RAGGED = (
-    ", and they differ: a teacher or a label is missing from a round; give the missing teacher zeros, and pass missing='allow'"
+    ", and they differ: a teacher or a label is missing from a round; give the missing teacher"
+    " zeros, and pass missing='allow'"
 )
 
 
 def _stacked(votes: Any, teachers: int) -> Votes:
-    """Votes of a (rounds * teachers, labels) array or sparse matrix, round after round; InvalidBallots unless all are whole."""
+    """Votes of a (rounds * teachers, labels) array or sparse matrix, round after round;
+    InvalidBallots unless all are whole.
+    """
     matrix = _rows_of(votes)
     if matrix.ndim != 2 or matrix.shape[0] % teachers:
         raise InvalidBallots(
-            f"stacked votes must be a (rounds * teachers, labels) matrix, and a shape of {matrix.shape} is not a whole number "
-            f"of rounds of teachers={teachers}: give every teacher a row in every round"
+            "stacked votes must be a (rounds * teachers, labels) matrix, and a shape of"
+            f" {matrix.shape} is not a whole number of rounds of teachers={teachers}: give every"
+            " teacher a row in every round"
         )
 
     def read(start: int, stop: int) -> Any:
-        return _unpacked(matrix[start * teachers : stop * teachers]).reshape(stop - start, teachers, -1)
+        return _unpacked(matrix[start * teachers : stop * teachers]).reshape(
+            stop - start, teachers, -1
+        )
 
     return Votes(matrix.shape[0] // teachers, teachers, matrix.shape[1], read)
 
@@ -447,7 +553,8 @@ def _rows_of(matrix: Any) -> Any:
     if matrix.ndim != 2:
         raise InvalidBallots(f"a sparse matrix must have two dimensions, not shape {matrix.shape}")
     if matrix.dtype.kind in "iu" and matrix.dtype.itemsize < 8:
-        matrix = matrix.astype(np.int64)  # sums of small integers wrap around: one vote more than 255 would be 0
+        # sums of small integers wrap around: one vote more than 255 would be 0
+        matrix = matrix.astype(np.int64)
     rows = scipy.sparse.csr_array(matrix)
     if not rows.has_canonical_format:
         rows = rows.copy()
@@ -461,10 +568,15 @@ def _unpacked(rows: Any) -> Any:
 
 
 def _as_array(data: Any) -> NDArray[np.generic]:
-    """Numbers as an array. InvalidBallots where rows have different lengths, or parts of the array are masked."""
+    """Numbers as an array. InvalidBallots where rows have different lengths, or parts of the array
+    are masked.
+    """
     parts = data if isinstance(data, list | tuple) else [data]
     if any(isinstance(part, np.ma.MaskedArray) for part in parts):
-        raise InvalidBallots("votes are a masked array, whose mask would be lost: fill in or leave out what is masked first")
+        raise InvalidBallots(
+            "votes are a masked array, whose mask would be lost: fill in or leave out what is"
+            " masked first"
+        )
     try:
         return np.asarray(data)
     except ValueError:
@@ -472,10 +584,13 @@ def _as_array(data: Any) -> NDArray[np.generic]:
 
 
 def _flags(block: Any) -> Flags:
-    """A copy of votes as booleans: what is checked is what is counted, whoever else writes to the caller's memory."""
+    """A copy of votes as booleans: what is checked is what is counted, whoever else writes to the
+    caller's memory.
+    """
     array = np.asarray(block)
     if array.dtype == np.bool_:
-        return np.not_equal(array.view(np.uint8), 0)  # a copy whose bytes are 0 and 1, which those of a boolean need not be
+        # a copy whose bytes are 0 and 1, which those of a boolean need not be
+        return np.not_equal(array.view(np.uint8), 0)
     if array.dtype.kind not in "iuf":
         raise InvalidBallots(f"votes have dtype {array.dtype}: {_RULE}")
     cast = array != 0
@@ -491,22 +606,27 @@ def _sizes(block: Flags) -> NDArray[np.integer[Any]]:
 
 
 def _counted(matrix: Any, teachers: int) -> tuple[Counts, Counts]:
-    """Counts given as a (rounds, labels) array or sparse matrix: integers from 0 to `teachers`, at least one; and, as of
-    `tally`, what they say of single ballots: the fewest votes are at most their mean, and the most are at least that.
+    """Counts given as a (rounds, labels) array or sparse matrix: integers from 0 to `teachers`, at
+    least one; and, as of `tally`, what they say of single ballots: the fewest votes are at most
+    their mean, and the most are at least that.
     """
     rows = _rows_of(matrix)
     if rows.ndim != 2 or 0 in rows.shape:
-        raise InvalidBallots(f"counts must have shape (rounds, labels), both >= 1, not {rows.shape}")
+        raise InvalidBallots(
+            f"counts must have shape (rounds, labels), both >= 1, not {rows.shape}"
+        )
     if rows.dtype.kind not in "iuf":
         raise InvalidBallots(f"counts have dtype {rows.dtype}: pass integers")
     counts = np.empty(rows.shape, dtype=np.int32)
     step = max(1, _COUNTS // rows.shape[1])
     for start in range(0, rows.shape[0], step):
-        block = np.array(_unpacked(rows[start : start + step]))  # a copy: what is checked is what is counted
+        # a copy: what is checked is what is counted
+        block = np.array(_unpacked(rows[start : start + step]))
         # NaN compares false, so it is refused too; the conversion comes after the range is known.
         if not np.all((block >= 0) & (block <= teachers)):
             raise InvalidBallots(
-                "counts contain a number below 0 or above the number of teachers (or NaN): a label has at most one vote each"
+                "counts contain a number below 0 or above the number of teachers (or NaN): a label"
+                " has at most one vote each"
             )
         counts[start : start + step] = block
         if not np.array_equal(counts[start : start + step], block):
@@ -517,14 +637,21 @@ def _counted(matrix: Any, teachers: int) -> tuple[Counts, Counts]:
 
 def _teachers(teachers: object) -> int:
     """A declared number of teachers."""
-    return checked_integer("teachers", teachers, "how many teachers vote", most=MOST_TEACHERS, error=InvalidBallots)
+    return checked_integer(
+        "teachers", teachers, "how many teachers vote", most=MOST_TEACHERS, error=InvalidBallots
+    )
 
 
 def _read_names(names: Sequence[Label] | None, labels: int) -> tuple[Label, ...] | None:
     """Names as Scores take them: one per label, all different, int or str."""
     if names is None:
         return None
-    if isinstance(names, str) or not hasattr(names, "__len__") or not hasattr(names, "__iter__") or len(names) != labels:
+    if (
+        isinstance(names, str)
+        or not hasattr(names, "__len__")
+        or not hasattr(names, "__iter__")
+        or len(names) != labels
+    ):
         raise InvalidBallots(f"names must be a sequence of one name per label, {labels} of them")
     plain = [name.item() if isinstance(name, np.generic) else name for name in names]
     try:
@@ -533,24 +660,29 @@ def _read_names(names: Sequence[Label] | None, labels: int) -> tuple[Label, ...]
         raise InvalidBallots(f"names become the labels of a Selection: {error}") from None
 
 
-# -- which votes of a ballot count -----------------------------------------------------------------------------------------
+# -- which votes of a ballot count -----------------------------------------------------------------
 
 
 def _cut(votes: Votes, tau: int, salt: str) -> Votes:
-    """Return votes of which a ballot keeps the first `tau` in a public order of the labels. Theorem P8.
+    """Return votes of which a ballot keeps the first `tau` in a public order of the labels.
+    Theorem P8.
 
-    By a rule of the ballot, the round's number and public configuration alone. InvalidBallots where an argument is outside its
-    domain.
+    By a rule of the ballot, the round's number and public configuration alone. InvalidBallots where
+    an argument is outside its domain.
     """
     checked_integer("tau", tau, "how many votes a ballot keeps", error=InvalidBallots)
     try:
         salt.encode()
     except (AttributeError, UnicodeEncodeError):
-        raise InvalidBallots("salt must be text that can be encoded, without lone surrogates") from None
+        raise InvalidBallots(
+            "salt must be text that can be encoded, without lone surrogates"
+        ) from None
 
     def order(number: int) -> NDArray[np.int64]:
         """Return the (labels,) labels of a round, the one to keep first at the front."""
-        digest = hashlib.shake_256(f"dpselect.pate:{salt}:{number}".encode()).digest(8 * votes.labels)
+        digest = hashlib.shake_256(f"dpselect.pate:{salt}:{number}".encode()).digest(
+            8 * votes.labels
+        )
         return np.argsort(np.frombuffer(digest, dtype="<u8"), kind="stable")
 
     def read(start: int, stop: int) -> Flags:
@@ -559,7 +691,9 @@ def _cut(votes: Votes, tau: int, salt: str) -> Votes:
         if not long.any():
             return block
         cast = block[long]
-        first = np.array([order(votes.first + number) for number in range(start, stop)])[np.nonzero(long)[0]]
+        first = np.array([order(votes.first + number) for number in range(start, stop)])[
+            np.nonzero(long)[0]
+        ]
         in_order = np.take_along_axis(cast, first, axis=1)
         in_order &= np.cumsum(in_order, axis=1, dtype=np.int32) <= tau
         np.put_along_axis(cast, first, in_order, axis=1)

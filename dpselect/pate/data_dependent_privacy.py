@@ -1,6 +1,7 @@
 """The cost of GNMax rounds on the votes at hand: private, for the holder of the votes only.
 
-The censored Gaussian pair (Theorem P20) bounds a round whose winner is nearly certain by two numbers of its votes.
+The censored Gaussian pair (Theorem P20) bounds a round whose winner is nearly certain by two
+numbers of its votes.
 """
 
 from __future__ import annotations
@@ -25,29 +26,39 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Logs = tuple[Floats, Floats]
 
-_SPLITS = 32  # ways to share q among the two tails; each adds at most one part in 32 to q (Theorem P20)
+# ways to share q among the two tails; each adds at most one part in 32 to q (Theorem P20)
+_SPLITS = 32
 _BLOCK = 4096
 _SHARES = np.arange(_SPLITS) / _SPLITS
 _MEETING = math.log(0.9)  # beyond it the two tails might meet, and the plain bound is as good
-_NEARLY_ALL = 0.999  # of the other distribution is seen: then nothing is gained, and the rest would lose its digits
+# of the other distribution is seen: then nothing is gained, and the rest would lose its digits
+_NEARLY_ALL = 0.999
 _WIDER = 1e-9  # relative widening of a tail, more than its edge is off in floating point
 # Masses are read from logarithms of at most 750 in size: one part in 10^12 covers their rounding.
 _CENSOR_SLACK, _LEAST = 1e-12, 1e-300
-_PAD, _ULPS = 1e-14, 1e-15  # on a logarithm of a sum near 1: absolute, and relative to the terms that were added up
+# on a logarithm of a sum near 1: absolute, and relative to the terms that were added up
+_PAD, _ULPS = 1e-14, 1e-15
 
 _LOW = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
 ORDERS: Final = (*_LOW, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0, 40.0, 50.0, 64.0, 96.0, 128.0)
 
 
 def data_dependent(
-    ballots: Ballots | ArrayLike, mechanism: Mechanism, *, teachers: int | None = None, orders: Sequence[float] = ORDERS
+    ballots: Ballots | ArrayLike,
+    mechanism: Mechanism,
+    *,
+    teachers: int | None = None,
+    orders: Sequence[float] = ORDERS,
 ) -> DataDependentPrivacy:
-    """Return the cost of these rounds on these very votes at every order, which is low where teachers agree. Theorem P23.
+    """Return the cost of these rounds on these very votes at every order, which is low where
+    teachers agree. Theorem P23.
 
-    The rounds must be fixed before any label is seen. The result is private, like the votes: see `DataDependentPrivacy`.
+    The rounds must be fixed before any label is seen. The result is private, like the votes: see
+    `DataDependentPrivacy`.
 
     Args:
-        ballots: one vote per teacher: Ballots, a (rounds, teachers, labels) array, or (rounds, labels) counts with `teachers`.
+        ballots: one vote per teacher: Ballots, a (rounds, teachers, labels) array, or (rounds,
+            labels) counts with `teachers`.
         mechanism: GNMax or ConfidentGNMax, for a record.
         orders: Renyi orders, each above 1.
 
@@ -58,12 +69,17 @@ def data_dependent(
     """
     if not isinstance(mechanism, GNMax | ConfidentGNMax):
         raise InvalidMechanism(
-            f"{type(mechanism).__name__} has no data-dependent bound: there is one for GNMax and ConfidentGNMax"
+            f"{type(mechanism).__name__} has no data-dependent bound: there is one for GNMax and"
+            " ConfidentGNMax"
         )
     if mechanism.covers.monotone:
-        raise RelationMismatch("data-dependent bounds are proved for a changed ballot: configure it with unit='record'")
+        raise RelationMismatch(
+            "data-dependent bounds are proved for a changed ballot: configure it with unit='record'"
+        )
     if mechanism.labels < 2:
-        raise InvalidMechanism(f"labels={mechanism.labels} must be at least 2: a single label is released for nothing")
+        raise InvalidMechanism(
+            f"labels={mechanism.labels} must be at least 2: a single label is released for nothing"
+        )
     cast = ballots if isinstance(ballots, Ballots) else Ballots(ballots, teachers=teachers)
     mechanism.check_many(cast)
     found = sorted({float(order) for order in orders})
@@ -74,15 +90,19 @@ def data_dependent(
 
 @final
 class DataDependentPrivacy:
-    """The cost of labels on the votes at hand, at several orders, made by `data_dependent`. PRIVATE: it tells about the votes.
+    """The cost of labels on the votes at hand, at several orders, made by `data_dependent`.
+    PRIVATE: it tells about the votes.
 
-    It is no curve, no mechanism and no number: ledgers, accountants and budgets refuse it, and it is neither printed, copied,
-    pickled nor serialized. A ledger charges the mechanism's curve, which holds for any votes.
+    It is no curve, no mechanism and no number: ledgers, accountants and budgets refuse it, and it
+    is neither printed, copied, pickled nor serialized. A ledger charges the mechanism's curve,
+    which holds for any votes.
     """
 
     __slots__ = ("_counts", "_mechanism", "_orders")
 
-    def __init__(self, ballots: Ballots, mechanism: GNMax | ConfidentGNMax, orders: tuple[float, ...]) -> None:
+    def __init__(
+        self, ballots: Ballots, mechanism: GNMax | ConfidentGNMax, orders: tuple[float, ...]
+    ) -> None:
         self._counts = np.asarray(ballots.counts, dtype=np.int64)
         self._mechanism, self._orders = mechanism, orders
 
@@ -97,31 +117,41 @@ class DataDependentPrivacy:
         return len(self._counts)
 
     def expose_private(self) -> Floats:
-        """Return (orders,) upper bounds on the Renyi divergence both ways, in nats. For the holder of the votes only."""
+        """Return (orders,) upper bounds on the Renyi divergence both ways, in nats. For the holder
+        of the votes only.
+        """
         totals = np.array([_total(order, self._mechanism, self._counts) for order in self._orders])
-        # Renyi divergence does not decrease with the order: a bound at a larger one holds at a smaller one.
+        # Renyi divergence does not decrease with the order: a bound at a larger one holds at a
+        # smaller one.
         return np.minimum.accumulate(totals[::-1])[::-1]
 
     def expose_private_epsilon(self, delta: float) -> float:
-        """Return epsilon (nats) at delta of the labels on these votes. For the holder of the votes only: do not publish it.
+        """Return epsilon (nats) at delta of the labels on these votes. For the holder of the votes
+        only: do not publish it.
 
         It is at most what the mechanism's curve says, which holds for any votes.
 
         Raises:
             InvalidArgument: delta is not in [0, 1).
         """
-        bound = best_epsilon(RenyiTable(orders=self._orders, values=tuple(self.expose_private().tolist())), delta).value
+        bound = best_epsilon(
+            RenyiTable(orders=self._orders, values=tuple(self.expose_private().tolist())), delta
+        ).value
         return min(bound, best_epsilon(self.rounds * self._mechanism.curve, delta).value)
 
     def __repr__(self) -> str:
         return f"DataDependentPrivacy(rounds={self.rounds}, orders={len(self._orders)}, private)"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("DataDependentPrivacy is private like the votes and is neither pickled nor copied")
+        raise TypeError(
+            "DataDependentPrivacy is private like the votes and is neither pickled nor copied"
+        )
 
 
 def log_disagreement(counts: Integers, sigma: float) -> Floats:
-    """Return (rounds,) ln of a bound on P[GNMax does not return the most voted label], by the union over labels (P21)."""
+    """Return (rounds,) ln of a bound on P[GNMax does not return the most voted label], by the union
+    over labels (P21).
+    """
     rows = np.arange(len(counts))
     winners = counts.argmax(axis=1)
     gaps = (counts[rows, winners][:, None] - counts).astype(np.float64)
@@ -133,16 +163,22 @@ def log_disagreement(counts: Integers, sigma: float) -> Floats:
 def _total(order: float, mechanism: GNMax | ConfidentGNMax, counts: Integers) -> float:
     """Return the nats of all rounds, rounded up. Theorem P23."""
     # One part in 10^12 is more than a logarithm is off in floating point.
-    costs = censored_rdp(order, mechanism.sigma, log_disagreement(counts, mechanism.sigma) * (1 - 1e-12))
+    costs = censored_rdp(
+        order, mechanism.sigma, log_disagreement(counts, mechanism.sigma) * (1 - 1e-12)
+    )
     if isinstance(mechanism, ConfidentGNMax):
         costs = behind_test(order, mechanism, counts.max(axis=1), costs)
     return math.fsum(costs) * (1 + 1e-12)
 
 
-def behind_test(order: float, mechanism: ConfidentGNMax, largest: Integers, label: Floats) -> Floats:
-    """Return (rounds,) nats of a test of the largest count and, if it passes, of a label that costs `label`. Theorem P22.
+def behind_test(
+    order: float, mechanism: ConfidentGNMax, largest: Integers, label: Floats
+) -> Floats:
+    """Return (rounds,) nats of a test of the largest count and, if it passes, of a label that costs
+    `label`. Theorem P22.
 
-    The largest exact cost over counts within one vote, both ways round; `label` holds both ways round too.
+    The largest exact cost over counts within one vote, both ways round; `label` holds both ways
+    round too.
     """
     here, costs = _passing(mechanism, largest), np.zeros(len(largest))
     for step in (-1, 0, 1):
@@ -159,7 +195,9 @@ def _passing(mechanism: ConfidentGNMax, largest: Integers) -> Logs:
 
 
 def _divergence(order: float, p: Logs, q: Logs, behind: Floats) -> Floats:
-    """Return the divergence from logarithms of the probabilities to pass and to fail, under P and under Q, rounded up."""
+    """Return the divergence from logarithms of the probabilities to pass and to fail, under P and
+    under Q, rounded up.
+    """
     passed = order * p[0] + (1 - order) * q[0] + (order - 1) * behind
     failed = order * p[1] + (1 - order) * q[1]
     total = np.logaddexp(passed, failed)
@@ -169,29 +207,38 @@ def _divergence(order: float, p: Logs, q: Logs, behind: Floats) -> Floats:
 
 
 def plain_rdp(order: float, sigma: float) -> float:
-    """Return the cost of a round at `order` whatever the votes, in nats, rounded up: order / sigma^2 (Theorem P9)."""
+    """Return the cost of a round at `order` whatever the votes, in nats, rounded up: order /
+    sigma^2 (Theorem P9).
+    """
     return order / sigma**2 * (1 + 1e-15)
 
 
 def censored_rdp(order: float, sigma: float, log_q: Floats) -> Floats:
-    """(n,) nats: a bound on D_order(P||Q) and D_order(Q||P), for P at votes with P[outcome is not the winner] <= q. Theorem P20.
+    """(n,) nats: a bound on D_order(P||Q) and D_order(Q||P), for P at votes with P[outcome is not
+    the winner] <= q. Theorem P20.
 
-    The pair is that of N(0, 1) and N(sqrt 2 / sigma, 1) at worst; `log_q` are (n,) natural logarithms. The bound does not
-    decrease in q up to rounding, and is at most `plain_rdp`.
+    The pair is that of N(0, 1) and N(sqrt 2 / sigma, 1) at worst; `log_q` are (n,) natural
+    logarithms. The bound does not decrease in q up to rounding, and is at most `plain_rdp`.
     """
     plain = plain_rdp(order, sigma)
     found = np.full(len(log_q), plain)
     certain = np.flatnonzero(log_q < _MEETING)
     for start in range(0, len(certain), _BLOCK):
         block = certain[start : start + _BLOCK]
-        found[block] = np.minimum(plain, _censored(order, math.sqrt(2) / sigma * (1 + 1e-15), log_q[block]))
+        found[block] = np.minimum(
+            plain, _censored(order, math.sqrt(2) / sigma * (1 + 1e-15), log_q[block])
+        )
     return found
 
 
 def _censored(order: float, shift: float, log_q: Floats) -> Floats:
     """The largest bound over the ways to share q among the tails."""
-    lower = scipy.special.ndtri_exp(np.minimum(log_q[:, None] + np.log(_SHARES + 1 / _SPLITS) + _WIDER, _MEETING))
-    upper = -scipy.special.ndtri_exp(np.minimum(log_q[:, None] + np.log1p(-_SHARES) + _WIDER, _MEETING))
+    lower = scipy.special.ndtri_exp(
+        np.minimum(log_q[:, None] + np.log(_SHARES + 1 / _SPLITS) + _WIDER, _MEETING)
+    )
+    upper = -scipy.special.ndtri_exp(
+        np.minimum(log_q[:, None] + np.log1p(-_SHARES) + _WIDER, _MEETING)
+    )
     with np.errstate(over="ignore", invalid="ignore"):
         excess = np.maximum(
             _excess(order, lower, upper, shift, 0.0, shift),
@@ -201,14 +248,22 @@ def _censored(order: float, shift: float, log_q: Floats) -> Floats:
     return np.where(np.isnan(bound), np.inf, bound)
 
 
-def _excess(order: float, lower: Floats, upper: Floats, shift: float, centre: float, to: float) -> Floats:
-    """E[(P/Q)^(order-1)] - 1 under P, rounded up, where x in [lower, upper] is hidden: N(centre, 1), Q = N(centre + to, 1)."""
+def _excess(
+    order: float, lower: Floats, upper: Floats, shift: float, centre: float, to: float
+) -> Floats:
+    """E[(P/Q)^(order-1)] - 1 under P, rounded up, where x in [lower, upper] is hidden: N(centre,
+    1), Q = N(centre + to, 1).
+    """
     seen = _tails(lower, upper, centre, 0.0)
     other = _tails(lower, upper, centre + to, 0.0)
     tilted = _tails(lower, upper, centre - (order - 1) * to, order * (order - 1) * shift**2 / 2)
     gains = other < _NEARLY_ALL
-    hidden = np.expm1(order * np.log1p(-seen) + (1 - order) * np.log1p(-np.where(gains, other, 0.0)))
-    return np.where(gains, hidden + tilted + _CENSOR_SLACK * (order * (seen + other) + tilted), np.inf)
+    hidden = np.expm1(
+        order * np.log1p(-seen) + (1 - order) * np.log1p(-np.where(gains, other, 0.0))
+    )
+    return np.where(
+        gains, hidden + tilted + _CENSOR_SLACK * (order * (seen + other) + tilted), np.inf
+    )
 
 
 def _tails(lower: Floats, upper: Floats, centre: float, log_factor: float) -> Floats:

@@ -1,4 +1,6 @@
-"""`label`, the job of `dpselect pate`: from a `LabelSpec` and votes to labels in a file, and what they cost."""
+"""`label`, the job of `dpselect pate`: from a `LabelSpec` and votes to labels in a file, and what
+they cost.
+"""
 
 from __future__ import annotations
 
@@ -58,19 +60,28 @@ def label(
 
 @overload
 def label(
-    votes: str | PathLike[str], *, dry_run: bool, progress: ProgressCallback | None = None, **asked: Unpack[LabelKeywords]
+    votes: str | PathLike[str],
+    *,
+    dry_run: bool,
+    progress: ProgressCallback | None = None,
+    **asked: Unpack[LabelKeywords],
 ) -> Labels | DryRun: ...
 
 
 @asked_by(LabelSpec)
-def label(votes: str | PathLike[str], *, progress: ProgressCallback | None = None, **asked: Any) -> Labels | DryRun:
-    """Label public items by the votes of teachers, batch by batch, into a file: `dpselect pate` in Python.
+def label(
+    votes: str | PathLike[str], *, progress: ProgressCallback | None = None, **asked: Any
+) -> Labels | DryRun:
+    """Label public items by the votes of teachers, batch by batch, into a file: `dpselect pate` in
+    Python.
 
-    Every batch is charged before it is drawn, to the dataset of a ledger or to a ledger that the job keeps beside its output. A
-    job that was interrupted goes on with `resume=True`, and charges nothing twice.
+    Every batch is charged before it is drawn, to the dataset of a ledger or to a ledger that the
+    job keeps beside its output. A job that was interrupted goes on with `resume=True`, and charges
+    nothing twice.
 
     Args:
-        votes: a .npz or .npy file: votes, counts, classes or a sparse matrix. Nothing in it is executed.
+        votes: a .npz or .npy file: votes, counts, classes or a sparse matrix. Nothing in it is
+            executed.
         progress: called with the rounds that are labeled, and all.
         asked: the fields of `dpselect.spec.LabelSpec`, which are the options of the command.
 
@@ -78,14 +89,15 @@ def label(votes: str | PathLike[str], *, progress: ProgressCallback | None = Non
         The labels, where they lie and what they cost; with `dry_run` what they would cost.
 
     Raises:
-        InvalidRequest, InvalidBallots, CalibrationError: what is asked for cannot be done; nothing was charged.
+        InvalidRequest, InvalidBallots, CalibrationError: what is asked for cannot be done; nothing
+            was charged.
         PoorOutlook: the labels would be noise, and `anyway` is not stated.
         BudgetExceeded, JobConflict, JobBusy, JobDamaged: see `dpselect.pate.labeling`.
     """
     if not isinstance(votes, str | PathLike):
         raise InvalidRequest(
-            f"votes must name a .npz or .npy file, not be a {type(votes).__name__}: write an array with numpy.save, and name its "
-            "file"
+            f"votes must name a .npz or .npy file, not be a {type(votes).__name__}: write an array"
+            " with numpy.save, and name its file"
         )
     return labeled(Path(votes), LabelSpec(**asked), progress)
 
@@ -93,7 +105,9 @@ def label(votes: str | PathLike[str], *, progress: ProgressCallback | None = Non
 @final
 @dataclass(frozen=True)
 class Labels:
-    """What was labeled (`job.answers`), what its noise does with the clearest votes, and where the payer stands: all public."""
+    """What was labeled (`job.answers`), what its noise does with the clearest votes, and where the
+    payer stands: all public.
+    """
 
     spec: LabelSpec
     job: Labeling
@@ -101,31 +115,56 @@ class Labels:
 
     @property
     def shortage(self) -> str | None:
-        """What a job that ran out of budget on the way has charged and written; None of one that did not."""
+        """What a job that ran out of budget on the way has charged and written; None of one that
+        did not.
+        """
         if self.job.stopped is None:
             return None
         done, asked = len(self.job.answers), self.job.ballots.rounds
         at = masked(Path(self.spec.output))
-        written = f"{done} of {asked} rounds are labeled, charged and in {at}" if done else "nothing was charged"
+        written = (
+            f"{done} of {asked} rounds are labeled, charged and in {at}"
+            if done
+            else "nothing was charged"
+        )
         return (
-            f"the budget was spent meanwhile: {written}; the other {asked - done} were neither charged nor drawn. No budget is "
-            f"raised: resume=True labels them only if it was a quota of dataset={self.job.session.dataset.name!r}, and that is"
+            f"the budget was spent meanwhile: {written}; the other {asked - done} were neither"
+            " charged nor drawn. No budget is raised: resume=True labels them only if it was a"
+            f" quota of dataset={self.job.session.dataset.name!r}, and that is"
         )
 
     def as_data(self) -> dict[str, Any]:
-        """The job and its price as plain data; epsilon is at the delta that was stated, else at a customary one."""
+        """The job and its price as plain data; epsilon is at the delta that was stated, else at a
+        customary one.
+        """
         job, curve, delta = self.job, self.job.mechanism.curve, self.spec.delta
         rounds, relation = len(job.answers), job.mechanism.relation
         at = _room(rounds * curve.delta0) if delta is None else delta
         bound = best_epsilon(rounds * curve, at, thorough=True).value if rounds else 0.0
-        left, abstained = job.session.affordable(job.mechanism, one_by_one=True), job.answers.count(None)
+        left, abstained = (
+            job.session.affordable(job.mechanism, one_by_one=True),
+            job.answers.count(None),
+        )
         return {
             "dpselect": dpselect.__version__,
-            "job": {"key": job.key, "batch_size": job.batch_size, "folder": without_password(job.folder)},
+            "job": {
+                "key": job.key,
+                "batch_size": job.batch_size,
+                "folder": without_password(job.folder),
+            },
             "output": without_password(Path(self.spec.output)),
-            "rounds": {"asked": job.ballots.rounds, "labeled": rounds, "answered": rounds - abstained, "abstained": abstained},
+            "rounds": {
+                "asked": job.ballots.rounds,
+                "labeled": rounds,
+                "answered": rounds - abstained,
+                "abstained": abstained,
+            },
             "outlook": self.outlook.as_data(),
-            "guarantee": {"relation": relation, "epsilon": bound if math.isfinite(bound) else None, "delta": at},
+            "guarantee": {
+                "relation": relation,
+                "epsilon": bound if math.isfinite(bound) else None,
+                "delta": at,
+            },
             "risk": Risk.of(rounds * curve).as_data(relation, "record") if rounds else None,
             "mechanism": json.loads(job.mechanism.to_json()),
             "curve": json.loads(curve.to_json()),
@@ -141,9 +180,13 @@ class Labels:
 
 
 def labeled(
-    votes: Path, spec: LabelSpec, progress: ProgressCallback | None = None, announce: Announce | None = None
+    votes: Path,
+    spec: LabelSpec,
+    progress: ProgressCallback | None = None,
+    announce: Announce | None = None,
 ) -> Labels | DryRun:
-    """Label the rounds, or what is left of them, and write the labels. Whatever interrupts it says where it stands.
+    """Label the rounds, or what is left of them, and write the labels. Whatever interrupts it says
+    where it stands.
 
     Args:
         announce: called with the ballots and what to expect of them, before anything is charged.
@@ -156,15 +199,26 @@ def labeled(
         raise
 
 
-def _labeled(votes: Path, spec: LabelSpec, progress: ProgressCallback | None, announce: Announce | None) -> Labels | DryRun:
+def _labeled(
+    votes: Path, spec: LabelSpec, progress: ProgressCallback | None, announce: Announce | None
+) -> Labels | DryRun:
     output = Path(spec.output)
     if output.suffix.lower() not in _FORMATS:
-        raise InvalidRequest(f"output={masked(output)} must end in {', '.join(_FORMATS)}: the name tells the format")
+        raise InvalidRequest(
+            f"output={masked(output)} must end in {', '.join(_FORMATS)}: the name tells the format"
+        )
     with nullcontext() if spec.ledger is None else spec.opened() as ledger:
         dataset = None if ledger is None else ledger.dataset(str(spec.dataset))
     read = VotesFile.unread if spec.dry_run else VotesFile.read
-    file = read(votes, **{name: getattr(spec, name) for name in ("teachers", "labels", "stacked", "missing", "split")})
-    # The relation is that of the records which the ledger protects; a changed ballot costs the same under either.
+    file = read(
+        votes,
+        **{
+            name: getattr(spec, name)
+            for name in ("teachers", "labels", "stacked", "missing", "split")
+        },
+    )
+    # The relation is that of the records which the ledger protects; a changed ballot costs the same
+    # under either.
     relation = "replace_one" if dataset is None else dataset.relation
     settings = {**spec.settings, "labels": file.ballots.labels, "relation": relation}
     mechanism = _mechanism(spec, settings, file.ballots.rounds)
@@ -213,10 +267,15 @@ def _mechanism(spec: LabelSpec, settings: dict[str, Any], rounds: int) -> Vote:
     member = CLASSES[spec.mechanism]
     knob = knob_of(member).field
     if (spec.budget is None) == (knob not in settings):
-        raise InvalidRequest(f"state either {knob}=, the noise of a round, or epsilon= and delta=, the budget of all rounds")
+        raise InvalidRequest(
+            f"state either {knob}=, the noise of a round, or epsilon= and delta=, the budget of all"
+            " rounds"
+        )
     for name in spec.settings:
         if name not in member.model_fields:
-            raise InvalidRequest(f"{name}= is not a setting of mechanism={spec.mechanism}: leave it out")
+            raise InvalidRequest(
+                f"{name}= is not a setting of mechanism={spec.mechanism}: leave it out"
+            )
     needed = {"confident": "threshold", "tau": "tau", "top": "k"}.get(spec.mechanism)
     if needed is not None and needed not in settings:
         raise InvalidRequest(f"mechanism={spec.mechanism} needs {needed}=")
@@ -225,12 +284,14 @@ def _mechanism(spec: LabelSpec, settings: dict[str, Any], rounds: int) -> Vote:
             return fitted(member, spec.budget, rounds=rounds, **settings)
         mechanism = member.model_validate(settings)
     except InvalidMechanism as error:
-        raise InvalidRequest(str(error).replace(f"{member.__name__}.", "").replace(" is missing", "= is missing", 1)) from None
+        raise InvalidRequest(
+            str(error).replace(f"{member.__name__}.", "").replace(" is missing", "= is missing", 1)
+        ) from None
     if (failure := rounds * mechanism.curve.delta0) >= 1:
         raise InvalidRequest(
-            f"{rounds} rounds that may each fail with probability {format_number(mechanism.curve.delta0)} "
-            f"promise nothing ({format_number(failure)} in "
-            "all): lower failure_delta= to far less than 1 / rounds"
+            f"{rounds} rounds that may each fail with probability"
+            f" {format_number(mechanism.curve.delta0)} promise nothing ({format_number(failure)} in"
+            " all): lower failure_delta= to far less than 1 / rounds"
         )
     return mechanism
 
@@ -243,11 +304,16 @@ def _expected(spec: LabelSpec, mechanism: Vote, ballots: Ballots) -> Outlook:
     """
     expected = outlook(mechanism, teachers=ballots.teachers)
     if not (expected.works or spec.anyway or spec.resume):
-        remedy = "State less noise" if spec.budget is None else "Label fewer rounds, raise epsilon=, or train more teachers"
+        remedy = (
+            "State less noise"
+            if spec.budget is None
+            else "Label fewer rounds, raise epsilon=, or train more teachers"
+        )
         described = str(expected).replace("\n", "; ")
         raise PoorOutlook(
-            f"mechanism={spec.mechanism} would release little but noise for {ballots.rounds} rounds and {ballots.teachers} "
-            f"teachers: {described}. {remedy} (`dpselect plan --pate` says what works); anyway=True labels them all the same"
+            f"mechanism={spec.mechanism} would release little but noise for {ballots.rounds} rounds"
+            f" and {ballots.teachers} teachers: {described}. {remedy} (`dpselect plan --pate` says"
+            " what works); anyway=True labels them all the same"
         )
     return expected
 
@@ -277,21 +343,26 @@ def _standing(spec: LabelSpec) -> str:
     except AccountingError:
         key = str(spec.key)
     return (
-        f"batches that were begun are charged once, under the keys {key}/0, {key}/1 and so on, and kept in "
-        f"{masked(spec.folder)}: resume=True goes on, and charges nothing for them again"
+        f"batches that were begun are charged once, under the keys {key}/0, {key}/1 and so on, and"
+        f" kept in {masked(spec.folder)}: resume=True goes on, and charges nothing for them again"
     )
 
 
-# -- the file of labels ----------------------------------------------------------------------------------------------------
+# -- the file of labels ----------------------------------------------------------------------------
 
 
-def _write_output(path: Path, answers: Sequence[Answer], names: Sequence[Label] | None, folder: Path) -> None:
+def _write_output(
+    path: Path, answers: Sequence[Answer], names: Sequence[Label] | None, folder: Path
+) -> None:
     """Write answers: positions to .npz; names, where there are some, to .csv and .jsonl.
 
-    What the job has written to `path` before, which its folder says, is replaced; OutputRefused for any other file.
+    What the job has written to `path` before, which its folder says, is replaced; OutputRefused for
+    any other file.
     """
     content = _FORMATS[path.suffix.lower()](answers, names)
-    with new_file(folder / _RECORD, "the record of the output", mode=PRIVATE, replace=True) as stream:
+    with new_file(
+        folder / _RECORD, "the record of the output", mode=PRIVATE, replace=True
+    ) as stream:
         stream.write("".join(f"{one}\n" for one in {*_written(folder), _digest(content)}).encode())
     with new_file(path, "output", replace=_is_ours(path, folder)) as stream:
         stream.write(content)
@@ -314,7 +385,9 @@ def _digest(content: bytes) -> str:
 
 
 def _npz(answers: Sequence[Answer], names: Sequence[Label] | None) -> bytes:
-    labels = np.full((len(answers), max(1, max(len(answer or []) for answer in answers))), -1, dtype=np.int64)
+    labels = np.full(
+        (len(answers), max(1, max(len(answer or []) for answer in answers))), -1, dtype=np.int64
+    )
     for place, answer in enumerate(answers):
         labels[place, : len(answer or [])] = answer or []
     stream, answered = io.BytesIO(), np.array([answer is not None for answer in answers])
@@ -323,20 +396,31 @@ def _npz(answers: Sequence[Answer], names: Sequence[Label] | None) -> bytes:
     return stream.getvalue()
 
 
-def _rows(answers: Sequence[Answer], names: Sequence[Label] | None) -> Iterator[tuple[int, bool, list[Label]]]:
+def _rows(
+    answers: Sequence[Answer], names: Sequence[Label] | None
+) -> Iterator[tuple[int, bool, list[Label]]]:
     """Each round, whether it was answered, and its labels by their names, where there are some."""
     for place, answer in enumerate(answers):
-        yield place, answer is not None, [label if names is None else names[label] for label in answer or ()]
+        yield (
+            place,
+            answer is not None,
+            [label if names is None else names[label] for label in answer or ()],
+        )
 
 
 def _csv(answers: Sequence[Answer], names: Sequence[Label] | None) -> bytes:
-    rows = ((place, int(answered), json.dumps(labels)) for place, answered, labels in _rows(answers, names))
+    rows = (
+        (place, int(answered), json.dumps(labels))
+        for place, answered, labels in _rows(answers, names)
+    )
     return "".join(csv_records([("round", "answered", "labels"), *rows])).encode()
 
 
 def _jsonl(answers: Sequence[Answer], names: Sequence[Label] | None) -> bytes:
     heads = ("round", "answered", "labels")
-    return "".join(f"{json.dumps(dict(zip(heads, row, strict=True)))}\n" for row in _rows(answers, names)).encode()
+    return "".join(
+        f"{json.dumps(dict(zip(heads, row, strict=True)))}\n" for row in _rows(answers, names)
+    ).encode()
 
 
 _FORMATS = {".npz": _npz, ".csv": _csv, ".jsonl": _jsonl}

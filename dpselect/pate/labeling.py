@@ -1,11 +1,14 @@
-"""`Labeling`: rounds of votes, batch by batch, so that an interruption costs neither a second charge nor a second answer.
+"""`Labeling`: rounds of votes, batch by batch, so that an interruption costs neither a second
+charge nor a second answer.
 
-A job is a session with a key per batch, and a folder that keeps what was drawn. For each batch: charge the ledger, draw, keep
-the labels in a private draft, release the charge with a claim that names this draw, give the draft its name. All steps are
-durable and may be repeated. After an interruption, a batch with a file is taken from it, if its claim is the ledger's; a batch
-that is charged and has none was never seen by anybody, and is drawn under its charge; a batch that is released and has no file is
-refused: it may have been seen. Of two copies of a folder that draw the same batch at once, the ledger accepts one claim, and the
-other draw is dropped unseen. Messages contain no vote and no label.
+A job is a session with a key per batch, and a folder that keeps what was drawn. For each batch:
+charge the ledger, draw, keep the labels in a private draft, release the charge with a claim that
+names this draw, give the draft its name. All steps are durable and may be repeated. After an
+interruption, a batch with a file is taken from it, if its claim is the ledger's; a batch that is
+charged and has none was never seen by anybody, and is drawn under its charge; a batch that is
+released and has no file is refused: it may have been seen. Of two copies of a folder that draw the
+same batch at once, the ledger accepts one claim, and the other draw is dropped unseen. Messages
+contain no vote and no label.
 """
 
 from __future__ import annotations
@@ -50,7 +53,9 @@ ProgressCallback = Callable[[int, int], None]
 
 
 class JobConflict(InvalidRequest):
-    """A job that exists was to be started, one that does not was to be resumed, or a resumed one differs from what was begun."""
+    """A job that exists was to be started, one that does not was to be resumed, or a resumed one
+    differs from what was begun.
+    """
 
 
 class JobBusy(DpSelectError):
@@ -58,10 +63,12 @@ class JobBusy(DpSelectError):
 
 
 class JobDamaged(DpSelectError):
-    """Labels that were drawn are lost or damaged: they may have been seen, so they are not drawn again for the same charge."""
+    """Labels that were drawn are lost or damaged: they may have been seen, so they are not drawn
+    again for the same charge.
+    """
 
 
-# -- files --------------------------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 class _Kept(BaseModel):
@@ -86,8 +93,9 @@ class _Kept(BaseModel):
         except ValidationError:
             pass
         raise JobDamaged(
-            f"{masked(path)} was changed since it was written, or another version of dpselect wrote it: put the right file back, "
-            f"or finish the job with the version that began it; {_LOST}"
+            f"{masked(path)} was changed since it was written, or another version of dpselect wrote"
+            " it: put the right file back, or finish the job with the version that began it;"
+            f" {_LOST}"
         )
 
 
@@ -113,35 +121,41 @@ def _draft(path: Path) -> Path:
 
 
 def _place(ledger: Path) -> dict[str, str]:
-    """Where a file is, by name and by number: a copy differs in both, a moved or restored file in one."""
+    """Where a file is, by name and by number: a copy differs in both, a moved or restored file in
+    one.
+    """
     return {"path": str(ledger.resolve()), "number": str(ledger.stat().st_ino)}
 
 
-# -- the job ------------------------------------------------------------------------------------------------------------------
+# -- the job ---------------------------------------------------------------------------------------
 
 
 @final
 class Labeling:
     """A labeling job in its folder, which is `held` while it runs.
 
-    The job's charges are bound to the folder's `state`, a random identity, so that a second folder cannot draw under the charges
-    of the first.
+    The job's charges are bound to the folder's `state`, a random identity, so that a second folder
+    cannot draw under the charges of the first.
 
     Args:
         session: who pays, under the keys `key`/0, `key`/1 and so on.
         key, batch_size, label: see `LabelSpec`; a key has at most 150 characters.
-        pay: "spent" gives back what the labels of a batch did not use: the winners of rounds that abstained. Theorem F8.
+        pay: "spent" gives back what the labels of a batch did not use: the winners of rounds that
+            abstained. Theorem F8.
         salt: public text by which ballots were cut.
         votes: digest of what the ballots were read from: a job is resumed with the same votes.
-        own: the file of the session's ledger, where it was made for this job and lies in its folder.
-        asked: what the job was asked beside that, as `Spec.question` has it: a job is resumed as it was asked.
+        own: the file of the session's ledger, where it was made for this job and lies in its
+            folder.
+        asked: what the job was asked beside that, as `Spec.question` has it: a job is resumed as it
+            was asked.
 
     Attributes:
         answers: of the rounds that are labeled, in order from the first.
         stopped: what ended `run` early: somebody else spent the budget meanwhile.
 
     Raises:
-        InvalidRequest: an argument is outside its domain, or `pay` is "spent" and a round costs the same whatever comes out.
+        InvalidRequest: an argument is outside its domain, or `pay` is "spent" and a round costs the
+            same whatever comes out.
         InvalidBallots: the mechanism's guarantee does not cover the ballots.
     """
 
@@ -168,7 +182,10 @@ class Labeling:
     ) -> None:
         mechanism.check_many(ballots)
         if pay == "spent" and not mechanism.pays_as_it_goes:
-            raise InvalidRequest(f"a round of {type(mechanism).__name__} costs the same whatever comes out: pay its curve")
+            raise InvalidRequest(
+                f"a round of {type(mechanism).__name__} costs the same whatever comes out: pay its"
+                " curve"
+            )
         if not 1 <= len(key) <= _LONGEST_KEY:
             raise InvalidRequest(f"key has {len(key)} characters: it must have 1 to {_LONGEST_KEY}")
         self.session, self.mechanism, self.ballots = session, ballots.settled(mechanism), ballots
@@ -188,16 +205,20 @@ class Labeling:
             "salt": salt,
             "pay": pay,
         }
-        self.fingerprint: str = hashlib.sha256(json.dumps(self._terms, sort_keys=True).encode()).hexdigest()
+        self.fingerprint: str = hashlib.sha256(
+            json.dumps(self._terms, sort_keys=True).encode()
+        ).hexdigest()
 
-    # -- the folder --------------------------------------------------------------------------------------------------------
+    # -- the folder --------------------------------------------------------------------------------
 
     @classmethod
     @contextlib.contextmanager
     def held(cls, folder: Path, *, resume: bool = False) -> Iterator[None]:
-        """Hold the folder, which is made if it is not there; JobBusy where another process does. And as `check_start`.
+        """Hold the folder, which is made if it is not there; JobBusy where another process does.
+        And as `check_start`.
 
-        The operating system gives the lock back when the process ends, however it ends; a fork does not inherit it.
+        The operating system gives the lock back when the process ends, however it ends; a fork does
+        not inherit it.
         """
         from filelock import FileLock, Timeout
 
@@ -208,11 +229,13 @@ class Labeling:
             lock.acquire()
         except Timeout:
             raise JobBusy(
-                "another process is working on this job: wait for it, then give resume=True if it did not finish"
+                "another process is working on this job: wait for it, then give resume=True if it"
+                " did not finish"
             ) from None
         except OSError as error:
             raise OutputError(
-                f"the folder {masked(folder)} cannot be written or locked ({error.strerror}): write elsewhere"
+                f"the folder {masked(folder)} cannot be written or locked ({error.strerror}): write"
+                " elsewhere"
             ) from None
         try:
             cls.check_start(folder, resume=resume)
@@ -231,13 +254,13 @@ class Labeling:
         begun = cls.is_begun(folder)
         if resume and not begun:
             raise JobConflict(
-                f"{masked(folder)} does not hold a job to resume: state the output= that the job was begun with. Only a job "
-                "that was never begun starts without resume="
+                f"{masked(folder)} does not hold a job to resume: state the output= that the job"
+                " was begun with. Only a job that was never begun starts without resume="
             )
         if begun and not resume:
             raise JobConflict(
-                f"{masked(folder)} holds a job already: continue it with resume=True, which charges nothing twice. Labels of "
-                "other votes go to another output="
+                f"{masked(folder)} holds a job already: continue it with resume=True, which charges"
+                " nothing twice. Labels of other votes go to another output="
             )
 
     def _begin(self) -> None:
@@ -245,37 +268,56 @@ class Labeling:
         self.state = uuid.uuid4().hex
         own = None if self._own is None else _place(self._own)
         with new_file(self.folder / "job.json", "the job's record", mode=PRIVATE) as stream:
-            stream.write(_Begun(state=self.state, votes=self._votes, job=self._terms, own=own).sealed())
+            stream.write(
+                _Begun(state=self.state, votes=self._votes, job=self._terms, own=own).sealed()
+            )
 
     def _take_up(self) -> None:
         """Go on with the job that was begun, if job, votes and folder are the same."""
         begun, _ = _Begun.read(self.folder / "job.json")
         names = dict.fromkeys((*self._terms, *begun.job))
         if differing := [name for name in names if begun.job.get(name) != self._terms.get(name)]:
-            raise JobConflict(f"the job that was begun differs in {', '.join(differing)}: resume it as it was begun")
+            raise JobConflict(
+                f"the job that was begun differs in {', '.join(differing)}: resume it as it was"
+                " begun"
+            )
         if begun.votes != self._votes:
-            raise JobConflict("the file of votes is not the one that the job was begun with: resume it with that file")
+            raise JobConflict(
+                "the file of votes is not the one that the job was begun with: resume it with that"
+                " file"
+            )
         if self._own is not None and not (begun.own or {}).items() & _place(self._own).items():
             raise JobConflict(
-                f"{masked(self.folder)} is a copy of a job, together with the ledger inside it: a copied ledger would pay a "
-                "second time. Resume the job where it was begun, or put the folder back; give jobs that are copied a ledger="
+                f"{masked(self.folder)} is a copy of a job, together with the ledger inside it: a"
+                " copied ledger would pay a second time. Resume the job where it was begun, or put"
+                " the folder back; give jobs that are copied a ledger="
             )
         self.state = begun.state
 
     @staticmethod
     def key_of(folder: Path) -> str:
-        """The key of the job that the folder holds. JobDamaged where its record of it was changed."""
+        """The key of the job that the folder holds. JobDamaged where its record of it was
+        changed.
+        """
         return str(_Begun.read(folder / "job.json")[0].job.get("key"))
 
-    # -- what it costs -----------------------------------------------------------------------------------------------------
+    # -- what it costs -----------------------------------------------------------------------------
 
     def _require_room(self) -> None:
-        """Check that every batch that was not charged yet can be paid; the next one of a job that pays for what came out, whose
-        price is not known beforehand.
+        """Check that every batch that was not charged yet can be paid; the next one of a job that
+        pays for what came out, whose price is not known beforehand.
         """
-        ledger, name, rounds = self.session.ledger, self.session.dataset.name, range(self.ballots.rounds)
+        ledger, name, rounds = (
+            self.session.ledger,
+            self.session.dataset.name,
+            range(self.ballots.rounds),
+        )
         batches = [rounds[start : start + self.batch_size] for start in rounds[:: self.batch_size]]
-        left = [len(batch) for place, batch in enumerate(batches) if ledger.find(name, f"{self.key}/{place}") is None]
+        left = [
+            len(batch)
+            for place, batch in enumerate(batches)
+            if ledger.find(name, f"{self.key}/{place}") is None
+        ]
         if not left:
             return
         rooms = ledger.room(name, self._item(0), **self.session.terms)
@@ -284,47 +326,68 @@ class Labeling:
             if not room.budget.fits(room.spent, needed):
                 assert room.curve is not None, "of what is charged"
                 raise BudgetExceeded(
-                    f"the rounds that are left to label do not fit into what is left of dataset={name!r}, which buys "
-                    f"{room.budget.how_many(room.curve, spent=room.spent)} rounds. Nothing was drawn. "
-                    f"They need {shortfall(room.budget, room.spent, needed, repr(name))}. {self._remedy(rooms)}",
+                    "the rounds that are left to label do not fit into what is left of"
+                    f" dataset={name!r}, which buys"
+                    f" {room.budget.how_many(room.curve, spent=room.spent)} rounds. Nothing was"
+                    f" drawn. They need {shortfall(room.budget, room.spent, needed, repr(name))}."
+                    f" {self._remedy(rooms)}",
                     requested=needed,
                     spent=room.spent,
                     remaining=room,
                 )
 
     def _remedy(self, rooms: Sequence[Remaining]) -> str:
-        """What helps where batches do not fit. Rounds of one batch are priced as a plan, by the best accounting, and batches one
-        after the other are not."""
+        """What helps where batches do not fit. Rounds of one batch are priced as a plan, by the
+        best accounting, and batches one after the other are not.
+        """
         if self.is_begun(self.folder):
-            return "The job is begun, so that its rounds and noise are fixed: they fit if a quota was the limit and is raised"
+            return (
+                "The job is begun, so that its rounds and noise are fixed: they fit if a quota was"
+                " the limit and is raised"
+            )
         rounds = self.ballots.rounds
         if all(room.budget.fits(room.spent, _needed(room, [rounds])) for room in rooms):
-            return f"As one batch all of them fit, because a plan that is charged at once costs less: state batch_size={rounds}"
+            return (
+                "As one batch all of them fit, because a plan that is charged at once costs less:"
+                f" state batch_size={rounds}"
+            )
         knob = knob_of(type(self.mechanism))
         noisier = f"{'smaller' if knob.rising else 'larger'} {knob.field}="
-        return f"Label fewer rounds, or add noise to each (a smaller epsilon=, or a {noisier} if that was stated)"
+        return (
+            f"Label fewer rounds, or add noise to each (a smaller epsilon=, or a {noisier} if that"
+            " was stated)"
+        )
 
     def _item(self, batch: int) -> BoundItem:
-        binding = hashlib.sha256(f"{self.fingerprint}/{self.state}/{batch}".encode()).hexdigest()[:32]
+        binding = hashlib.sha256(f"{self.fingerprint}/{self.state}/{batch}".encode()).hexdigest()[
+            :32
+        ]
         return BoundItem(self.mechanism, binding)
 
     def _spent(self, answers: list[Answer]) -> Curve:
         """What rounds cost that came out so."""
         answered = Selection(indices=(0,), ordered=True, requested=1)
-        abstained = Selection(indices=(), ordered=True, requested=1, complete=False, reason=ABSTAINED)
+        abstained = Selection(
+            indices=(), ordered=True, requested=1, complete=False, reason=ABSTAINED
+        )
         silent = answers.count(None)
         counted = (len(answers) - silent, answered), (silent, abstained)
-        return Composed.of([(count, self.mechanism.spent(selection)) for count, selection in counted])
+        return Composed.of(
+            [(count, self.mechanism.spent(selection)) for count, selection in counted]
+        )
 
-    # -- the loop ----------------------------------------------------------------------------------------------------------
+    # -- the loop ----------------------------------------------------------------------------------
 
     def run(self, progress: ProgressCallback | None = None, *, resume: bool = False) -> None:
-        """Label what is not labeled yet. If somebody else spends the budget meanwhile, what is done stays: see `stopped`.
+        """Label what is not labeled yet. If somebody else spends the budget meanwhile, what is done
+        stays: see `stopped`.
 
         Raises:
-            BudgetExceeded, Unaffordable, RelationMismatch: not all of it can be paid; nothing was drawn, nor a job begun.
+            BudgetExceeded, Unaffordable, RelationMismatch: not all of it can be paid; nothing was
+                drawn, nor a job begun.
             JobDamaged: the job's record was changed, or labels of an earlier run are lost.
-            JobConflict: job, votes or folder are not those that it was begun with, or another copy of it has drawn a batch.
+            JobConflict: job, votes or folder are not those that it was begun with, or another copy
+                of it has drawn a batch.
         """
         if resume:
             self._take_up()
@@ -351,38 +414,46 @@ class Labeling:
                 return kept
             if receipt.state == "released":
                 raise JobDamaged(
-                    f"the labels of batch {batch} were drawn and are missing from {masked(self.folder)}: they may have been "
-                    "seen, so they are not drawn again. Put the file back (if the folder was copied, it is in the other "
-                    f"copy); {_LOST}"
+                    f"the labels of batch {batch} were drawn and are missing from"
+                    f" {masked(self.folder)}: they may have been seen, so they are not drawn again."
+                    " Put the file back (if the folder was copied, it is in the other copy);"
+                    f" {_LOST}"
                 )
             drawn = self.mechanism.select_many(ballots)
             found = zip(drawn.indices, drawn.complete, strict=True)
-            return self._keep(batch, [row[row >= 0].tolist() if whole else None for row, whole in found])
+            return self._keep(
+                batch, [row[row >= 0].tolist() if whole else None for row, whole in found]
+            )
 
         path, spent = self._path(batch), self._spent if self.pay == "spent" else None
         notes: Any = {"key": f"{self.key}/{batch}", "label": self._label_of_charges}
         try:
-            answers = self.session.resume(self._item(batch), labels, count=ballots.rounds, spent=spent, **notes)
+            answers = self.session.resume(
+                self._item(batch), labels, count=ballots.rounds, spent=spent, **notes
+            )
         except KeyConflict:
             require_unpaid(self.session, self.key, self.folder)
             raise
         except ClaimConflict:
             _draft(path).unlink(missing_ok=True)
             raise JobConflict(
-                f"batch {batch} was drawn and handed out by another copy of {masked(self.folder)}, or its labels were changed: "
-                "this copy's draw is dropped, and nobody has seen it. Resume the job in the folder that has the labels"
+                f"batch {batch} was drawn and handed out by another copy of {masked(self.folder)},"
+                " or its labels were changed: this copy's draw is dropped, and nobody has seen it."
+                " Resume the job in the folder that has the labels"
             ) from None
         if os.path.lexists(_draft(path)):
             settle(_draft(path), path)
         return answers
 
-    # -- what is kept ------------------------------------------------------------------------------------------------------
+    # -- what is kept ------------------------------------------------------------------------------
 
     def _path(self, batch: int) -> Path:
         return self.folder / f"batch-{batch:06d}.json"
 
     def _read(self, batch: int) -> tuple[list[Answer], str] | None:
-        """The labels of a batch and their claim, of a draft that waits for its claim too; None if they were never whole."""
+        """The labels of a batch and their claim, of a draft that waits for its claim too; None if
+        they were never whole.
+        """
         path, draft = self._path(batch), _draft(self._path(batch))
         if os.path.lexists(path):
             return self._kept(path, batch)
@@ -396,13 +467,20 @@ class Labeling:
 
     def _keep(self, batch: int, answers: list[Answer]) -> tuple[list[Answer], str]:
         """Keep a draw, durably, until the ledger accepts its claim."""
-        drawn = _Drawn(state=self.state, job=self.fingerprint, batch=batch, draw=uuid.uuid4().hex, answers=answers)
+        drawn = _Drawn(
+            state=self.state,
+            job=self.fingerprint,
+            batch=batch,
+            draw=uuid.uuid4().hex,
+            answers=answers,
+        )
         try:
             write_draft(_draft(self._path(batch)), sealed := drawn.sealed())
         except OSError as error:
             raise OutputError(
-                f"{masked(self.folder)} cannot be written ({error.strerror}). The batch is charged and nobody has seen its "
-                "labels: make room and give resume=True, which charges nothing more for it"
+                f"{masked(self.folder)} cannot be written ({error.strerror}). The batch is charged"
+                " and nobody has seen its labels: make room and give resume=True, which charges"
+                " nothing more for it"
             ) from None
         return answers, _claim(sealed)
 
@@ -410,7 +488,9 @@ class Labeling:
         """Labels that were changed are refused by the ledger, which has their claim."""
         drawn, sealed = _Drawn.read(path)
         if (drawn.job, drawn.state, drawn.batch) != (self.fingerprint, self.state, batch):
-            raise JobDamaged(f"{masked(path)} belongs to another job or batch: put the right file back; {_LOST}")
+            raise JobDamaged(
+                f"{masked(path)} belongs to another job or batch: put the right file back; {_LOST}"
+            )
         return drawn.answers, _claim(sealed)
 
 
@@ -422,9 +502,10 @@ def require_unpaid(session: Session, key: str, folder: Path) -> None:
     paid = session.ledger.find(session.dataset.name, f"{key}/0")
     if paid is not None and paid.state != "void":
         raise JobConflict(
-            f"key={key!r} has paid for another job (entry {paid.seq} of dataset={paid.dataset!r}, key {paid.key!r}), which is "
-            f"not in {masked(folder)}. Continue it where it was begun: state its output=, beside which its folder lies, and "
-            "resume=True, which charges nothing twice. Labels of other votes need a key of their own"
+            f"key={key!r} has paid for another job (entry {paid.seq} of dataset={paid.dataset!r},"
+            f" key {paid.key!r}), which is not in {masked(folder)}. Continue it where it was begun:"
+            " state its output=, beside which its folder lies, and resume=True, which charges"
+            " nothing twice. Labels of other votes need a key of their own"
         )
 
 
@@ -432,7 +513,7 @@ def _claim(sealed: bytes) -> str:
     return f"labels sha256:{hashlib.sha256(sealed).hexdigest()}"
 
 
-# -- a ledger of its own ------------------------------------------------------------------------------------------------------
+# -- a ledger of its own ---------------------------------------------------------------------------
 
 
 def _needed(room: Remaining, sizes: list[int]) -> Price:
@@ -448,29 +529,36 @@ def price_of(budget: Budget, curve: Curve, sizes: list[int]) -> Price:
 
 
 @contextlib.contextmanager
-def own_session(path: Path, mechanism: Mechanism, rounds: int, batch_size: int, *, resume: bool) -> Iterator[Session]:
-    """A session on a ledger beside the labels, whose only dataset has the budget that the job costs, in zCDP, and no more.
+def own_session(
+    path: Path, mechanism: Mechanism, rounds: int, batch_size: int, *, resume: bool
+) -> Iterator[Session]:
+    """A session on a ledger beside the labels, whose only dataset has the budget that the job
+    costs, in zCDP, and no more.
 
     Raises:
-        JobDamaged: the job was begun and its ledger is gone, or the ledger has paid for a job whose record is gone.
+        JobDamaged: the job was begun and its ledger is gone, or the ledger has paid for a job whose
+            record is gone.
     """
     if resume and not path.exists():
         raise JobDamaged(
-            f"{masked(path)}, the ledger that the job was begun with, is missing: put it back. Without it nothing records "
-            "what was drawn and paid for, so the job cannot go on"
+            f"{masked(path)}, the ledger that the job was begun with, is missing: put it back."
+            " Without it nothing records what was drawn and paid for, so the job cannot go on"
         )
     if not resume and path.exists():
         with Ledger.open(f"sqlite:///{path}") as ledger:
             if any(head.seq for head in ledger.heads().datasets.values()):
                 raise JobDamaged(
-                    f"{masked(path)} has paid for a job whose record, job.json, is missing: put that back, because without it "
-                    "the job cannot go on"
+                    f"{masked(path)} has paid for a job whose record, job.json, is missing: put"
+                    " that back, because without it the job cannot go on"
                 )
         path.unlink()  # of an attempt that ended before it charged anything
     with Ledger.open(f"sqlite:///{path}", create=not resume) as ledger:
         if not resume:
             sizes = [min(batch_size, rounds - start) for start in range(0, rounds, batch_size)]
-            price = price_of(Budget(rho=1e6, delta=0.999), mechanism.curve, sizes)  # of a budget that is ample
-            exact = Budget(rho=float_up(price.main, MAIN_UNIT), delta=float_up(price.failure, FAILURE_UNIT))
+            # of a budget that is ample
+            price = price_of(Budget(rho=1e6, delta=0.999), mechanism.curve, sizes)
+            exact = Budget(
+                rho=float_up(price.main, MAIN_UNIT), delta=float_up(price.failure, FAILURE_UNIT)
+            )
             ledger.create_dataset(OWN_DATASET, exact, mechanism.relation, unit="record")
         yield Session(ledger, OWN_DATASET)

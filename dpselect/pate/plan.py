@@ -1,8 +1,10 @@
-"""Labeling plans, made before a vote is cast: the noise of a budget, how many rounds, and the labels to expect.
+"""Labeling plans, made before a vote is cast: the noise of a budget, how many rounds, and the
+labels to expect.
 
-Forecasts are a mechanism's own draws, with fixed seeds, on votes that are made up from public numbers or were declared public:
-nothing is released or charged. `plan_votes` computes noise by zCDP, in milliseconds: for Gaussian noise that is exact, for the
-other kinds a little more noise than `fitted` finds.
+Forecasts are a mechanism's own draws, with fixed seeds, on votes that are made up from public
+numbers or were declared public: nothing is released or charged. `plan_votes` computes noise by
+zCDP, in milliseconds: for Gaussian noise that is exact, for the other kinds a little more noise
+than `fitted` finds.
 """
 
 from __future__ import annotations
@@ -27,7 +29,14 @@ from dpselect.errors import InvalidBallots, InvalidRequest
 from dpselect.mechanisms.base import Mechanism
 from dpselect.noise import by_name
 from dpselect.pate.ballots import Ballots, Vote, Voting
-from dpselect.pate.voting import BinaryVoting, ConfidentGNMax, GNMax, StableVoting, TauVoting, TopVotes
+from dpselect.pate.voting import (
+    BinaryVoting,
+    ConfidentGNMax,
+    GNMax,
+    StableVoting,
+    TauVoting,
+    TopVotes,
+)
 from dpselect.plan.fit import calibrated, knob_of, mechanism_class
 from dpselect.plan.plan import Plan, Section
 
@@ -45,19 +54,31 @@ CLASSES: Final[dict[Voting, type[Vote]]] = {
 """Voting mechanisms by their names in `dpselect pate --mechanism`."""
 
 SHORT: Final = {member: name for name, member in CLASSES.items()}
-HEADS: Final = ("Mechanism", "F1", "Answered", "Labels an item", "Right", "Noise", "Threshold", "tau, k")
+HEADS: Final = (
+    "Mechanism",
+    "F1",
+    "Answered",
+    "Labels an item",
+    "Right",
+    "Noise",
+    "Threshold",
+    "tau, k",
+)
 
 _CELLS = 4_000_000  # votes made up at a time
 _FEWEST, _MOST = 20, 400  # items that are made up
 _CHOICES = 150  # of one vote per teacher
 _CLEAR = 4_000  # rounds of unanimous votes that an outlook draws, at most
 _DRAWN = 1_000_000  # counts that a forecast draws, about
-_SCREENED = 200_000  # to compare settings; the best are drawn anew, so that a lucky draw is not reported
+# to compare settings; the best are drawn anew, so that a lucky draw is not reported
+_SCREENED = 200_000
 _REPEATS = 20  # of every round, at most
 
-# Shares of delta tried for the rounds' chances of failure; the threshold moves with their logarithm only.
+# Shares of delta tried for the rounds' chances of failure; the threshold moves with their logarithm
+# only.
 _SHARES = (0.9, 0.75, 0.5, 0.35, 0.25, 0.1, 0.03)
-_SAFE = 1 - 1e-12  # so that a share divided by the rounds and multiplied by them again does not exceed it
+# so that a share divided by the rounds and multiplied by them again does not exceed it
+_SAFE = 1 - 1e-12
 
 _RATIO = 2.0  # of the test's noise to that of the label, in ConfidentGNMax
 _THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)  # tried, as shares of the teachers
@@ -70,26 +91,29 @@ class PoorOutlook(InvalidRequest):
     """The released labels would be little but noise."""
 
 
-# -- votes to forecast with ------------------------------------------------------------------------------------------------
+# -- votes to forecast with ------------------------------------------------------------------------
 
 
 @final
 class VotesModel(Frozen):
     """Teachers and labels in public numbers, from which votes are made up for planning.
 
-    A true label is voted for by a share of the teachers whose mean is `agreement`; what it is for one item and label follows a
-    Beta distribution, because some labels are easier than others. Stray votes are spread over the other labels likewise.
+    A true label is voted for by a share of the teachers whose mean is `agreement`; what it is for
+    one item and label follows a Beta distribution, because some labels are easier than others.
+    Stray votes are spread over the other labels likewise.
 
     Args:
         teachers: how many, >= 1.
         labels: how many there are, >= 2.
         votes_per_item: labels that are true of an item on average, from above 0 to `labels`.
         agreement: the share of teachers who vote for a true label, in (0, 1).
-        stray_votes: votes of a ballot for labels that are not true, on average; None for 2 (1 - agreement) votes_per_item.
-        correlation: of two teachers' votes on one label, in [0, 1); 0 where labels are equally hard; None for .25. Between .09
-            and .44 on five public data sets.
-        label_skew: how much more often some labels are true than others: the exponent of Zipf's law, >= 0, 0 for all alike; None
-            for .75. Between 0 and 1.2 on six public data sets. It decides what naming the most frequent labels is worth.
+        stray_votes: votes of a ballot for labels that are not true, on average; None for 2 (1 -
+            agreement) votes_per_item.
+        correlation: of two teachers' votes on one label, in [0, 1); 0 where labels are equally
+            hard; None for .25. Between .09 and .44 on five public data sets.
+        label_skew: how much more often some labels are true than others: the exponent of Zipf's
+            law, >= 0, 0 for all alike; None for .75. Between 0 and 1.2 on six public data sets. It
+            decides what naming the most frequent labels is worth.
     """
 
     error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
@@ -97,14 +121,18 @@ class VotesModel(Frozen):
     labels: Count = Field(ge=2, description="an integer >= 2")
     votes_per_item: Positive = Field(description="a number above 0, at most the number of labels")
     agreement: Real = Field(gt=0, lt=1, description="a share above 0 and below 1")
-    stray_votes: NonNegative | None = Field(default=None, description="a number of votes >= 0, or None")
+    stray_votes: NonNegative | None = Field(
+        default=None, description="a number of votes >= 0, or None"
+    )
     correlation: Annotated[Real, Field(ge=0, lt=1)] | None = Field(
         default=None, description="a number from 0 to below 1, or None"
     )
     label_skew: NonNegative | None = Field(default=None, description="a number >= 0, or None")
 
     def truth(self, items: int, size: float, rng: np.random.Generator) -> Flags:
-        """(items, labels) which labels are true, `size` of them an item, rounded up or down at random."""
+        """(items, labels) which labels are true, `size` of them an item, rounded up or down at
+        random.
+        """
         sizes = math.floor(size) + (rng.random(items) < size % 1)
         skew = 0.75 if self.label_skew is None else self.label_skew
         keys = rng.gumbel(size=(items, self.labels)) - skew * np.log(np.arange(1, self.labels + 1))
@@ -114,13 +142,14 @@ class VotesModel(Frozen):
 @final
 @dataclass(frozen=True)
 class TrialVotes:
-    """Votes to plan with, and what is true of their items: made up, or cast on items whose labels are known.
+    """Votes to plan with, and what is true of their items: made up, or cast on items whose labels
+    are known.
 
     Attributes:
         ballots: of any number of votes each.
         truth: (items, labels) whether a label is true of an item.
-        public: your declaration that the teachers learnt from public or made-up records alone: a plan shows figures of these
-            votes, and no ledger is charged for them.
+        public: your declaration that the teachers learnt from public or made-up records alone: a
+            plan shows figures of these votes, and no ledger is charged for them.
 
     Raises:
         InvalidRequest: `public` is not True, or `truth` has another shape than the counts.
@@ -133,14 +162,17 @@ class TrialVotes:
     def __post_init__(self) -> None:
         if self.public is not True:
             raise InvalidRequest(
-                "a plan shows figures of the votes that it is given, and no ledger is charged for them: where teachers learnt "
-                "from public or made-up records alone, declare it (public=True); plan from public numbers otherwise (VotesModel)"
+                "a plan shows figures of the votes that it is given, and no ledger is charged for"
+                " them: where teachers learnt from public or made-up records alone, declare it"
+                " (public=True); plan from public numbers otherwise (VotesModel)"
             )
         object.__setattr__(self, "truth", _true(self.truth, self.ballots))
 
     @property
     def constant(self) -> tuple[float, int]:
-        """Micro-F1 of naming the same labels for every item, the most frequent ones, and how many of them are best."""
+        """Micro-F1 of naming the same labels for every item, the most frequent ones, and how many
+        of them are best.
+        """
         frequencies = np.sort(self.truth.mean(axis=0))[::-1]
         named = np.arange(1, len(frequencies) + 1)
         f1 = 2 * np.cumsum(frequencies) / (named + frequencies.sum())
@@ -150,25 +182,37 @@ class TrialVotes:
 def _true(truth: ArrayLike, ballots: Ballots) -> Flags:
     found = np.asarray(truth, dtype=np.bool_)
     if found.shape != ballots.counts.shape:
-        raise InvalidRequest(f"truth has shape {found.shape} and the counts {ballots.counts.shape}: one row for every round")
+        raise InvalidRequest(
+            f"truth has shape {found.shape} and the counts {ballots.counts.shape}: one row for"
+            " every round"
+        )
     return found
 
 
 def simulated(model: VotesModel, *, items: int | None = None, seed: int = 0) -> TrialVotes:
-    """Votes as `model` describes them, for planning. The seed makes a plan repeatable; nothing is released.
+    """Votes as `model` describes them, for planning. The seed makes a plan repeatable; nothing is
+    released.
 
     Args:
         model: public numbers.
-        items: how many rounds, >= 1; None for 20 to 400, fewer where there are many teachers and labels.
+        items: how many rounds, >= 1; None for 20 to 400, fewer where there are many teachers and
+            labels.
         seed: of NumPy's generator.
 
     Raises:
         InvalidRequest: more labels are true of an item than there are.
     """
     if model.votes_per_item > model.labels:
-        raise InvalidRequest(f"votes_per_item={model.votes_per_item:g} is more than labels={model.labels}: give at most that")
+        raise InvalidRequest(
+            f"votes_per_item={model.votes_per_item:g} is more than labels={model.labels}: give at"
+            " most that"
+        )
     fitting = int(np.clip(_CELLS // (model.teachers * model.labels), _FEWEST, _MOST))
-    count = fitting if items is None else checked_integer("items", items, "how many items are made up", error=InvalidRequest)
+    count = (
+        fitting
+        if items is None
+        else checked_integer("items", items, "how many items are made up", error=InvalidRequest)
+    )
     rng = np.random.default_rng(seed)
     truth = model.truth(count, model.votes_per_item, rng)
     agreeing = _shares(rng, model.agreement, model.correlation, truth.shape)
@@ -181,17 +225,25 @@ def simulated(model: VotesModel, *, items: int | None = None, seed: int = 0) -> 
 
 
 def _of_choices(model: VotesModel, seed: int) -> TrialVotes:
-    """Votes of teachers who vote once each, where one label is right: for GNMax and ConfidentGNMax."""
+    """Votes of teachers who vote once each, where one label is right: for GNMax and
+    ConfidentGNMax.
+    """
     rng = np.random.default_rng(seed)
     truth = model.truth(_CHOICES, 1, rng)
     agreeing = _shares(rng, model.agreement, model.correlation, (_CHOICES, 1))
-    others = np.where(truth, 0.0, rng.gamma(_beta_total(model.correlation) / (model.labels - 1), size=truth.shape) + 1e-12)
+    others = np.where(
+        truth,
+        0.0,
+        rng.gamma(_beta_total(model.correlation) / (model.labels - 1), size=truth.shape) + 1e-12,
+    )
     chances = np.where(truth, agreeing, (1 - agreeing) * others / others.sum(axis=1, keepdims=True))
     counts = rng.multinomial(model.teachers, chances)
     return TrialVotes(Ballots(counts, teachers=model.teachers, missing="allow"), truth, public=True)
 
 
-def _shares(rng: np.random.Generator, mean: float, correlation: float | None, shape: tuple[int, ...]) -> Floats:
+def _shares(
+    rng: np.random.Generator, mean: float, correlation: float | None, shape: tuple[int, ...]
+) -> Floats:
     if mean in (0.0, 1.0) or correlation == 0:
         return np.full(shape, mean)
     total = _beta_total(correlation)
@@ -199,24 +251,28 @@ def _shares(rng: np.random.Generator, mean: float, correlation: float | None, sh
 
 
 def _beta_total(correlation: float | None) -> float:
-    """The two parameters of the Beta distribution together: its variance is mean * (1 - mean) * correlation."""
+    """The two parameters of the Beta distribution together: its variance is mean * (1 - mean) *
+    correlation.
+    """
     stated = 0.25 if correlation is None else correlation
     return (1 - stated) / max(stated, 1e-9)
 
 
-# -- what a mechanism makes of votes ---------------------------------------------------------------------------------------
+# -- what a mechanism makes of votes ---------------------------------------------------------------
 
 
 @final
 @dataclass(frozen=True)
 class Outlook:
-    """What a mechanism does with the two clearest votes there are. All of it is public: it follows from configuration alone.
+    """What a mechanism does with the two clearest votes there are. All of it is public: it follows
+    from configuration alone.
 
     Attributes:
         noise: standard deviation of the noise that decides whether something is released, in votes.
-        threshold: what a noisy count has to exceed, in votes; None where counts compete with each other instead.
-        unanimous: how often a label is released that every teacher votes for, in a round where nobody votes otherwise; of as many
-            such labels as a round always gets.
+        threshold: what a noisy count has to exceed, in votes; None where counts compete with each
+            other instead.
+        unanimous: how often a label is released that every teacher votes for, in a round where
+            nobody votes otherwise; of as many such labels as a round always gets.
         unvoted: how often a given label is released that no teacher votes for, in the same round.
         others: how many labels there are that no teacher votes for.
     """
@@ -234,8 +290,12 @@ class Outlook:
 
     @property
     def works(self) -> bool:
-        """Whether a unanimous label is released in half of the rounds, by noise of at most half the threshold."""
-        return self.unanimous >= 0.5 and (self.threshold is None or self.noise <= self.threshold / 2)
+        """Whether a unanimous label is released in half of the rounds, by noise of at most half the
+        threshold.
+        """
+        return self.unanimous >= 0.5 and (
+            self.threshold is None or self.noise <= self.threshold / 2
+        )
 
     def as_data(self) -> dict[str, Any]:
         """As plain data."""
@@ -251,14 +311,15 @@ class Outlook:
     def __str__(self) -> str:
         against = "" if self.threshold is None else f" against a threshold of {self.threshold:.4g}"
         return (
-            f"noise of {self.noise:.3g} votes{against}\n"
-            f"a unanimous label is released with probability {self.unanimous:.2g}, one without votes with {self.unvoted:.2g}: "
-            f"{self.wrong_labels:.2g} wrong labels an item"
+            f"noise of {self.noise:.3g} votes{against}\na unanimous label is released with"
+            f" probability {self.unanimous:.2g}, one without votes with {self.unvoted:.2g}:"
+            f" {self.wrong_labels:.2g} wrong labels an item"
         )
 
 
 def outlook(mechanism: Mechanism, *, teachers: int) -> Outlook:
-    """What `mechanism` does with a unanimous vote of this many teachers, by 1,000 to 4,000 seeded draws.
+    """What `mechanism` does with a unanimous vote of this many teachers, by 1,000 to 4,000 seeded
+    draws.
 
     Args:
         mechanism: one of `dpselect.pate`.
@@ -291,7 +352,8 @@ class Prediction:
         labels: released labels an item.
         right: those of them that are true.
         true: labels that are true of an item.
-        answered: the share of items that got an answer, of a mechanism that may stay silent; 1 for another one.
+        answered: the share of items that got an answer, of a mechanism that may stay silent; 1 for
+            another one.
     """
 
     labels: float
@@ -306,10 +368,13 @@ class Prediction:
         return 2 * self.right / together if together else 0.0
 
 
-def predicted(mechanism: Mechanism, ballots: Ballots, truth: ArrayLike, *, seed: int = 0, counts: int = _DRAWN) -> Prediction:
+def predicted(
+    mechanism: Mechanism, ballots: Ballots, truth: ArrayLike, *, seed: int = 0, counts: int = _DRAWN
+) -> Prediction:
     """The labels and the F1 to expect of a mechanism on votes whose true labels are known.
 
-    The answer is as private as the votes are. For planning, make votes up (`simulated`) or use teachers of public data.
+    The answer is as private as the votes are. For planning, make votes up (`simulated`) or use
+    teachers of public data.
 
     Args:
         mechanism: one of `dpselect.pate`.
@@ -319,7 +384,8 @@ def predicted(mechanism: Mechanism, ballots: Ballots, truth: ArrayLike, *, seed:
         counts: about how many noisy counts are drawn.
 
     Raises:
-        InvalidRequest: the mechanism does not count votes, or `truth` has another shape than the counts.
+        InvalidRequest: the mechanism does not count votes, or `truth` has another shape than the
+            counts.
         InvalidBallots: the mechanism's guarantee does not cover the ballots.
     """
     _require(mechanism, Vote)
@@ -331,10 +397,15 @@ def predicted(mechanism: Mechanism, ballots: Ballots, truth: ArrayLike, *, seed:
     rows, places = np.nonzero(drawn.indices >= 0)
     rounds = len(tiled)
     right = int(true[rows % len(true), drawn.indices[rows, places]].sum())
-    return Prediction(len(rows) / rounds, right / rounds, float(true.sum()) / len(true), float(np.mean(drawn.complete)))
+    return Prediction(
+        len(rows) / rounds,
+        right / rounds,
+        float(true.sum()) / len(true),
+        float(np.mean(drawn.complete)),
+    )
 
 
-# -- from a budget to noise --------------------------------------------------------------------------------------------
+# -- from a budget to noise ------------------------------------------------------------------------
 
 
 def fitted(
@@ -346,27 +417,31 @@ def fitted(
     anyway: bool = False,
     **settings: Any,
 ) -> Vote:
-    """Return the voting mechanism with the least noise for its rounds, fixed in advance: "label 600 items at (2, 1e-6)".
+    """Return the voting mechanism with the least noise for its rounds, fixed in advance: "label 600
+    items at (2, 1e-6)".
 
-    The noise is `sigma`, for TopVotes `scale`, for StableVoting `rho`. ConfidentGNMax takes sigma_threshold = 2 sigma unless that
-    is among the settings. StableVoting has the rounds' failures and the conversion share the budget's delta: of a few splits the
-    one is kept that lets the narrowest gaps pass, unless failure_delta (of one round) is among the settings. Nothing but
+    The noise is `sigma`, for TopVotes `scale`, for StableVoting `rho`. ConfidentGNMax takes
+    sigma_threshold = 2 sigma unless that is among the settings. StableVoting has the rounds'
+    failures and the conversion share the budget's delta: of a few splits the one is kept that lets
+    the narrowest gaps pass, unless failure_delta (of one round) is among the settings. Nothing but
     configuration is looked at.
 
     Args:
         member: a class, or its kind or name.
         budget: what all rounds may cost together.
         rounds: how many rounds, >= 1.
-        teachers: how many teachers vote, which is public, so that a budget that leaves little but noise is refused; None where
-            it is not known yet.
+        teachers: how many teachers vote, which is public, so that a budget that leaves little but
+            noise is refused; None where it is not known yet.
         anyway: whether a mechanism is returned whose outlook is poor.
-        settings: the mechanism's other fields, labels=22 for example. Not the noise, which is what is sought.
+        settings: the mechanism's other fields, labels=22 for example. Not the noise, which is what
+            is sought.
 
     Raises:
         CalibrationError: no amount of noise fits the budget.
-        PoorOutlook: noise exceeds half the threshold, or a unanimous label is released in less than half of the rounds.
-        InvalidRequest: the mechanism is unknown, a budget has no delta for a mechanism that can fail, or the noise is among the
-            settings.
+        PoorOutlook: noise exceeds half the threshold, or a unanimous label is released in less than
+            half of the rounds.
+        InvalidRequest: the mechanism is unknown, a budget has no delta for a mechanism that can
+            fail, or the noise is among the settings.
         InvalidMechanism: the settings are not fields of the mechanism, or are outside their domain.
     """
     kind = mechanism_class(member) if isinstance(member, str) else member
@@ -376,7 +451,10 @@ def fitted(
     budget, rounds = checked_budget(budget), _checked(rounds)
     knob = knob_of(kind)
     if knob.field in settings:
-        raise InvalidRequest(f"{knob.field} is what fitted finds for the budget: leave it out, or make {kind.__name__} with it")
+        raise InvalidRequest(
+            f"{knob.field} is what fitted finds for the budget: leave it out, or make"
+            f" {kind.__name__} with it"
+        )
     given = dict(settings)
     if teachers is not None and "teachers" in kind.model_fields:
         given["teachers"] = teachers
@@ -388,26 +466,40 @@ def fitted(
         return kind.model_validate({**test, **given, knob.field: noise})
 
     found = cast(Vote, calibrated(family, budget, knob.bracket(1.0), releases=rounds))
-    if teachers is not None and not anyway and not (expected := outlook(found, teachers=teachers)).works:
+    if (
+        teachers is not None
+        and not anyway
+        and not (expected := outlook(found, teachers=teachers)).works
+    ):
         raise PoorOutlook(
-            f"this budget leaves little but noise for {rounds} rounds and {teachers} teachers: plan fewer rounds, more teachers "
-            f"or a larger budget, or say anyway=True.\n{expected}"
+            f"this budget leaves little but noise for {rounds} rounds and {teachers} teachers: plan"
+            f" fewer rounds, more teachers or a larger budget, or say anyway=True.\n{expected}"
         )
     return found
 
 
 def _failure(budget: acc.Budget, rounds: int) -> float:
-    """A round's chance of failure: the share of delta at which the stability test asks for the narrowest gap.
+    """A round's chance of failure: the share of delta at which the stability test asks for the
+    narrowest gap.
 
-    Decided by zCDP, which is quick. It does not affect privacy: the mechanism is calibrated with it afterwards.
+    Decided by zCDP, which is quick. It does not affect privacy: the mechanism is calibrated with it
+    afterwards.
     """
     if budget.delta == 0:
-        raise InvalidRequest("StableVoting can fail, so its budget needs a delta: the chance of that. Give a delta in (0, 1)")
+        raise InvalidRequest(
+            "StableVoting can fail, so its budget needs a delta: the chance of that. Give a delta"
+            " in (0, 1)"
+        )
     # A zCDP budget converts nothing: all of its delta is there for failures.
-    chances = [share * budget.delta / rounds * _SAFE for share in ((1.0,) if budget.form == "zcdp" else _SHARES)]
+    chances = [
+        share * budget.delta / rounds * _SAFE
+        for share in ((1.0,) if budget.form == "zcdp" else _SHARES)
+    ]
 
     def gap(chance: float) -> float:
-        """About how wide a gap has to be to pass, up to a factor; inf where the budget pays for no test."""
+        """About how wide a gap has to be to pass, up to a factor; inf where the budget pays for no
+        test.
+        """
         rho = _rho(budget, rounds * chance)
         return float(by_name("gaussian").isf(chance)) / math.sqrt(rho) if rho else math.inf
 
@@ -416,12 +508,17 @@ def _failure(budget: acc.Budget, rounds: int) -> float:
 
 @lru_cache(maxsize=64)
 def _rho(budget: acc.Budget, failure: float | None) -> float:
-    """The largest rho that the budget pays for in all, 0 for none: by zCDP and such a chance of failure; None for all noise
-    Gaussian, whose price is exact."""
+    """The largest rho that the budget pays for in all, 0 for none: by zCDP and such a chance of
+    failure; None for all noise Gaussian, whose price is exact.
+    """
 
     def priced(mu: float) -> acc.Curve:
         gaussian = acc.GaussianDP(mu=mu)
-        return gaussian if failure is None else acc.Approximate(curve=acc.ZCDP(rho=mu**2 / 2), delta0=failure)
+        return (
+            gaussian
+            if failure is None
+            else acc.Approximate(curve=acc.ZCDP(rho=mu**2 / 2), delta0=failure)
+        )
 
     try:
         return acc.calibrate(priced, budget, (1e-6, 1e6)) ** 2 / 2
@@ -435,16 +532,20 @@ def _checked(rounds: int) -> int:
 
 def _require(mechanism: Mechanism, kind: type) -> None:
     if not isinstance(mechanism, kind):
-        raise InvalidRequest("a configured mechanism is needed, pate.GNMax(sigma=40, labels=10) for example")
+        raise InvalidRequest(
+            "a configured mechanism is needed, pate.GNMax(sigma=40, labels=10) for example"
+        )
 
 
-# -- which mechanism, and how many rounds ----------------------------------------------------------------------------------
+# -- which mechanism, and how many rounds ----------------------------------------------------------
 
 
 @final
 @dataclass(frozen=True)
 class PlannedVote:
-    """One mechanism for a number of rounds, with the noise that spends the budget, and what to expect of it."""
+    """One mechanism for a number of rounds, with the noise that spends the budget, and what to
+    expect of it.
+    """
 
     mechanism: Vote
     rounds: int
@@ -461,7 +562,9 @@ class PlannedVote:
         return {
             "mechanism": SHORT[type(self.mechanism)],
             "rounds": self.rounds,
-            "settings": self.mechanism.model_dump(mode="json", exclude_none=True, exclude={"kind", "labels"}),
+            "settings": self.mechanism.model_dump(
+                mode="json", exclude_none=True, exclude={"kind", "labels"}
+            ),
             "f1": self.prediction.f1,
             "answered": self.prediction.answered,
             "labels_an_item": self.prediction.labels,
@@ -494,7 +597,8 @@ class VotingPlan(Plan):
         budget: what all rounds cost together.
         rounds: those that were asked for, or as many as keep nine tenths of the F1 of ten rounds.
         ranked: the best setting of each family for these rounds, best F1 first.
-        constant: micro-F1 of naming the most frequent labels for every item, and how many of them: no private data are needed.
+        constant: micro-F1 of naming the most frequent labels for every item, and how many of them:
+            no private data are needed.
     """
 
     votes: TrialVotes
@@ -511,14 +615,19 @@ class VotingPlan(Plan):
 
     @property
     def works(self) -> bool:
-        """Whether the recommended job is better than naming the most frequent labels, and releases more than noise."""
+        """Whether the recommended job is better than naming the most frequent labels, and releases
+        more than noise.
+        """
         return self.recommended.outlook.works and self.recommended.prediction.f1 >= self.constant[0]
 
     @property
     def headline(self) -> str:
         """What was planned for, and what to label with."""
         ballots, name = self.votes.ballots, type(self.recommended.mechanism).__name__
-        return f"{self.rounds:,} rounds x {ballots.teachers:,} teachers x {ballots.labels:,} labels: {name}"
+        return (
+            f"{self.rounds:,} rounds x {ballots.teachers:,} teachers x {ballots.labels:,} labels:"
+            f" {name}"
+        )
 
     def as_data(self) -> dict[str, Any]:
         """The plan as plain data."""
@@ -526,7 +635,11 @@ class VotingPlan(Plan):
         return {
             "votes": "declared public" if self.model is None else "made up",
             "model": None if self.model is None else self.model.model_dump(mode="json"),
-            "budget": {"epsilon": self.budget.epsilon, "rho": self.budget.rho, "delta": self.budget.delta},
+            "budget": {
+                "epsilon": self.budget.epsilon,
+                "rho": self.budget.rho,
+                "delta": self.budget.delta,
+            },
             "rounds": self.rounds,
             "recommended": best.as_data(),
             "risk": best.risk.as_data(best.mechanism.relation, "record"),
@@ -536,13 +649,26 @@ class VotingPlan(Plan):
         }
 
     def words(self) -> Iterator[Section]:
-        """What the noise does, what to expect, whether it is worth while, the risk, and the command that labels so."""
-        planned, expected, (constant, named) = self.recommended, self.recommended.prediction, self.votes.constant
-        tried = f"{len(self.votes.truth):,} rounds of votes declared public" if self.model is None else "made-up votes"
+        """What the noise does, what to expect, whether it is worth while, the risk, and the command
+        that labels so.
+        """
+        planned, expected, (constant, named) = (
+            self.recommended,
+            self.recommended.prediction,
+            self.votes.constant,
+        )
+        tried = (
+            f"{len(self.votes.truth):,} rounds of votes declared public"
+            if self.model is None
+            else "made-up votes"
+        )
         lines = [
             *str(planned.outlook).splitlines(),
             f"F1 {expected.f1:.2f} drawn on {tried}, {expected.labels:.2f} labels an item",
-            f"F1 {constant:.2f} by naming the most frequent {'label' if named == 1 else f'{named} labels'} for every item",
+            (
+                f"F1 {constant:.2f} by naming the most frequent"
+                f" {'label' if named == 1 else f'{named} labels'} for every item"
+            ),
         ]
         if not planned.outlook.works:
             lines.append("This does not work: the noise leaves little of the votes.")
@@ -551,15 +677,26 @@ class VotingPlan(Plan):
         lines.append(f"Risk: {planned.risk.in_words(planned.mechanism.relation, 'record')}")
         yield Section(self.headline, lines=lines)
         if not self.works:
-            following = "Plan fewer rounds, more teachers or a larger budget. dpselect pate refuses such a job without --anyway."
+            following = (
+                "Plan fewer rounds, more teachers or a larger budget. dpselect pate refuses such a"
+                " job without --anyway."
+            )
         elif self.budget.form == "zcdp":
             following = "pate.fitted(...) in Python: the command takes --epsilon and --delta"
         else:
-            chosen = {name: getattr(planned.mechanism, name, None) for name in ("threshold", "tau", "k")}
+            chosen = {
+                name: getattr(planned.mechanism, name, None) for name in ("threshold", "tau", "k")
+            }
             chosen |= {"epsilon": self.budget.epsilon, "delta": self.budget.delta or None}
-            settings = [f"--{name.replace('_', '-')} {value:.12g}" for name, value in chosen.items() if value is not None]
+            settings = [
+                f"--{name.replace('_', '-')} {value:.12g}"
+                for name, value in chosen.items()
+                if value is not None
+            ]
             kind = SHORT[type(planned.mechanism)]
-            following = " ".join(["dpselect pate votes.npz --output labels.csv --mechanism", kind, *settings])
+            following = " ".join(
+                ["dpselect pate votes.npz --output labels.csv --mechanism", kind, *settings]
+            )
         yield Section("Next", lines=[following])
 
     def rows(self) -> Iterator[Section]:
@@ -572,24 +709,31 @@ class VotingPlan(Plan):
             best_first=True,
         )
         if self.model is not None:
-            facts = [(name.replace("_", " "), f"{value:,}") for name, value in self.model.model_dump(exclude_none=True).items()]
+            facts = [
+                (name.replace("_", " "), f"{value:,}")
+                for name, value in self.model.model_dump(exclude_none=True).items()
+            ]
         else:
             items, true = len(self.votes.truth), float(np.asarray(self.votes.truth).sum())
             facts = [("items tried", f"{items:,}"), ("true labels an item", f"{true / items:.3g}")]
         yield Section("What was planned with", facts=facts)
 
 
-def plan_votes(votes: VotesModel | TrialVotes, budget: acc.Budget, *, rounds: int | None = None, seed: int = 0) -> VotingPlan:
+def plan_votes(
+    votes: VotesModel | TrialVotes, budget: acc.Budget, *, rounds: int | None = None, seed: int = 0
+) -> VotingPlan:
     """Plan a labeling job from public numbers, or from votes on public items.
 
     Args:
-        votes: teachers, labels, labels an item, and how far teachers agree; or uncut votes that were declared public.
+        votes: teachers, labels, labels an item, and how far teachers agree; or uncut votes that
+            were declared public.
         budget: what all rounds may cost together.
         rounds: how many items are to be labeled; None recommends a number.
         seed: of the votes that are made up and of the draws.
 
     Raises:
-        InvalidRequest: `rounds` is not an integer >= 1, or the model has more labels an item than labels.
+        InvalidRequest: `rounds` is not an integer >= 1, or the model has more labels an item than
+            labels.
         InvalidBallots: votes were given as counts, which cannot be cut.
         CalibrationError: the budget pays for no mechanism, a pure one for example.
     """
@@ -600,8 +744,8 @@ def plan_votes(votes: VotesModel | TrialVotes, budget: acc.Budget, *, rounds: in
     planned = candidates.good_rounds() if rounds is None else rounds
     if not (ranked := candidates.ranked(planned)):
         raise acc.errors.CalibrationError(
-            f"no mechanism on votes fits {planned} rounds into this budget: plan fewer rounds or raise it, and give it a delta "
-            "(Gaussian noise has no pure guarantee)"
+            f"no mechanism on votes fits {planned} rounds into this budget: plan fewer rounds or"
+            " raise it, and give it a delta (Gaussian noise has no pure guarantee)"
         )
     return VotingPlan(trial, model, budget, planned, ranked, trial.constant)
 
@@ -627,8 +771,18 @@ class _Candidates:
     def of(cls, trial: TrialVotes, model: VotesModel | None, budget: acc.Budget, seed: int) -> Self:
         """Sizes of ballots near what is true of an item."""
         ballots, choices = trial.ballots, None
-        size = max(1, math.ceil((trial.truth.sum() / len(trial.truth) if model is None else model.votes_per_item) - 1e-9))
-        cut = {tau: ballots.cut(tau) for tau in sorted({1, size, size + 1, 2 * size}) if 2 * tau < ballots.labels}
+        size = max(
+            1,
+            math.ceil(
+                (trial.truth.sum() / len(trial.truth) if model is None else model.votes_per_item)
+                - 1e-9
+            ),
+        )
+        cut = {
+            tau: ballots.cut(tau)
+            for tau in sorted({1, size, size + 1, 2 * size})
+            if 2 * tau < ballots.labels
+        }
         if model is None:
             with suppress(InvalidBallots):
                 ballots.check(GNMax(sigma=1.0, labels=ballots.labels))
@@ -641,38 +795,76 @@ class _Candidates:
         """The best setting of every family that the budget pays for, best F1 first."""
         found, teachers = list[PlannedVote](), self.trial.ballots.teachers
         for family in filter(None, self._families(rounds)):
-            best = max(family, key=lambda one: self._predicted(one, seed=self.seed, counts=_SCREENED).f1).with_teachers(teachers)
-            found.append(PlannedVote(best, rounds, self._predicted(best, seed=self.seed + 1), outlook(best, teachers=teachers)))
+            best = max(
+                family, key=lambda one: self._predicted(one, seed=self.seed, counts=_SCREENED).f1
+            ).with_teachers(teachers)
+            found.append(
+                PlannedVote(
+                    best,
+                    rounds,
+                    self._predicted(best, seed=self.seed + 1),
+                    outlook(best, teachers=teachers),
+                )
+            )
         return tuple(sorted(found, key=lambda one: -one.prediction.f1))
 
     def good_rounds(self) -> int:
         """Return how many rounds keep nine tenths of the F1 of the fewest."""
-        found = [(rounds, ranked[0].prediction.f1) for rounds in _ROUNDS if (ranked := self.ranked(rounds))]
-        return max((rounds for rounds, f1 in found if f1 >= _GOOD * found[0][1]), default=_ROUNDS[0])
+        found = [
+            (rounds, ranked[0].prediction.f1)
+            for rounds in _ROUNDS
+            if (ranked := self.ranked(rounds))
+        ]
+        return max(
+            (rounds for rounds, f1 in found if f1 >= _GOOD * found[0][1]), default=_ROUNDS[0]
+        )
 
     def _families(self, rounds: int) -> Iterator[list[Vote]]:
         labels, budget = self.trial.ballots.labels, self.budget
         yield self._gaussian(rounds, BinaryVoting, _THRESHOLDS)
-        yield [one for tau in self.cut for one in self._gaussian(rounds, TauVoting, _THRESHOLDS, tau=tau)]
+        yield [
+            one
+            for tau in self.cut
+            for one in self._gaussian(rounds, TauVoting, _THRESHOLDS, tau=tau)
+        ]
         if budget.delta and (rho := _rho(budget, rounds * (failure := _failure(budget, rounds)))):
             yield [StableVoting(rho=rho / rounds * _SAFE, failure_delta=failure, labels=labels)]
         if rho := _rho(budget, 0.0):
-            sizes = sorted({min(labels, size) for size in (1, self.size // 2, self.size, self.size + 1) if size})
-            yield [TopVotes(k=k, scale=math.sqrt(k * rounds / (2 * rho)) / _SAFE, labels=labels) for k in sizes]
+            sizes = sorted(
+                {
+                    min(labels, size)
+                    for size in (1, self.size // 2, self.size, self.size + 1)
+                    if size
+                }
+            )
+            yield [
+                TopVotes(k=k, scale=math.sqrt(k * rounds / (2 * rho)) / _SAFE, labels=labels)
+                for k in sizes
+            ]
         if self.choices is not None:
             yield self._gaussian(rounds, GNMax)
-            yield self._gaussian(rounds, ConfidentGNMax, _CONFIDENT_THRESHOLDS, sigma_threshold=_RATIO)
+            yield self._gaussian(
+                rounds, ConfidentGNMax, _CONFIDENT_THRESHOLDS, sigma_threshold=_RATIO
+            )
 
-    def _gaussian(self, rounds: int, member: type[Vote], shares: Sequence[float] = (), **settings: Any) -> list[Vote]:
-        """What spends the budget, at each threshold, which is public and changes no price; rho falls with the square of noise."""
+    def _gaussian(
+        self, rounds: int, member: type[Vote], shares: Sequence[float] = (), **settings: Any
+    ) -> list[Vote]:
+        """What spends the budget, at each threshold, which is public and changes no price; rho
+        falls with the square of noise.
+        """
         if not (rho := _rho(self.budget, None)):
             return []
         ballots, found = self.trial.ballots, list[Vote]()
         for level in [{"threshold": share * ballots.teachers} for share in shares] or [{}]:
-            one = member.model_validate({"sigma": 1.0, "labels": ballots.labels, **level, **settings})
+            one = member.model_validate(
+                {"sigma": 1.0, "labels": ballots.labels, **level, **settings}
+            )
             sigma = math.sqrt(one.curve.rho * rounds / rho)
             noise: dict[str, float] = {
-                name: getattr(one, name) * sigma for name in ("sigma", "sigma_threshold") if name in member.model_fields
+                name: getattr(one, name) * sigma
+                for name in ("sigma", "sigma_threshold")
+                if name in member.model_fields
             }
             found.append(one.model_copy(update=noise))
         return found

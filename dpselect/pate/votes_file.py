@@ -1,7 +1,8 @@
 """Saved votes as ballots. Nothing that is stored can run code: pickles are refused.
 
-The file is not trusted: the size that every array claims is held against what the file holds before memory is taken, and every
-index of a sparse matrix is held against its shape before compiled code follows it.
+The file is not trusted: the size that every array claims is held against what the file holds before
+memory is taken, and every index of a sparse matrix is held against its shape before compiled code
+follows it.
 """
 
 from __future__ import annotations
@@ -34,24 +35,33 @@ from dpselect.pate.voting import TauVoting
 
 MOST_BYTES = 2**29  # of a file, and of all arrays in it when they are unpacked
 _MOST_ARRAYS = 64
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-_UNREADABLE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError)  # the last: an encrypted member
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+# the last: an encrypted member
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError)
 _NO_VOTES = (KeyError, OverflowError, TypeError, ValueError)
 _HEADER_BYTES = 2**16  # numpy reads 10,000
 _NPY = b"\x93NUMPY"
 _FORMS = (
-    "a .npz with an array 'votes' of shape (rounds, teachers, labels), (rounds, labels) counts with 'teachers', an array "
-    "'classes' of shape (rounds, teachers), or what scipy.sparse.save_npz wrote; or an .npy file of one of these arrays"
+    "a .npz with an array 'votes' of shape (rounds, teachers, labels), (rounds, labels) counts with"
+    " 'teachers', an array 'classes' of shape (rounds, teachers), or what scipy.sparse.save_npz"
+    " wrote; or an .npy file of one of these arrays"
 )
 
 
 class VotesFileError(InvalidRequest):
-    """A file that holds no votes in a form that is understood, or votes that cannot be labeled as asked."""
+    """A file that holds no votes in a form that is understood, or votes that cannot be labeled as
+    asked.
+    """
 
 
 @dataclass(frozen=True)
 class VotesFile:
-    """Ballots and a digest of the file that they were read from, both private, and whether the file tells who votes for what."""
+    """Ballots and a digest of the file that they were read from, both private, and whether the file
+    tells who votes for what.
+    """
 
     path: Path
     ballots: Ballots
@@ -74,48 +84,82 @@ class VotesFile:
         """The ballots that a file holds. Unpacked it has at most 512 MiB.
 
         Args:
-            path: an .npz file with an array `votes`, optionally `teachers` (a number) and `names` (one for each label), with an
-                array `classes`, or with a sparse matrix (CSR, CSC or COO) that scipy.sparse.save_npz wrote; or an .npy file: a
-                (rounds, teachers, labels) array of votes, a (rounds, teachers) matrix of classes with `labels`, or counts.
-            teachers: how many teachers there are, where the file does not tell, or to confirm the axes of a matrix of classes.
+            path: an .npz file with an array `votes`, optionally `teachers` (a number) and `names`
+                (one for each label), with an array `classes`, or with a sparse matrix (CSR, CSC or
+                COO) that scipy.sparse.save_npz wrote; or an .npy file: a (rounds, teachers, labels)
+                array of votes, a (rounds, teachers) matrix of classes with `labels`, or counts.
+            teachers: how many teachers there are, where the file does not tell, or to confirm the
+                axes of a matrix of classes.
             labels: how many labels there are, of a matrix of classes.
-            stacked: whether a two-dimensional matrix has a row per teacher and round, instead of one of counts per round.
+            stacked: whether a two-dimensional matrix has a row per teacher and round, instead of
+                one of counts per round.
         """
         content = read_bytes(path, VotesFileError, "votes", MOST_BYTES)
-        arrays = partial(_array, content, "votes") if content.startswith(_NPY) else partial(_arrays, content)
+        arrays = (
+            partial(_array, content, "votes")
+            if content.startswith(_NPY)
+            else partial(_arrays, content)
+        )
         ballots, single = _ballots(path, arrays, teachers, labels, stacked, declared)
         return cls(path, ballots, hashlib.sha256(content).hexdigest(), single)
 
     @classmethod
     def unread(
-        cls, path: Path, *, teachers: int | None = None, labels: int | None = None, stacked: bool = False, **declared: Any
+        cls,
+        path: Path,
+        *,
+        teachers: int | None = None,
+        labels: int | None = None,
+        stacked: bool = False,
+        **declared: Any,
     ) -> Self:
-        """Ballots without a vote, of the numbers of rounds, teachers and labels that the file states: no vote is looked at."""
-        ballots, single = _ballots(path, partial(_headers, path), teachers, labels, stacked, {**declared, "missing": "allow"})
+        """Ballots without a vote, of the numbers of rounds, teachers and labels that the file
+        states: no vote is looked at.
+        """
+        ballots, single = _ballots(
+            path,
+            partial(_headers, path),
+            teachers,
+            labels,
+            stacked,
+            {**declared, "missing": "allow"},
+        )
         return cls(path, ballots, "", single)
 
     @classmethod
     def trial(cls, path: Path) -> TrialVotes:
-        """Votes that were declared public, and what is true of their items: a file as for `read`, with (rounds, labels) zeros and
-        ones, `truth`."""
+        """Votes that were declared public, and what is true of their items: a file as for `read`,
+        with (rounds, labels) zeros and ones, `truth`.
+        """
         content, arrays = read_bytes(path, VotesFileError, "votes", MOST_BYTES), dict[str, Any]()
         if not content.startswith(_NPY):
-            with contextlib.suppress(VotesFileError, *_UNREADABLE, *_NO_VOTES):  # which `read` explains
+            # which `read` explains
+            with contextlib.suppress(VotesFileError, *_UNREADABLE, *_NO_VOTES):
                 arrays = _arrays(content)
         truth = arrays.get("truth")
-        labels = truth.shape[1] if "classes" in arrays and truth is not None and truth.ndim == 2 else None
+        labels = (
+            truth.shape[1]
+            if "classes" in arrays and truth is not None and truth.ndim == 2
+            else None
+        )
         votes = cls.read(path, labels=labels, missing="allow").ballots
         if truth is None or truth.shape != votes.counts.shape or not np.isin(truth, (0, 1)).all():
             raise VotesFileError(
-                f"{masked(path)} holds no array truth of {votes.rounds} rounds x {votes.labels} labels, zeros and ones: add it "
-                "to an .npz file"
+                f"{masked(path)} holds no array truth of {votes.rounds} rounds x {votes.labels}"
+                " labels, zeros and ones: add it to an .npz file"
             )
         return TrialVotes(votes, truth.astype(np.bool_), public=True)
 
     def fitting(self, mechanism: Mechanism, salt: str) -> Ballots:
-        """Ballots that the mechanism's guarantee covers: cut by a public rule where it is for few votes, each of them known."""
+        """Ballots that the mechanism's guarantee covers: cut by a public rule where it is for few
+        votes, each of them known.
+        """
         try:
-            fit = self.ballots.cut(mechanism.tau, salt=salt) if isinstance(mechanism, TauVoting) and self.single else self.ballots
+            fit = (
+                self.ballots.cut(mechanism.tau, salt=salt)
+                if isinstance(mechanism, TauVoting) and self.single
+                else self.ballots
+            )
             mechanism.check_many(fit)
         except InvalidBallots as error:
             raise VotesFileError(f"{masked(self.path)}: {error}") from None
@@ -123,9 +167,16 @@ class VotesFile:
 
 
 def _ballots(
-    path: Path, read: Callable[[], Any], teachers: int | None, labels: int | None, stacked: bool, declared: Any
+    path: Path,
+    read: Callable[[], Any],
+    teachers: int | None,
+    labels: int | None,
+    stacked: bool,
+    declared: Any,
 ) -> tuple[Ballots, bool]:
-    """What the arrays of a file are, and whether they tell who votes for what; `read` gives one array, or several by name."""
+    """What the arrays of a file are, and whether they tell who votes for what; `read` gives one
+    array, or several by name.
+    """
     try:
         found = read()
         arrays = found if isinstance(found, dict) else {"votes": found}
@@ -135,26 +186,36 @@ def _ballots(
             if names.ndim != 1 or names.dtype.kind not in "iuU":
                 _refuse("'names' must be one name, text or an integer, for each label")
             declared["names"] = names.tolist()
-        stated = arrays["teachers"].tolist() if "teachers" in arrays else None  # Ballots refuse what is no number
+        # Ballots refuse what is no number
+        stated = arrays["teachers"].tolist() if "teachers" in arrays else None
         if None not in (teachers, stated) and teachers != stated:
             _refuse(f"teachers={teachers}, but it states {stated}: leave one of them out")
         voting = stated if teachers is None else teachers
         if "classes" in arrays:
             if stacked:
-                _refuse("it holds classes, a row of them for each round, and stacked= is about votes: leave it out")
+                _refuse(
+                    "it holds classes, a row of them for each round, and stacked= is about votes:"
+                    " leave it out"
+                )
             labels = len(names) if labels is None and names is not None else labels
             return _of_classes(arrays["classes"], voting, labels, declared), True
         if labels is not None:
-            _refuse(f"labels={labels} is about classes, and it holds a sparse matrix, which tells that: leave it out")
+            _refuse(
+                f"labels={labels} is about classes, and it holds a sparse matrix, which tells that:"
+                " leave it out"
+            )
         votes = arrays["votes"] if "votes" in arrays else _sparse(arrays)
         return _of_votes(votes, voting, stacked, declared), stacked or votes.ndim == 3
     except AccountingError as error:
         raise VotesFileError(f"{masked(path)}: {error}") from None
     except (*_UNREADABLE, *_NO_VOTES):
-        raise VotesFileError(f"{masked(path)} is damaged or holds no votes: give {_FORMS}") from None
+        raise VotesFileError(
+            f"{masked(path)} is damaged or holds no votes: give {_FORMS}"
+        ) from None
 
 
-_STATED = ("names", "teachers", "format", "shape")  # arrays that say something of votes, and hold none
+# arrays that say something of votes, and hold none
+_STATED = ("names", "teachers", "format", "shape")
 _HEADER_BYTES = 2**16  # numpy reads 10,000
 
 
@@ -187,20 +248,28 @@ def _blank(head: bytes) -> Any:
     return np.broadcast_to(np.zeros((), dtype=dtype if dtype.kind in "biuf" else np.int64), shape)
 
 
-def _of_classes(classes: Any, teachers: int | None, labels: int | None, declared: BallotTerms) -> Ballots:
+def _of_classes(
+    classes: Any, teachers: int | None, labels: int | None, declared: BallotTerms
+) -> Ballots:
     if labels is None:
         _refuse("it holds classes, which do not tell how many labels there are: state labels=")
     if classes.ndim == 2:
         rounds, voting = classes.shape
         if teachers is None and voting > rounds:
             _refuse(
-                f"it holds a matrix of {rounds:,} rounds by {voting:,} teachers, more teachers than rounds: if that is so, "
-                f"confirm it by teachers={voting}; if its axes are exchanged, transpose it, since one row is one round"
+                f"it holds a matrix of {rounds:,} rounds by {voting:,} teachers, more teachers than"
+                f" rounds: if that is so, confirm it by teachers={voting}; if its axes are"
+                " exchanged, transpose it, since one row is one round"
             )
         if teachers not in (None, voting):
-            exchanged = "Its axes are exchanged: transpose it" if teachers == rounds else "State their number"
+            exchanged = (
+                "Its axes are exchanged: transpose it"
+                if teachers == rounds
+                else "State their number"
+            )
             _refuse(
-                f"teachers={teachers}, but it has one column for each of {voting:,} teachers: one row is one round. {exchanged}"
+                f"teachers={teachers}, but it has one column for each of {voting:,} teachers: one"
+                f" row is one round. {exchanged}"
             )
     return Ballots.of_classes(classes, labels=labels, **declared)
 
@@ -208,12 +277,14 @@ def _of_classes(classes: Any, teachers: int | None, labels: int | None, declared
 def _of_votes(votes: Any, teachers: int | None, stacked: bool, declared: BallotTerms) -> Ballots:
     if teachers is None and (stacked or votes.ndim == 2):
         _refuse(
-            "it holds a matrix, which does not tell how many teachers there are: state teachers= (of a matrix of classes, "
-            "labels=)"
+            "it holds a matrix, which does not tell how many teachers there are: state teachers="
+            " (of a matrix of classes, labels=)"
         )
     # Counts are held densely: a sparse matrix may claim any number of labels and rounds.
     if scipy.sparse.issparse(votes) and math.prod(votes.shape) > MOST_BYTES:
-        _refuse(f"a matrix of {votes.shape[0]:,} by {votes.shape[1]:,} is too large: label it in parts")
+        _refuse(
+            f"a matrix of {votes.shape[0]:,} by {votes.shape[1]:,} is too large: label it in parts"
+        )
     if stacked:
         return Ballots.stacked(votes, teachers=teachers or 0, **declared)
     return Ballots(votes, teachers=teachers, **declared)
@@ -239,13 +310,20 @@ def _array(content: bytes | bytearray, name: str) -> Any:
         _refuse(f"the header of {name!r} is damaged or of a later version: save it anew")
     if dtype.hasobject:
         _refuse("it holds a pickle, which could run code: save plain numbers")
-    if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize != len(content) - stream.tell():
+    if (
+        any(length < 0 for length in shape)
+        or math.prod(shape) * dtype.itemsize != len(content) - stream.tell()
+    ):
         _refuse(f"the header of {name!r} claims another size than the file has: save it anew")
-    return np.frombuffer(content, dtype, offset=stream.tell()).reshape(shape, order="F" if fortran else "C")
+    return np.frombuffer(content, dtype, offset=stream.tell()).reshape(
+        shape, order="F" if fortran else "C"
+    )
 
 
 def _sparse(arrays: dict[str, Any]) -> Any:
-    """A matrix whose every index lies inside of its shape, which scipy checks before compiled code follows it."""
+    """A matrix whose every index lies inside of its shape, which scipy checks before compiled code
+    follows it.
+    """
     form = arrays["format"].tolist()
     form = form.decode() if isinstance(form, bytes) else str(form)
     if form not in ("csr", "csc", "coo"):
@@ -253,7 +331,10 @@ def _sparse(arrays: dict[str, Any]) -> Any:
     places = [arrays[name] for name in (("row", "col") if form == "coo" else ("indices", "indptr"))]
     data, shape = arrays["data"], arrays["shape"]
     if data.dtype.kind not in "biuf" or any(one.dtype.kind not in "iu" for one in (shape, *places)):
-        _refuse("the sparse matrix holds no numbers, or its indices are no integers: save votes of 0 and 1, or counts")
+        _refuse(
+            "the sparse matrix holds no numbers, or its indices are no integers: save votes of 0"
+            " and 1, or counts"
+        )
     if form == "coo":
         return scipy.sparse.coo_matrix((data, tuple(places)), shape=shape.tolist()).tocsr()
     matrix = getattr(scipy.sparse, f"{form}_matrix")((data, *places), shape=shape.tolist())

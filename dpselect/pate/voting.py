@@ -1,4 +1,6 @@
-"""Votes of teachers: one label, one where enough agree, any number of labels, or as many as the votes make stable."""
+"""Votes of teachers: one label, one where enough agree, any number of labels, or as many as the
+votes make stable.
+"""
 
 from __future__ import annotations
 
@@ -30,20 +32,25 @@ _GAUSSIAN = by_name("gaussian")
 
 
 def _winners(matrix: Numbers, sigma: float, source: Sampler) -> Indices:
-    """Return (rounds, 1) positions of the labels with the largest count + sigma * Z; ties have probability 0."""
+    """Return (rounds, 1) positions of the labels with the largest count + sigma * Z; ties have
+    probability 0.
+    """
     return joined(source.top_k_rows(block, _GAUSSIAN, sigma, 1) for block in blocks(matrix))
 
 
 @final
 class GNMax(Vote):
-    """The label of the largest count + N(0, sigma^2), where every teacher votes for one label (Papernot et al. 2018).
+    """The label of the largest count + N(0, sigma^2), where every teacher votes for one label
+    (Papernot et al. 2018).
 
-    Guarantee: GaussianDP(sqrt(2)/sigma) for a record, under either relation; GaussianDP(sqrt(1 - 1/labels)/sigma) for a teacher
-    who comes or goes. Theorem P9.
+    Guarantee: GaussianDP(sqrt(2)/sigma) for a record, under either relation; GaussianDP(sqrt(1 -
+    1/labels)/sigma) for a teacher who comes or goes. Theorem P9.
     """
 
     kind: Literal["gnmax"] = "gnmax"
-    traits: ClassVar[Traits] = Traits(answers="votes", noise=SIGMA, ordered=True, most=1, domain="public", zeros=True)
+    traits: ClassVar[Traits] = Traits(
+        answers="votes", noise=SIGMA, ordered=True, most=1, domain="public", zeros=True
+    )
     one_vote: ClassVar[bool] = True
     sigma: Positive = Field(description="a finite sigma > 0, in votes")
 
@@ -70,16 +77,20 @@ ABSTAINED = "the largest noisy count did not reach the threshold"
 
 @final
 class ConfidentGNMax(Vote):
-    """`GNMax`, with fresh noise, where the largest count + N(0, sigma_threshold^2) exceeds a threshold; else no label.
+    """`GNMax`, with fresh noise, where the largest count + N(0, sigma_threshold^2) exceeds a
+    threshold; else no label.
 
-    From Papernot et al. 2018. Guarantee for a record, under either relation: GaussianDP(1/sigma_threshold) +
-    GaussianDP(sqrt(2)/sigma); for a teacher who comes or goes GaussianDP(sqrt(1 - 1/labels)/sigma) as the second part. Theorem
-    P10. That is the price of every round, answered or not; `spent` is what a round costs that abstained, for a privacy filter
-    that charges as it goes.
+    From Papernot et al. 2018. Guarantee for a record, under either relation:
+    GaussianDP(1/sigma_threshold) + GaussianDP(sqrt(2)/sigma); for a teacher who comes or goes
+    GaussianDP(sqrt(1 - 1/labels)/sigma) as the second part. Theorem P10. That is the price of every
+    round, answered or not; `spent` is what a round costs that abstained, for a privacy filter that
+    charges as it goes.
     """
 
     kind: Literal["confident_gnmax"] = "confident_gnmax"
-    traits: ClassVar[Traits] = Traits(answers="votes", noise=SIGMA, ordered=True, most=1, domain="public", zeros=True)
+    traits: ClassVar[Traits] = Traits(
+        answers="votes", noise=SIGMA, ordered=True, most=1, domain="public", zeros=True
+    )
     one_vote: ClassVar[bool] = True
     threshold: Real = Field(description="a finite number of votes")
     sigma_threshold: Positive = Field(description="a finite sigma_threshold > 0, in votes")
@@ -95,7 +106,9 @@ class ConfidentGNMax(Vote):
         return GaussianDP(mu=ratio_up(1.0, self.sigma_threshold))
 
     def spent(self, selection: Selection) -> Curve:
-        """What this round cost, given what it released: the test, and the winner if there is one. Theorem P10."""
+        """What this round cost, given what it released: the test, and the winner if there is one.
+        Theorem P10.
+        """
         answered = selection.complete and len(selection) == 1
         abstained = not selection.complete and len(selection) == 0 and selection.reason == ABSTAINED
         if selection.requested != 1 or not (answered or abstained):
@@ -119,22 +132,30 @@ class ConfidentGNMax(Vote):
         below = (self.threshold - float(scores.values.max())) / self.sigma_threshold
         winner = winner_probabilities(scores, _GAUSSIAN, self.sigma)
         passes = float(_GAUSSIAN.sf(below))
-        return {(): float(_GAUSSIAN.cdf(below)), **{(label,): passes * chance for label, chance in winner.items()}}
+        return {
+            (): float(_GAUSSIAN.cdf(below)),
+            **{(label,): passes * chance for label, chance in winner.items()},
+        }
 
     def _decision(self) -> tuple[float, float | None]:
         return self.sigma_threshold, self.threshold
 
 
 class LevelVote(Vote, ABC):
-    """A vote on every label by itself: those whose count + N(0, sigma^2) exceeds `threshold`, or half of the teachers.
+    """A vote on every label by itself: those whose count + N(0, sigma^2) exceeds `threshold`, or
+    half of the teachers.
 
-    How many teachers there are, a public number, is `teachers` or what the ballots say; counts alone do not tell it. Where
-    teachers come and go it is private, and `threshold` is stated.
+    How many teachers there are, a public number, is `teachers` or what the ballots say; counts
+    alone do not tell it. Where teachers come and go it is private, and `threshold` is stated.
     """
 
     sigma: Positive = Field(description="a finite sigma > 0, in votes")
-    threshold: Real | None = Field(default=None, description="a finite number of votes, or None for half of the teachers")
-    teachers: Count | None = Field(default=None, description="the public number of teachers, or None")
+    threshold: Real | None = Field(
+        default=None, description="a finite number of votes, or None for half of the teachers"
+    )
+    teachers: Count | None = Field(
+        default=None, description="the public number of teachers, or None"
+    )
 
     @property
     def curve(self) -> GaussianDP:
@@ -144,18 +165,23 @@ class LevelVote(Vote, ABC):
     def _has_a_public_level(self) -> Self:
         if self.covers.monotone and (self.threshold is None or self.teachers is not None):
             raise ValueError(
-                "where teachers come and go (unit='teacher' under add_remove) the number of teachers is private: state "
-                "threshold= as a public number, and no teachers="
+                "where teachers come and go (unit='teacher' under add_remove) the number of"
+                " teachers is private: state threshold= as a public number, and no teachers="
             )
         return self
 
     def with_teachers(self, teachers: int) -> Self:
-        """The mechanism with that number of teachers, unless its threshold is stated; InvalidBallots if it has another number."""
+        """The mechanism with that number of teachers, unless its threshold is stated;
+        InvalidBallots if it has another number.
+        """
         if self.teachers not in (None, teachers):
             raise InvalidBallots(
-                f"the mechanism is configured for teachers={self.teachers} and the ballots have {teachers}: state the same"
+                f"the mechanism is configured for teachers={self.teachers} and the ballots have"
+                f" {teachers}: state the same"
             )
-        return self if self.threshold is not None else self.model_copy(update={"teachers": teachers})
+        return (
+            self if self.threshold is not None else self.model_copy(update={"teachers": teachers})
+        )
 
     def _check_stated(self) -> None:
         _ = self._level
@@ -166,8 +192,8 @@ class LevelVote(Vote, ABC):
             return self.threshold
         if self.teachers is None:
             raise InvalidRequest(
-                "counts alone do not tell how many teachers voted: configure threshold= or teachers=, or pass "
-                "dpselect.pate.Ballots"
+                "counts alone do not tell how many teachers voted: configure threshold= or"
+                " teachers=, or pass dpselect.pate.Ballots"
             )
         return self.teachers / 2
 
@@ -177,7 +203,10 @@ class LevelVote(Vote, ABC):
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         level = self._level
-        passed = (source.exceeds(block.ravel(), _GAUSSIAN, self.sigma, level).reshape(block.shape) for block in blocks(matrix))
+        passed = (
+            source.exceeds(block.ravel(), _GAUSSIAN, self.sigma, level).reshape(block.shape)
+            for block in blocks(matrix)
+        )
         return Selections(joined(map(columns, passed)), ordered=False, requested=None)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
@@ -185,7 +214,9 @@ class LevelVote(Vote, ABC):
         with np.errstate(over="ignore"):
             below = (self._level - np.asarray(scores.dense(), dtype=np.float64)) / self.sigma
         law: dict[Any, float] = {frozenset(): 1.0}
-        for label, (passes, fails) in enumerate(zip(_GAUSSIAN.sf(below).tolist(), _GAUSSIAN.cdf(below).tolist(), strict=True)):
+        for label, (passes, fails) in enumerate(
+            zip(_GAUSSIAN.sf(below).tolist(), _GAUSSIAN.cdf(below).tolist(), strict=True)
+        ):
             law = {
                 **{chosen: chance * fails for chosen, chance in law.items()},
                 **{chosen | {label}: chance * passes for chosen, chance in law.items()},
@@ -200,24 +231,30 @@ class LevelVote(Vote, ABC):
 class BinaryVoting(LevelVote):
     """Every label whose count + N(0, sigma^2) exceeds a threshold: see `LevelVote`.
 
-    A ballot may hold any number of votes. Guarantee: GaussianDP(sqrt(labels)/sigma) for either unit and relation, Theorem P11.
+    A ballot may hold any number of votes. Guarantee: GaussianDP(sqrt(labels)/sigma) for either unit
+    and relation, Theorem P11.
     """
 
     kind: Literal["binary_voting"] = "binary_voting"
-    traits: ClassVar[Traits] = Traits(answers="votes", noise=SIGMA, ordered=False, most="labels", domain="public", zeros=True)
+    traits: ClassVar[Traits] = Traits(
+        answers="votes", noise=SIGMA, ordered=False, most="labels", domain="public", zeros=True
+    )
 
 
 @final
 class TauVoting(LevelVote):
-    """`BinaryVoting` by ballots of at most `tau` votes each, which costs less: cut them by `Ballots.cut`.
+    """`BinaryVoting` by ballots of at most `tau` votes each, which costs less: cut them by
+    `Ballots.cut`.
 
     From Zhu et al. 2020 (Private-kNN). Guarantee for a record, under either relation:
-    GaussianDP(sqrt(min(2 tau, labels))/sigma); for a teacher who comes or goes GaussianDP(sqrt(min(tau, labels))/sigma).
-    Theorem P12.
+    GaussianDP(sqrt(min(2 tau, labels))/sigma); for a teacher who comes or goes
+    GaussianDP(sqrt(min(tau, labels))/sigma). Theorem P12.
     """
 
     kind: Literal["tau_voting"] = "tau_voting"
-    traits: ClassVar[Traits] = Traits(answers="votes", noise=SIGMA, ordered=False, most="labels", domain="public", zeros=True)
+    traits: ClassVar[Traits] = Traits(
+        answers="votes", noise=SIGMA, ordered=False, most="labels", domain="public", zeros=True
+    )
     tau: Count = Field(description="an integer >= 1")
 
     @property
@@ -227,15 +264,19 @@ class TauVoting(LevelVote):
 
 @final
 class TopVotes(Vote):
-    """The k labels with the largest noisy counts, in order: `PeelingTopK` with Gumbel noise on ballots.
+    """The k labels with the largest noisy counts, in order: `PeelingTopK` with Gumbel noise on
+    ballots.
 
-    A ballot may hold any number of votes. Guarantee: k times BoundedRange(2/scale) for a record, under either relation; k times
-    BoundedRange(1/scale) for a teacher who comes or goes. Theorem P17: neither the number of labels nor that of the votes on a
-    ballot has a price. The noise has a standard deviation of 1.28 scales.
+    A ballot may hold any number of votes. Guarantee: k times BoundedRange(2/scale) for a record,
+    under either relation; k times BoundedRange(1/scale) for a teacher who comes or goes.
+    Theorem P17: neither the number of labels nor that of the votes on a ballot has a price. The
+    noise has a standard deviation of 1.28 scales.
     """
 
     kind: Literal["top_votes"] = "top_votes"
-    traits: ClassVar[Traits] = Traits(answers="votes", noise=SCALE, ordered=True, most="k", domain="public", zeros=True)
+    traits: ClassVar[Traits] = Traits(
+        answers="votes", noise=SCALE, ordered=True, most="k", domain="public", zeros=True
+    )
     k: Count = Field(description="an integer from 1 to labels")
     scale: Positive = Field(description="a finite scale > 0, in votes")
 
@@ -270,32 +311,45 @@ class TopVotes(Vote):
 
 @final
 class StableVoting(Vote):
-    """The labels above a wide gap in the votes, their number chosen for every item, or nothing: `StableTopK` on ballots.
+    """The labels above a wide gap in the votes, their number chosen for every item, or nothing:
+    `StableTopK` on ballots.
 
-    From Zhu and Wang 2022, with the constants of replaced ballots. A ballot may hold any number of votes and need not be cut.
-    Guarantee: Approximate(BoundedRange(2 sqrt(rho)) + GaussianDP(sqrt(rho)), failure_delta) a round, for either unit and
-    relation, Theorem P15: neither the number of labels nor that of the votes on a ballot has a price.
+    From Zhu and Wang 2022, with the constants of replaced ballots. A ballot may hold any number of
+    votes and need not be cut. Guarantee: Approximate(BoundedRange(2 sqrt(rho)) +
+    GaussianDP(sqrt(rho)), failure_delta) a round, for either unit and relation, Theorem P15:
+    neither the number of labels nor that of the votes on a ballot has a price.
 
     Args:
         failure_delta: the chance, in one round, that labels pass that a ballot could change.
         kbar: the most labels that an item may get; None for `labels`.
-        regularizer: public preference for some numbers of labels: an array of at least kbar numbers, `TargetSize`, or None.
+        regularizer: public preference for some numbers of labels: an array of at least kbar
+            numbers, `TargetSize`, or None.
     """
 
     kind: Literal["stable_voting"] = "stable_voting"
     traits: ClassVar[Traits] = Traits(
-        answers="votes", noise=RHO, failure="failure_delta", ordered=False, most="labels", domain="public", zeros=True
+        answers="votes",
+        noise=RHO,
+        failure="failure_delta",
+        ordered=False,
+        most="labels",
+        domain="public",
+        zeros=True,
     )
     rho: Positive = Field(description="a finite rho > 0, in nats")
     failure_delta: Probability = Field(description="a probability in (0, 1)")
     labels: Rank = Field(description="the public number of labels, from 1 to 10,000,000")
     kbar: Count | None = Field(default=None, description="an integer from 1 to labels, or None")
-    regularizer: AnyRegularizer | None = Field(default=None, description="a public array, a TargetSize, or None")
+    regularizer: AnyRegularizer | None = Field(
+        default=None, description="a public array, a TargetSize, or None"
+    )
 
     @model_validator(mode="after")
     def _has_so_many_labels(self) -> Self:
         if self.kbar is not None and self.kbar > self.labels:
-            raise ValueError(f"kbar={self.kbar} is more than labels={self.labels}: leave it out for all of them")
+            raise ValueError(
+                f"kbar={self.kbar} is more than labels={self.labels}: leave it out for all of them"
+            )
         _ = self.stable  # its own rules, the length of the regularizer among them
         return self
 
@@ -320,8 +374,13 @@ class StableVoting(Vote):
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         stable = self.stable
         parts = [stable._select_many(numbers(block), source) for block in blocks(matrix, _CELLS)]
-        indices, complete = joined(part.indices for part in parts), np.concatenate([part.complete for part in parts])
-        return Selections(indices, ordered=False, requested=None, complete=complete, reason=NOT_PASSED)
+        indices, complete = (
+            joined(part.indices for part in parts),
+            np.concatenate([part.complete for part in parts]),
+        )
+        return Selections(
+            indices, ordered=False, requested=None, complete=complete, reason=NOT_PASSED
+        )
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         return self.stable._probabilities(scores)

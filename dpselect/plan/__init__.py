@@ -1,4 +1,5 @@
-"""Which mechanism, at what noise, for a budget and a profile of the data: planned before a release, or chosen by it.
+"""Which mechanism, at what noise, for a budget and a profile of the data: planned before a release,
+or chosen by it.
 
 The package is called like its main function, `dpselect.plan(...)`, and so it can be called.
 """

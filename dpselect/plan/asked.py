@@ -1,6 +1,7 @@
 """`plan`: the answer to a `PlanSpec`, whose fields are the keywords of the function.
 
-The mechanism is chosen as `topk` and `continual run` choose theirs: a plan forecasts what they will run.
+The mechanism is chosen as `topk` and `continual run` choose theirs: a plan forecasts what they will
+run.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ if TYPE_CHECKING:
     from dpselect.pate.plan import TrialVotes, VotesModel
     from dpselect.spec.keyword_types import PlanKeywords
 
-_KNOWN = "zipf:EXPONENT, uniform, the name of a file with public counts, or that of a public log with user= and item="
+_KNOWN = (
+    "zipf:EXPONENT, uniform, the name of a file with public counts, or that of a public log with"
+    " user= and item="
+)
 
 
 @overload
@@ -76,25 +80,28 @@ def plan(
     sensitivity: Sensitivity | None = None,
     **asked: Any,
 ) -> Plan:
-    """Say what a release will run, find and cost, before any data are read: `dpselect plan` in Python.
+    """Say what a release will run, find and cost, before any data are read: `dpselect plan` in
+    Python.
 
-    Nothing private is read: the profile is public or made up, and the forecast holds for data that look like it. It is the
-    mechanism's own draws on made-up users, from a fixed seed.
+    Nothing private is read: the profile is public or made up, and the forecast holds for data that
+    look like it. It is the mechanism's own draws on made-up users, from a fixed seed.
 
     Args:
         budget: what all releases may cost together, in place of `epsilon`, `delta` and `rho`.
         k, releases: number of items of each release; number of releases.
         profile: what the data look like, in place of `shape` and what goes with it: `Profile.zipf`,
             `Profile.of_counts(..., public=True)` or `Profile.of_log`.
-        sensitivity: what one user may change in scores of your own, in place of `relation` and `max_items_per_user`.
-        asked: the fields of `dpselect.spec.PlanSpec`, which are the options of the command; `ledger` may be an open ledger.
+        sensitivity: what one user may change in scores of your own, in place of `relation` and
+            `max_items_per_user`.
+        asked: the fields of `dpselect.spec.PlanSpec`, which are the options of the command;
+            `ledger` may be an open ledger.
 
     Returns:
         A `TopKPlan`; with `periods` a `HorizonPlan`, with `pate` a `VotingPlan`.
 
     Raises:
-        InvalidRequest, InvalidBudget: what is asked for contradicts itself, the profile is private data, or no mechanism can do
-            it.
+        InvalidRequest, InvalidBudget: what is asked for contradicts itself, the profile is private
+            data, or no mechanism can do it.
         CalibrationError: no amount of noise fits the budget.
 
     Example:
@@ -106,7 +113,8 @@ def plan(
     if budget is not None:
         if not isinstance(budget, acc.Budget):
             raise InvalidRequest(
-                f"budget must be an accounting.Budget, not {type(budget).__name__}: Budget(epsilon=1, delta=1e-6), say"
+                f"budget must be an accounting.Budget, not {type(budget).__name__}:"
+                " Budget(epsilon=1, delta=1e-6), say"
             )
         stated = [name for name in ("epsilon", "delta", "rho") if asked.get(name) is not None]
         if stated:
@@ -116,14 +124,29 @@ def plan(
     if profile is not None:
         if not isinstance(profile, Profile):
             raise InvalidRequest(
-                f"profile must be a dpselect.Profile, not {type(profile).__name__}: a plan that looks at private data leaks "
-                "them. Use Profile.zipf, or Profile.of_counts(..., public=True) for counts that were published or made up"
+                f"profile must be a dpselect.Profile, not {type(profile).__name__}: a plan that"
+                " looks at private data leaks them. Use Profile.zipf, or Profile.of_counts(...,"
+                " public=True) for counts that were published or made up"
             )
-        of_shape = ("shape", "items", "users", "items_per_user", "column", "user", "item", "log", "public")
+        of_shape = (
+            "shape",
+            "items",
+            "users",
+            "items_per_user",
+            "column",
+            "user",
+            "item",
+            "log",
+            "public",
+        )
         if said := spec.given(*of_shape) | file_options(spec):
-            raise InvalidRequest(f"profile= says what {next(iter(said))}= says: leave one of them out")
+            raise InvalidRequest(
+                f"profile= says what {next(iter(said))}= says: leave one of them out"
+            )
     if not isinstance(sensitivity, Sensitivity | None):
-        raise InvalidRequest(f"sensitivity must be a dpselect.Sensitivity, not {type(sensitivity).__name__}")
+        raise InvalidRequest(
+            f"sensitivity must be a dpselect.Sensitivity, not {type(sensitivity).__name__}"
+        )
     return answered(spec, profile, budget=budget, sensitivity=sensitivity)
 
 
@@ -147,7 +170,9 @@ def answered(
     if spec.way == "pate":
         from dpselect.pate.plan import plan_votes  # ballots and jobs, which other plans do without
 
-        return plan_votes(_votes(spec), budget or spec.budget, rounds=spec.releases, seed=spec.seed or 0)
+        return plan_votes(
+            _votes(spec), budget or spec.budget, rounds=spec.releases, seed=spec.seed or 0
+        )
     if spec.way == "releases" and spec.recall is not None:
         spec = enough(spec, profile, budget=budget, sensitivity=sensitivity)
     profile, budget = profile or profile_of(spec), budget or spec.budget
@@ -159,21 +184,36 @@ def answered(
 
 
 def _releases(
-    spec: PlanSpec, profile: Profile, budget: acc.Budget, sensitivity: Sensitivity | None, draws: int = DRAWS
+    spec: PlanSpec,
+    profile: Profile,
+    budget: acc.Budget,
+    sensitivity: Sensitivity | None,
+    draws: int = DRAWS,
 ) -> TopKPlan:
     """The plan of releases of `topk`, or of scores of another kind."""
     whole, payer = _payer(spec, budget)
     request, choices = _chosen(spec, profile, budget, whole, sensitivity)
-    if whole is not None and (fits := _how_many(whole, choices[0].mechanism.curve)) < request.releases:
-        payer += f". Its whole budget pays for {fits:,} such releases, and not for {request.releases:,}: ask for less"
+    if (
+        whole is not None
+        and (fits := _how_many(whole, choices[0].mechanism.curve)) < request.releases
+    ):
+        payer += (
+            f". Its whole budget pays for {fits:,} such releases, and not for {request.releases:,}:"
+            " ask for less"
+        )
     about: dict[str, Any] = {"groups": groups_of(spec), "payer": payer, "seed": spec.seed or 0}
     return plan_releases(budget, request, choices, profile, **about, draws=draws)
 
 
 def _chosen(
-    spec: PlanSpec, profile: Profile, budget: acc.Budget, whole: acc.Budget | None, sensitivity: Sensitivity | None
+    spec: PlanSpec,
+    profile: Profile,
+    budget: acc.Budget,
+    whole: acc.Budget | None,
+    sensitivity: Sensitivity | None,
 ) -> tuple[TopKRequest, list[Choice]]:
-    """The request of one release, what `topk` runs for it, and what it runs where another kind is named.
+    """The request of one release, what `topk` runs for it, and what it runs where another kind is
+    named.
 
     `whole`: the budget of the dataset that pays, if one does.
     """
@@ -191,17 +231,28 @@ def _chosen(
 def _of_scores(
     spec: PlanSpec, profile: Profile, budget: acc.Budget, sensitivity: Sensitivity
 ) -> tuple[TopKRequest, Callable[[Any], Choice]]:
-    """A release of scores of another kind, and what a named mechanism, or the default, is for it."""
+    """A release of scores of another kind, and what a named mechanism, or the default, is for
+    it.
+    """
     if stated := spec.given("relation", "max_items_per_user", "groups", "with_counts", "ledger"):
-        raise InvalidRequest(f"sensitivity= is of scores of your own: leave {next(iter(stated))}= out")
+        raise InvalidRequest(
+            f"sensitivity= is of scores of your own: leave {next(iter(stated))}= out"
+        )
     k = most(profile, spec) if spec.k == "all" else spec.k
     listed = None if spec.unknown_domain else profile.size
-    about: dict[str, Any] = {"candidates": listed, "noise": spec.noise, "kbar": spec.kbar, "min_users": spec.min_users}
+    about: dict[str, Any] = {
+        "candidates": listed,
+        "noise": spec.noise,
+        "kbar": spec.kbar,
+        "min_users": spec.min_users,
+    }
     request = TopKRequest(k=k, sensitivity=sensitivity, releases=spec.releases or 1, **about)
 
     def chosen(kind: Any) -> Choice:
         if kind is not None and not isinstance(kind, str):
-            raise InvalidRequest("mechanism= has its noise already, which a plan chooses: name its kind").at("mechanism")
+            raise InvalidRequest(
+                "mechanism= has its noise already, which a plan chooses: name its kind"
+            ).at("mechanism")
         return Choice(default_mechanism(budget, request, kind=kind), sensitivity.l0)
 
     return request, chosen
@@ -217,7 +268,8 @@ def _of_counts(
     listed = None if spec.unknown_domain else profile.size
     if budget.form == "advantage" and listed is None:
         raise InvalidRequest(
-            "an advantage pays for no items that are read off the log: state epsilon= and delta=, or a public list of items"
+            "an advantage pays for no items that are read off the log: state epsilon= and delta=,"
+            " or a public list of items"
         ).at("unknown_domain")
 
     def question(kind: Any) -> Question:
@@ -225,7 +277,9 @@ def _of_counts(
         one = TopKSpec(user="user", item="item", mechanism=kind, **asked, **money)
         # Public lists of which only the sizes are known yet.
         lists = {} if spec.groups is None else {"groups": tuple(map(str, range(spec.groups)))}
-        asked_of = Question("the log", one, one.reading(**lists), budget, None if listed is None else range(listed))
+        asked_of = Question(
+            "the log", one, one.reading(**lists), budget, None if listed is None else range(listed)
+        )
         asked_of.require()
         return asked_of
 
@@ -233,16 +287,26 @@ def _of_counts(
 
 
 def _payer(spec: PlanSpec, budget: acc.Budget) -> tuple[acc.Budget | None, str]:
-    """The budget of the dataset that will pay, None without a ledger; and in words where it is from."""
+    """The budget of the dataset that will pay, None without a ledger; and in words where it is
+    from.
+    """
     if spec.ledger is None:
         return None, ""
     if not isinstance(spec.ledger, str | acc.Ledger):
-        raise InvalidRequest(f"ledger must be a URL or an open ledger, not a {type(spec.ledger).__name__}").at("ledger")
+        raise InvalidRequest(
+            f"ledger must be a URL or an open ledger, not a {type(spec.ledger).__name__}"
+        ).at("ledger")
     try:
         with opened_ledger(spec.ledger) as ledger:
             return ledger.dataset(str(spec.dataset)).budget, f"dataset {spec.dataset!r} pays"
     except (acc.ledger.LedgerUnavailable, acc.ledger.UnknownDataset):
-        return budget, f"dataset {spec.dataset!r} cannot be read, so this is planned as if it were declared with this budget"
+        return (
+            budget,
+            (
+                f"dataset {spec.dataset!r} cannot be read, so this is planned as if it were"
+                " declared with this budget"
+            ),
+        )
 
 
 def _how_many(whole: acc.Budget, curve: acc.Curve) -> int:
@@ -251,7 +315,16 @@ def _how_many(whole: acc.Budget, curve: acc.Curve) -> int:
     return 0
 
 
-_SHARED = ("k", "with_counts", "min_users", "noise", "kbar", "releases", "relation", "max_items_per_user")
+_SHARED = (
+    "k",
+    "with_counts",
+    "min_users",
+    "noise",
+    "kbar",
+    "releases",
+    "relation",
+    "max_items_per_user",
+)
 
 
 def groups_of(spec: PlanSpec) -> Groups | None:
@@ -260,7 +333,8 @@ def groups_of(spec: PlanSpec) -> Groups | None:
         return None
     more = {"per_user": spec.groups_per_user, "exponent": spec.group_exponent}
     stated = {name: value for name, value in more.items() if value is not None}
-    # Nobody is in more groups than there are: a looser bound would be paid for, and fitted, for nothing.
+    # Nobody is in more groups than there are: a looser bound would be paid for, and fitted, for
+    # nothing.
     bound = spec.max_groups_per_user and min(spec.max_groups_per_user, spec.groups)
     return Groups(count=spec.groups, max_groups_per_user=bound, **stated)
 
@@ -273,12 +347,16 @@ def most(profile: Profile, spec: PlanSpec) -> int:
 def _series(spec: PlanSpec, profile: Profile, budget: acc.Budget) -> Plan:
     """The plan of a series with one budget."""
     from dpselect.continual.continual_top_k import HorizonClip
-    from dpselect.plan.horizon_plan import plan_horizon  # horizons and their noise, which other plans do without
+
+    # horizons and their noise, which other plans do without
+    from dpselect.plan.horizon_plan import plan_horizon
     from dpselect.release.series import horizon_mechanism
 
     assert spec.periods is not None
     if budget.form != "approximate":
-        raise InvalidRequest("a series needs epsilon= and delta=, as continual run does: state both").at("delta")
+        raise InvalidRequest(
+            "a series needs epsilon= and delta=, as continual run does: state both"
+        ).at("delta")
     groups = groups_of(spec)
     mechanism = horizon_mechanism(
         budget,
@@ -302,26 +380,33 @@ def _votes(spec: PlanSpec) -> VotesModel | TrialVotes:
     from dpselect.pate.plan import VotesModel
     from dpselect.pate.votes_file import VotesFile
 
-    numbers = spec.given(*(name for name in VotesModel.model_fields if name in PlanSpec.model_fields))
+    numbers = spec.given(
+        *(name for name in VotesModel.model_fields if name in PlanSpec.model_fields)
+    )
     if spec.votes is not None:
         if numbers:
-            raise InvalidRequest(f"votes= says what {', '.join(f'{name}=' for name in numbers)} say: leave them out")
+            raise InvalidRequest(
+                f"votes= says what {', '.join(f'{name}=' for name in numbers)} say: leave them out"
+            )
         if not spec.public_votes:
             raise InvalidRequest(
-                "votes= shows figures of the votes in a file, which no ledger is charged for: if the teachers were trained on "
-                "public or made-up records, declare it with public_votes=True; plan from public numbers otherwise (teachers=, "
-                "labels=, votes_per_item=, agreement=)"
+                "votes= shows figures of the votes in a file, which no ledger is charged for: if"
+                " the teachers were trained on public or made-up records, declare it with"
+                " public_votes=True; plan from public numbers otherwise (teachers=, labels=,"
+                " votes_per_item=, agreement=)"
             )
         return VotesFile.trial(Path(spec.votes))
     if spec.public_votes:
-        raise InvalidRequest("public_votes= declares what votes= names: name a file, votes=, or leave it out")
+        raise InvalidRequest(
+            "public_votes= declares what votes= names: name a file, votes=, or leave it out"
+        )
     needed = [name for name, field in VotesModel.model_fields.items() if field.is_required()]
     if missing := [f"{name}=" for name in needed if name not in numbers]:
         raise InvalidRequest(f"plan with pate= needs {', '.join(missing)}, or votes=")
     return VotesModel(**numbers)
 
 
-# -- the profile -----------------------------------------------------------------------------------------------------------
+# -- the profile -----------------------------------------------------------------------------------
 
 
 # What a shape says by itself, and its fields therefore may not.
@@ -334,35 +419,48 @@ _SAID_BY = {
 
 def _require_said_once(spec: PlanSpec, kind: str) -> None:
     """Refuse fields that say what the shape says, or that it has no use for."""
-    held = spec.given(*(name for name in _SAID_BY[kind] if name not in FileFields.model_fields)) | file_options(spec)
+    held = spec.given(
+        *(name for name in _SAID_BY[kind] if name not in FileFields.model_fields)
+    ) | file_options(spec)
     if stated := [f"{name}=" for name in held if name in _SAID_BY[kind]]:
         does = f"{', '.join(stated)} {'does' if len(stated) == 1 else 'do'} not go"
-        raise InvalidRequest(f"{does} with {kind}, shape={masked(str(spec.shape))}: leave out one or the other")
+        raise InvalidRequest(
+            f"{does} with {kind}, shape={masked(str(spec.shape))}: leave out one or the other"
+        )
 
 
 def profile_of(spec: PlanSpec) -> Profile:
     """The profile that `shape=` and the numbers beside it stand for.
 
     Raises:
-        InvalidRequest: they stand for none, contradict each other, or name a file that was not declared public.
+        InvalidRequest: they stand for none, contradict each other, or name a file that was not
+            declared public.
     """
     if spec.shape is None:
         raise InvalidRequest(f"no shape is stated: give shape=, one of {_KNOWN}")
     if spec.kind_of_shape in ("zipf", "uniform"):
         _require_said_once(spec, "a made-up law")
         if spec.items is None or spec.users is None:
-            raise InvalidRequest(f"shape={spec.shape} needs items= and users=: how many there are, roughly")
-        return Profile.zipf(exponent_of(spec), spec.items, spec.users, items_per_user=spec.items_per_user or 1.0)
+            raise InvalidRequest(
+                f"shape={spec.shape} needs items= and users=: how many there are, roughly"
+            )
+        return Profile.zipf(
+            exponent_of(spec), spec.items, spec.users, items_per_user=spec.items_per_user or 1.0
+        )
     shape = spec.shape
     missing = "\0" in shape or not os.access(shape, os.F_OK)
     if missing and (":" in shape or Path(shape).suffix == ""):
         raise InvalidRequest(f"shape={shape!r} is not a shape: it must be {_KNOWN}")
     _require_said_once(spec, "a log" if spec.is_log else "a file of counts")
     if not spec.is_log:
-        return Profile.of_csv(shape, spec.column, public=spec.public, items_per_user=spec.items_per_user)
+        return Profile.of_csv(
+            shape, spec.column, public=spec.public, items_per_user=spec.items_per_user
+        )
     if spec.user is None or spec.item is None:
         raise InvalidRequest(f"shape={masked(shape)} is a log: name its columns, user= and item=")
-    return Profile.of_log(shape, user=spec.user, item=spec.item, public=spec.public, **file_options(spec))
+    return Profile.of_log(
+        shape, user=spec.user, item=spec.item, public=spec.public, **file_options(spec)
+    )
 
 
 def exponent_of(spec: PlanSpec) -> float:
@@ -382,10 +480,12 @@ def exponent_of(spec: PlanSpec) -> float:
 def file_options(spec: PlanSpec) -> dict[str, Any]:
     """How the file of `shape=` is read, as it is stated."""
     fields = FileFields.model_fields.items()
-    return {name: getattr(spec, name) for name, field in fields if getattr(spec, name) != field.default}
+    return {
+        name: getattr(spec, name) for name, field in fields if getattr(spec, name) != field.default
+    }
 
 
-# -- the budget that a recall takes ------------------------------------------------------------------------------------------
+# -- the budget that a recall takes ----------------------------------------------------------------
 
 
 _SEARCHED = 20  # simulated releases of each plan of a search
@@ -393,29 +493,44 @@ _STEPS = 12  # bisections, to about a fiftieth
 
 
 def enough(
-    spec: PlanSpec, profile: Profile | None = None, *, budget: acc.Budget | None = None, sensitivity: Sensitivity | None = None
+    spec: PlanSpec,
+    profile: Profile | None = None,
+    *,
+    budget: acc.Budget | None = None,
+    sensitivity: Sensitivity | None = None,
 ) -> PlanSpec:
-    """The question with the least epsilon whose plan expects `recall=` or, where a budget is stated, the fewest users.
+    """The question with the least epsilon whose plan expects `recall=` or, where a budget is
+    stated, the fewest users.
 
     Args:
         budget, sensitivity: as for `plan`.
 
     Raises:
-        InvalidRequest: both are stated, the profile is not one that has a number of users to find, or nothing is enough.
+        InvalidRequest: both are stated, the profile is not one that has a number of users to find,
+            or nothing is enough.
     """
     budgeted = budget is not None or spec.epsilon is not None or spec.rho is not None
     if budgeted and spec.users is not None:
-        raise InvalidRequest("recall= says how large epsilon=, or users=, has to be: leave one of them out")
+        raise InvalidRequest(
+            "recall= says how large epsilon=, or users=, has to be: leave one of them out"
+        )
     if budgeted and (profile is not None or spec.kind_of_shape not in ("zipf", "uniform")):
-        raise InvalidRequest("recall= finds users for shape=zipf:EXPONENT or shape=uniform: leave epsilon= out for any other")
+        raise InvalidRequest(
+            "recall= finds users for shape=zipf:EXPONENT or shape=uniform: leave epsilon= out for"
+            " any other"
+        )
     recall = spec.recall or 0.0
     if not 0 < recall < 1:
-        raise InvalidRequest(f"recall={recall!r} must be a share between 0 and 1: 0.9 for nine of ten true items")
+        raise InvalidRequest(
+            f"recall={recall!r} must be a share between 0 and 1: 0.9 for nine of ten true items"
+        )
     name, low, high = ("users", 10.0, 1e9) if budgeted else ("epsilon", 1e-3, 1e2)
     known = profile if profile is not None or budgeted else profile_of(spec)
 
     def expected(amount: float) -> float:
-        tried_on = spec.model_copy(update={name: round(amount) if budgeted else amount, "compare": None})
+        tried_on = spec.model_copy(
+            update={name: round(amount) if budgeted else amount, "compare": None}
+        )
         paid = tried_on.budget if budget is None else budget
         plan = _releases(tried_on, known or profile_of(tried_on), paid, sensitivity, _SEARCHED)
         return plan.recommended.expected.recall
@@ -427,7 +542,9 @@ def enough(
 
     if (reached := expected(high)) < recall:  # what is refused for so much is refused for any
         finds = f"{high:,.6g} finds {share(reached) if reached else 'nothing'}"
-        raise InvalidRequest(f"recall={recall:g} is out of reach: {finds}; ask for less, or for fewer items")
+        raise InvalidRequest(
+            f"recall={recall:g} is out of reach: {finds}; ask for less, or for fewer items"
+        )
     for _ in range(_STEPS):
         middle = float(f"{math.sqrt(low * high):.3g}")
         if not low < middle < high or high < 1.03 * low:

@@ -1,4 +1,6 @@
-"""Noisy counts of what a selection releases: how much noise a share of a budget buys, and how far they are to be trusted."""
+"""Noisy counts of what a selection releases: how much noise a share of a budget buys, and how far
+they are to be trusted.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,14 @@ COUNTS_AGAIN = 0.05
 """The same for counts of a second look, which are told almost unclipped."""
 
 _LOST = 0.1  # of the share of counts, what tells how much the clip takes away from all of them
-_WIDEST: Mapping[Norm, float] = {"l2": 4.0, "l1": 8.0}  # clips of counts, beyond which noise costs more than clipped users
+# clips of counts, beyond which noise costs more than clipped users
+_WIDEST: Mapping[Norm, float] = {"l2": 4.0, "l1": 8.0}
 _ROUNDING = 1 + 2.0**-40  # above that of the scales of one clip and another
 
 MOST_ITEMS = 1_000_000
-"""Items of an unknown domain for which intervals hold all at once, where values show the noise that chose."""
+"""Items of an unknown domain for which intervals hold all at once, where values show the noise that
+chose.
+"""
 
 _UP = Context(prec=6, rounding=ROUND_CEILING)
 
@@ -44,7 +49,8 @@ class CountNoise:
     Attributes:
         noise: what pays for an l2 norm, or for an l1 norm where only pure epsilon adds up.
         scale: of that noise, score units; where `one` is not None for users clipped to a norm of 1.
-        one: what a user of whom that norm is left may change, where counts come from a second look; None: they are the scores.
+        one: what a user of whom that norm is left may change, where counts come from a second look;
+            None: they are the scores.
         k: how many items at most.
     """
 
@@ -55,7 +61,8 @@ class CountNoise:
 
     @classmethod
     def of(cls, request: TopKRequest, budget: Budget, times: int = 1) -> Self:
-        """For the releases of a request, each of which is paid `times` times, and its share of the budget.
+        """For the releases of a request, each of which is paid `times` times, and its share of the
+        budget.
 
         A choice only: what is charged is the curve of the selection and the counts together.
         """
@@ -63,15 +70,37 @@ class CountNoise:
         budgets = [budget] if request.share is None else [budget, request.share.budget]
         sensitivity, one = request.sensitivity, None
         if request.recounted:  # an l1 norm where either of the budgets asks for it
-            sensitivity = one = Sensitivity.of_clipped(1.0, min(map(_norm_of, budgets)), sensitivity.relation)
-        found = [_scale(budget, request.counts, times * request.releases, request.k, sensitivity, request.charges is not None)]
+            sensitivity = one = Sensitivity.of_clipped(
+                1.0, min(map(_norm_of, budgets)), sensitivity.relation
+            )
+        found = [
+            _scale(
+                budget,
+                request.counts,
+                times * request.releases,
+                request.k,
+                sensitivity,
+                request.charges is not None,
+            )
+        ]
         if (share := request.share) is not None:
-            found.append(_scale(share.budget, request.counts, share.charges, request.k, sensitivity, separately=True))
+            found.append(
+                _scale(
+                    share.budget,
+                    request.counts,
+                    share.charges,
+                    request.k,
+                    sensitivity,
+                    separately=True,
+                )
+            )
         _, scale, noise = max(found)
         return cls(noise, scale, one, request.k)
 
     def beside(self, mechanism: Mechanism) -> Mechanism:
-        """The mechanism with its counts; as it is if it releases noisy scores of its own, and these are the counts."""
+        """The mechanism with its counts; as it is if it releases noisy scores of its own, and these
+        are the counts.
+        """
         if self.one is not None:
             return self._around(mechanism, self.scale / _ROUNDING)
         if mechanism.releases_values:
@@ -85,11 +114,17 @@ class CountNoise:
 
     @property
     def clip(self) -> float:
-        """The norm to which one user's counts are clipped among the k items that may be chosen: at most as many as they have."""
-        return min(_WIDEST[self.norm], sqrt_up(Fraction(self.k)) if self.norm == "l2" else float(self.k))
+        """The norm to which one user's counts are clipped among the k items that may be chosen: at
+        most as many as they have.
+        """
+        return min(
+            _WIDEST[self.norm], sqrt_up(Fraction(self.k)) if self.norm == "l2" else float(self.k)
+        )
 
     def around(self, mechanism: Mechanism) -> Mechanism:
-        """The mechanism with counts of a second look at users clipped to `clip`, at one price for every k. Theorem W9."""
+        """The mechanism with counts of a second look at users clipped to `clip`, at one price for
+        every k. Theorem W9.
+        """
         return self._around(mechanism, self.scale * _ROUNDING)
 
     def _around(self, mechanism: Mechanism, scale: float) -> Mechanism:
@@ -112,18 +147,28 @@ class CountNoise:
 def limits_of(budget: Budget) -> str:
     """What a budget states, as fields of a question."""
     stated = {"epsilon": budget.epsilon, "rho": budget.rho, "delta": budget.delta}
-    return ", ".join(f"{name}={format_number(value)}" for name, value in stated.items() if value is not None)
+    return ", ".join(
+        f"{name}={format_number(value)}" for name, value in stated.items() if value is not None
+    )
 
 
 def _norm_of(budget: Budget) -> Norm:
-    """That whose price the budget adds up: of an l1 norm epsilons add up, of an l2 norm their squares."""
+    """That whose price the budget adds up: of an l1 norm epsilons add up, of an l2 norm their
+    squares.
+    """
     return "l1" if budget.measure == "epsilon" else "l2"
 
 
 def _scale(
-    budget: Budget, share: float, releases: int | Fraction, k: int, sensitivity: Sensitivity, separately: bool
+    budget: Budget,
+    share: float,
+    releases: int | Fraction,
+    k: int,
+    sensitivity: Sensitivity,
+    separately: bool,
 ) -> tuple[bool, float, NoiseName]:
-    """True for noise for an l1 norm, its scale, which spends `share` of the budget of all releases of k counts, and its name.
+    """True for noise for an l1 norm, its scale, which spends `share` of the budget of all releases
+    of k counts, and its name.
 
     `separately`: True if releases are charged one by one.
     """
@@ -139,14 +184,17 @@ def _scale(
         whole = calibrate(price, budget, bracket, charges=releases if separately else None)
     except CalibrationError:
         raise CalibrationError(
-            f"no amount of noise brings counts of users within {limits_of(budget)}: raise the budget, or leave out with_counts="
+            f"no amount of noise brings counts of users within {limits_of(budget)}: raise the"
+            " budget, or leave out with_counts="
         ) from None
     scale = whole / (share if norm == "l1" else math.sqrt(share))
     return norm == "l1", float(_UP.create_decimal(Decimal(repr(scale)))), noise
 
 
 def takes_its_own(member: type[Mechanism], settings: Mapping[str, Any]) -> bool:
-    """Whether the noisy scores that choose are released at no further price: a norm of what a user moves bounds them."""
+    """Whether the noisy scores that choose are released at no further price: a norm of what a user
+    moves bounds them.
+    """
     norm = member.traits.clips.get(settings.get("noise") or "")
     if norm is None or "values" not in fields_of(member):
         return False
@@ -166,10 +214,12 @@ class Interval:
 
     Attributes:
         half_width: score units.
-        confidence: with which it holds: for each item by itself, whatever was selected, or for all of them at once.
-        among: None for each by itself; otherwise for all of at most this many items, selected or not.
-        at_least: whether users were clipped or bounded, so that their true number is the low end at least, and may be above the
-            high one, which is left out.
+        confidence: with which it holds: for each item by itself, whatever was selected, or for all
+            of them at once.
+        among: None for each by itself; otherwise for all of at most this many items, selected or
+            not.
+        at_least: whether users were clipped or bounded, so that their true number is the low end at
+            least, and may be above the high one, which is left out.
     """
 
     half_width: float
@@ -182,21 +232,29 @@ class Interval:
         percent = f"{100 * self.confidence:g} %"
         how = f"each holds with {percent}, whatever was selected"
         if self.among is not None:
-            how = f"all hold at once with {percent}, if at most {self.among:,} items take part (values show the noise that chose)"
+            how = (
+                f"all hold at once with {percent}, if at most {self.among:,} items take part"
+                " (values show the noise that chose)"
+            )
         low = "users count in part, so that only the low ends are of users, at least so many: "
         return low + how if self.at_least else how
 
 
-def interval(mechanism: Mechanism, confidence: float = 0.95, among: int | None = None) -> Interval | None:
-    """The interval around each noisy score that a release of `mechanism` gives; None where it gives none, or none is known.
+def interval(
+    mechanism: Mechanism, confidence: float = 0.95, among: int | None = None
+) -> Interval | None:
+    """The interval around each noisy score that a release of `mechanism` gives; None where it gives
+    none, or none is known.
 
-    Fresh noise was not selected by: an interval holds for each value. Values that show the noise that chose are those of the
-    luckiest, so the interval is one that holds for all candidates at once (a union bound).
+    Fresh noise was not selected by: an interval holds for each value. Values that show the noise
+    that chose are those of the luckiest, so the interval is one that holds for all candidates at
+    once (a union bound).
 
     Args:
         mechanism: as configured.
         confidence: in (0, 1).
-        among: how many candidates there are at most; None: as the mechanism states, and `MOST_ITEMS` where it does not.
+        among: how many candidates there are at most; None: as the mechanism states, and
+            `MOST_ITEMS` where it does not.
 
     Raises:
         InvalidRequest: `confidence` is not in (0, 1).
@@ -205,4 +263,6 @@ def interval(mechanism: Mechanism, confidence: float = 0.95, among: int | None =
     if shows is None or not shows.values_are_scores:
         return None
     among = (among or mechanism.compared or MOST_ITEMS) if shows.shows_what_chose else None
-    return Interval(shows.margin(confidence, among or 1), confidence, among, mechanism.counts_in_part)
+    return Interval(
+        shows.margin(confidence, among or 1), confidence, among, mechanism.counts_in_part
+    )

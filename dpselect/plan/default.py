@@ -1,6 +1,7 @@
 """The default's rule: which mechanism releases a top k, by what is public about the question alone.
 
-Nothing is compared and no data are assumed: each class of questions has its mechanism, for the reasons in `docs/choosing.md`.
+Nothing is compared and no data are assumed: each class of questions has its mechanism, for the
+reasons in `docs/choosing.md`.
 """
 
 from __future__ import annotations
@@ -31,25 +32,36 @@ from dpselect.plan.request import TopKRequest
 from dpselect.sensitivity import Norm, Sensitivity
 
 GENEROUS = 300
-"""Items per user: a bound that hardly anybody reaches, where a proof needs one and nobody states any."""
+"""Items per user: a bound that hardly anybody reaches, where a proof needs one and nobody states
+any.
+"""
 
 FEW = 2
 """Items per user, which a clip does not distort: one step does."""
 
 FEW_LISTED = 15
-"""The most items to release of a public list for which Gumbel noise, which clips nobody, finds more than a race."""
+"""The most items to release of a public list for which Gumbel noise, which clips nobody, finds more
+than a race.
+"""
 
 FEW_PURE = 30
-"""The same for pure epsilon: for more items Laplace noise on clipped users finds more than peeling."""
+"""The same for pure epsilon: for more items Laplace noise on clipped users finds more than peeling.
+"""
 
 LARGEST_TABLE = 2_000_000
 """Cells of a public table, all of which get noise."""
 
-WHOLE_COUNTS = "a clip goes with no counts of the same scores, which are sums of shares: leave out clip= or with_counts="
+WHOLE_COUNTS = (
+    "a clip goes with no counts of the same scores, which are sums of shares: leave out clip= or"
+    " with_counts="
+)
 
-_WIDE = 2.83  # the l2 norm to which users are clipped for one noisy vector with a least number of users
+# the l2 norm to which users are clipped for one noisy vector with a least number of users
+_WIDE = 2.83
 _ROUNDING = 1 + 2.0**-40  # above that of a split of the budget
-_FINDING = 0.2  # share of the budget that goes to the discovery of groups, which have far more users than items have
+# share of the budget that goes to the discovery of groups, which have far more users than items
+# have
+_FINDING = 0.2
 
 
 @final
@@ -61,9 +73,12 @@ class Choice:
         mechanism: with the noise that spends the budget.
         max_items_per_user: the bound on one user's items; None for none.
         clip, norm: what each user's contributions are scaled to; None to count every item in full.
-        again: what they are scaled to in a second look, within the items that were discovered; None without one.
-        cells: whether the log is read as cells of a group and an item, with the bound and the clip over all groups together.
-        why: one sentence that says by which public facts the default chose it; "" where nothing was chosen.
+        again: what they are scaled to in a second look, within the items that were discovered; None
+            without one.
+        cells: whether the log is read as cells of a group and an item, with the bound and the clip
+            over all groups together.
+        why: one sentence that says by which public facts the default chose it; "" where nothing was
+            chosen.
     """
 
     mechanism: Mechanism
@@ -90,12 +105,14 @@ def default_choice(
     groups: Grouping | None = None,
     whole: Budget | None = None,
 ) -> Choice:
-    """The mechanism that finds most of the top k of distinct-user counts on many logs, and the clip to read the log with.
+    """The mechanism that finds most of the top k of distinct-user counts on many logs, and the clip
+    to read the log with.
 
     Args:
-        budget: of the release, or of all `request.releases` of them; with groups of all groups, and of what discovers them.
-        request: k, candidates and the relation; its sensitivity is that of counts with at most `max_items_per_user` items a user.
-            With groups all of it is within one of them.
+        budget: of the release, or of all `request.releases` of them; with groups of all groups, and
+            of what discovers them.
+        request: k, candidates and the relation; its sensitivity is that of counts with at most
+            `max_items_per_user` items a user. With groups all of it is within one of them.
         max_items_per_user: as declared; None: any number, and 300 where a proof needs one.
         clip: as stated, for one noisy vector; None: chosen.
         norm: of a stated clip; None: l1 for a pure budget, l2 otherwise.
@@ -103,14 +120,15 @@ def default_choice(
         whole: the budget of the dataset that pays, if one does.
 
     Raises:
-        InvalidRequest: an unknown domain or groups to discover and a budget without delta, or a clip that nothing pays for.
+        InvalidRequest: an unknown domain or groups to discover and a budget without delta, or a
+            clip that nothing pays for.
         RelationMismatch: what is asked for has no guarantee under the relation.
         CalibrationError: no amount of noise fits the budget.
     """
     if clip is not None and request.candidates is None and max_items_per_user is None:
         raise InvalidRequest(
-            "clip= without a catalogue needs max_items_per_user=, which may be generous "
-            "(300 for example): what a user with any number of items brings in alone cannot be hidden"
+            "clip= without a catalogue needs max_items_per_user=, which may be generous (300 for"
+            " example): what a user with any number of items brings in alone cannot be hidden"
         ).at("clip")
     if clip is not None and request.counts is not None and not request.recounted:
         raise InvalidRequest(WHOLE_COUNTS)
@@ -126,12 +144,14 @@ def default_mechanism(
     groups: Grouping | None = None,
     whole: Budget | None = None,
 ) -> Mechanism:
-    """A mechanism that fits `request` and `budget`, chosen by public configuration alone, for scores as `request` declares them.
+    """A mechanism that fits `request` and `budget`, chosen by public configuration alone, for
+    scores as `request` declares them.
 
-    Of an unknown domain `SparseHistogram` where the sensitivity bounds a norm of what a user moves, else `LimitedDomain`. Of a
-    public one a noisy vector for the bounded norm where more items are asked for than a user touches, else peeling with
-    exponential noise for a pure budget, and one-shot Gumbel noise for others. All of them release the order. See `default_choice`
-    for the clip to read a log with.
+    Of an unknown domain `SparseHistogram` where the sensitivity bounds a norm of what a user moves,
+    else `LimitedDomain`. Of a public one a noisy vector for the bounded norm where more items are
+    asked for than a user touches, else peeling with exponential noise for a pure budget, and
+    one-shot Gumbel noise for others. All of them release the order. See `default_choice` for the
+    clip to read a log with.
 
     Args:
         kind: of the mechanism; None for these.
@@ -139,12 +159,16 @@ def default_mechanism(
         whole: the budget of the dataset that pays, if one does.
 
     Raises:
-        InvalidRequest: an unknown domain or groups to discover and a budget without delta, or `kind` cannot do it.
-        RelationMismatch: an unknown domain under replace_one, and a sensitivity that bounds no user's contribution.
+        InvalidRequest: an unknown domain or groups to discover and a budget without delta, or
+            `kind` cannot do it.
+        RelationMismatch: an unknown domain under replace_one, and a sensitivity that bounds no
+            user's contribution.
         CalibrationError: no amount of noise fits the budget.
     """
     rule = _Rule.of(budget, request, request.sensitivity.l0, groups, whole)
-    return rule.completed(Choice(rule.plain() if kind is None else rule.fit(kind), rule.limit)).mechanism
+    return rule.completed(
+        Choice(rule.plain() if kind is None else rule.fit(kind), rule.limit)
+    ).mechanism
 
 
 @final
@@ -154,8 +178,10 @@ class _Rule:
 
     Attributes:
         limit: the most items of a user, as declared; None for any number.
-        pure: whether the budget, or the dataset that pays, adds up pure epsilons, for which Gaussian noise has no price.
-        every: what is charged for a mechanism of each group; None where they are one table of cells alone, or there are none.
+        pure: whether the budget, or the dataset that pays, adds up pure epsilons, for which
+            Gaussian noise has no price.
+        every: what is charged for a mechanism of each group; None where they are one table of cells
+            alone, or there are none.
     """
 
     budget: Budget
@@ -166,14 +192,30 @@ class _Rule:
     every: EveryGroup | None
 
     @classmethod
-    def of(cls, budget: Budget, request: TopKRequest, limit: int | None, groups: Grouping | None, whole: Budget | None) -> Self:
+    def of(
+        cls,
+        budget: Budget,
+        request: TopKRequest,
+        limit: int | None,
+        groups: Grouping | None,
+        whole: Budget | None,
+    ) -> Self:
         """Of what is asked; `whole` is the budget of the dataset that pays."""
         pure = budget.form == "pure" or (whole is not None and whole.measure == "epsilon")
-        return cls(budget, request, limit, pure, groups, None if groups is None else groups.every(budget, request))
+        return cls(
+            budget,
+            request,
+            limit,
+            pure,
+            groups,
+            None if groups is None else groups.every(budget, request),
+        )
 
     @property
     def alone(self) -> bool:
-        """Whether items are released by a threshold, which hides those that hardly anybody touched."""
+        """Whether items are released by a threshold, which hides those that hardly anybody
+        touched.
+        """
         return self.request.candidates is None or self.request.min_users is not None
 
     @property
@@ -189,31 +231,61 @@ class _Rule:
         if self.groups is not None and self.every is None:
             unbounded(self.groups.cells(request) if self.groups.tabled and not self.alone else 0)
         if request.kbar is not None or self.noise not in VECTOR_NORMS:
-            return Choice(self.plain(), self.limit, why="the stated noise or kbar= is that of one mechanism")
+            return Choice(
+                self.plain(), self.limit, why="the stated noise or kbar= is that of one mechanism"
+            )
         if request.counts is not None and not request.recounted:
-            return Choice(self.plain(), self.limit, why="where the scores that choose are the counts, users are counted in full")
+            return Choice(
+                self.plain(),
+                self.limit,
+                why="where the scores that choose are the counts, users are counted in full",
+            )
         if self.limit is not None and self.limit <= FEW:
-            return Choice(self.plain(), self.limit, why=f"users with at most {FEW} items need no clip")
+            return Choice(
+                self.plain(), self.limit, why=f"users with at most {FEW} items need no clip"
+            )
         if request.noise is None and request.min_users is None and request.k <= self._few:
             why = f"for up to {self._few} items noise on each choice finds most: it clips nobody"
             return Choice(self._selection(), self.limit, why=why)
         if request.noise is None and self._whole:
-            return Choice(self._selection(), self.limit, why="noise on each choice gives all of a public list an order")
-        if request.min_users is None and self.noise == "gaussian" and not self.pure and self.every is None:
+            return Choice(
+                self._selection(),
+                self.limit,
+                why="noise on each choice gives all of a public list an order",
+            )
+        if (
+            request.min_users is None
+            and self.noise == "gaussian"
+            and not self.pure
+            and self.every is None
+        ):
             return self._race()
         wide = request.min_users is not None and self.noise == "gaussian" and self.every is None
         found = self.stated(_WIDE if wide else 1.0, VECTOR_NORMS[self.noise])
-        return replace(found, why=f"one vector of {self.noise} noise on clipped users finds most where no race can be run")
+        return replace(
+            found,
+            why=(
+                f"one vector of {self.noise} noise on clipped users finds most where no race can"
+                " be run"
+            ),
+        )
 
     @property
     def _whole(self) -> bool:
-        """Whether all items of a catalogue are asked for, of which a vector of Laplace noise releases the set alone."""
-        return self.noise == "laplace" and not self.alone and self.request.k == self.request.candidates
+        """Whether all items of a catalogue are asked for, of which a vector of Laplace noise
+        releases the set alone.
+        """
+        return (
+            self.noise == "laplace" and not self.alone and self.request.k == self.request.candidates
+        )
 
     @property
     def _few(self) -> int:
         """The most items for which noise on each choice finds more than a noisy vector."""
-        listed, one_sided = self.request.candidates is not None, self.request.sensitivity.relation == "add_remove"
+        listed, one_sided = (
+            self.request.candidates is not None,
+            self.request.sensitivity.relation == "add_remove",
+        )
         if not (listed or one_sided):
             return 0  # no selection has a guarantee
         if self.every is not None:
@@ -227,8 +299,8 @@ class _Rule:
         noise: NoiseName = "laplace" if norm == "l1" else "gaussian"
         if self.request.kbar is not None or self.request.noise not in (None, noise):
             raise InvalidRequest(
-                f"clip= is for one vector of {noise} noise, users clipped to an {norm} norm: leave out kbar= and noise=, or name "
-                "a mechanism"
+                f"clip= is for one vector of {noise} noise, users clipped to an {norm} norm: leave"
+                " out kbar= and noise=, or name a mechanism"
             )
         most = self.limit or (GENEROUS if self.alone else None)
         covers = Sensitivity.of_clipped(clip, norm, self.request.sensitivity.relation, most)
@@ -238,7 +310,11 @@ class _Rule:
     def plain(self) -> Mechanism:
         """What releases the order of scores as they are declared."""
         request, size = self.request, self.request.sensitivity
-        bounded = min(size.l1_of(None), size.l2_of(None)) < math.inf and request.kbar is None and self.noise in VECTOR_NORMS
+        bounded = (
+            min(size.l1_of(None), size.l2_of(None)) < math.inf
+            and request.kbar is None
+            and self.noise in VECTOR_NORMS
+        )
         several = request.k > (size.l0 or 0) or size.relation == "replace_one"
         if request.min_users is not None or (bounded and several and not self._whole):
             return self.fit(self._vector.__name__, noise=self.noise)
@@ -249,7 +325,9 @@ class _Rule:
         if self.request.candidates is None:
             return self.fit(LimitedDomain.__name__)
         noise = self.request.noise or ("exponential" if self.pure else "gumbel")
-        return self.fit((PeelingTopK if noise == "exponential" else OneshotTopK).__name__, noise=noise)
+        return self.fit(
+            (PeelingTopK if noise == "exponential" else OneshotTopK).__name__, noise=noise
+        )
 
     @property
     def _vector(self) -> type[SparseHistogram] | type[OneshotTopK]:
@@ -264,8 +342,18 @@ class _Rule:
         scale = drawn.sensitivity.l2_of(None) / price.mu * _ROUNDING
         covers, cells = drawn.sensitivity, self.groups is not None
         shows = self.request.candidates is not None and self.request.counts is None
-        race = RacingTopK(k=self.request.k, scale=scale, delta=hiding, sensitivity=covers, cells=cells, values=shows)
-        why = "where users may have many items a race finds most: it gives their weight to the items whose place is still open"
+        race = RacingTopK(
+            k=self.request.k,
+            scale=scale,
+            delta=hiding,
+            sensitivity=covers,
+            cells=cells,
+            values=shows,
+        )
+        why = (
+            "where users may have many items a race finds most: it gives their weight to the items"
+            " whose place is still open"
+        )
         return replace(vector, mechanism=race, why=why)
 
     def fit(self, kind: str, **changes: Any) -> Mechanism:
@@ -275,25 +363,33 @@ class _Rule:
 
     @property
     def _tabled(self) -> bool:
-        """Whether the groups are drawn as one table of cells, where users need no bound on groups."""
+        """Whether the groups are drawn as one table of cells, where users need no bound on
+        groups.
+        """
         request, groups = self.request, self.groups
         if groups is None or not groups.tabled or self.limit is not None or self.pure:
             return False
         if request.counts is not None or request.kbar is not None or self.noise != "gaussian":
             return False
         if request.candidates is not None and groups.listed is None:
-            return False  # of a catalogue without a list of groups, which cells there may be is private
+            # of a catalogue without a list of groups, which cells there may be is private
+            return False
         return self.alone or groups.cells(request) <= LARGEST_TABLE
 
     def _table(self) -> Choice:
         """That of cells: all groups pay the price of one."""
         assert self.groups is not None
         size = self.request.candidates if self.alone else self.groups.cells(self.request)
-        cells = replace(self, request=self.request.model_copy(update={"candidates": size}), every=None)
+        cells = replace(
+            self, request=self.request.model_copy(update={"candidates": size}), every=None
+        )
         if self.request.min_users is None:
             return replace(cells._race(), cells=True)
         found = cells.stated(_WIDE, "l2")
-        least = f"of a least number of users in each group {self.noise} noise on one table of cells finds most"
+        least = (
+            f"of a least number of users in each group {self.noise} noise on one table of cells"
+            " finds most"
+        )
         return replace(found, mechanism=changed(found.mechanism, k=None), cells=True, why=least)
 
     def completed(self, choice: Choice) -> Choice:
@@ -310,25 +406,30 @@ class _Rule:
 
 def changed(mechanism: Any, **settings: Any) -> Any:
     """The mechanism with other settings, validated."""
-    return type(mechanism).model_validate({**settings_of(mechanism), **settings}) if settings else mechanism
+    return (
+        type(mechanism).model_validate({**settings_of(mechanism), **settings})
+        if settings
+        else mechanism
+    )
 
 
 def unbounded(cells: int = 0) -> NoReturn:
     """Refuse groups that no bound and no norm limits a user in; `cells` of them are public."""
     if cells > LARGEST_TABLE:
         raise InvalidRequest(
-            f"public lists of items and groups make up {cells:,} cells, and no table of more than {LARGEST_TABLE:,} is drawn: "
-            "leave out the list of items, of which those that occur are then found, or state max_groups_per_user=, in how many "
-            "groups one user counts"
+            f"public lists of items and groups make up {cells:,} cells, and no table of more than"
+            f" {LARGEST_TABLE:,} is drawn: leave out the list of items, of which those that occur"
+            " are then found, or state max_groups_per_user=, in how many groups one user counts"
         )
     raise InvalidRequest(
-        "max_groups_per_user= is missing: one norm over all groups of a user is for counts of users with a delta=, and items and "
-        "groups that are both public or items that are not, without mechanism=, clip=, max_items_per_user=, kbar=, noise=, "
-        "with_counts= and value=. State in how many groups one user counts, 1 or 2 for example, or leave these out"
+        "max_groups_per_user= is missing: one norm over all groups of a user is for counts of users"
+        " with a delta=, and items and groups that are both public or items that are not, without"
+        " mechanism=, clip=, max_items_per_user=, kbar=, noise=, with_counts= and value=. State in"
+        " how many groups one user counts, 1 or 2 for example, or leave these out"
     )
 
 
-# -- for every group -------------------------------------------------------------------------------------------------------
+# -- for every group -------------------------------------------------------------------------------
 
 
 @final
@@ -338,8 +439,10 @@ class Grouping:
 
     Attributes:
         most: in how many of them one user is at most.
-        listed: how many a public list names; None where they are discovered, which takes a fifth of the budget.
-        tabled: whether the log can be read as cells of a group and an item (`Choice.cells`), which are considered then.
+        listed: how many a public list names; None where they are discovered, which takes a fifth of
+            the budget.
+        tabled: whether the log can be read as cells of a group and an item (`Choice.cells`), which
+            are considered then.
     """
 
     most: int
@@ -354,7 +457,8 @@ class Grouping:
         """What is charged for a mechanism of each of them; None where users are in any number.
 
         Raises:
-            InvalidRequest: groups are to be discovered with a budget without delta, or `most` is not an integer >= 1.
+            InvalidRequest: groups are to be discovered with a budget without delta, or `most` is
+                not an integer >= 1.
         """
         if self.most == ANY_GROUPS:
             return None
@@ -364,22 +468,28 @@ class Grouping:
         if self.listed is None:
             if budget.delta == 0:
                 raise InvalidRequest(
-                    "groups that are read off the log need a budget with a delta: the chance that one of a single user is found. "
-                    "Give a delta in (0, 1), or a public list of groups (groups=)"
+                    "groups that are read off the log need a budget with a delta: the chance that"
+                    " one of a single user is found. Give a delta in (0, 1), or a public list of"
+                    " groups (groups=)"
                 )
             presence = Sensitivity.of_clipped(1.0, "l2", relation, self.most)
             shared = None if request.share is None else request.share.times(_FINDING * (1 - 2**-40))
-            asked = TopKRequest(k=1, sensitivity=presence, noise="gaussian", releases=request.releases, share=shared)
+            asked = TopKRequest(
+                k=1, sensitivity=presence, noise="gaussian", releases=request.releases, share=shared
+            )
             found = changed(fitted(SparseHistogram.__name__, part(budget, _FINDING), asked), k=None)
         return EveryGroup(self.most, relation, request.sensitivity.uniform, found)
 
 
-# -- parts of a budget -----------------------------------------------------------------------------------------------------
+# -- parts of a budget -----------------------------------------------------------------------------
 
 
 def part(budget: Budget, share: float) -> Budget:
-    """This share of a budget, and a little less: all parts together do not exceed the whole in floats either."""
+    """This share of a budget, and a little less: all parts together do not exceed the whole in
+    floats either.
+    """
     amounts = {name: getattr(budget, name) for name in ("epsilon", "rho", "delta", "failure")}
     stated = {name: share * (1 - 2**-40) * value for name, value in amounts.items() if value}
-    order = {"order": budget.order} if isinstance(budget.order, str) else {}  # the best one for a part is another one
+    # the best one for a part is another one
+    order = {"order": budget.order} if isinstance(budget.order, str) else {}
     return Budget(**order, **stated)

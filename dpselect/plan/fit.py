@@ -1,4 +1,6 @@
-"""From a budget to a mechanism whose noise spends it, knowing only what is public: one search, over `accounting.calibrate`."""
+"""From a budget to a mechanism whose noise spends it, knowing only what is public: one search, over
+`accounting.calibrate`.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,13 @@ from dpselect.noise import NoiseName, by_name
 from dpselect.plan.counts import CountNoise, limits_of, takes_its_own, without_counts
 from dpselect.plan.request import TopKRequest
 
-# Shares of delta tried for the chance of failure; the rest is left for the conversion to epsilon. The loss from so coarse a
-# grid is below 2 % of the threshold.
-_SHARES = (0.75, 0.9, 0.5, 0.35, 1.0)  # the usual winner first: another is searched only where it may beat it
+# Shares of delta tried for the chance of failure; the rest is left for the conversion to epsilon.
+# The loss from so coarse a grid is below 2 % of the threshold.
+# the usual winner first: another is searched only where it may beat it
+_SHARES = (0.75, 0.9, 0.5, 0.35, 1.0)
 _MOST_RANKS = 10_000_000  # that a mechanism may be configured for
-_NOISES: Mapping[str, NoiseName] = {"pure": "exponential"}  # by the form of the budget, where a mechanism has no default
+# by the form of the budget, where a mechanism has no default
+_NOISES: Mapping[str, NoiseName] = {"pure": "exponential"}
 _ANY = Budget(rho=0.1, delta=1e-6)  # a form of budget that every mechanism can be configured for
 
 
@@ -39,47 +43,52 @@ def calibrated(
 ) -> Mechanism:
     """The member of `family` with the least noise that `budget` still pays for.
 
-    Uses the best accounting of the curves, privacy loss distributions included, and the safe end of the search. Theorem P16.
+    Uses the best accounting of the curves, privacy loss distributions included, and the safe end of
+    the search. Theorem P16.
 
     Args:
-        family: maps a positive parameter to a mechanism; the cost may rise or fall with the parameter, not both.
+        family: maps a positive parameter to a mechanism; the cost may rise or fall with the
+            parameter, not both.
         budget: what the whole release may cost.
         bracket: least and greatest parameter to consider.
-        releases: how many such releases the budget has to pay for, as one plan that is fixed in advance.
+        releases: how many such releases the budget has to pay for, as one plan that is fixed in
+            advance.
         charges: how many it has to pay for, charged one by one, in place of that; None for a plan.
 
     Raises:
         CalibrationError: nothing in the bracket fits the budget, or the cost is not monotone.
-        InvalidArgument: family is not a function, budget not a Budget, or bracket not two positive numbers in order.
+        InvalidArgument: family is not a function, budget not a Budget, or bracket not two positive
+            numbers in order.
         InvalidRequest: family returns no mechanism, or releases is not an integer >= 1.
     """
-    times = checked_integer("releases", releases, "how many the budget pays for", error=InvalidRequest)
+    times = checked_integer(
+        "releases", releases, "how many the budget pays for", error=InvalidRequest
+    )
 
     def priced(parameter: float) -> Any:
         found = family(parameter)
         return found if times == 1 else times * getattr(found, "curve", found)
 
-    found = family(calibrate(priced if callable(family) else family, budget, bracket, charges=charges))
+    found = family(
+        calibrate(priced if callable(family) else family, budget, bracket, charges=charges)
+    )
     if not hasattr(found, "curve"):
         raise InvalidRequest(
-            f"family returned a {type(found).__name__}, which draws nothing: return a mechanism, or calibrate curves with "
-            "accounting.calibrate"
+            f"family returned a {type(found).__name__}, which draws nothing: return a mechanism, or"
+            " calibrate curves with accounting.calibrate"
         )
     return found
 
 
 def fitted(
-    kind: str,
-    budget: Budget,
-    request: TopKRequest,
-    *,
-    every: EveryGroup | None = None,
+    kind: str, budget: Budget, request: TopKRequest, *, every: EveryGroup | None = None
 ) -> Mechanism:
     """The mechanism called `kind`, for `request`, with the noise that spends `budget`.
 
-    A mechanism that can fail has its chance of failure and the conversion to epsilon share the budget's delta: a few splits
-    are tried and the one with the lowest threshold is kept. Of several releases each gets an equal part of `budget.failure`, so
-    that what a ledger sets aside for failures lasts as long as the rest. Only `request` and `budget` are looked at, no data.
+    A mechanism that can fail has its chance of failure and the conversion to epsilon share the
+    budget's delta: a few splits are tried and the one with the lowest threshold is kept. Of several
+    releases each gets an equal part of `budget.failure`, so that what a ledger sets aside for
+    failures lasts as long as the rest. Only `request` and `budget` are looked at, no data.
 
     Args:
         kind: a mechanism's `kind` or the name of its class.
@@ -89,17 +98,23 @@ def fitted(
         InvalidRequest: the mechanism is unknown, or it cannot do what is asked.
         DomainMismatch: the domain is unknown and the mechanism needs a public one.
         RelationMismatch: the mechanism has no guarantee under the relation asked for.
-        CalibrationError: the budget pays for no amount of noise, for example a pure one for a mechanism that can fail.
+        CalibrationError: the budget pays for no amount of noise, for example a pure one for a
+            mechanism that can fail.
     """
     if not isinstance(budget, Budget) or not isinstance(request, TopKRequest):
         raise InvalidRequest(
-            f"fitted takes a kind, an accounting.Budget and a dpselect.plan.TopKRequest, not {type(budget).__name__} and "
-            f"{type(request).__name__}: fitted('limited_domain', acc.Budget(epsilon=1.0, delta=1e-6), TopKRequest(k=10))"
+            "fitted takes a kind, an accounting.Budget and a dpselect.plan.TopKRequest, not"
+            f" {type(budget).__name__} and {type(request).__name__}: fitted('limited_domain',"
+            " acc.Budget(epsilon=1.0, delta=1e-6), TopKRequest(k=10))"
         )
     member = mechanism_class(kind)
     fields, best = _settings(member, budget, request), None
     _require_domain(member, request, takes_observed=member.traits.domain != "public")
-    counted = None if request.counts is None else CountNoise.of(request, budget, 1 if every is None else every.times)
+    counted = (
+        None
+        if request.counts is None
+        else CountNoise.of(request, budget, 1 if every is None else every.times)
+    )
     for split in _splits(member, budget, request, every):
         spending = _Spending(budget, request, every, member, {**fields, **split}, counted)
         if best is None or spending.may_beat(best, next(iter(split.values()))):
@@ -113,10 +128,16 @@ def fitted(
     if pure:  # a delta that is stated is no delta of the dataset's
         remedy = "the dataset's budget has no delta, so choose a mechanism and noise that need none"
     elif budget.delta == 0:
-        remedy = "raise the budget, give it a delta (gaussian noise has no pure guarantee), or choose another mechanism or noise"
+        remedy = (
+            "raise the budget, give it a delta (gaussian noise has no pure guarantee), or choose"
+            " another mechanism or noise"
+        )
     else:
         remedy = "raise the budget, or choose another mechanism or noise"
-    raise CalibrationError(f"no amount of noise brings {several}{member.__name__}{noise} within {limits_of(budget)}: {remedy}")
+    raise CalibrationError(
+        f"no amount of noise brings {several}{member.__name__}{noise} within {limits_of(budget)}:"
+        f" {remedy}"
+    )
 
 
 @final
@@ -127,7 +148,8 @@ class EveryGroup:
     Attributes:
         most: in how many groups one user is at most.
         relation: what neighbouring logs differ by.
-        uniform: whether a user who leaves and one who comes share what they move (`Sensitivity.uniform` under replace_one).
+        uniform: whether a user who leaves and one who comes share what they move
+            (`Sensitivity.uniform` under replace_one).
         discovery: what finds the groups; None for a public list.
     """
 
@@ -144,7 +166,9 @@ class EveryGroup:
     def around(self, one: Mechanism) -> PerGroup:
         """The same mechanism for every group."""
         shared = self.uniform and self.relation == "replace_one"
-        return PerGroup(mechanism=one, max_groups_per_user=self.most, discovery=self.discovery, uniform=shared)
+        return PerGroup(
+            mechanism=one, max_groups_per_user=self.most, discovery=self.discovery, uniform=shared
+        )
 
 
 @final
@@ -172,7 +196,9 @@ class _Spending:
             remedy = f"use relation='{found.relation}'"
             if self.request.candidates is None:
                 remedy += ", or give a public catalogue (domain=, or candidates= of a TopKRequest)"
-            raise RelationMismatch(f"{self.member.__name__} has no guarantee under relation={asked!r}: {remedy}")
+            raise RelationMismatch(
+                f"{self.member.__name__} has no guarantee under relation={asked!r}: {remedy}"
+            )
         found.covers.require(self.request.sensitivity)
         _require_domain(self.member, self.request, takes_observed=found.takes_observed)
         return found if self.counted is None else self.counted.beside(found)
@@ -182,11 +208,16 @@ class _Spending:
         return self._charged(self.mechanism(parameter)).curve
 
     def found(self, bracket: tuple[float, float]) -> Mechanism | None:
-        """The mechanism with the least noise that the ledger's share pays for too; None if the budget pays for none."""
+        """The mechanism with the least noise that the ledger's share pays for too; None if the
+        budget pays for none.
+        """
         charges, share = self.request.charges, self.request.share
         with suppress(CalibrationError):
             knob = calibrate(self.price, self.budget, bracket, charges=charges)
-            if share is not None and share.budget.cost_of_each(self.price(knob), share.charges) > share.budget.limit:
+            if (
+                share is not None
+                and share.budget.cost_of_each(self.price(knob), share.charges) > share.budget.limit
+            ):
                 knob = calibrate(self.price, share.budget, bracket, charges=share.charges)
             return self.mechanism(knob)
         # What tells nothing is free whatever its noise: the set of all candidates, for example.
@@ -196,14 +227,20 @@ class _Spending:
         return None
 
     def may_beat(self, best: Mechanism, chance: float) -> bool:
-        """Whether the budget pays for as low a threshold as that of `best`, at this chance of failure: a single cost."""
+        """Whether the budget pays for as low a threshold as that of `best`, at this chance of
+        failure: a single cost.
+        """
         surprise, height = _surprise(best, chance), _height(best)
         rising = knob_of(type(without_counts(best))).rising
         try:
             level = self.price(surprise / height if rising else height / surprise)
         except (AccountingError, ValueError, ArithmeticError):
             return True  # outside the family's domain, which says nothing
-        cost = self.budget.cost(level) if self.request.charges is None else self.budget.cost_of_each(level, self.request.charges)
+        cost = (
+            self.budget.cost(level)
+            if self.request.charges is None
+            else self.budget.cost_of_each(level, self.request.charges)
+        )
         return self.budget.covers(cost)
 
     def _charged(self, one: Mechanism) -> Mechanism:
@@ -213,14 +250,17 @@ class _Spending:
 def default_kbar(k: int) -> int:
     """How many items compete for k places if nobody says: max(1000, 10 k).
 
-    Widening the competition raises LimitedDomain's threshold by ln(kbar)/epsilon, so ten times as many cost 2.3/epsilon counts,
-    and lowers the count it rests on; on logs large enough for a release the second is worth more.
+    Widening the competition raises LimitedDomain's threshold by ln(kbar)/epsilon, so ten times as
+    many cost 2.3/epsilon counts, and lowers the count it rests on; on logs large enough for a
+    release the second is worth more.
     """
     return min(max(1000, 10 * k), _MOST_RANKS)
 
 
 def supports(kind: str, request: TopKRequest) -> bool:
-    """Whether the mechanism called `kind` has a guarantee under the relation and the domain of `request`."""
+    """Whether the mechanism called `kind` has a guarantee under the relation and the domain of
+    `request`.
+    """
     member = mechanism_class(kind)
     _settings(member, _ANY, request)
     known = request.candidates is not None or member.traits.domain != "public"
@@ -239,11 +279,15 @@ def mechanism_class(kind: str) -> type[Mechanism]:
     by_class = {member.__name__: member for member in known.values()}
     if kind in by_class:
         return by_class[kind]
-    raise InvalidRequest(f"mechanism {kind[:40]!r} does not exist: choose one of {', '.join(sorted(known))}").at("mechanism")
+    raise InvalidRequest(
+        f"mechanism {kind[:40]!r} does not exist: choose one of {', '.join(sorted(known))}"
+    ).at("mechanism")
 
 
 def noise_settings(mechanism: Mechanism) -> tuple[str, float]:
-    """The name of the field that sets the noise of `mechanism` (of a selection, that beside its counts), and its value."""
+    """The name of the field that sets the noise of `mechanism` (of a selection, that beside its
+    counts), and its value.
+    """
     mechanism = without_counts(mechanism)
     knob = knob_of(type(mechanism))
     return knob.field, getattr(mechanism, knob.field)
@@ -252,26 +296,40 @@ def noise_settings(mechanism: Mechanism) -> tuple[str, float]:
 def knob_of(member: type[Mechanism]) -> Knob:
     """What sets the noise of a mechanism."""
     if member.traits.noise is None:
-        raise InvalidRequest(f"{member.__name__} has no single amount of noise to calibrate: configure it in the library")
+        raise InvalidRequest(
+            f"{member.__name__} has no single amount of noise to calibrate: configure it in the"
+            " library"
+        )
     return member.traits.noise
 
 
 def _settings(member: type[Mechanism], budget: Budget, request: TopKRequest) -> dict[str, Any]:
-    """The fields of the mechanism that follow from the request; what is None keeps the mechanism's own default.
+    """The fields of the mechanism that follow from the request; what is None keeps the mechanism's
+    own default.
 
     Raises:
-        InvalidRequest: the mechanism does not release what is asked for, or needs more than follows.
+        InvalidRequest: the mechanism does not release what is asked for, or needs more than
+            follows.
     """
     fields, traits, name = fields_of(member), member.traits, member.__name__
     if traits.answers in INSTEAD:
-        raise InvalidRequest(f"{name} {INSTEAD[traits.answers]}: use it in the library, or choose another mechanism")
+        raise InvalidRequest(
+            f"{name} {INSTEAD[traits.answers]}: use it in the library, or choose another mechanism"
+        )
     if request.k > 1 and traits.answers == "one_item":
-        raise InvalidRequest(f"{name} releases one item: ask it for k=1, or choose another mechanism")
+        raise InvalidRequest(
+            f"{name} releases one item: ask it for k=1, or choose another mechanism"
+        )
     for option in ("kbar", "noise"):
         if getattr(request, option) is not None and option not in fields:
-            raise InvalidRequest(f"{name} has no {option}: leave it out, or choose another mechanism")
+            raise InvalidRequest(
+                f"{name} has no {option}: leave it out, or choose another mechanism"
+            )
     if request.min_users is not None and "floor" not in fields:
-        raise InvalidRequest(f"{name} may release items of fewer users than min_users={request.min_users}: use sparse_histogram")
+        raise InvalidRequest(
+            f"{name} may release items of fewer users than min_users={request.min_users}: use"
+            " sparse_histogram"
+        )
     choice = "noise" in fields and fields["noise"].is_required()
     public: dict[str, Any] = {
         **{name: getattr(request, name) for name in ("k", "candidates", "sensitivity")},
@@ -287,7 +345,9 @@ def _settings(member: type[Mechanism], budget: Budget, request: TopKRequest) -> 
         public["values"] = True
     found = {name: value for name, value in public.items() if name in fields and value is not None}
     given = {*found, knob_of(member).field, traits.failure}
-    if missing := [name for name, field in fields.items() if field.is_required() and name not in given]:
+    if missing := [
+        name for name, field in fields.items() if field.is_required() and name not in given
+    ]:
         raise InvalidRequest(f"{name} also needs {', '.join(missing)}: configure it in the library")
     return found
 
@@ -295,22 +355,32 @@ def _settings(member: type[Mechanism], budget: Budget, request: TopKRequest) -> 
 def _require_domain(member: type[Mechanism], request: TopKRequest, *, takes_observed: bool) -> None:
     if request.candidates is None and not takes_observed:
         raise DomainMismatch(
-            f"{member.__name__} needs a public domain, and items read off a log are private: a rare item shows that its user is "
-            "there. Give a public catalogue (domain=, or candidates= of a TopKRequest), or use limited_domain"
+            f"{member.__name__} needs a public domain, and items read off a log are private: a rare"
+            " item shows that its user is there. Give a public catalogue (domain=, or candidates="
+            " of a TopKRequest), or use limited_domain"
         )
 
 
-def _splits(member: type[Mechanism], budget: Budget, request: TopKRequest, every: EveryGroup | None) -> list[dict[str, float]]:
-    """What the chance of failure of one release may be, as settings; a single empty one if nothing can fail."""
+def _splits(
+    member: type[Mechanism], budget: Budget, request: TopKRequest, every: EveryGroup | None
+) -> list[dict[str, float]]:
+    """What the chance of failure of one release may be, as settings; a single empty one if nothing
+    can fail.
+    """
     failure = member.traits.failure
     if failure is None:
         return [{}]
     if budget.delta == 0:
         raise InvalidRequest(
-            f"{member.__name__} can fail, so its budget needs a delta: the chance of that. Give a delta in (0, 1), or a public "
-            "catalogue (domain=, or candidates= of a TopKRequest) and a mechanism that never fails"
+            f"{member.__name__} can fail, so its budget needs a delta: the chance of that. Give a"
+            " delta in (0, 1), or a public catalogue (domain=, or candidates= of a TopKRequest)"
+            " and a mechanism that never fails"
         )
-    times, found = (1, 0.0) if every is None else (every.times, 0.0 if every.discovery is None else every.discovery.curve.delta0)
+    times, found = (
+        (1, 0.0)
+        if every is None
+        else (every.times, 0.0 if every.discovery is None else every.discovery.curve.delta0)
+    )
     most = math.inf
     if request.share is not None:
         most = (request.share.budget.failure_of_each(request.share.charges) - found) / times
@@ -320,9 +390,17 @@ def _splits(member: type[Mechanism], budget: Budget, request: TopKRequest, every
     plan, whole = times * request.releases, budget.delta - found
     # A zCDP budget converts nothing: all of its delta is there for the failure.
     shares = (1.0,) if budget.form == "zcdp" else _SHARES
-    tried = [_below(share * whole / plan) if plan > 1 else float(f"{share * whole:.12g}") for share in shares if share < 1]
-    tried += [_below(whole / plan) if plan > 1 or found else whole for share in shares if share == 1]
-    return [{failure: each} for each in dict.fromkeys(min(each, most) for each in tried) if each > 0]
+    tried = [
+        _below(share * whole / plan) if plan > 1 else float(f"{share * whole:.12g}")
+        for share in shares
+        if share < 1
+    ]
+    tried += [
+        _below(whole / plan) if plan > 1 or found else whole for share in shares if share == 1
+    ]
+    return [
+        {failure: each} for each in dict.fromkeys(min(each, most) for each in tried) if each > 0
+    ]
 
 
 def _below(chance: float) -> float:
@@ -331,7 +409,9 @@ def _below(chance: float) -> float:
 
 
 def _height(mechanism: Mechanism) -> float:
-    """How high the threshold lies up to a constant, by which the splits of one mechanism are compared."""
+    """How high the threshold lies up to a constant, by which the splits of one mechanism are
+    compared.
+    """
     mechanism = without_counts(mechanism)
     failure, (_, amount) = mechanism.traits.failure, noise_settings(mechanism)
     if failure is None:
@@ -341,6 +421,8 @@ def _height(mechanism: Mechanism) -> float:
 
 
 def _surprise(mechanism: Mechanism, chance: float) -> float:
-    """How many units of its noise a threshold lies up that a single user crosses with this chance."""
+    """How many units of its noise a threshold lies up that a single user crosses with this
+    chance.
+    """
     noise = getattr(without_counts(mechanism), "noise", None)
     return -math.log(chance) if noise is None else float(by_name(noise).isf_ball(arb(chance)).mid())

@@ -1,6 +1,8 @@
-"""Forecast what a mechanism finds, by its own draws on made-up users who look like a public profile.
+"""Forecast what a mechanism finds, by its own draws on made-up users who look like a public
+profile.
 
-Nothing private is read. Users are made up one by one, because mechanisms that weigh users' items again depend on who has what.
+Nothing private is read. Users are made up one by one, because mechanisms that weigh users' items
+again depend on who has what.
 """
 
 from __future__ import annotations
@@ -30,14 +32,16 @@ from dpselect.sensitivity import Sensitivity
 DRAWS = 80
 """Simulated releases of a forecast, over all profiles that fit."""
 
-_MOST_PAIRS = 1_000_000  # of a user and an item; of more users so many are made up, and each stands for several
+# of a user and an item; of more users so many are made up, and each stands for several
+_MOST_PAIRS = 1_000_000
 _MOST_CELLS = 10_000_000  # of groups and items, which are simulated
 _MANY, _FEWER = 100_000, 20  # items of which a draw takes long, and the draws that are then made
 _MOST_TIMES = 30  # that items are drawn for a user until they differ
 _STEPS = 40  # of the search for what makes an item as popular as its count
-# What logs look like of which somebody states Zipf's law and its numbers: counts to these powers, since people guess an exponent
-# of about 1, and the laws of logs have .5 to .8; or a head that is flat for half a rank for each item of a user, and for _SINGLE
-# more, since nobody touches every popular item.
+# What logs look like of which somebody states Zipf's law and its numbers: counts to these powers,
+# since people guess an exponent of about 1, and the laws of logs have .5 to .8; or a head that is
+# flat for half a rank for each item of a user, and for _SINGLE more, since nobody touches every
+# popular item.
 _POWERS, _HEAD, _SINGLE = (0.55, 0.65, 0.75), 0.5, 4.0
 
 
@@ -63,17 +67,20 @@ class MadeUpUsers:
 
     @classmethod
     def of(cls, profile: Profile, rng: np.random.Generator, groups: Groups | None = None) -> Self:
-        """Users with as many items as the profile says, who prefer popular ones so far that counts are its own on average.
+        """Users with as many items as the profile says, who prefer popular ones so far that counts
+        are its own on average.
 
         Args:
-            groups: a user is in some of them, larger ones more often, and has as many items in each.
+            groups: a user is in some of them, larger ones more often, and has as many items in
+                each.
 
         Raises:
             InvalidRequest: the profile does not say how many users there are.
         """
         loads = Loads.of_mean(1.0) if profile.loads is None else profile.loads
         total = float(profile.values @ profile.multiplicities)
-        mean = float(np.minimum(loads.sizes, profile.touched) @ loads.users)  # nobody has an item twice
+        # nobody has an item twice
+        mean = float(np.minimum(loads.sizes, profile.touched) @ loads.users)
         number = total / mean if profile.users is None else profile.users
         if number < 1:
             raise InvalidRequest("the profile has no users: state how many there are")
@@ -86,23 +93,40 @@ class MadeUpUsers:
             owners, within = _drawn(np.minimum(many, groups.count), shares, rng)
         # A mean of less than one item says that some users have none.
         sizes, busy = _sampled(loads, len(owners), rng), min(1.0, total / (number * mean))
-        sizes = np.minimum(sizes, profile.touched)[rng.random(len(owners)) < busy] if profile.users else sizes
+        sizes = (
+            np.minimum(sizes, profile.touched)[rng.random(len(owners)) < busy]
+            if profile.users
+            else sizes
+        )
         chances = np.cumsum(np.repeat(_appeal(profile, loads), profile.multiplicities))
         member, item = _drawn(sizes, chances, rng)
         cells = within[member] * profile.size + item
         order = np.argsort(cells, kind="stable")
-        return cls(owners[member][order], cells[order], profile.size, 1 if groups is None else groups.count, number / made)
+        return cls(
+            owners[member][order],
+            cells[order],
+            profile.size,
+            1 if groups is None else groups.count,
+            number / made,
+        )
 
     @cached_property
     def counts(self) -> Floats:
         """(cells,) number of users of each."""
-        return np.asarray(np.bincount(self.cells, minlength=self.size * self.groups) * self.each, dtype=np.float64)
+        return np.asarray(
+            np.bincount(self.cells, minlength=self.size * self.groups) * self.each, dtype=np.float64
+        )
 
     def scores(self, choice: Choice, *, known: bool, rng: np.random.Generator) -> Scores:
-        """What a release sees once contributions are bounded, labeled by the cells' numbers, with a second look at users."""
+        """What a release sees once contributions are bounded, labeled by the cells' numbers, with a
+        second look at users.
+        """
         users, cells = self._kept(choice.max_items_per_user, rng)
         number = self.size * self.groups
-        relation, starts = choice.mechanism.covers.relation, np.searchsorted(cells, np.arange(number + 1))
+        relation, starts = (
+            choice.mechanism.covers.relation,
+            np.searchsorted(cells, np.arange(number + 1)),
+        )
         loads = np.bincount(users, minlength=1).astype(np.float64)
         values = np.bincount(cells, choice.bounding.weight(loads[users]), number) * self.each
         shown = np.arange(number) if known else np.flatnonzero(values > 0)
@@ -111,18 +135,28 @@ class MadeUpUsers:
             labels = [cell(place // self.size, place % self.size) for place in labels]
         place_of = dict(zip(labels, shown.tolist(), strict=True))
 
-        def spent(labels: Sequence[Label], numbers: Floats, weight: Callable[[Floats, Floats], Any]) -> Floats:
-            """(n,) sums of what users give these items: from numbers of pairs, and the sum of their squares over each user."""
+        def spent(
+            labels: Sequence[Label], numbers: Floats, weight: Callable[[Floats, Floats], Any]
+        ) -> Floats:
+            """(n,) sums of what users give these items: from numbers of pairs, and the sum of their
+            squares over each user.
+            """
             at = np.array([place_of[label] for label in labels], dtype=np.int64)
             many = starts[at + 1] - starts[at]
             place, own = _spans(starts[at], many), np.repeat(numbers, many)
-            squares = np.asarray(np.bincount(users[place], own**2, len(loads)), dtype=np.float64)[users[place]]
+            squares = np.asarray(np.bincount(users[place], own**2, len(loads)), dtype=np.float64)[
+                users[place]
+            ]
             sums = np.bincount(np.repeat(np.arange(len(at)), many), weight(own, squares), len(at))
             return np.asarray(sums * self.each, dtype=np.float64)
 
         def weigh(labels: Sequence[Label], numbers: Indices, norm: float) -> Indices:
             relative = numbers.astype(np.float64)
-            found = spent(labels, relative, lambda own, squares: np.minimum(1.0, norm * own / np.sqrt(squares)))
+            found = spent(
+                labels,
+                relative,
+                lambda own, squares: np.minimum(1.0, norm * own / np.sqrt(squares)),
+            )
             return np.floor(found * WEIGHT_UNIT).astype(np.int64)
 
         again = Bounding(None, choice.again, choice.norm)
@@ -135,7 +169,9 @@ class MadeUpUsers:
             return Scores(found, sensitivity=bound, labels=labels)
 
         domain: Domain = "public" if known else "observed"
-        found = Scores(values[shown], sensitivity=choice.mechanism.covers, labels=labels, domain=domain)
+        found = Scores(
+            values[shown], sensitivity=choice.mechanism.covers, labels=labels, domain=domain
+        )
         return found.with_second(SecondLook(score, bound, weigh=weigh))
 
     def _kept(self, limit: int | None, rng: np.random.Generator) -> tuple[Indices, Indices]:
@@ -156,10 +192,11 @@ def _spans(starts: Indices, sizes: Indices) -> Indices:
 
 
 def _appeal(profile: Profile, loads: Loads) -> Floats:
-    """(levels,) how likely the next item of a user is one of each level, so that as many users have it as its count says.
+    """(levels,) how likely the next item of a user is one of each level, so that as many users have
+    it as its count says.
 
-    An item of appeal w is among a user's first n distinct ones with a chance of 1 - exp(-t w), for the t at which the user is
-    expected to have n.
+    An item of appeal w is among a user's first n distinct ones with a chance of 1 - exp(-t w), for
+    the t at which the user is expected to have n.
     """
     members, users = profile.multiplicities.astype(np.float64), loads.users / loads.users.sum()
     total = float(profile.values @ members)
@@ -167,33 +204,45 @@ def _appeal(profile: Profile, loads: Loads) -> Floats:
     sizes = np.minimum(loads.sizes, 0.999 * max(1, profile.touched))
     appeal, waits = wanted / max(float(wanted @ members), 1e-300), sizes
     wanted = np.minimum(wanted, 1 - 1e-6)
-    for _ in range(_STEPS):  # in turn: users who have too few wait longer, and what too few have appeals more
+    # in turn: users who have too few wait longer, and what too few have appeals more
+    for _ in range(_STEPS):
         waits = waits * sizes / (-np.expm1(-np.multiply.outer(waits, appeal)) @ members)
-        appeal = appeal * wanted / np.maximum(-np.expm1(-np.multiply.outer(appeal, waits)) @ users, 1e-300)
+        appeal = (
+            appeal
+            * wanted
+            / np.maximum(-np.expm1(-np.multiply.outer(appeal, waits)) @ users, 1e-300)
+        )
     return np.asarray(appeal)
 
 
 def _sampled(loads: Loads, number: int, rng: np.random.Generator) -> Indices:
     """(number,) numbers of items, as users have them."""
-    return np.rint(rng.choice(loads.sizes, number, p=loads.users / loads.users.sum())).astype(np.int64)
+    return np.rint(rng.choice(loads.sizes, number, p=loads.users / loads.users.sum())).astype(
+        np.int64
+    )
 
 
 def _drawn(sizes: Indices, chances: Floats, rng: np.random.Generator) -> tuple[Indices, Indices]:
-    """(pairs,) users and items in order of items: for each user so many distinct items, the next one always by its chance."""
+    """(pairs,) users and items in order of items: for each user so many distinct items, the next
+    one always by its chance.
+    """
     items, people, left = len(chances), len(sizes), sizes.copy()
     held = np.empty(0, dtype=np.int64)
     for _ in range(_MOST_TIMES):
         owner = np.repeat(np.arange(people), left)
         if len(owner) == 0:
             break
-        item = np.minimum(np.searchsorted(chances, rng.random(len(owner)) * chances[-1], side="right"), items - 1)
-        held = np.sort(np.concatenate([held, np.sort(item * people + owner)]), kind="stable")  # two sorted parts, in one pass
+        item = np.minimum(
+            np.searchsorted(chances, rng.random(len(owner)) * chances[-1], side="right"), items - 1
+        )
+        # two sorted parts, in one pass
+        held = np.sort(np.concatenate([held, np.sort(item * people + owner)]), kind="stable")
         held = held[np.diff(held, prepend=-1) > 0]
         left = sizes - np.bincount(held % people, minlength=people)
     return held % people, held // people
 
 
-# -- what is expected ------------------------------------------------------------------------------------------------------
+# -- what is expected ------------------------------------------------------------------------------
 
 
 @final
@@ -217,7 +266,10 @@ class Forecast(Stated):
         """What to expect, as a phrase; `top`: the items that are wanted."""
         words = f"{share(self.recall)} of {top}"
         if self.low < self.high:
-            words += f", between {share(self.low)} and {share(self.high)} for data that match your description"
+            words += (
+                f", between {share(self.low)} and {share(self.high)} for data that match your"
+                " description"
+            )
         return f"{words}; {self.released:.3g} items are shown"
 
     @classmethod
@@ -233,7 +285,9 @@ class Forecast(Stated):
 
 
 def fitting(profile: Profile, rng: np.random.Generator) -> Iterator[Profile]:
-    """Profiles that fit what is stated: counts as they are; of a smooth curve, the laws of logs around which counts scatter."""
+    """Profiles that fit what is stated: counts as they are; of a smooth curve, the laws of logs
+    around which counts scatter.
+    """
     if profile.law == "counts":
         yield profile
     else:
@@ -245,7 +299,8 @@ def fitting(profile: Profile, rng: np.random.Generator) -> Iterator[Profile]:
 @final
 @dataclass(frozen=True, eq=False)
 class Forecaster:
-    """Made-up data that look like a profile, drawn once, on which any number of mechanisms are tried.
+    """Made-up data that look like a profile, drawn once, on which any number of mechanisms are
+    tried.
 
     Attributes:
         profile: what is publicly known of the data.
@@ -258,10 +313,13 @@ class Forecaster:
     known: bool
     groups: Groups | None = None
     seed: int = 0
-    _users: dict[float | None, list[MadeUpUsers]] = field(default_factory=dict, init=False, repr=False)
+    _users: dict[float | None, list[MadeUpUsers]] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     def of(self, choice: Choice, k: int, *, draws: int = DRAWS) -> Forecast:
-        """What a choice finds of the top k of data whose contributions are bounded as the release bounds them.
+        """What a choice finds of the top k of data whose contributions are bounded as the release
+        bounds them.
 
         Args:
             choice: what `dpselect.topk` would run; its counts are left out.
@@ -269,16 +327,23 @@ class Forecaster:
             draws: number of releases, over all profiles that fit.
 
         Raises:
-            InvalidRequest: the profile has fewer than k items, or does not say how many items users have.
+            InvalidRequest: the profile has fewer than k items, or does not say how many items users
+                have.
         """
         self.require(k)
         if self.groups is None or choice.cells:
             return self._tried(choice, k, 1.0, draws)
         # One group of each size, since no group looks at another.
         sizes = [(count, share * self.groups.kept) for count, share in self.groups.sizes()]
-        found = [(count, self._tried(choice, k, share, draws)) for count, share in sizes if self.profile.in_group(share).touched]
+        found = [
+            (count, self._tried(choice, k, share, draws))
+            for count, share in sizes
+            if self.profile.in_group(share).touched
+        ]
         if not found:
-            raise InvalidRequest("the groups have no users: state more users=, or fewer groups=").at("groups")
+            raise InvalidRequest(
+                "the groups have no users: state more users=, or fewer groups="
+            ).at("groups")
         return Forecast.average([one for _, one in found], [float(count) for count, _ in found])
 
     def require(self, k: int) -> None:
@@ -291,37 +356,62 @@ class Forecaster:
         if self.profile.touched == 0:
             raise InvalidRequest("no item of the profile has a user: state more users=").at("users")
         if most < k:
-            raise InvalidRequest(f"k={k} items cannot come out of a profile with {most:,} items: ask for fewer").at("k")
+            raise InvalidRequest(
+                f"k={k} items cannot come out of a profile with {most:,} items: ask for fewer"
+            ).at("k")
 
     def _tried(self, choice: Choice, k: int, share: float, draws: int) -> Forecast:
         """What is found in a group with this share of the users, or in all cells."""
         inner = without_counts(choice.mechanism)
-        if choice.cells and self.groups is not None and self.profile.size * self.groups.count > _MOST_CELLS:
+        if (
+            choice.cells
+            and self.groups is not None
+            and self.profile.size * self.groups.count > _MOST_CELLS
+        ):
             raise InvalidRequest(
-                f"{self.groups.count:,} groups of {self.profile.size:,} items are too many cells to simulate: state the most "
-                "popular items, or fewer groups"
+                f"{self.groups.count:,} groups of {self.profile.size:,} items are too many cells to"
+                " simulate: state the most popular items, or fewer groups"
             ).at("items")
         mechanism = TopOfGroups(k=k, mechanism=inner) if choice.cells else inner
-        run, data = replace(choice, mechanism=mechanism), list[tuple[Scores, NDArray[np.bool_], int]]()
-        if run.bounding.idle and not choice.cells and not isinstance(inner, WeighsAgain) and choice.again is None:
+        run, data = (
+            replace(choice, mechanism=mechanism),
+            list[tuple[Scores, NDArray[np.bool_], int]](),
+        )
+        if (
+            run.bounding.idle
+            and not choice.cells
+            and not isinstance(inner, WeighsAgain)
+            and choice.again is None
+        ):
             rng = np.random.default_rng([self.seed, 3])
             profile = self.profile if share == 1.0 else self.profile.in_group(share)
-            data = [(*_counted(one, inner, k, known=self.known), one.size) for one in fitting(profile, rng)]
+            data = [
+                (*_counted(one, inner, k, known=self.known), one.size)
+                for one in fitting(profile, rng)
+            ]
         elif self.profile.loads is None:
             raise InvalidRequest(
-                "the profile does not say how many items users have, which decides what bounding them takes away: state "
-                "items_per_user=, 1 if each user has one item"
+                "the profile does not say how many items users have, which decides what bounding"
+                " them takes away: state items_per_user=, 1 if each user has one item"
             ).at("items_per_user")
         else:
             rng = np.random.default_rng([self.seed, 5])
             for users in self.users(None if choice.cells else share):
-                data.append((users.scores(run, known=self.known, rng=rng), top_of(users.counts, users.size, k), users.size))
+                data.append(
+                    (
+                        users.scores(run, known=self.known, rng=rng),
+                        top_of(users.counts, users.size, k),
+                        users.size,
+                    )
+                )
         draws = draws if self.profile.size <= _MANY else min(draws, _FEWER)
         rng, each = np.random.default_rng([self.seed, 4]), max(1, round(draws / len(data)))
         return Forecast.average(_on(run, k, *one, draws=each, rng=rng) for one in data)
 
     def users(self, share: float | None = 1.0) -> list[MadeUpUsers]:
-        """Made-up users of every profile that fits: of a group with this share of the users; None for cells of all groups."""
+        """Made-up users of every profile that fits: of a group with this share of the users; None
+        for cells of all groups.
+        """
         if share not in self._users:
             rng = np.random.default_rng([self.seed, 3])
             profile = self.profile if share in (None, 1.0) else self.profile.in_group(share or 1.0)
@@ -330,7 +420,9 @@ class Forecaster:
         return self._users[share]
 
 
-def _counted(profile: Profile, mechanism: Mechanism, k: int, *, known: bool) -> tuple[Scores, NDArray[np.bool_]]:
+def _counted(
+    profile: Profile, mechanism: Mechanism, k: int, *, known: bool
+) -> tuple[Scores, NDArray[np.bool_]]:
     """Scores of which nothing is bounded, labeled by rank, and which ranks are right."""
     counts = profile.dense()
     shown = counts if known else counts[counts > 0]
@@ -340,33 +432,57 @@ def _counted(profile: Profile, mechanism: Mechanism, k: int, *, known: bool) -> 
 
 
 def top_of(values: Floats, size: int, k: int, least: float = 0.0) -> NDArray[np.bool_]:
-    """(cells,) True for the k highest values above `least` of each group of `size` cells, and for those tied with the last."""
+    """(cells,) True for the k highest values above `least` of each group of `size` cells, and for
+    those tied with the last.
+    """
     table = values.reshape(-1, size)
     k = min(k, size)
     bar = np.partition(table, -k, axis=1)[:, -k]
     return np.asarray((table > least) & (table >= bar[:, None])).ravel()
 
 
-def judged(released: NDArray[np.bool_], right: NDArray[np.bool_], size: int, k: int) -> tuple[float, float, float]:
-    """Recall, share of groups in which all are right, and number of released items, on average over groups with any user."""
+def judged(
+    released: NDArray[np.bool_], right: NDArray[np.bool_], size: int, k: int
+) -> tuple[float, float, float]:
+    """Recall, share of groups in which all are right, and number of released items, on average over
+    groups with any user.
+    """
     shown, true = released.reshape(-1, size), right.reshape(-1, size)
     wanted = np.minimum(true.sum(axis=1), k)
     there = wanted > 0
     if not there.any():
         return 0.0, 0.0, 0.0
     hits = (shown & true).sum(axis=1)[there] / wanted[there]
-    return float(np.minimum(hits, 1).mean()), float((hits >= 1).mean()), float(shown.sum(axis=1)[there].mean())
+    return (
+        float(np.minimum(hits, 1).mean()),
+        float((hits >= 1).mean()),
+        float(shown.sum(axis=1)[there].mean()),
+    )
 
 
 def _on(
-    choice: Choice, k: int, scores: Scores, right: NDArray[np.bool_], size: int, *, draws: int, rng: np.random.Generator
+    choice: Choice,
+    k: int,
+    scores: Scores,
+    right: NDArray[np.bool_],
+    size: int,
+    *,
+    draws: int,
+    rng: np.random.Generator,
 ) -> Forecast:
     """What a choice finds in these scores."""
     found = np.zeros((draws, 3))
     for place in range(draws):
-        selection, released = choice.mechanism.select(scores, rng=rng), np.zeros(len(right), dtype=np.bool_)
+        selection, released = (
+            choice.mechanism.select(scores, rng=rng),
+            np.zeros(len(right), dtype=np.bool_),
+        )
         at = np.array(selection.labels or (), dtype=np.int64)
-        released[at + size * np.array(selection.groups, dtype=np.int64) if choice.cells and len(at) else at[:k]] = True
+        released[
+            at + size * np.array(selection.groups, dtype=np.int64)
+            if choice.cells and len(at)
+            else at[:k]
+        ] = True
         found[place] = judged(released, right, size, k)
     recall, all_right, shown = found.mean(axis=0).tolist()
     return Forecast(recall=recall, low=recall, high=recall, all_right=all_right, released=shown)

@@ -1,4 +1,6 @@
-"""`HorizonPlan`: what a series with one budget over all periods should find, before data are read."""
+"""`HorizonPlan`: what a series with one budget over all periods should find, before data are
+read.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +61,17 @@ class HorizonPlan(Plan):
             self.headline,
             facts=[
                 ("use", f"ContinualTopK with gaussian noise of scale {mechanism.scale:.4g}"),
-                ("expect", f"{expected.in_words(f'the top {mechanism.k:,}')}, on average over periods"),
-                ("periods", f"{_bars(self.by_period)} from {share(self.by_period[0])} to {share(self.by_period[-1])}"),
+                (
+                    "expect",
+                    f"{expected.in_words(f'the top {mechanism.k:,}')}, on average over periods",
+                ),
+                (
+                    "periods",
+                    (
+                        f"{_bars(self.by_period)} from {share(self.by_period[0])} to"
+                        f" {share(self.by_period[-1])}"
+                    ),
+                ),
                 ("cost", f"epsilon {limit} at delta {delta} for all periods together"),
                 ("risk", Risk.of(mechanism.curve).in_words(mechanism.relation)),
                 ("profile", f"{self.profile}, spread evenly over all periods"),
@@ -85,7 +96,10 @@ class HorizonPlan(Plan):
 def _bars(shares: tuple[float, ...]) -> str:
     """One bar for each period, or for each of forty stretches of them."""
     step = -(-len(shares) // 40)
-    found = [sum(part) / len(part) for part in (shares[at : at + step] for at in range(0, len(shares), step))]
+    found = [
+        sum(part) / len(part)
+        for part in (shares[at : at + step] for at in range(0, len(shares), step))
+    ]
     return "".join("▁▂▃▄▅▆▇█"[min(7, int(8 * one))] for one in found)
 
 
@@ -100,8 +114,9 @@ def plan_horizon(
 ) -> HorizonPlan:
     """Say what a series should find in data that look like a profile; nothing private is read.
 
-    Users have the profile's items in all periods together, each item in a period by chance. They are counted as the series will
-    count them, and noise of the mechanism's own distribution is added (simulated, in floats).
+    Users have the profile's items in all periods together, each item in a period by chance. They
+    are counted as the series will count them, and noise of the mechanism's own distribution is
+    added (simulated, in floats).
 
     Args:
         budget: of the whole series.
@@ -120,7 +135,8 @@ def plan_horizon(
     cells = profile.size * (1 if groups is None else groups.count)
     if cells * mechanism.periods > _MOST_COUNTS:
         raise InvalidRequest(
-            f"items={profile.size:,} in {mechanism.periods:,} periods are too many to simulate: state the most popular ones"
+            f"items={profile.size:,} in {mechanism.periods:,} periods are too many to simulate:"
+            " state the most popular ones"
         ).at("items")
     rng, found = np.random.default_rng([seed, 6]), list[Floats]()
     for users in made.users(None):
@@ -146,7 +162,8 @@ class _Log:
 
     Attributes:
         by_period: (pairs,) positions of the pairs of each period.
-        right: (periods, cells) True for the true top k of each group, those that are tied at rank k included.
+        right: (periods, cells) True for the true top k of each group, those that are tied at rank k
+            included.
     """
 
     made: MadeUpUsers
@@ -158,12 +175,21 @@ class _Log:
         when = rng.integers(0, mechanism.periods, len(made.users))
         order = np.argsort(when, kind="stable")
         by_period = np.split(order, np.searchsorted(when[order], np.arange(1, mechanism.periods)))
-        counts = np.array([np.bincount(made.cells[pairs], minlength=made.size * made.groups) for pairs in by_period])
+        counts = np.array(
+            [
+                np.bincount(made.cells[pairs], minlength=made.size * made.groups)
+                for pairs in by_period
+            ]
+        )
         seen = _summed(mechanism, counts.astype(np.float64))
-        return cls(made, by_period, np.array([top_of(each, made.size, mechanism.k) for each in seen]))
+        return cls(
+            made, by_period, np.array([top_of(each, made.size, mechanism.k) for each in seen])
+        )
 
     def weights(self, mechanism: ContinualTopK, rng: np.random.Generator) -> Floats:
-        """(periods, cells) what each period adds to the counts, in weights: `State.take` without its tables."""
+        """(periods, cells) what each period adds to the counts, in weights: `State.take` without
+        its tables.
+        """
         made, number = self.made, self.made.size * self.made.groups
         used = np.zeros(int(made.users.max(initial=0)) + 1, dtype=np.int16)
         added = np.zeros((mechanism.periods, number))
@@ -179,27 +205,38 @@ class _Log:
         return added
 
     def series(self, mechanism: ContinualTopK, rng: np.random.Generator) -> Floats:
-        """(3, periods) the recall of each period, whether all are right, and how many are released, means over groups."""
-        from scipy.signal import lfilter  # slow to import, and every list of mechanisms imports this module
+        """(3, periods) the recall of each period, whether all are right, and how many are released,
+        means over groups.
+        """
+        # slow to import, and every list of mechanisms imports this module
+        from scipy.signal import lfilter
 
         made, plan, grid = self.made, mechanism.strategy, public_grid(mechanism.scale)
         added = self.weights(mechanism, rng)
-        measured = lfilter(plan.measured / UNIT, [1.0], added, axis=0) + mechanism.scale * rng.standard_normal(added.shape)
+        measured = lfilter(
+            plan.measured / UNIT, [1.0], added, axis=0
+        ) + mechanism.scale * rng.standard_normal(added.shape)
         measured = np.rint(measured / grid)
         scores = lfilter(plan.estimator, [1.0], measured, axis=0) * grid
         shown = np.ones(added.shape, dtype=np.bool_)
         if mechanism.delta is not None:
             exists = np.logical_or.accumulate(added > 0, axis=0)
-            passed = (scores > mechanism.thresholds()[:, None]) & (added > 0 if mechanism.count == "period" else exists)
+            passed = (scores > mechanism.thresholds()[:, None]) & (
+                added > 0 if mechanism.count == "period" else exists
+            )
             if (bars := mechanism.total_thresholds()) is not None:
-                passed |= exists & (lfilter(plan.totals, [1.0], measured, axis=0) * grid > bars[:, None])
+                passed |= exists & (
+                    lfilter(plan.totals, [1.0], measured, axis=0) * grid > bars[:, None]
+                )
             shown = np.logical_or.accumulate(passed, axis=0)
         found = np.zeros((3, mechanism.periods))
         for at, items in enumerate(map(np.flatnonzero, shown)):
             order = np.full(added.shape[1], -np.inf)
             if len(items):
                 sums = means.columns(mechanism, at + 1) @ measured[: at + 1, items]
-                order[items] = means.order_by(mechanism, at + 1, scores[at, items], sums, made.groups)
+                order[items] = means.order_by(
+                    mechanism, at + 1, scores[at, items], sums, made.groups
+                )
             released = top_of(order, made.size, mechanism.k, least=-np.inf)
             found[:, at] = judged(released, self.right[at], made.size, mechanism.k)
         return found

@@ -1,7 +1,8 @@
-"""What is publicly known or assumed of the data: how many users there are, how many items they have, how popular items are.
+"""What is publicly known or assumed of the data: how many users there are, how many items they
+have, how popular items are.
 
-A `Profile` is declared, or that of a public log. `Levels` are what a mechanism sees of it once users' contributions are
-bounded.
+A `Profile` is declared, or that of a public log. `Levels` are what a mechanism sees of it once
+users' contributions are bounded.
 """
 
 from __future__ import annotations
@@ -35,11 +36,18 @@ Law = Literal["curve", "counts"]
 MOST_USERS = 10**15
 """Users, and items of one: beyond it a float does not tell one."""
 
-_PAIRS_OF = "CREATE TEMP TABLE pairs AS SELECT DISTINCT u, i FROM ({log}) WHERE u IS NOT NULL AND i IS NOT NULL"
-_COUNTS = "SELECT n, count(*) AS many FROM (SELECT count(*) AS n FROM pairs GROUP BY {column}) GROUP BY n ORDER BY n"
+_PAIRS_OF = (
+    "CREATE TEMP TABLE pairs AS SELECT DISTINCT u, i FROM ({log}) WHERE u IS NOT NULL AND i IS NOT"
+    " NULL"
+)
+_COUNTS = (
+    "SELECT n, count(*) AS many FROM (SELECT count(*) AS n FROM pairs GROUP BY {column}) GROUP BY n"
+    " ORDER BY n"
+)
 _MOST_ITEMS = 50_000_000
 _MOST_EACH = 1_000_000  # items of a user on average, whose law is laid out in full
-_SCATTERED, _SCATTER = 2000, 0.04  # first ranks of an uneven shape, and the standard deviation of their logarithms
+# first ranks of an uneven shape, and the standard deviation of their logarithms
+_SCATTERED, _SCATTER = 2000, 0.04
 _TAKEN_OFF = 0.8  # the exponent that a flat head takes off
 _LEFT_OUT = 1e-9  # users with more items than all but so few of them are left out
 _WIDTH = 2**0.25  # of a bin of loads above _SINGLE
@@ -78,7 +86,9 @@ class Bounding:
         if self.clip is None:
             return np.ones_like(loads)
         left = loads if self.limit is None else np.minimum(loads, self.limit)
-        return np.minimum(1.0, self.clip / np.maximum(np.sqrt(left) if self.norm == "l2" else left, 1e-300))
+        return np.minimum(
+            1.0, self.clip / np.maximum(np.sqrt(left) if self.norm == "l2" else left, 1e-300)
+        )
 
     def words(self) -> str:
         """As a phrase; empty if nothing is done."""
@@ -86,7 +96,10 @@ class Bounding:
         if self.limit is not None:
             parts.append(f"at most {self.limit:,} item{'s' if self.limit > 1 else ''} of each user")
         if self.clip is not None:
-            parts.append(f"each user scaled to {'a Euclidean' if self.norm == 'l2' else 'an l1'} norm of {self.clip:g}")
+            parts.append(
+                f"each user scaled to {'a Euclidean' if self.norm == 'l2' else 'an l1'} norm of"
+                f" {self.clip:g}"
+            )
         return ", ".join(parts)
 
 
@@ -105,7 +118,9 @@ class Loads:
 
     @classmethod
     def of_mean(cls, mean: float) -> Self:
-        """Geometric, with 1 the least: most users have few, a tenth have 2.3 times the mean or more. A mean of 1 is 1 for all."""
+        """Geometric, with 1 the least: most users have few, a tenth have 2.3 times the mean or
+        more. A mean of 1 is 1 for all.
+        """
         if mean <= 1:
             return cls(np.ones(1), np.ones(1))
         most = int(np.ceil(1 + np.log(_LEFT_OUT) / np.log1p(-1 / mean)))
@@ -130,9 +145,11 @@ class Loads:
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Profile:
-    """What is known of a log without looking at it: from a source that is public, made up, or paid for.
+    """What is known of a log without looking at it: from a source that is public, made up, or paid
+    for.
 
-    Immutable. Items are known by rank only, so what is kept is every distinct count and how many items have it.
+    Immutable. Items are known by rank only, so what is kept is every distinct count and how many
+    items have it.
 
     Attributes:
         values: (levels,) counts, highest first, in users.
@@ -140,7 +157,8 @@ class Profile:
         description: where the profile comes from, in words.
         loads: how many items users have; None if that is not known.
         users: how many users there are; None if that is not known.
-        law: "counts" of a log or published; "curve", a smooth made-up one, around which counts of a real log scatter.
+        law: "counts" of a log or published; "curve", a smooth made-up one, around which counts of a
+            real log scatter.
     """
 
     values: Floats
@@ -154,7 +172,7 @@ class Profile:
         for array in (self.values, self.multiplicities):
             array.setflags(write=False)
 
-    # -- items -----------------------------------------------------------------------------------------------------------
+    # -- items -------------------------------------------------------------------------------------
 
     @classmethod
     def of_counts(
@@ -169,27 +187,39 @@ class Profile:
 
         Args:
             counts: (m,) numbers from 0 to 10^15, one per item.
-            public: your statement that the counts are public or made up. A plan that looks at private counts is itself a release.
-            items_per_user: how many items users have: a mean, >= 1, or a mapping {number of items: how many users have it}.
-                Without it nothing is known about bounded contributions.
+            public: your statement that the counts are public or made up. A plan that looks at
+                private counts is itself a release.
+            items_per_user: how many items users have: a mean, >= 1, or a mapping {number of items:
+                how many users have it}. Without it nothing is known about bounded contributions.
             description: where they come from.
 
         Raises:
-            InvalidRequest: `public` is not True, or the counts or the items per user are not such numbers.
+            InvalidRequest: `public` is not True, or the counts or the items per user are not such
+                numbers.
         """
         if public is not True:
             raise InvalidRequest(
-                f"public={public!r} is refused: a plan that looks at private counts leaks them. State public=True for counts "
-                "that were published or made up, or use Profile.zipf"
+                f"public={public!r} is refused: a plan that looks at private counts leaks them."
+                " State public=True for counts that were published or made up, or use Profile.zipf"
             )
         distinct, multiplicities = np.unique(_checked(counts), return_counts=True)
         loads = None if items_per_user is None else _loads(items_per_user, least=1.0)
         users = None if loads is None else float(distinct @ multiplicities) / loads.mean
-        return cls(distinct[::-1].copy(), multiplicities[::-1].astype(np.int64), description, loads, users)
+        return cls(
+            distinct[::-1].copy(), multiplicities[::-1].astype(np.int64), description, loads, users
+        )
 
     @classmethod
-    def zipf(cls, exponent: float, items: int, users: int, *, items_per_user: float | Mapping[int, float] = 1.0) -> Self:
-        """Expected counts under Zipf's law: item i of `items` has users * items_per_user * i^-exponent / sum, at most `users`.
+    def zipf(
+        cls,
+        exponent: float,
+        items: int,
+        users: int,
+        *,
+        items_per_user: float | Mapping[int, float] = 1.0,
+    ) -> Self:
+        """Expected counts under Zipf's law: item i of `items` has users * items_per_user *
+        i^-exponent / sum, at most `users`.
 
         Counts are rounded to whole users.
 
@@ -197,20 +227,27 @@ class Profile:
             exponent: >= 0; 0 makes all items alike, about 1 is usual for what people like.
             items: how many items, from 1 to 50,000,000.
             users: how many users, from 1 to 10^15.
-            items_per_user: how many different items a user touches: a mean, > 0, around which users are spread geometrically,
-                or a mapping {number of items: how many users have it}, or which share of them.
+            items_per_user: how many different items a user touches: a mean, > 0, around which users
+                are spread geometrically, or a mapping {number of items: how many users have it}, or
+                which share of them.
 
         Raises:
             InvalidRequest: an argument is outside its domain.
         """
-        _require_number("exponent", exponent, low=0.0, rule="a finite number >= 0; about 1 is usual for what people like")
+        _require_number(
+            "exponent",
+            exponent,
+            low=0.0,
+            rule="a finite number >= 0; about 1 is usual for what people like",
+        )
         for name, value in (("items", items), ("users", users)):
             _require_count(name, value)
         if users > MOST_USERS:
             raise InvalidRequest(f"users={users} is more than {MOST_USERS:,}: plan for fewer")
         if items > _MOST_ITEMS:
             raise InvalidRequest(
-                f"items={items} is more than {_MOST_ITEMS:,}: plan for fewer; items far down the ranking matter little"
+                f"items={items} is more than {_MOST_ITEMS:,}: plan for fewer; items far down the"
+                " ranking matter little"
             )
         loads = _loads(items_per_user)
         # A mean below 1 says that not every user has an item; those that have one have one.
@@ -232,18 +269,27 @@ class Profile:
         public: bool = False,
         items_per_user: float | Mapping[int, float] | None = None,
     ) -> Self:
-        """The shape of the public counts in a column of a CSV file; an only column needs neither name nor header.
+        """The shape of the public counts in a column of a CSV file; an only column needs neither
+        name nor header.
 
         Raises:
-            InvalidRequest: `public` is not True, the file cannot be read, has no such column, or holds other things.
+            InvalidRequest: `public` is not True, the file cannot be read, has no such column, or
+                holds other things.
         """
         if public is not True:
             raise InvalidRequest(
-                f"the counts in {masked(path)} may be private: a plan that looks at private counts leaks them. If they were "
-                "published or made up, declare it (public=True)"
+                f"the counts in {masked(path)} may be private: a plan that looks at private counts"
+                " leaks them. If they were published or made up, declare it (public=True)"
             )
-        words = f"public counts in {Path(path).name}" + ("" if column is None else f", column {column}")
-        return cls.of_counts(_counts_in(Path(path), column), public=True, items_per_user=items_per_user, description=words)
+        words = f"public counts in {Path(path).name}" + (
+            "" if column is None else f", column {column}"
+        )
+        return cls.of_counts(
+            _counts_in(Path(path), column),
+            public=True,
+            items_per_user=items_per_user,
+            description=words,
+        )
 
     @classmethod
     def of_log(
@@ -255,7 +301,8 @@ class Profile:
         public: bool = False,
         **files: Any,
     ) -> Self:
-        """The shape of a log that was published or made up, last year's for example: it also says who touches which items.
+        """The shape of a log that was published or made up, last year's for example: it also says
+        who touches which items.
 
         Args:
             path: a file, one row per event, of any format that `events.read` reads.
@@ -264,25 +311,29 @@ class Profile:
             files: fields of `events.FileOptions`, such as delimiter, encoding, null or normalize.
 
         Raises:
-            InvalidRequest: `public` is not True, a field is none of a file's, or the file cannot be read or has no such columns.
+            InvalidRequest: `public` is not True, a field is none of a file's, or the file cannot be
+                read or has no such columns.
         """
         if not isinstance(path, str | Path):
             raise InvalidRequest(
-                f"path must name a file, not a {type(path).__name__}: write the table to a file, or take "
-                "Profile.zipf(...) for a log that is not public"
+                f"path must name a file, not a {type(path).__name__}: write the table to a file, or"
+                " take Profile.zipf(...) for a log that is not public"
             )
         if public is not True:
             raise InvalidRequest(
-                f"the log {masked(path)} may be private: a plan that looks at a private log leaks it. If it was published or "
-                "made up, declare it (public=True)"
+                f"the log {masked(path)} may be private: a plan that looks at a private log leaks"
+                " it. If it was published or made up, declare it (public=True)"
             )
         for name in files.keys() - FILE_OPTIONS:
             raise InvalidRequest(
-                f"{name}={files[name]!r} is no option of a file, and a profile is of the whole log: leave it out, or write the "
-                f"events that are meant into a file of their own; the options are {', '.join(FILE_OPTIONS)}"
+                f"{name}={files[name]!r} is no option of a file, and a profile is of the whole log:"
+                " leave it out, or write the events that are meant into a file of their own; the"
+                f" options are {', '.join(FILE_OPTIONS)}"
             )
         columns = {"user": user, "item": item, **files}
-        return cls(**_users_in(Path(path), columns), description=f"the public log {Path(path).name}")
+        return cls(
+            **_users_in(Path(path), columns), description=f"the public log {Path(path).name}"
+        )
 
     @property
     def size(self) -> int:
@@ -299,34 +350,51 @@ class Profile:
         return np.repeat(self.values, self.multiplicities)
 
     def flattened(self, ranks: float) -> Profile:
-        """Another law: the head is flat up to about this many ranks, with the same sum, as that of public logs is."""
+        """Another law: the head is flat up to about this many ranks, with the same sum, as that of
+        public logs is.
+        """
         flat = self.values * (self._middles / (self._middles + ranks)) ** _TAKEN_OFF
         return self._with_my_sum(flat, f"flat for {ranks:g} ranks")
 
     def uneven(self, rng: np.random.Generator) -> Profile:
-        """What a log may look like whose counts scatter around this curve, each by some 4 %, and whose gaps are therefore uneven.
+        """What a log may look like whose counts scatter around this curve, each by some 4 %, and
+        whose gaps are therefore uneven.
 
         On six public logs the logarithm of a count lies .02 to .04 off a cubic in that of its rank.
         """
         head = min(self.size, _SCATTERED)
-        level = np.minimum(np.searchsorted(np.cumsum(self.multiplicities), np.arange(head), side="right"), len(self.values) - 1)
+        level = np.minimum(
+            np.searchsorted(np.cumsum(self.multiplicities), np.arange(head), side="right"),
+            len(self.values) - 1,
+        )
         scattered = self.values[level] * np.exp(_SCATTER * rng.standard_normal(head))
         left = np.diff(np.maximum(np.cumsum(self.multiplicities), head), prepend=head)
         rest = np.flatnonzero(left > 0)
         values = np.concatenate([np.rint(np.minimum(scattered, self._most)), self.values[rest]])
         members = np.concatenate([np.ones(head, dtype=np.int64), left[rest]])
         order = np.argsort(-values, kind="stable")
-        return Profile(values[order], members[order], f"uneven: {self.description}", self.loads, self.users)
+        return Profile(
+            values[order], members[order], f"uneven: {self.description}", self.loads, self.users
+        )
 
     def tempered(self, power: float) -> Profile:
-        """Another law: counts to this power, with the same sum. Zipf's law with an exponent has `power` times that exponent."""
+        """Another law: counts to this power, with the same sum. Zipf's law with an exponent has
+        `power` times that exponent.
+        """
         return self._with_my_sum(self.values**power, f"to the power {power:g}")
 
     def in_group(self, share: float) -> Profile:
         """A group with this share of the users, in whole users per item."""
         users = None if self.users is None else self.users * share
         words = f"a group of {share:.3g} of the users: {self.description}"
-        return Profile(np.rint(self.values * share), self.multiplicities, words, self.loads, users, law=self.law)
+        return Profile(
+            np.rint(self.values * share),
+            self.multiplicities,
+            words,
+            self.loads,
+            users,
+            law=self.law,
+        )
 
     @property
     def _middles(self) -> Floats:
@@ -339,12 +407,21 @@ class Profile:
         return MOST_USERS if self.users is None else max(self.users, float(self.values[0]))
 
     def _with_my_sum(self, values: Floats, words: str) -> Profile:
-        """Other values for the same levels, in proportion to these and with the sum that this shape has."""
-        factor = float(self.values @ self.multiplicities) / max(float(values @ self.multiplicities), 1e-300)
+        """Other values for the same levels, in proportion to these and with the sum that this shape
+        has.
+        """
+        factor = float(self.values @ self.multiplicities) / max(
+            float(values @ self.multiplicities), 1e-300
+        )
         scaled = np.minimum(values * factor, self._most)
         order = np.argsort(-scaled, kind="stable")
         return Profile(
-            scaled[order], self.multiplicities[order], f"{words}: {self.description}", self.loads, self.users, law=self.law
+            scaled[order],
+            self.multiplicities[order],
+            f"{words}: {self.description}",
+            self.loads,
+            self.users,
+            law=self.law,
         )
 
     def scores(
@@ -355,7 +432,8 @@ class Profile:
         observed: bool = False,
         sensitivity: Sensitivity | None = None,
     ) -> Scores:
-        """Made-up scores of this shape, to try a mechanism on. Nothing is bounded: the counts are those of the shape.
+        """Made-up scores of this shape, to try a mechanism on. Nothing is bounded: the counts are
+        those of the shape.
 
         Args:
             relation, l0: of the declared sensitivity, which is that of distinct-user counts.
@@ -373,16 +451,20 @@ class Profile:
 
 @final
 class Groups(Stated):
-    """Groups of a public list, of each of which the top k is released: by `PerGroup`, or as one table by `TopOfGroups`.
+    """Groups of a public list, of each of which the top k is released: by `PerGroup`, or as one
+    table by `TopOfGroups`.
 
     A group looks like the whole log with fewer users. What is found is the mean over the groups.
 
     Args:
         count: how many groups there are, >= 1. The price does not depend on it.
-        max_groups_per_user: in how many of them one user is kept, >= 1: `PerGroup` pays for one group that many times. None: in
-            any number, and one table alone is considered, in which one norm bounds a user over all groups.
-        per_user: in how many a user is on average before that, >= 1; users are spread geometrically.
-        exponent: the users of the groups follow Zipf's law with this exponent, >= 0; 0 makes all groups alike.
+        max_groups_per_user: in how many of them one user is kept, >= 1: `PerGroup` pays for one
+            group that many times. None: in any number, and one table alone is considered, in which
+            one norm bounds a user over all groups.
+        per_user: in how many a user is on average before that, >= 1; users are spread
+            geometrically.
+        exponent: the users of the groups follow Zipf's law with this exponent, >= 0; 0 makes all
+            groups alike.
     """
 
     count: Count = Field(description="an integer >= 1")
@@ -397,10 +479,14 @@ class Groups(Stated):
             return 1.0
         loads = Loads.of_mean(self.per_user)
         sizes = np.minimum(loads.sizes, self.count)
-        return float(np.minimum(sizes, self.max_groups_per_user) @ loads.users / (sizes @ loads.users))
+        return float(
+            np.minimum(sizes, self.max_groups_per_user) @ loads.users / (sizes @ loads.users)
+        )
 
     def sizes(self) -> list[tuple[int, float]]:
-        """Up to five classes, largest first: how many groups, and the share of the users that one of them has on average."""
+        """Up to five classes, largest first: how many groups, and the share of the users that one
+        of them has on average.
+        """
         shares = np.arange(1, self.count + 1) ** -self.exponent
         users = np.minimum(1.0, min(self.per_user, self.count) * shares / shares.sum())
         classes = 1 if self.exponent == 0 else min(_CLASSES, self.count)
@@ -411,15 +497,21 @@ def _loads(stated: float | Mapping[int, float], least: float = math.ulp(0.0)) ->
     if isinstance(stated, Mapping):
         for size, amount in stated.items():
             if not _is_count(size):
-                raise InvalidRequest(f"items_per_user: {size!r} must be an integer >= 1, a number of items that users have")
+                raise InvalidRequest(
+                    f"items_per_user: {size!r} must be an integer >= 1, a number of items that"
+                    " users have"
+                )
             if not isinstance(amount, int | float | np.number) or not 0 <= amount < np.inf:
                 raise InvalidRequest(
-                    f"items_per_user[{size}]={amount!r} must be a finite number >= 0: how many users have that many"
+                    f"items_per_user[{size}]={amount!r} must be a finite number >= 0: how many"
+                    " users have that many"
                 )
         sizes = np.array(sorted(stated), dtype=np.float64)
         amounts = np.array([float(stated[int(size)]) for size in sizes])
         if not amounts.sum() > 0:
-            raise InvalidRequest("items_per_user names no users: give {number of items: how many users have it}")
+            raise InvalidRequest(
+                "items_per_user names no users: give {number of items: how many users have it}"
+            )
         return Loads.binned(sizes, amounts)
     rule = f"a finite number {'> 0' if least < 1 else f'>= {least:g}'} and at most {_MOST_EACH:,}"
     rule += ", or a mapping {number of items: how many users have it}"
@@ -432,13 +524,21 @@ def _require_count(name: str, value: object) -> None:
         raise InvalidRequest(f"{name}={value!r} must be an integer >= 1")
 
 
-def _require_number(name: str, value: float, *, low: float, high: float = sys.float_info.max, rule: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not low <= value <= high:
+def _require_number(
+    name: str, value: float, *, low: float, high: float = sys.float_info.max, rule: str
+) -> None:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float | np.number)
+        or not low <= value <= high
+    ):
         raise InvalidRequest(f"{name}={value!r} must be {rule}")
 
 
 def _users_in(path: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The distinct counts of a log, how many items have each, the items per user, and the number of users."""
+    """The distinct counts of a log, how many items have each, the items per user, and the number of
+    users.
+    """
     from dpselect.events.engine import opened  # a profile of numbers reads no file
     from dpselect.events.reading import Reading
     from dpselect.events.rows import rows, shaped
@@ -448,11 +548,15 @@ def _users_in(path: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
         with opened(reading.memory_limit) as engine:
             log = shaped(rows(engine, given), given)
             engine.run(_PAIRS_OF.format(log=log.sql), what=log.what)
-            items, users = (engine.columns(_COUNTS.format(column=name), what=log.what) for name in ("i", "u"))
+            items, users = (
+                engine.columns(_COUNTS.format(column=name), what=log.what) for name in ("i", "u")
+            )
     except EventLogError as error:
         raise InvalidRequest(str(error)) from None
     if len(users["n"]) == 0:
-        raise InvalidRequest(f"{masked(path)} holds no event with a user and an item: name another log")
+        raise InvalidRequest(
+            f"{masked(path)} holds no event with a user and an item: name another log"
+        )
     counts, loads = (found["n"].astype(np.float64) for found in (items, users))
     return {
         "values": counts[::-1].copy(),
@@ -463,17 +567,26 @@ def _users_in(path: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _counts_in(path: Path, column: str | None) -> list[float]:
-    """The numbers in a column of a CSV file, read as a public list is; an only column needs neither name nor header."""
+    """The numbers in a column of a CSV file, read as a public list is; an only column needs neither
+    name nor header.
+    """
     from dpselect.events.catalogue import ListOptions, labels_in
 
     what = f"file of counts {masked(path)}"
     try:
-        texts = labels_in(path, column, None, ListOptions(format="csv", header=column is not None or None), what)
-        return [float(text) for text in (texts if column is not None or _is_number(texts[:1]) else texts[1:])]
+        texts = labels_in(
+            path, column, None, ListOptions(format="csv", header=column is not None or None), what
+        )
+        return [
+            float(text)
+            for text in (texts if column is not None or _is_number(texts[:1]) else texts[1:])
+        ]
     except EventLogError as error:
         raise InvalidRequest(str(error)) from None
     except ValueError:
-        raise InvalidRequest(f"{what} holds something else than numbers in that column: correct it, or name another") from None
+        raise InvalidRequest(
+            f"{what} holds something else than numbers in that column: correct it, or name another"
+        ) from None
 
 
 def _is_number(texts: list[str]) -> bool:
@@ -485,15 +598,25 @@ def _is_number(texts: list[str]) -> bool:
 def _checked(counts: ArrayLike) -> Floats:
     """Counts as numbers, if they are such: finite, from 0 to 10^15, one per item."""
     if isinstance(counts, Scores):
-        raise InvalidRequest("counts are private Scores: a plan that looks at them leaks them. Give public or made-up counts")
+        raise InvalidRequest(
+            "counts are private Scores: a plan that looks at them leaks them. Give public or"
+            " made-up counts"
+        )
     try:
         array = np.asarray(counts, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidRequest("counts must be a one-dimensional array of numbers, one per item") from None
+        raise InvalidRequest(
+            "counts must be a one-dimensional array of numbers, one per item"
+        ) from None
     if array.ndim != 1 or array.size == 0:
-        raise InvalidRequest("counts must be a non-empty one-dimensional array: one number per item")
+        raise InvalidRequest(
+            "counts must be a non-empty one-dimensional array: one number per item"
+        )
     if not np.isfinite(array).all():
-        raise InvalidRequest("counts contain NaN or infinity: every count must be a finite number; clean them at the source")
+        raise InvalidRequest(
+            "counts contain NaN or infinity: every count must be a finite number; clean them at the"
+            " source"
+        )
     if (array < 0).any():
         raise InvalidRequest("counts contain a negative number: a count of users is >= 0")
     if (array > MOST_USERS).any():

@@ -16,7 +16,8 @@ from dpselect.noise import NoiseName
 from dpselect.sensitivity import Sensitivity
 
 ALL = 1_000_000
-"""k where all items are asked for that are safe to show, and no catalogue says how many there are."""
+"""k where all items are asked for that are safe to show, and no catalogue says how many there are.
+"""
 
 _NEAR = Fraction(1, 10**12)  # a float that is an n-th but for its rounding is one
 
@@ -36,13 +37,19 @@ class BudgetShare:
 
     @classmethod
     def of(cls, stated: Budget, releases: int, budget: Budget) -> Self | None:
-        """What a release states where `releases` of them share `stated`; None where that is all of the budget.
+        """What a release states where `releases` of them share `stated`; None where that is all of
+        the budget.
 
-        Epsilons are compared, or rhos, as the decimals that they print as; deltas where one states epsilon and the other rho.
+        Epsilons are compared, or rhos, as the decimals that they print as; deltas where one states
+        epsilon and the other rho.
         """
         same = (stated.rho is None) == (budget.rho is None)
         amounts = (stated.limit, budget.limit) if same else (stated.delta, budget.delta)
-        part = Fraction(exact(amounts[0])) / Fraction(exact(amounts[1])) / releases if all(amounts) else Fraction(1)
+        part = (
+            Fraction(exact(amounts[0])) / Fraction(exact(amounts[1])) / releases
+            if all(amounts)
+            else Fraction(1)
+        )
         times = Fraction(round(1 / part))
         if abs(part * times - 1) < _NEAR:
             part = min(part, 1 / times)
@@ -65,20 +72,27 @@ class TopKRequest(Frozen):
     Args:
         k: how many items, >= 1.
         sensitivity: what one user may change; distinct-user counts under add_remove by default.
-        candidates: size of the public catalogue; None if the candidates are read off the log, an unknown domain.
-        kbar: how many of the most popular items compete, for mechanisms that have such a number; None is `default_kbar(k)`, or k
-            for mechanisms that choose themselves how many to release.
-        noise: name of the noise, for mechanisms that leave a choice; None is the mechanism's default or, if it has none,
-            exponential for a pure budget and gumbel otherwise.
-        releases: how many such releases share the budget, each charged by itself as a ledger charges them. Each then has as
-            much noise as `Budget.how_many` asks for, and an equal part of the budget's chance of failure. 1: one has all of it.
-        share: the part of a ledger's budget that the release may take, where it states a part of that; None for all.
-        counts: the share of the budget, in (0, 1), that noisy counts of the released items get; None: no counts. Mechanisms whose
-            own noisy scores are free (`SparseHistogram`, one-shot gaussian and laplace noise on bounded users) release those.
-        recounted: whether these counts come from a second look at the users of the released items, as `dpselect.topk` takes it:
-            `WithValues` with a clip. Else they are the scores that chose.
-        min_users: the fewest distinct users that an item must have to be released, whatever the noise; None for no such rule.
-            Only `SparseHistogram` can keep it, and what discovers by one.
+        candidates: size of the public catalogue; None if the candidates are read off the log, an
+            unknown domain.
+        kbar: how many of the most popular items compete, for mechanisms that have such a number;
+            None is `default_kbar(k)`, or k for mechanisms that choose themselves how many to
+            release.
+        noise: name of the noise, for mechanisms that leave a choice; None is the mechanism's
+            default or, if it has none, exponential for a pure budget and gumbel otherwise.
+        releases: how many such releases share the budget, each charged by itself as a ledger
+            charges them. Each then has as much noise as `Budget.how_many` asks for, and an equal
+            part of the budget's chance of failure. 1: one has all of it.
+        share: the part of a ledger's budget that the release may take, where it states a part of
+            that; None for all.
+        counts: the share of the budget, in (0, 1), that noisy counts of the released items get;
+            None: no counts. Mechanisms whose own noisy scores are free (`SparseHistogram`, one-shot
+            gaussian and laplace noise on bounded users) release those.
+        recounted: whether these counts come from a second look at the users of the released items,
+            as `dpselect.topk` takes it: `WithValues` with a clip. Else they are the scores that
+            chose.
+        min_users: the fewest distinct users that an item must have to be released, whatever the
+            noise; None for no such rule. Only `SparseHistogram` can keep it, and what discovers by
+            one.
 
     Raises:
         InvalidRequest: a value is outside its domain, or k exceeds candidates.
@@ -87,11 +101,15 @@ class TopKRequest(Frozen):
     error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
     k: Count = Field(description="an integer >= 1")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
-    candidates: Count | None = Field(default=None, description="the size of the public catalogue, or None")
+    candidates: Count | None = Field(
+        default=None, description="the size of the public catalogue, or None"
+    )
     kbar: Count | None = Field(default=None, description="an integer >= k, or None")
     noise: NoiseName | None = Field(default=None, description="the name of a noise, or None")
     releases: Count = Field(default=1, description="an integer >= 1")
-    share: SkipValidation[BudgetShare | None] = Field(default=None, description="a BudgetShare, or None")
+    share: SkipValidation[BudgetShare | None] = Field(
+        default=None, description="a BudgetShare, or None"
+    )
     counts: Probability | None = Field(default=None, description="a share in (0, 1), or None")
 
     recounted: bool = Field(default=False, strict=True, description="true or false")
@@ -99,11 +117,16 @@ class TopKRequest(Frozen):
 
     @property
     def charges(self) -> int | None:
-        """Number of charges that share the budget, for `calibrated`; None where one release may have all of it."""
+        """Number of charges that share the budget, for `calibrated`; None where one release may
+        have all of it.
+        """
         return self.releases if self.releases > 1 else None
 
     @model_validator(mode="after")
     def _can_fill_k(self) -> Self:
         if self.candidates is not None and self.candidates < self.k:
-            raise ValueError(f"k={self.k} items cannot come out of a catalogue of {self.candidates}: ask for fewer")
+            raise ValueError(
+                f"k={self.k} items cannot come out of a catalogue of {self.candidates}: ask for"
+                " fewer"
+            )
         return self

@@ -1,4 +1,5 @@
-"""`TopKPlan`: the mechanism that a release will run, what it costs and what it should find, before data are read.
+"""`TopKPlan`: the mechanism that a release will run, what it costs and what it should find, before
+data are read.
 
 Nothing private is read, and a plan is deterministic: the draws of its forecast have a fixed seed.
 """
@@ -39,10 +40,13 @@ class PlannedMechanism(Stated):
     """A mechanism whose noise spends the budget, and what to expect of it.
 
     Args:
-        mechanism: what `dpselect.topk` runs; its `to_json` is what `dpselect topk --mechanism` takes.
+        mechanism: what `dpselect.topk` runs; its `to_json` is what `dpselect topk --mechanism`
+            takes.
         expected: what one release should find.
-        cost: cost of all releases, in the unit of the budget's limit (epsilon at its delta, or rho), nats; proved.
-        max_items_per_user, clip, norm: how each user's contributions are bounded for it, as `events.read` does; None: not at all.
+        cost: cost of all releases, in the unit of the budget's limit (epsilon at its delta, or
+            rho), nats; proved.
+        max_items_per_user, clip, norm: how each user's contributions are bounded for it, as
+            `events.read` does; None: not at all.
         why: public facts by which the default chose it; "" where it was named.
     """
 
@@ -71,7 +75,13 @@ class PlannedMechanism(Stated):
         noise = settings_of(run).get("noise")
         kind = f"{noise} noise of " if isinstance(noise, str) else ""
         cells = self.mechanism.traits.cells
-        every = "over all groups " if cells else "in every group " if self.mechanism.traits.answers == "groups" else ""
+        every = (
+            "over all groups "
+            if cells
+            else "in every group "
+            if self.mechanism.traits.answers == "groups"
+            else ""
+        )
         words = f"{every}{type(run).__name__} with {kind}{self.noise}"
         bounding = Bounding(self.max_items_per_user, self.clip, self.norm).words()
         return f"{words}; {bounding}" if bounding else words
@@ -79,7 +89,8 @@ class PlannedMechanism(Stated):
 
 @final
 class TopKPlan(Plan, Stated):
-    """How to spend a budget on releases of a top k: what `dpselect.topk` would run, and other kinds where they were named.
+    """How to spend a budget on releases of a top k: what `dpselect.topk` would run, and other kinds
+    where they were named.
 
     Args:
         budget: what all releases may cost together, charged one by one.
@@ -98,13 +109,17 @@ class TopKPlan(Plan, Stated):
     items: Count = Field(description="an integer >= 1")
     groups: Groups | None = Field(default=None, description="Groups, or None")
     recommended: PlannedMechanism = Field(description="a PlannedMechanism")
-    compared: tuple[PlannedMechanism, ...] = Field(default=(), description="other mechanisms, best first")
+    compared: tuple[PlannedMechanism, ...] = Field(
+        default=(), description="other mechanisms, best first"
+    )
     payer: str = Field(default="", description="words")
 
     @property
     def ranked(self) -> tuple[PlannedMechanism, ...]:
         """All mechanisms, by expected recall, best first."""
-        return tuple(sorted((self.recommended, *self.compared), key=lambda one: -one.expected.recall))
+        return tuple(
+            sorted((self.recommended, *self.compared), key=lambda one: -one.expected.recall)
+        )
 
     @property
     def mechanism(self) -> Mechanism:
@@ -113,7 +128,9 @@ class TopKPlan(Plan, Stated):
 
     @property
     def curve(self) -> Curve:
-        """What all releases cost together with the recommended mechanism, as a plan that is fixed in advance."""
+        """What all releases cost together with the recommended mechanism, as a plan that is fixed
+        in advance.
+        """
         return self.request.releases * self.mechanism.curve
 
     def named(self, name: str) -> PlannedMechanism:
@@ -126,9 +143,11 @@ class TopKPlan(Plan, Stated):
             if planned.name == name:
                 return planned
         known = ", ".join(planned.name for planned in self.ranked)
-        raise InvalidRequest(f"{name[:60]!r} is not planned: choose one of {known}, or name it in compare=")
+        raise InvalidRequest(
+            f"{name[:60]!r} is not planned: choose one of {known}, or name it in compare="
+        )
 
-    # -- in words and as data ---------------------------------------------------------------------------------------------
+    # -- in words and as data ----------------------------------------------------------------------
 
     @property
     def unit(self) -> Literal["rho", "advantage", "epsilon"]:
@@ -139,7 +158,11 @@ class TopKPlan(Plan, Stated):
 
     @property
     def _top(self) -> str:
-        return "all items that are safe to show" if self.request.k == ALL else f"the top {self.request.k:,}"
+        return (
+            "all items that are safe to show"
+            if self.request.k == ALL
+            else f"the top {self.request.k:,}"
+        )
 
     @property
     def releases_in_words(self) -> str:
@@ -154,14 +177,23 @@ class TopKPlan(Plan, Stated):
 
     def words(self) -> Iterator[Section]:
         """What to use, what to expect, what it costs."""
-        yield Section(f"Recommended for {self.releases_in_words}: {self.recommended.name}", facts=list(self._answer()))
+        yield Section(
+            f"Recommended for {self.releases_in_words}: {self.recommended.name}",
+            facts=list(self._answer()),
+        )
 
     def _answer(self) -> Iterator[tuple[str, str]]:
         planned, expected = self.recommended, self.recommended.expected
         yield "use", planned.in_words()
         if planned.why:
             yield "because", planned.why
-        yield "expect", f"{expected.in_words(self._top)}; all of them in {share(expected.all_right)} of releases"
+        yield (
+            "expect",
+            (
+                f"{expected.in_words(self._top)}; all of them in {share(expected.all_right)} of"
+                " releases"
+            ),
+        )
         around = interval(planned.mechanism)
         if self.request.counts is not None and around is not None:
             yield "counts", f"within {math.ceil(around.half_width):,} users; {around.words()}"
@@ -182,7 +214,10 @@ class TopKPlan(Plan, Stated):
                 left=["mechanism"],
                 narrow=heads[:4],
                 best_first=True,
-                notes=["Recall: expected share of the true top k, with its range over data that match your description."],
+                notes=[
+                    "Recall: expected share of the true top k, with its range over data that match"
+                    " your description."
+                ],
             )
         yield Section("What was asked", facts=list(self._asked()))
 
@@ -200,16 +235,30 @@ class TopKPlan(Plan, Stated):
     def _asked(self) -> Iterator[tuple[str, str]]:
         request, relation = self.request, self.request.sensitivity.relation
         delta = f", delta {format_number(self.budget.delta)}" if self.budget.delta else ""
-        yield "budget", f"{self.unit} {format_number(self.budget.limit)}{delta}, for all releases together, charged one by one"
+        yield (
+            "budget",
+            (
+                f"{self.unit} {format_number(self.budget.limit)}{delta}, for all releases together,"
+                " charged one by one"
+            ),
+        )
         if self.payer:
             yield "ledger", self.payer
         yield "relation", f"{relation}: {WORDS[relation]}"
-        listed = f"a public list of {request.candidates:,}" if request.candidates else "unknown: read off the log, so private"
+        listed = (
+            f"a public list of {request.candidates:,}"
+            if request.candidates
+            else "unknown: read off the log, so private"
+        )
         yield "items", listed
         if (groups := self.groups) is not None:
             sizes = f"{groups.count:,} of a public list, sizes by Zipf's law ({groups.exponent:g})"
             most = groups.max_groups_per_user
-            kept = "in any number" if most is None else f"kept in {most:,}: {groups.kept:.0%} of the pairs"
+            kept = (
+                "in any number"
+                if most is None
+                else f"kept in {most:,}: {groups.kept:.0%} of the pairs"
+            )
             yield "groups", f"{sizes}; a user is in {groups.per_user:g}, {kept}"
         yield "profile", self.profile
 
@@ -226,7 +275,9 @@ class TopKPlan(Plan, Stated):
 
         axes = new_axes() if ax is None else ax
         found = [planned.expected for planned in self.ranked]
-        middle, low, high = (np.array([getattr(one, end) for one in found]) for end in ("recall", "low", "high"))
+        middle, low, high = (
+            np.array([getattr(one, end) for one in found]) for end in ("recall", "low", "high")
+        )
         places = np.arange(len(found))
         axes.barh(places, middle, xerr=np.maximum([middle - low, high - middle], 0), height=0.62)
         axes.set_yticks(places, [planned.name for planned in self.ranked])
@@ -276,7 +327,8 @@ def plan_releases(
     seed: int = 0,
     draws: int = DRAWS,
 ) -> TopKPlan:
-    """Say what each of a few choices costs, and what it should find in data that look like a profile.
+    """Say what each of a few choices costs, and what it should find in data that look like a
+    profile.
 
     Args:
         budget: what all `request.releases` releases may cost together, charged one by one.
@@ -318,6 +370,10 @@ def plan_releases(
 
 
 def _cost(budget: Budget, curve: Curve, releases: int) -> float:
-    """Cost of all releases in the unit of the budget's limit; the budget admits it, so no more than that."""
-    cost = budget.cost(curve, thorough=True) if releases == 1 else budget.cost_of_each(curve, releases)
+    """Cost of all releases in the unit of the budget's limit; the budget admits it, so no more than
+    that.
+    """
+    cost = (
+        budget.cost(curve, thorough=True) if releases == 1 else budget.cost_of_each(curve, releases)
+    )
     return min(cost, budget.limit)

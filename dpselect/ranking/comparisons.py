@@ -20,8 +20,8 @@ Places = NDArray[np.int64]
 class Comparisons:
     """Outcomes of comparisons between public items. Immutable; its repr shows no outcome.
 
-    Neighbouring inputs differ in the winner of some comparisons. The items, the pairs that were compared, how often, and the
-    weights are public: they are the same in every neighbour.
+    Neighbouring inputs differ in the winner of some comparisons. The items, the pairs that were
+    compared, how often, and the weights are public: they are the same in every neighbour.
 
     Args:
         winners: (n,) labels, int or str.
@@ -30,8 +30,8 @@ class Comparisons:
         items: the public catalogue; None for all labels that occur, in order.
 
     Raises:
-        InvalidComparisons: no comparisons, different lengths, missing or unusable labels or weights, an item compared with
-            itself, or one that the catalogue does not list.
+        InvalidComparisons: no comparisons, different lengths, missing or unusable labels or
+            weights, an item compared with itself, or one that the catalogue does not list.
     """
 
     __slots__ = ("_losers", "_weights", "_winners", "items")
@@ -41,32 +41,56 @@ class Comparisons:
     _winners: Places
     items: tuple[Label, ...]
 
-    def __init__(self, winners: Any, losers: Any, weights: Any = None, *, items: Iterable[Label] | None = None) -> None:
+    def __init__(
+        self,
+        winners: Any,
+        losers: Any,
+        weights: Any = None,
+        *,
+        items: Iterable[Label] | None = None,
+    ) -> None:
         won, lost = _labels(winners, "winners"), _labels(losers, "losers")
         if len(won) != len(lost) or not won:
-            raise InvalidComparisons("winners and losers must be two columns of the same length, with at least one comparison")
+            raise InvalidComparisons(
+                "winners and losers must be two columns of the same length, with at least one"
+                " comparison"
+            )
         names = tuple(sorted({*won, *lost}, key=label_key)) if items is None else _named(items)
         place = {name: i for i, name in enumerate(names)}
-        columns = {"_winners": _places(won, place), "_losers": _places(lost, place), "_weights": _weights(weights, len(won))}
+        columns = {
+            "_winners": _places(won, place),
+            "_losers": _places(lost, place),
+            "_weights": _weights(weights, len(won)),
+        }
         for name, value in {"items": names, **columns}.items():
             object.__setattr__(self, name, value)
         if np.any(self._winners == self._losers):
-            raise InvalidComparisons("an item is compared with itself: drop such rows at the source")
+            raise InvalidComparisons(
+                "an item is compared with itself: drop such rows at the source"
+            )
 
     def restricted(self, items: Iterable[Label]) -> Comparisons:
-        """Only the comparisons among these items, which have to be chosen without looking at outcomes.
+        """Only the comparisons among these items, which have to be chosen without looking at
+        outcomes.
 
         Raises:
             InvalidComparisons: an item is unknown or named twice, or no comparison is left.
         """
         names = _named(items)
         if not set(names) <= set(self.items):
-            raise InvalidComparisons("items names one that is not in the catalogue of these comparisons")
+            raise InvalidComparisons(
+                "items names one that is not in the catalogue of these comparisons"
+            )
         listed = np.array([name in set(names) for name in self.items])
         kept = listed[self._winners] & listed[self._losers]
         labels = np.empty(len(self.items), dtype=object)
         labels[:] = self.items
-        return Comparisons(labels[self._winners[kept]], labels[self._losers[kept]], self._weights[kept], items=names)
+        return Comparisons(
+            labels[self._winners[kept]],
+            labels[self._losers[kept]],
+            self._weights[kept],
+            items=names,
+        )
 
     @property
     def size(self) -> int:
@@ -74,9 +98,13 @@ class Comparisons:
         return len(self.items)
 
     def wins(self) -> Any:
-        """(m, m) sparse: entry (i, j) is the weight of the comparisons that j won against i. Private."""
+        """(m, m) sparse: entry (i, j) is the weight of the comparisons that j won against i.
+        Private.
+        """
         shape = (self.size, self.size)
-        return scipy.sparse.csr_array(scipy.sparse.coo_array((self._weights, (self._losers, self._winners)), shape=shape))
+        return scipy.sparse.csr_array(
+            scipy.sparse.coo_array((self._weights, (self._losers, self._winners)), shape=shape)
+        )
 
     def graph(self) -> Any:
         """(m, m) sparse and symmetric: the weight of all comparisons of every pair. Public."""
@@ -84,7 +112,9 @@ class Comparisons:
         return scipy.sparse.csr_array(wins + wins.T)
 
     def least_per_pair(self) -> float:
-        """The least, over the pairs compared, of total weight over largest single weight: the paper's L. Public."""
+        """The least, over the pairs compared, of total weight over largest single weight: the
+        paper's L. Public.
+        """
         low, high = np.minimum(self._winners, self._losers), np.maximum(self._winners, self._losers)
         _, pair = np.unique(low * self.size + high, return_inverse=True)
         largest = np.zeros(int(pair.max()) + 1)
@@ -105,16 +135,23 @@ class Comparisons:
         raise AttributeError(f"Comparisons are immutable: {name!r} cannot be set")
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("Comparisons hold private data and are not pickled: pass the source they are read from instead")
+        raise TypeError(
+            "Comparisons hold private data and are not pickled: pass the source they are read from"
+            " instead"
+        )
 
 
 def _labels(column: Any, name: str) -> list[Label]:
     values = np.asarray(column)
     if values.ndim != 1:
-        raise InvalidComparisons(f"{name} must be one column of labels, not an array of shape {values.shape}")
+        raise InvalidComparisons(
+            f"{name} must be one column of labels, not an array of shape {values.shape}"
+        )
     labels = values.tolist()
     if not all(type(label) in (int, str) for label in labels):
-        raise InvalidComparisons(f"{name} must be int or str with none missing: drop or convert such rows at the source")
+        raise InvalidComparisons(
+            f"{name} must be int or str with none missing: drop or convert such rows at the source"
+        )
     return labels
 
 
@@ -127,7 +164,10 @@ def _named(items: Iterable[Label]) -> tuple[Label, ...]:
 
 def _places(labels: Sequence[Label], place: dict[Label, int]) -> Places:
     if not all(label in place for label in labels):
-        raise InvalidComparisons("a comparison names an item that is not in items: list it, or drop the comparison at the source")
+        raise InvalidComparisons(
+            "a comparison names an item that is not in items: list it, or drop the comparison at"
+            " the source"
+        )
     return np.array([place[label] for label in labels], dtype=np.int64)
 
 
@@ -143,8 +183,16 @@ def _weights(weights: Any, count: int) -> Floats:
     return array
 
 
-def read(table: Any, *, winner: str, loser: str, weight: str | None = None, items: Iterable[Label] | None = None) -> Comparisons:
-    """`Comparisons` from the named columns of a table: a pandas or polars frame, an Arrow table, or a mapping of columns.
+def read(
+    table: Any,
+    *,
+    winner: str,
+    loser: str,
+    weight: str | None = None,
+    items: Iterable[Label] | None = None,
+) -> Comparisons:
+    """`Comparisons` from the named columns of a table: a pandas or polars frame, an Arrow table, or
+    a mapping of columns.
 
     Raises:
         InvalidComparisons: a column is not there, or its contents are refused.
@@ -156,5 +204,8 @@ def read(table: Any, *, winner: str, loser: str, weight: str | None = None, item
 def _column(table: Any, name: str) -> Any:
     try:
         return table[name]
-    except Exception:  # every library has its own error for a missing column, and its text may quote data
-        raise InvalidComparisons(f"the table has no column {name!r}: name the columns of winners and losers") from None
+    # every library has its own error for a missing column, and its text may quote data
+    except Exception:
+        raise InvalidComparisons(
+            f"the table has no column {name!r}: name the columns of winners and losers"
+        ) from None

@@ -1,4 +1,6 @@
-"""Spectral ranking: the top k by rank centrality of pairwise comparisons, and the constants of the walk that computes it."""
+"""Spectral ranking: the top k by rank centrality of pairwise comparisons, and the constants of the
+walk that computes it.
+"""
 
 from __future__ import annotations
 
@@ -33,40 +35,55 @@ _SETTLED = 1e-12  # the walk stops when its start weighs no more than this
 
 @final
 class SpectralTopK(Mechanism):
-    """The k items with the largest rank centrality, in order, by Laplace noise on each (after Qiao, Su, Zhang 2021, Algorithm 3).
+    """The k items with the largest rank centrality, in order, by Laplace noise on each (after Qiao,
+    Su, Zhang 2021, Algorithm 3).
 
-    `scores(comparisons)` computes the centralities and `select` releases from them. Neighbours differ in the winner of at most
-    `flips` comparisons; which pairs were compared, and how often, is public. Guarantee: LaplaceDP(epsilon), that of
-    Laplace noise of scale l1/epsilon on scores whose changes add up to at most
-    l1 = 2 flips/(normaliser * per_pair * (1 - ergodicity)), Theorems K2 and H2: k has no price.
+    `scores(comparisons)` computes the centralities and `select` releases from them. Neighbours
+    differ in the winner of at most `flips` comparisons; which pairs were compared, and how often,
+    is public. Guarantee: LaplaceDP(epsilon), that of Laplace noise of scale l1/epsilon on scores
+    whose changes add up to at most l1 = 2 flips/(normaliser * per_pair * (1 - ergodicity)),
+    Theorems K2 and H2: k has no price.
 
-    **Assumption.** Every input that could occur has an ergodicity coefficient of at most `ergodicity`; the guarantee holds for
-    such inputs. It is yours to justify, and is never checked on the data, because a refusal would be a release. On a complete
-    graph with a normaliser of at least the number of items, 1 - 1/normaliser needs no justification: Theorem K3.
+    **Assumption.** Every input that could occur has an ergodicity coefficient of at most
+    `ergodicity`; the guarantee holds for such inputs. It is yours to justify, and is never checked
+    on the data, because a refusal would be a release. On a complete graph with a normaliser of at
+    least the number of items, 1 - 1/normaliser needs no justification: Theorem K3.
 
     Args:
         normaliser: d, at least the most others that an item is compared with.
-        per_pair: L, at least 1: comparisons of every compared pair at least, or its total over its largest single weight.
+        per_pair: L, at least 1: comparisons of every compared pair at least, or its total over its
+            largest single weight.
         ergodicity: rho, in [0, 1): the assumed bound on the ergodicity coefficient.
         flips: comparisons whose winner one user may change, >= 1.
     """
 
     kind: Literal["spectral_top_k"] = "spectral_top_k"
     traits: ClassVar[Traits] = Traits(
-        answers="comparisons", noise=EPSILON, ordered=True, most="k", domain="public", relations=("replace_one",)
+        answers="comparisons",
+        noise=EPSILON,
+        ordered=True,
+        most="k",
+        domain="public",
+        relations=("replace_one",),
     )
     k: Count = Field(description="an integer >= 1")
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     normaliser: Positive = Field(description="a finite number, at least the largest degree")
     per_pair: Annotated[Real, Field(ge=1)] = Field(description="a finite number >= 1")
-    ergodicity: Annotated[NonNegative, Field(le=0.9999)] = Field(description="a number in [0, 0.9999]")
+    ergodicity: Annotated[NonNegative, Field(le=0.9999)] = Field(
+        description="a number in [0, 0.9999]"
+    )
     flips: Count = Field(default=1, description="an integer >= 1")
-    candidates: Count | None = Field(default=None, description="a public number of items >= k, or None")
+    candidates: Count | None = Field(
+        default=None, description="a public number of items >= k, or None"
+    )
 
     @model_validator(mode="after")
     def _can_fill_k(self) -> Self:
         if self.candidates is not None and self.candidates < self.k:
-            raise ValueError(f"candidates={self.candidates} is less than k={self.k}: ask for fewer items")
+            raise ValueError(
+                f"candidates={self.candidates} is less than k={self.k}: ask for fewer items"
+            )
         return self
 
     @property
@@ -91,21 +108,28 @@ class SpectralTopK(Mechanism):
     def scores(self, comparisons: Comparisons) -> Scores:
         """The rank centrality of every item: private, to be passed to `select`.
 
-        A walk of a fixed number of steps, which `ergodicity` alone decides: a bound on its change needs no convergence. Only what
-        is public, the graph, is checked.
+        A walk of a fixed number of steps, which `ergodicity` alone decides: a bound on its change
+        needs no convergence. Only what is public, the graph, is checked.
 
         Raises:
-            InvalidComparisons: the graph is not connected, an item has more neighbours than `normaliser`, or a pair fewer
-                comparisons than `per_pair`.
+            InvalidComparisons: the graph is not connected, an item has more neighbours than
+                `normaliser`, or a pair fewer comparisons than `per_pair`.
         """
         if (parts := components(comparisons)) > 1:
             raise InvalidComparisons(
-                f"the comparisons fall into {parts} parts with no comparison between them: rank each part by itself (restricted)"
+                f"the comparisons fall into {parts} parts with no comparison between them: rank"
+                " each part by itself (restricted)"
             )
         if comparisons.largest_degree() > self.normaliser:
-            raise InvalidComparisons(f"normaliser={self.normaliser} is less than the largest number of neighbours of an item")
+            raise InvalidComparisons(
+                f"normaliser={self.normaliser} is less than the largest number of neighbours of an"
+                " item"
+            )
         if comparisons.least_per_pair() < self.per_pair * (1 - 1e-12):
-            raise InvalidComparisons(f"a pair has fewer comparisons than per_pair={self.per_pair}: state fewer, or drop the pair")
+            raise InvalidComparisons(
+                f"a pair has fewer comparisons than per_pair={self.per_pair}: state fewer, or drop"
+                " the pair"
+            )
         place = walk(transition(comparisons, self.normaliser), steps_for(self.ergodicity))
         return Scores(place, sensitivity=self.covers, labels=comparisons.items, kind="utilities")
 
@@ -123,7 +147,7 @@ class SpectralTopK(Mechanism):
         return dict(ordered_probabilities(by_name("laplace"), self.scale, values, self.k))
 
 
-# -- rank centrality: a random walk from an item to those that beat it. Theorems K1 and K3 -----------------------------------
+# -- rank centrality: a random walk from an item to those that beat it. Theorems K1 and K3 ---------
 
 
 def components(comparisons: Comparisons) -> int:
@@ -132,7 +156,8 @@ def components(comparisons: Comparisons) -> int:
 
 
 def transition(comparisons: Comparisons, normaliser: float) -> Any:
-    """(m, m) sparse row-stochastic P: from i to j != i with the share of comparisons that j won against i, over `normaliser`.
+    """(m, m) sparse row-stochastic P: from i to j != i with the share of comparisons that j won
+    against i, over `normaliser`.
 
     The normaliser has to be at least `largest_degree`.
     """
@@ -140,7 +165,9 @@ def transition(comparisons: Comparisons, normaliser: float) -> Any:
     inverse.data = 1 / inverse.data
     shares = scipy.sparse.csr_array(comparisons.wins().multiply(inverse))
     stay = 1 - np.asarray(shares.sum(axis=1)).ravel() / normaliser
-    return scipy.sparse.csr_array(shares / normaliser + scipy.sparse.diags_array(np.maximum(stay, 0.0)))
+    return scipy.sparse.csr_array(
+        shares / normaliser + scipy.sparse.diags_array(np.maximum(stay, 0.0))
+    )
 
 
 def walk(matrix: Any, steps: int) -> NDArray[np.float64]:
@@ -154,7 +181,9 @@ def walk(matrix: Any, steps: int) -> NDArray[np.float64]:
 
 
 def steps_for(ergodicity: float) -> int:
-    """After how many steps the walk is within 1e-12 of its stationary distribution, in l1, if tau_1 <= ergodicity."""
+    """After how many steps the walk is within 1e-12 of its stationary distribution, in l1, if tau_1
+    <= ergodicity.
+    """
     return 1 if ergodicity <= _SETTLED else math.ceil(math.log(_SETTLED / 2) / math.log(ergodicity))
 
 
@@ -162,7 +191,9 @@ def ergodicity_coefficient(matrix: Any) -> float:
     """tau_1(P): half the largest l1 distance between two rows."""
     rows, largest = matrix.toarray(), 0.0
     for i, row in enumerate(rows):
-        largest = max(largest, 0.5 * float(np.abs(rows[i + 1 :] - row).sum(axis=1).max(initial=0.0)))
+        largest = max(
+            largest, 0.5 * float(np.abs(rows[i + 1 :] - row).sum(axis=1).max(initial=0.0))
+        )
         if largest >= 1:
             break
     return min(1.0, largest)
@@ -178,7 +209,8 @@ class Diagnosis:
         complete: whether every pair was compared.
         largest_degree: the least admissible normaliser.
         least_per_pair: comparisons of the rarest pair, L.
-        ergodicity: tau_1 of these outcomes at this `normaliser`; 1 where two items have no neighbour in common.
+        ergodicity: tau_1 of these outcomes at this `normaliser`; 1 where two items have no
+            neighbour in common.
     """
 
     items: int
@@ -191,10 +223,12 @@ class Diagnosis:
 
 
 def diagnose(comparisons: Comparisons, normaliser: float | None = None) -> Diagnosis:
-    """The constants of *public* comparisons, an earlier season say. Never call it on the private ones and act on the answer.
+    """The constants of *public* comparisons, an earlier season say. Never call it on the private
+    ones and act on the answer.
 
-    `ergodicity` alone is computed from the outcomes: configuring or refusing a release by it on private data is itself a release,
-    which nobody pays for. `normaliser`: None for the largest degree plus 1.
+    `ergodicity` alone is computed from the outcomes: configuring or refusing a release by it on
+    private data is itself a release, which nobody pays for. `normaliser`: None for the largest
+    degree plus 1.
 
     Raises:
         InvalidComparisons: the normaliser is below the largest degree.

@@ -1,4 +1,6 @@
-"""`Answer`: a release with everything public about it, and `AnswerFile`, which keeps it. `DryRun`: what a release would cost."""
+"""`Answer`: a release with everything public about it, and `AnswerFile`, which keeps it. `DryRun`:
+what a release would cost.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,15 @@ from accounting.address import masked
 from accounting.arguments import WORDS, Relation
 from accounting.convert.bounds import Route, best_epsilon
 from accounting.errors import OutputError, OutputRefused, missing_extra
-from accounting.files import PRIVATE, name_file, new_file, read_bytes, read_text, require_new, write_draft
+from accounting.files import (
+    PRIVATE,
+    name_file,
+    new_file,
+    read_bytes,
+    read_text,
+    require_new,
+    write_draft,
+)
 from accounting.risk import Risk
 from accounting.wording import format_number, rounded_up
 from dpselect.csv_text import csv_records
@@ -43,15 +53,17 @@ from dpselect.spec import LedgerFields
 if TYPE_CHECKING:
     from accounting.ledger.item import Chargeable
 
-# Names of `acc` and `dps` are imported when they are asked for: a release without a ledger does without a database.
+# Names of `acc` and `dps` are imported when they are asked for: a release without a ledger does
+# without a database.
 
 A = TypeVar("A")
 _LONGEST = 2**30  # bytes of an answer that is read back: of millions of items
 
-# -- what is promised --------------------------------------------------------------------------------------------------
+# -- what is promised ------------------------------------------------------------------------------
 
 
-# Where a zCDP budget states no delta: a customary one, so that the price can be compared with others.
+# Where a zCDP budget states no delta: a customary one, so that the price can be compared with
+# others.
 _CUSTOMARY_DELTA = 1e-6
 ROUTES: dict[Route, str] = {
     "pure": "sum of pure epsilons",
@@ -65,7 +77,9 @@ ROUTES: dict[Route, str] = {
 
 @dataclass(frozen=True)
 class ProvenEpsilon:
-    """(epsilon, delta)-differential privacy, and what proved it; epsilon is None if nothing is proved at this delta."""
+    """(epsilon, delta)-differential privacy, and what proved it; epsilon is None if nothing is
+    proved at this delta.
+    """
 
     delta: float
     epsilon: float | None
@@ -106,19 +120,27 @@ class Promise:
     def in_words(self) -> str:
         """The guarantee as a sentence for whoever decides whether it is enough."""
         start = "Whatever else is known, and whatever this release shows,"
-        epsilon, delta = (self.points[-1].epsilon, self.points[-1].delta) if self.points else (None, 0.0)
+        epsilon, delta = (
+            (self.points[-1].epsilon, self.points[-1].delta) if self.points else (None, 0.0)
+        )
         if self.pure_epsilon is not None:
             epsilon, delta = self.pure_epsilon, 0.0
         if epsilon is None:
             return f"{start} what it tells about one user is bounded by the zCDP parameter above."
-        change = "whether a user is in the log" if self.relation == "add_remove" else "what a user did"
+        change = (
+            "whether a user is in the log" if self.relation == "add_remove" else "what a user did"
+        )
         slack = f", up to a probability of {rounded_up(delta, 3)}" if delta else ""
         factor = f"e^{rounded_up(epsilon)}"
         if epsilon < 20:
-            digits = 3 + max(0, -math.floor(math.log10(max(epsilon, 1e-9))) - 1)  # else each small epsilon would be 1.01
+            # else each small epsilon would be 1.01
+            digits = 3 + max(0, -math.floor(math.log10(max(epsilon, 1e-9))) - 1)
             shown = rounded_up(math.nextafter(math.exp(epsilon), math.inf), digits)
             factor = f"{factor} = {shown}" if epsilon >= 0.001 else shown
-        return f"{start} {change} changes the probability of any outcome by a factor of at most {factor}{slack}."
+        return (
+            f"{start} {change} changes the probability of any outcome by a factor of at most"
+            f" {factor}{slack}."
+        )
 
     def as_data(self) -> dict[str, Any]:
         """All of it as plain data."""
@@ -127,7 +149,9 @@ class Promise:
 
 
 def promise(item: Chargeable, budget: Budget) -> Promise:
-    """The price of one release that is charged as `item`, at the deltas that `budget` gives reason to look at."""
+    """The price of one release that is charged as `item`, at the deltas that `budget` gives reason
+    to look at.
+    """
     return _promised(item.curve, item.relation, budget)
 
 
@@ -139,8 +163,18 @@ def _promised(curve: Curve, relation: Relation, budget: Budget) -> Promise:
         room = [2 * budget.delta] if curve.delta0 and 0 < budget.delta < 0.5 else []
         deltas = [budget.delta or _CUSTOMARY_DELTA, *room]
     bounds = [(delta, best_epsilon(curve, delta, thorough=True)) for delta in deltas]
-    points = tuple(ProvenEpsilon(delta, _finite(bound.value), bound.route, bound.order) for delta, bound in bounds)
-    return Promise(relation, _finite(curve.pure_epsilon), _finite(curve.rho), curve.delta0, points, Risk.of(curve))
+    points = tuple(
+        ProvenEpsilon(delta, _finite(bound.value), bound.route, bound.order)
+        for delta, bound in bounds
+    )
+    return Promise(
+        relation,
+        _finite(curve.pure_epsilon),
+        _finite(curve.rho),
+        curve.delta0,
+        points,
+        Risk.of(curve),
+    )
 
 
 def _finite(value: float) -> float | None:
@@ -148,18 +182,22 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-# -- what was released --------------------------------------------------------------------------------------------------
+# -- what was released -----------------------------------------------------------------------------
 
 
 UNRECORDED = (
-    "nothing was recorded in a ledger. Every further release from these data adds to the price: keep this record, and do not "
-    "repeat the release to get another answer."
+    "nothing was recorded in a ledger. Every further release from these data adds to the price:"
+    " keep this record, and do not repeat the release to get another answer."
 )
 RECORDED = "this release was charged to the ledger before it was drawn, and is on record there."
-SETTLED = f"{RECORDED} What the answer did not use of the price above is given back there, unless that was interrupted."
+SETTLED = (
+    f"{RECORDED} What the answer did not use of the price above is given back there, unless that"
+    " was interrupted."
+)
 HEADS: Final = ("period", "rank", "item", "users", "score", "value", "low", "high")
 """What the columns of a table are called, apart from that of groups."""
-_OPTIONAL = frozenset({"draw", "chosen", "unit", "spent", "groups", "sums", "time"})  # left out where there is none
+# left out where there is none
+_OPTIONAL = frozenset({"draw", "chosen", "unit", "spent", "groups", "sums", "time"})
 
 
 class Unrecorded(UserWarning):
@@ -168,7 +206,9 @@ class Unrecorded(UserWarning):
 
 @cache
 def warn_unrecorded(*, stacklevel: int) -> None:
-    """Warn that nobody keeps account of a release, once in a process; the level is that of the caller whom it tells."""
+    """Warn that nobody keeps account of a release, once in a process; the level is that of the
+    caller whom it tells.
+    """
     warnings.warn(UNRECORDED, Unrecorded, stacklevel=stacklevel)
 
 
@@ -200,10 +240,12 @@ class Answer(Tabled):
         choice: the mechanism that drew it, and how users' contributions were bounded for it.
         salt: what chose the items kept under the bound on contributions; None without a bound.
         charge: what paid for it; None without a ledger.
-        left: what the charge used, what is left of the budget and how many more releases like it fit, in words.
-        draw: a random name that tells the draw from another one under the same charge, though both came out alike; None without a
-            ledger.
-        kept: the JSON that an earlier call has kept of it, and that holds all of it; None of one that was drawn now.
+        left: what the charge used, what is left of the budget and how many more releases like it
+            fit, in words.
+        draw: a random name that tells the draw from another one under the same charge, though both
+            came out alike; None without a ledger.
+        kept: the JSON that an earlier call has kept of it, and that holds all of it; None of one
+            that was drawn now.
     """
 
     question: Question
@@ -224,11 +266,20 @@ class Answer(Tabled):
         held = json.loads(content)
         mechanism, how = Mechanism.from_json(json.dumps(held["mechanism"])), held["contributions"]
         norm = "l2" if mechanism.covers.l1 is None else "l1"
-        bounds: Any = {"max_items_per_user": how["max_items_per_user"], "clip": how["clip"], "norm": norm}
+        bounds: Any = {
+            "max_items_per_user": how["max_items_per_user"],
+            "clip": how["clip"],
+            "norm": norm,
+        }
         return cls(
             question,
             Selection.from_json(json.dumps(held["selection"])),
-            Choice(mechanism, **bounds, cells=how.get("over") == "all groups", why=held.get("chosen", "")),
+            Choice(
+                mechanism,
+                **bounds,
+                cells=how.get("over") == "all groups",
+                why=held.get("chosen", ""),
+            ),
             how["salt"],
             PaidCharge(**held["ledger"]),
             draw=held["draw"],
@@ -243,35 +294,51 @@ class Answer(Tabled):
     @property
     def spent(self) -> Curve | None:
         """The cost of what came out; None if the whole curve is charged whatever comes out."""
-        return self.mechanism.spent(self.selection) if self.question.spec.pay_for_what_came_out else None
+        return (
+            self.mechanism.spent(self.selection)
+            if self.question.spec.pay_for_what_came_out
+            else None
+        )
 
     @property
     def items(self) -> tuple[Label, ...]:
-        """What was released, the best first where `selection.ordered`; of many groups those of each after the other."""
+        """What was released, the best first where `selection.ordered`; of many groups those of each
+        after the other.
+        """
         return self.selection.labels or ()
 
     @property
     def values(self) -> tuple[float, ...] | None:
-        """The noisy scores of the items, score units; None where none is released. They need not fall with the rank."""
+        """The noisy scores of the items, score units; None where none is released. They need not
+        fall with the rank.
+        """
         return self.selection.values
 
     @property
     def unit(self) -> str | None:
-        """What the values are in, users or the column that was summed up; None where they are shares of users, cut by a clip."""
+        """What the values are in, users or the column that was summed up; None where they are
+        shares of users, cut by a clip.
+        """
         if self.question.reading.value is not None:
             return str(self.question.reading.value)
-        return "users" if self.choice.clip is None or self.mechanism.counted_again is not None else None
+        return (
+            "users"
+            if self.choice.clip is None or self.mechanism.counted_again is not None
+            else None
+        )
 
     @property
     def lost(self) -> str | None:
-        """What the clip on users' counts took away from all of them together, in words; None where that is not released."""
+        """What the clip on users' counts took away from all of them together, in words; None where
+        that is not released.
+        """
         if self.selection.lost is None:
             return None
         counted: Any = self.mechanism
         around, told = counted.lost_margin(), max(0.0, self.selection.lost)
         return (
-            f"each user counts for at most a norm of {counted.clip:g} among these items; that takes about {told:,.0f} "
-            f"(+- {around:,.0f}) from all {len(self.selection)} counts together"
+            f"each user counts for at most a norm of {counted.clip:g} among these items; that takes"
+            f" about {told:,.0f} (+- {around:,.0f}) from all {len(self.selection)} counts together"
         )
 
     @property
@@ -286,14 +353,22 @@ class Answer(Tabled):
 
     @property
     def explained_by_noise(self) -> bool:
-        """True if noise alone explains the answer: nothing passed, or no score that was released exceeds the noise.
+        """True if noise alone explains the answer: nothing passed, or no score that was released
+        exceeds the noise.
 
-        It is a function of what was released and costs nothing. Always False for items of a public list without scores.
+        It is a function of what was released and costs nothing. Always False for items of a public
+        list without scores.
         """
         reading, domain = self.question.reading, self.question.domain
-        listed = None if domain is None or (reading.group is not None and reading.groups is None) else len(domain)
+        listed = (
+            None
+            if domain is None or (reading.group is not None and reading.groups is None)
+            else len(domain)
+        )
         cells = None if listed is None else listed * len(reading.groups or ("",))
-        return explained_by_noise(self.mechanism, self.selection, cells, signed=self.question.signed)
+        return explained_by_noise(
+            self.mechanism, self.selection, cells, signed=self.question.signed
+        )
 
     @property
     def on_record(self) -> str:
@@ -306,24 +381,36 @@ class Answer(Tabled):
     def left_out(self) -> str:
         """Which rows are not counted."""
         reading = self.question.reading
-        parts = ["user", "item", *(name for name in ("group", "value", "time") if getattr(reading, name) is not None)]
+        parts = [
+            "user",
+            "item",
+            *(name for name in ("group", "value", "time") if getattr(reading, name) is not None),
+        ]
         return f"rows with a null {', '.join(parts[:-1])} or {parts[-1]} were left out by rule"
 
     @property
     def names(self) -> dict[str, str]:
-        """What columns of a selection are called in tables of the answer: the group as in the log, a value by what it is of."""
+        """What columns of a selection are called in tables of the answer: the group as in the log,
+        a value by what it is of.
+        """
         reading = self.question.reading
-        return {"group": group_head(reading.group), "value": "users" if reading.value is None else "value"}
+        return {
+            "group": group_head(reading.group),
+            "value": "users" if reading.value is None else "value",
+        }
 
     def columns(self) -> dict[str, tuple[Any, ...]]:
-        """What was released as columns: see `Selection.columns`, with intervals around noisy values.
+        """What was released as columns: see `Selection.columns`, with intervals around noisy
+        values.
 
-        A number of users is called users, a sum value, and a group as its column in the log. Scores that a clip has cut count
-        nothing, and stand in JSON alone.
+        A number of users is called users, a sum value, and a group as its column in the log. Scores
+        that a clip has cut count nothing, and stand in JSON alone.
         """
         shown = self.selection if self.unit else self.selection.model_copy(update={"values": None})
         around = None if shown.values is None else self.interval
-        ends: Any = {} if around is None else {"margin": around.half_width, "at_least": around.at_least}
+        ends: Any = (
+            {} if around is None else {"margin": around.half_width, "at_least": around.at_least}
+        )
         held = {self.names.get(name, name): cells for name, cells in shown.columns(**ends).items()}
         if around is not None and not self.question.signed:
             held["low"] = tuple(max(0.0, low) for low in held["low"])
@@ -337,8 +424,14 @@ class Answer(Tabled):
 
     def __repr__(self) -> str:
         held = self.selection.columns()
-        columns = [held["rank"]] * self.selection.ordered + [held[name] for name in ("group", "item") if name in held]
-        columns += [tuple(f"{value:,.6g} {self.unit}" for value in self.values)] if self.unit and self.values else []
+        columns = [held["rank"]] * self.selection.ordered + [
+            held[name] for name in ("group", "item") if name in held
+        ]
+        columns += (
+            [tuple(f"{value:,.6g} {self.unit}" for value in self.values)]
+            if self.unit and self.values
+            else []
+        )
         shown = ["  " + "  ".join(map(str, row)) for row in zip(*columns, strict=True)]
         missing = "" if self.selection.complete else f" ({self.selection.reason})"
         asked = " items" if self.question.spec.k == "all" else f" of the top {self.question.k}"
@@ -348,44 +441,82 @@ class Answer(Tabled):
     def _repr_html_(self) -> str:
         number = self.names["value"]
         shown = {name: cells for name, cells in self.columns().items() if set(cells) - {None}}
-        named = {f"{name} ({self.unit})" if name == number != self.unit else name: cells for name, cells in shown.items()}
+        named = {
+            f"{name} ({self.unit})" if name == number != self.unit else name: cells
+            for name, cells in shown.items()
+        }
         return html_table(named, self.lines())
 
     @property
     def interval(self) -> Interval | None:
-        """The interval around each value; None where none is known. Sums are of what is cut, and not of users."""
+        """The interval around each value; None where none is known. Sums are of what is cut, and
+        not of users.
+        """
         around = interval(self.mechanism)
         summed = self.question.reading.value is not None
         return replace(around, at_least=False) if around is not None and summed else around
 
     def as_data(self) -> dict[str, Any]:
-        """The release and its price as plain data, what was asked included; no guarantee is None."""
+        """The release and its price as plain data, what was asked included; no guarantee is
+        None.
+        """
         question, choice, selection = self.question, self.choice, self.selection
         reading, budget, around = question.reading, question.budget, self.interval
-        stated = {name: value for name in ("epsilon", "delta", "rho") if (value := getattr(budget, name))}
-        window = {name: None if (end := getattr(reading, name)) is None else str(end) for name in ("since", "until")}
-        over = {"over": "all groups"} if choice.cells else {"max_groups_per_user": reading.max_groups_per_user}
+        stated = {
+            name: value for name in ("epsilon", "delta", "rho") if (value := getattr(budget, name))
+        }
+        window = {
+            name: None if (end := getattr(reading, name)) is None else str(end)
+            for name in ("since", "until")
+        }
+        over = (
+            {"over": "all groups"}
+            if choice.cells
+            else {"max_groups_per_user": reading.max_groups_per_user}
+        )
         # All that was released; a position in the catalogue says nothing new.
-        released = dict.fromkeys(name for name in Selection.model_fields if name not in ("positions", "groups", "lost"))
+        released = dict.fromkeys(
+            name for name in Selection.model_fields if name not in ("positions", "groups", "lost")
+        )
         released |= {"labels": []} | selection.model_dump(mode="json")
         released.pop("indices", None)
         data = {
             "dpselect": dps.__version__,
             "question": question.as_data(),
             "selection": released,
-            "unit": None if self.values is None else self.unit or "shares of users, cut by the clip",
+            "unit": (
+                None if self.values is None else self.unit or "shares of users, cut by the clip"
+            ),
             "intervals": None if around is None else asdict(around),
             "explained_by_noise": self.explained_by_noise,
             "guarantee": {"budget": stated, **self.guarantee.as_data()},
-            "planned_releases": None if question.spec.planned is None and question.releases == 1 else question.releases,
+            "planned_releases": (
+                None
+                if question.spec.planned is None and question.releases == 1
+                else question.releases
+            ),
             "mechanism": plain_data(self.mechanism),
             "chosen": choice.why or None,
             "curve": plain_data(self.mechanism.curve),
             "spent": None if self.spent is None else plain_data(self.spent),
             "domain": "observed" if question.domain is None else "public",
-            "groups": None if reading.group is None else "discovered" if reading.groups is None else "public",
-            "sums": None if reading.value is None else {"column": reading.value, "clip": reading.value_clip},
-            "time": None if reading.time is None else {**window, "time_zone": reading.time_zone, "column": reading.time},
+            "groups": (
+                None
+                if reading.group is None
+                else "discovered"
+                if reading.groups is None
+                else "public"
+            ),
+            "sums": (
+                None
+                if reading.value is None
+                else {"column": reading.value, "clip": reading.value_clip}
+            ),
+            "time": (
+                None
+                if reading.time is None
+                else {**window, "time_zone": reading.time_zone, "column": reading.time}
+            ),
             "contributions": {
                 "max_items_per_user": choice.max_items_per_user,
                 **({} if reading.group is None else over),
@@ -394,24 +525,41 @@ class Answer(Tabled):
             },
             "ledger": None if self.charge is None else asdict(self.charge),
             "draw": self.draw,
-            "notes": [note for note in (self.left_out, self.on_record, *self.cautions, self.lost, self.left) if note],
+            "notes": [
+                note
+                for note in (self.left_out, self.on_record, *self.cautions, self.lost, self.left)
+                if note
+            ],
         }
-        return {name: value for name, value in data.items() if value is not None or name not in _OPTIONAL}
+        return {
+            name: value
+            for name, value in data.items()
+            if value is not None or name not in _OPTIONAL
+        }
 
 
 def html_table(columns: Mapping[str, Sequence[Any]], below: Sequence[str]) -> str:
     """A notebook's table of what was released, and lines below it."""
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
-    cells = ("".join(f"<td>{escape(printable(cell))}</td>" for cell in row) for row in zip(*columns.values(), strict=True))
+    cells = (
+        "".join(f"<td>{escape(printable(cell))}</td>" for cell in row)
+        for row in zip(*columns.values(), strict=True)
+    )
     rows = "".join(f"<tr>{row}</tr>" for row in cells)
     lines = "".join(f"<p>{escape(line)}</p>" for line in below)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{lines}"
 
 
 def from_0(selection: Selection) -> Selection:
-    """A selection whose values are counts, none of them below 0: that nothing counted is negative is known without looking."""
+    """A selection whose values are counts, none of them below 0: that nothing counted is negative
+    is known without looking.
+    """
     values = selection.values
-    return selection if values is None else selection.model_copy(update={"values": tuple(max(0.0, value) for value in values)})
+    return (
+        selection
+        if values is None
+        else selection.model_copy(update={"values": tuple(max(0.0, value) for value in values)})
+    )
 
 
 def plain_data(held: Any) -> Any:
@@ -425,11 +573,13 @@ def as_json(answer: Any) -> str:
 
 
 def group_head(column: object) -> str:
-    """What the column of groups is called in a table: as in the log, unless another column has that name."""
+    """What the column of groups is called in a table: as in the log, unless another column has that
+    name.
+    """
     return "group" if column is None or str(column) in HEADS else str(column)
 
 
-# -- what to beware of in a question -------------------------------------------------------------------------------------
+# -- what to beware of in a question ---------------------------------------------------------------
 
 
 _LARGE_EPSILON, _LARGE_DELTA = 10.0, 1e-4  # beyond which an answer says so
@@ -439,31 +589,37 @@ def _cautions(question: Question) -> Iterator[str]:
     """What to beware of in a question: by public numbers alone, whatever was read."""
     budget = question.budget
     if budget.epsilon is not None and budget.epsilon > _LARGE_EPSILON:
-        yield f"epsilon {budget.epsilon:g} protects hardly anybody: 1 is a common choice, above {_LARGE_EPSILON:g} is not"
+        yield (
+            f"epsilon {budget.epsilon:g} protects hardly anybody: 1 is a common choice, above"
+            f" {_LARGE_EPSILON:g} is not"
+        )
     if budget.delta > _LARGE_DELTA:
         yield (
-            f"delta {format_number(budget.delta)} lets one user in {1 / budget.delta:,.0f} be shown whole: "
-            f"choose far less than 1 / users, "
-            "for example 1e-6"
+            f"delta {format_number(budget.delta)} lets one user in {1 / budget.delta:,.0f} be shown"
+            " whole: choose far less than 1 / users, for example 1e-6"
         )
 
 
-# -- what a release would cost -----------------------------------------------------------------------------------------
+# -- what a release would cost ---------------------------------------------------------------------
 
 
 @final
 @dataclass(frozen=True, repr=False)
 class DryRun:
-    """What a release would charge, by its options, the header or schema of its log and the budget. No row was read.
+    """What a release would charge, by its options, the header or schema of its log and the budget.
+    No row was read.
 
     Attributes:
         item: what would be charged; its `curve` is the price.
         mechanism: what would draw the answer.
         budget: what was stated.
-        left: of each budget that would pay, what is left afterwards, in words; empty without a ledger.
+        left: of each budget that would pay, what is left afterwards, in words; empty without a
+            ledger.
         paid: that an earlier call has paid for it already, in words.
-        in_all: what one user faces over all periods once these are charged, in words; None without periods.
-        is_kept: True if a file or a state keeps the answer of a release that is killed after its charge.
+        in_all: what one user faces over all periods once these are charged, in words; None without
+            periods.
+        is_kept: True if a file or a state keeps the answer of a release that is killed after its
+            charge.
         horizon: key and state of a series that shares one budget.
     """
 
@@ -492,12 +648,20 @@ class DryRun:
             priced = [f"epsilon {self.guarantee.pure_epsilon:.6g} without any delta"]
         elif not priced and self.guarantee.rho is not None:
             priced = [f"rho {self.guarantee.rho:.6g}"]
-        pays = self.paid or ("it would be charged" if self.left else "no ledger is named, and nothing would be charged")
+        pays = self.paid or (
+            "it would be charged"
+            if self.left
+            else "no ledger is named, and nothing would be charged"
+        )
         return [
             f"a dry run: {_NO_ROW}",
             f"the release would cost {' and '.join(priced)}; {pays}",
             f"it would be drawn by {type(self.mechanism).__name__}",
-            *([] if self.horizon is None else ["the series has key {key} and state {state}".format(**self.horizon)]),
+            *(
+                []
+                if self.horizon is None
+                else ["the series has key {key} and state {state}".format(**self.horizon)]
+            ),
             *filter(None, [self.in_all]),
             *(f"afterwards, {words}" for words in self.left),
             *self._warnings,
@@ -525,25 +689,27 @@ class DryRun:
 
 
 _NO_ROW = (
-    "No row was read, and nothing was charged, drawn or made. What was looked at is the header or schema of the data, if there "
-    "are any, the options and the budget"
+    "No row was read, and nothing was charged, drawn or made. What was looked at is the header or"
+    " schema of the data, if there are any, the options and the budget"
 )
 _LOST_IF_KILLED = (
-    "no output file is named: a run that is killed after its charge loses the answer, and the charge stays. Name a file, and the "
-    "same call again shows the answer"
+    "no output file is named: a run that is killed after its charge loses the answer, and the"
+    " charge stays. Name a file, and the same call again shows the answer"
 )
 
 
-# -- what interrupts a release -----------------------------------------------------------------------------------------
+# -- what interrupts a release ---------------------------------------------------------------------
 
 
 @contextmanager
 def told(
     ledger: acc.Ledger | None, dataset: str | None, key: str, *, kept: bool | None = None
 ) -> Iterator[list[acc.ledger.Receipt]]:
-    """Add to whatever interrupts the block whether the charge with this key was made; to an ordinary error only if it was.
+    """Add to whatever interrupts the block whether the charge with this key was made; to an
+    ordinary error only if it was.
 
-    The block puts the receipt into the list once it has it: what a ledger says that cannot be read now is known from there.
+    The block puts the receipt into the list once it has it: what a ledger says that cannot be read
+    now is known from there.
 
     Args:
         kept: of a release, whether a file keeps its answer, so that a retry has it.
@@ -559,7 +725,10 @@ def told(
                 words, uncharged = f"nothing was charged under key {key!r}", receipt is None
             except acc.AccountingError:
                 receipt, uncharged = next(iter(known), None), False
-                words = f"whether it was charged cannot be told now: look for key {key!r} with 'dpselect ledger show'"
+                words = (
+                    f"whether it was charged cannot be told now: look for key {key!r} with"
+                    " 'dpselect ledger show'"
+                )
             if receipt is not None:
                 entry = f"entry {receipt.seq} of dataset {dataset!r}, key {key!r}"
                 words = f"{entry}, is charged and stays charged ({receipt.state})"
@@ -575,7 +744,10 @@ def told(
         raise
 
 
-_AGAIN = ". Repeat the call with this key= and the same output=: that charges nothing more, and gives the answer"
+_AGAIN = (
+    ". Repeat the call with this key= and the same output=: that charges nothing more, and gives"
+    " the answer"
+)
 _FIRST = (
     ". Another call under this key was first, and has the answer: it printed or returned it, and "
     "kept it in its output=, if it named one: with that output= this call gives it"
@@ -583,19 +755,23 @@ _FIRST = (
 _LOST = ". Its answer is lost, because no output= keeps it: under this key the call is refused"
 
 
-# -- where an answer is kept -------------------------------------------------------------------------------------------
+# -- where an answer is kept -----------------------------------------------------------------------
 
 
-# What a cell that is calculated begins with, the last ones as on East Asian keyboards; also after what parts cells or rows where
-# a comma does not, as in countries that write decimals with one.
+# What a cell that is calculated begins with, the last ones as on East Asian keyboards; also after
+# what parts cells or rows where a comma does not, as in countries that write decimals with one.
 _FORMULA = re.compile('(^|[;\t\r\n])(?=["\\s]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])')
 
 
 def _as_csv(answer: Any, *, defused: bool) -> bytes:
     held = answer.columns()
     rows = (tuple(held), *zip(*held.values(), strict=True))
-    if defused:  # text that a spreadsheet would take for a formula, after an apostrophe, which tells it not to
-        rows = tuple(tuple(_FORMULA.sub(r"\1'", cell) if isinstance(cell, str) else cell for cell in row) for row in rows)
+    # text that a spreadsheet would take for a formula, after an apostrophe, which tells it not to
+    if defused:
+        rows = tuple(
+            tuple(_FORMULA.sub(r"\1'", cell) if isinstance(cell, str) else cell for cell in row)
+            for row in rows
+        )
     return "".join(csv_records(rows)).encode()
 
 
@@ -606,20 +782,26 @@ def _as_parquet(answer: Any, *, defused: bool) -> bytes:  # noqa: ARG001 - no te
 
 
 TABLES: Final[dict[str, Callable[..., bytes]]] = {".csv": _as_csv, ".parquet": _as_parquet}
-"""What the end of a file's name stands for: a table of what was released, beside which the answer is kept as JSON."""
+"""What the end of a file's name stands for: a table of what was released, beside which the answer
+is kept as JSON.
+"""
 
 
 @dataclass
 class AnswerFile:
-    """The new private file that an answer is kept in, and in which forms; `failure` says what of it is missing.
+    """The new private file that an answer is kept in, and in which forms; `failure` says what of it
+    is missing.
 
-    A release that is charged is kept in three steps, each durable, so that a kill between two of them loses nothing: `draft`
-    puts the answer beside the file, out of sight; the ledger accepts its claim (`Session.resume`); `name` gives it its name.
-    `recorded` takes up what was interrupted: see docs/ledger-operating.md.
+    A release that is charged is kept in three steps, each durable, so that a kill between two of
+    them loses nothing: `draft` puts the answer beside the file, out of sight; the ledger accepts
+    its claim (`Session.resume`); `name` gives it its name. `recorded` takes up what was
+    interrupted: see docs/ledger-operating.md.
 
     Attributes:
-        output: the answer as JSON; or a table or text, beside which the answer is kept as JSON. None keeps it nowhere.
-        defused: whether text in a CSV that begins like a formula gets an apostrophe, for spreadsheets.
+        output: the answer as JSON; or a table or text, beside which the answer is kept as JSON.
+            None keeps it nowhere.
+        defused: whether text in a CSV that begins like a formula gets an apostrophe, for
+            spreadsheets.
         texts: by the end of the file's name.
         lies: where the answer lies, all of it, once it is kept.
     """
@@ -642,7 +824,9 @@ class AnswerFile:
 
     @property
     def record(self) -> Path | None:
-        """Where the answer is kept as JSON: a table has no place for what it cost, and no text is read back."""
+        """Where the answer is kept as JSON: a table has no place for what it cost, and no text is
+        read back.
+        """
         if self.output is None or self.output.suffix.lower() == ".json":
             return self.output
         return self.output.with_name(self.output.name + ".json")
@@ -653,19 +837,31 @@ class AnswerFile:
             return
         known = (*self.texts, *TABLES)
         if self.output.suffix.lower() not in known:
-            raise InvalidRequest(f"output={masked(self.output)} must end in {' or '.join(known)}: the name tells the format")
+            raise InvalidRequest(
+                f"output={masked(self.output)} must end in {' or '.join(known)}: the name tells the"
+                " format"
+            )
         if self.output.suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
-            raise missing_extra("Parquet is written by pyarrow (a .csv needs nothing more)", "arrow")
+            raise missing_extra(
+                "Parquet is written by pyarrow (a .csv needs nothing more)", "arrow"
+            )
         for path in dict.fromkeys((self.output, self.record)):
             require_new(path, "output=")
 
     def recorded(
-        self, spec: LedgerFields, asked: Callable[[], dict[str, Any]], answer_of: Callable[[str], A], *, writing: bool = True
+        self,
+        spec: LedgerFields,
+        asked: Callable[[], dict[str, Any]],
+        answer_of: Callable[[str], A],
+        *,
+        writing: bool = True,
     ) -> A | None:
-        """The answer that the spec's key has paid for, of its file or of a draft that waits beside it: a retry costs nothing.
+        """The answer that the spec's key has paid for, of its file or of a draft that waits beside
+        it: a retry costs nothing.
 
-        What an interruption has left undone is done: the claim, the name, the table. None where nothing of the charge is kept,
-        or the file holds the answer of another charge: then it is in the way, as any file.
+        What an interruption has left undone is done: the claim, the name, the table. None where
+        nothing of the charge is kept, or the file holds the answer of another charge: then it is in
+        the way, as any file.
 
         Args:
             asked: what is asked for now, as `Question.as_data` has it.
@@ -673,17 +869,25 @@ class AnswerFile:
             writing: whether what was left undone is done; a dry run only looks.
 
         Raises:
-            KeyConflict: the file answers another question, or is not as it was when the ledger recorded it.
+            KeyConflict: the file answers another question, or is not as it was when the ledger
+                recorded it.
             OutputError: the answer cannot be given its name, and waits.
         """
         record, key, dataset = self.record, spec.key, str(spec.dataset)
-        if record is None or spec.ledger is None or key is None or not (kept := self._kept(record, dataset, key)):
+        if (
+            record is None
+            or spec.ledger is None
+            or key is None
+            or not (kept := self._kept(record, dataset, key))
+        ):
             return None
         with spec.opened() as ledger:
             if (receipt := ledger.find(dataset, key)) is None:
                 return None
             for path, content in kept:
-                if (held := _paid(content, receipt)) is None or (path == record and receipt.state != "released"):
+                if (held := _paid(content, receipt)) is None or (
+                    path == record and receipt.state != "released"
+                ):
                     continue  # an answer gets its name once the ledger has its claim
                 _require_same(held, asked(), receipt)
                 if (answer := _restored(answer_of, content)) is None and path != record:
@@ -711,27 +915,33 @@ class AnswerFile:
         actor: str | None,
         used: Curve | None,
     ) -> bool:
-        """Whether the ledger has the claim of what is kept, now or before; False of a draft in whose place another was released.
+        """Whether the ledger has the claim of what is kept, now or before; False of a draft in
+        whose place another was released.
 
         Raises:
             KeyConflict: the file itself is not what was released.
         """
         try:
-            ledger.release(receipt.dataset, receipt.key, actor=actor, claim=_claim(content), spent=used)
+            ledger.release(
+                receipt.dataset, receipt.key, actor=actor, claim=_claim(content), spent=used
+            )
         except acc.ledger.ClaimConflict:
             if path != self.record:
                 return False
             raise acc.ledger.KeyConflict(
-                f"output= holds an answer under key={receipt.key!r} that is not, to the letter, the one recorded (entry "
-                f"{receipt.seq}): the file was edited, or printed and not kept. Take the file that was kept, or ask under a new "
-                "key and with a new file: that is another release"
+                f"output= holds an answer under key={receipt.key!r} that is not, to the letter, the"
+                f" one recorded (entry {receipt.seq}): the file was edited, or printed and not"
+                " kept. Take the file that was kept, or ask under a new key and with a new file:"
+                " that is another release"
             ) from None
         return True
 
     def draft(self, answer: Any) -> str:
-        """Keep an answer durably beside its file, where nobody looks, and return its claim: the hash of what is kept.
+        """Keep an answer durably beside its file, where nobody looks, and return its claim: the
+        hash of what is kept.
 
-        Without a file nothing is kept, and the claim is the same. Without a charge a failure waits until the answer was seen.
+        Without a file nothing is kept, and the claim is the same. Without a charge a failure waits
+        until the answer was seen.
 
         Raises:
             OutputError: it cannot be kept. Nobody sees it, so a retry draws again under the charge.
@@ -753,7 +963,9 @@ class AnswerFile:
         return _claim(content)
 
     def name(self, answer: Any) -> None:
-        """Give the draft its name, once the ledger has its claim. A failure waits until the answer has been seen."""
+        """Give the draft its name, once the ledger has its claim. A failure waits until the answer
+        has been seen.
+        """
         if self._draft is None or self.output is None:
             return
         (path, content), self._draft = self._draft, None
@@ -773,15 +985,19 @@ class AnswerFile:
             self._remove(self._draft[0])
             self._draft = self.lies = None
 
-    # -- drafts --------------------------------------------------------------------------------------------------------
+    # -- drafts ------------------------------------------------------------------------------------
 
     def _stem(self, dataset: str, key: str) -> str:
-        """How the names of a charge's drafts begin. As long for every name of the file, so that none is too long for a draft."""
+        """How the names of a charge's drafts begin. As long for every name of the file, so that
+        none is too long for a draft.
+        """
         assert self.record is not None
         return f".dpselect-{_sha256(json.dumps([self.record.name, dataset, key]))[:16]}-"
 
     def _kept(self, record: Path, dataset: str, key: str) -> list[tuple[Path, str]]:
-        """What may be the answer: the file, and the drafts that are whole, as the hash in their names says."""
+        """What may be the answer: the file, and the drafts that are whole, as the hash in their
+        names says.
+        """
         found = [(record, _text_of(record))] if record.is_file() else []
         for path in self._drafts(dataset, key):
             with suppress(InvalidRequest):  # gone meanwhile, or in part: then nobody has claimed it
@@ -794,26 +1010,39 @@ class AnswerFile:
         return sorted(self.record.parent.glob(f"{self._stem(dataset, key)}*"))
 
     def _name(self, path: Path, content: str) -> None:
-        """Give a draft whose claim is on record the name of the file, unless another process has just done so."""
+        """Give a draft whose claim is on record the name of the file, unless another process has
+        just done so.
+        """
         assert self.record is not None
         if path == self.record:
             return
-        waits = "the answer is on record and waits beside it: with its key= and this output= the call gives it that name"
+        waits = (
+            "the answer is on record and waits beside it: with its key= and this output= the call"
+            " gives it that name"
+        )
         try:
             with suppress(FileNotFoundError):
                 if name_file(path, self.record):
                     return
             held = self.record.read_bytes()
-            if held == b"":  # of a name that was taken, on a file system without links, when a kill came
+            # of a name that was taken, on a file system without links, when a kill came
+            if held == b"":
                 path.replace(self.record)
             elif held != content.encode():
-                raise OutputRefused(f"output={masked(self.record)} came to be meanwhile: move that file away; {waits}")
+                raise OutputRefused(
+                    f"output={masked(self.record)} came to be meanwhile: move that file away;"
+                    f" {waits}"
+                )
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            raise OutputError(f"output={masked(self.record)} cannot be written ({reason}); {waits}") from None
+            raise OutputError(
+                f"output={masked(self.record)} cannot be written ({reason}); {waits}"
+            ) from None
 
     def _sweep(self, dataset: str, key: str) -> None:
-        """Remove drafts that were never handed out, and never will be: the ledger has another one's claim."""
+        """Remove drafts that were never handed out, and never will be: the ledger has another one's
+        claim.
+        """
         for path in self._drafts(dataset, key):
             self._remove(path)
 
@@ -826,18 +1055,24 @@ class AnswerFile:
         """The table, page or text that stands beside the record."""
         assert self.output is not None
         suffix = self.output.suffix.lower()
-        return TABLES[suffix](answer, defused=self.defused) if suffix in TABLES else self.texts[suffix](answer).encode()
+        return (
+            TABLES[suffix](answer, defused=self.defused)
+            if suffix in TABLES
+            else self.texts[suffix](answer).encode()
+        )
 
     def _write_table(self, answer: Any) -> None:
         assert self.output is not None
         written = self._table(answer)
-        if not (self.output.is_file() and self.output.read_bytes() == written):  # a retry at the same time may have been first
+        # a retry at the same time may have been first
+        if not (self.output.is_file() and self.output.read_bytes() == written):
             _write(self.output, written)
 
-    # -- of answers that are kept elsewhere: those of a horizon, which its state has ---------------------------------
+    # -- of answers that are kept elsewhere: those of a horizon, which its state has ---------------
 
     def held(self, question: dict[str, Any]) -> dict[str, Any] | None:
-        """The plain data of the answer that the file holds, if it answers this question; a file that does not is in the way.
+        """The plain data of the answer that the file holds, if it answers this question; a file
+        that does not is in the way.
 
         So is a table beside it that is not as it was written.
 
@@ -847,14 +1082,17 @@ class AnswerFile:
         if self.record is not None and self.record.is_file():
             with suppress(ValueError, KeyError, TypeError, RecursionError):
                 found: dict[str, Any] = json.loads(_text_of(self.record))
-                same = found["question"] == json.loads(json.dumps(question)) and isinstance(found["released"], list)
+                same = found["question"] == json.loads(json.dumps(question)) and isinstance(
+                    found["released"], list
+                )
                 if same and self._beside() in (None, *found.get("files", ())):
                     return found
         self.require()
         return None
 
     def renew(self, answer: Any, held: dict[str, Any] | None) -> None:
-        """Write an answer, in the place of the `held` one that it goes on with; one that is there as a whole stays.
+        """Write an answer, in the place of the `held` one that it goes on with; one that is there
+        as a whole stays.
 
         The record is replaced before the table, and knows both tables until then.
 
@@ -877,11 +1115,15 @@ class AnswerFile:
         """The hash of the table that lies beside the record; None if there is none."""
         if self.output is None or self.record == self.output or not os.path.lexists(self.output):
             return None
-        return hashlib.sha256(read_bytes(self.output, OutputRefused, "output=", _LONGEST)).hexdigest()
+        return hashlib.sha256(
+            read_bytes(self.output, OutputRefused, "output=", _LONGEST)
+        ).hexdigest()
 
 
 def rescued(answer: Any) -> str:
-    """Write an answer that cannot be shown to a file of its own, as it was paid for; and say where."""
+    """Write an answer that cannot be shown to a file of its own, as it was paid for; and say
+    where.
+    """
     path = Path(f"dpselect-answer-{answer.charge.entry}-{os.getpid()}.json")
     try:
         _write(path, as_json(answer).encode())
@@ -891,7 +1133,9 @@ def rescued(answer: Any) -> str:
 
 
 def _write(path: Path, content: bytes, *, over: bool = False) -> None:
-    """A new file, which only its owner can read; or one in the place of what the same question has written before."""
+    """A new file, which only its owner can read; or one in the place of what the same question has
+    written before.
+    """
     with new_file(path, "output=", mode=PRIVATE, replace=over) as file:
         file.write(content)
 
@@ -917,7 +1161,12 @@ def _paid(content: str, receipt: acc.ledger.Receipt) -> dict[str, Any] | None:
         held = {name: answer[name] for name in ("ledger", "mechanism", "question")}
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return held if held["ledger"] == asdict(PaidCharge.of(receipt)) and receipt.state in ("committed", "released") else None
+    return (
+        held
+        if held["ledger"] == asdict(PaidCharge.of(receipt))
+        and receipt.state in ("committed", "released")
+        else None
+    )
 
 
 def _restored(answer_of: Callable[[str], A], content: str) -> A | None:
@@ -929,24 +1178,33 @@ def _restored(answer_of: Callable[[str], A], content: str) -> A | None:
 
 
 def _require_same(held: dict[str, Any], asked: dict[str, Any], receipt: acc.ledger.Receipt) -> None:
-    """KeyConflict if an answer that is kept is to another question than the one that is asked now."""
+    """KeyConflict if an answer that is kept is to another question than the one that is asked
+    now.
+    """
     then, now = _flat(held["question"]), _flat(json.loads(json.dumps(asked)))
     other = next((name for name in sorted(now | then) if then.get(name) != now.get(name)), None)
     if other is None and _is_paid(held, receipt):
         return
     named = f"{other}=" if other and "_" in other else other
     raise acc.ledger.KeyConflict(
-        f"key={receipt.key!r} has paid for another release of dataset={receipt.dataset!r} (entry {receipt.seq}), whose answer "
-        f"output= holds: another {named or 'mechanism'} was asked for then. Ask as you did then, or under a new key and with a "
-        "new file"
+        f"key={receipt.key!r} has paid for another release of dataset={receipt.dataset!r} (entry"
+        f" {receipt.seq}), whose answer output= holds: another {named or 'mechanism'} was asked for"
+        " then. Ask as you did then, or under a new key and with a new file"
     )
 
 
 def _is_paid(held: dict[str, Any], receipt: acc.ledger.Receipt) -> bool:
-    return acc.Curve.from_json(receipt.entries[0].curve or "") == Mechanism.from_json(json.dumps(held["mechanism"])).curve
+    return (
+        acc.Curve.from_json(receipt.entries[0].curve or "")
+        == Mechanism.from_json(json.dumps(held["mechanism"])).curve
+    )
 
 
 def _flat(question: Any) -> dict[str, Any]:
     """What a question says, by names, whichever part says it."""
     parts = question.items() if isinstance(question, dict) else ()
-    return {name: said for part, held in parts for name, said in (held if isinstance(held, dict) else {part: held}).items()}
+    return {
+        name: said
+        for part, held in parts
+        for name, said in (held if isinstance(held, dict) else {part: held}).items()
+    }

@@ -1,4 +1,6 @@
-"""Whether noise alone explains an answer, by what was released and what is public: it tells nothing new of anybody."""
+"""Whether noise alone explains an answer, by what was released and what is public: it tells nothing
+new of anybody.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +11,31 @@ from dpselect.mechanisms.base import Mechanism
 from dpselect.selection import Selection
 
 HARDLY_ANY: Final = (
-    "hardly any user was found: run `dpselect check`, which tells whoever may see the data how the log is read. Noise alone "
-    "explains this answer"
+    "hardly any user was found: run `dpselect check`, which tells whoever may see the data how the"
+    " log is read. Noise alone explains this answer"
 )
 """What an answer says that noise alone explains."""
 _CONFIDENCE = 0.95
 
 
 def explained_by_noise(
-    mechanism: Mechanism, selection: Selection, candidates: int | None, *, period: int = 1, signed: bool = False
+    mechanism: Mechanism,
+    selection: Selection,
+    candidates: int | None,
+    *,
+    period: int = 1,
+    signed: bool = False,
 ) -> bool:
-    """True if nobody's presence is needed to explain an answer: nothing passed, or no released score exceeds the noise.
+    """True if nobody's presence is needed to explain an answer: nothing passed, or no released
+    score exceeds the noise.
 
-    The bar is the 95% quantile of the largest of the noise draws that the released scores are taken from: one for each candidate
-    where scores show the noise that chose them, and one for each released item where their noise is fresh.
+    The bar is the 95% quantile of the largest of the noise draws that the released scores are taken
+    from: one for each candidate where scores show the noise that chose them, and one for each
+    released item where their noise is fresh.
 
     Args:
-        candidates: number of candidates of a public list, in all groups together; None if the candidates are read off the log.
-            Whatever passed a test there is not noise.
+        candidates: number of candidates of a public list, in all groups together; None if the
+            candidates are read off the log. Whatever passed a test there is not noise.
         period: number of the period that a horizon has released.
         signed: True if scores may be negative. Then none lies below minus the bar either.
     """
@@ -38,6 +47,11 @@ def explained_by_noise(
         return False
     chose = shows.counts is None if series else shows.shows_what_chose
     draws = candidates if chose else len(selection)
-    tail = -math.expm1(math.log(_CONFIDENCE) / draws)  # of one draw beyond the quantile of the largest; their noise is symmetric
-    bar = shows.margins(1 - 2 * tail)[period - 1] if series else shows.margin(1 - 2 * draws * tail, draws)
+    # of one draw beyond the quantile of the largest; their noise is symmetric
+    tail = -math.expm1(math.log(_CONFIDENCE) / draws)
+    bar = (
+        shows.margins(1 - 2 * tail)[period - 1]
+        if series
+        else shows.margin(1 - 2 * draws * tail, draws)
+    )
     return bool(max(map(abs, selection.values) if signed else selection.values) <= bar)

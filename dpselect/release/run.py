@@ -16,7 +16,14 @@ import dpselect as dps
 from dpselect import events
 from dpselect.cells import cell
 from dpselect.errors import EventLogError, InvalidRequest
-from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, spark
+from dpselect.events import (
+    EventCounts,
+    GroupCounts,
+    HeldCounts,
+    HeldScores,
+    ProgressCallback,
+    spark,
+)
 from dpselect.events.contributions import MOST_EXACT
 from dpselect.events.rows import PeriodEvents
 from dpselect.events.time_window import Window
@@ -35,19 +42,21 @@ if TYPE_CHECKING:
     from accounting.ledger.item import Chargeable
     from accounting.remaining import Remaining
 
-# Names of `acc` and `dps` are imported when they are asked for: a release without a ledger does without a database.
+# Names of `acc` and `dps` are imported when they are asked for: a release without a ledger does
+# without a database.
 
 T = TypeVar("T")
 A = TypeVar("A")
 
 
-# -- the executor: whatever is released ------------------------------------------------------------------------------------
+# -- the executor: whatever is released ------------------------------------------------------------
 
 
 @final
 @dataclass(frozen=True)
 class Ready(Generic[T]):
-    """How a release is drawn, from a log that has been read: after the charge nothing is read but what is staged.
+    """How a release is drawn, from a log that has been read: after the charge nothing is read but
+    what is staged.
 
     Attributes:
         draw: called once, after the charge.
@@ -65,7 +74,8 @@ class Ready(Generic[T]):
 @final
 @dataclass(frozen=True)
 class Charged:
-    """What a charge knows when it is made, so that nothing asks the ledger between the draw and its record.
+    """What a charge knows when it is made, so that nothing asks the ledger between the draw and its
+    record.
 
     Attributes:
         receipt: of the charge.
@@ -90,7 +100,8 @@ class Charged:
     def left(self, curve: acc.Curve) -> str:
         """As for `Payer.left`, in releases of a curve."""
         return _left(
-            self.receipt.dataset, min((replace(one, curve=curve) for one in self.accounts), key=lambda one: one.releases)
+            self.receipt.dataset,
+            min((replace(one, curve=curve) for one in self.accounts), key=lambda one: one.releases),
         )
 
 
@@ -128,7 +139,8 @@ class Payer:
     ) -> Self:
         """What a spec says; rows are read by the clock of `time_zone`.
 
-        Where the dataset has a budget for each period and the spec names none, those that the `time_range` lies in pay.
+        Where the dataset has a budget for each period and the spec names none, those that the
+        `time_range` lies in pay.
         """
         session = None
         if spec.ledger is not None and spec.dataset is not None:
@@ -138,7 +150,8 @@ class Payer:
             touched = () if spec.periods else _touched(session.dataset.window, time_range)
             if touched:
                 session = dps.Session(session.ledger, spec.dataset, **{**about, "period": touched})
-        key = uuid4().hex if spec.key is None else spec.key  # whatever interrupts it can name the key
+        # whatever interrupts it can name the key
+        key = uuid4().hex if spec.key is None else spec.key
         return cls(session, key, label if spec.label is None else spec.label, pay, asked)
 
     def bound(self, item: Chargeable) -> Chargeable:
@@ -147,10 +160,15 @@ class Payer:
             return item
         from dpselect.session import BoundItem
 
-        return BoundItem(item, hashlib.sha256(json.dumps(self.asked(), sort_keys=True).encode()).hexdigest()[:32])
+        return BoundItem(
+            item, hashlib.sha256(json.dumps(self.asked(), sort_keys=True).encode()).hexdigest()[:32]
+        )
 
-    def left(self, mechanism: Mechanism, price: acc.Curve | None = None, *, after: bool = False) -> str | None:
-        """The budget, the share used, the cost and how many more releases like this one fit: one line, of the fullest account.
+    def left(
+        self, mechanism: Mechanism, price: acc.Curve | None = None, *, after: bool = False
+    ) -> str | None:
+        """The budget, the share used, the cost and how many more releases like this one fit: one
+        line, of the fullest account.
 
         Args:
             price: of the release, where it is not that of the mechanism alone.
@@ -164,7 +182,9 @@ class Payer:
         return _left(name, found if price is None else replace(found, curve=price))
 
     def require(self, item: Chargeable, *, kept: bool) -> None:
-        """Raise as a release would, before a long read; the charge itself is checked again. `kept` as for `staged`."""
+        """Raise as a release would, before a long read; the charge itself is checked again. `kept`
+        as for `staged`.
+        """
         if self.session is not None:
             self.session.require(self.bound(item), pay=self.pay, key=self.key, resumes=kept)
 
@@ -172,13 +192,14 @@ class Payer:
     def staged(
         self, item: Chargeable, stage: Callable[[ExitStack], Ready[T]], *, kept: bool | None = None
     ) -> Iterator[tuple[Ready[T], list[acc.ledger.Receipt]]]:
-        """Hold the price against the budget, then read the log. What interrupts the block says whether it was charged.
+        """Hold the price against the budget, then read the log. What interrupts the block says
+        whether it was charged.
 
         Args:
             item: what will be charged.
             stage: reads all that can fail; what it opens goes with the block.
-            kept: whether a file keeps the answer, so that a charge of which nothing was released is gone on with; None of what
-                is not released.
+            kept: whether a file keeps the answer, so that a charge of which nothing was released is
+                gone on with; None of what is not released.
 
         Yields:
             What is drawn from, and a list that takes the receipt.
@@ -187,10 +208,16 @@ class Payer:
             yield stage(stack), known
 
     @contextmanager
-    def _affordable(self, item: Chargeable, *, kept: bool | None = None) -> Iterator[list[acc.ledger.Receipt]]:
-        """Hold the price against the budget. What interrupts the block says whether it was charged. `kept` as for `staged`."""
+    def _affordable(
+        self, item: Chargeable, *, kept: bool | None = None
+    ) -> Iterator[list[acc.ledger.Receipt]]:
+        """Hold the price against the budget. What interrupts the block says whether it was charged.
+        `kept` as for `staged`.
+        """
         session = self.session
-        with told(session and session.ledger, session and session.dataset.name, self.key, kept=kept) as known:
+        with told(
+            session and session.ledger, session and session.dataset.name, self.key, kept=kept
+        ) as known:
             self.require(item, kept=bool(kept))
             yield known
 
@@ -207,14 +234,25 @@ class Payer:
 
         Args:
             look: checks the header or schema of what would be read.
-            kept: as for `staged`; without a ledger there is no charge that could stay without its answer.
+            kept: as for `staged`; without a ledger there is no charge that could stay without its
+                answer.
         """
         session = self.session
         with self._affordable(item, kept=kept):
             look()
-            begun = kept and session is not None and session.ledger.find(session.dataset.name, self.key) is not None
+            begun = (
+                kept
+                and session is not None
+                and session.ledger.find(session.dataset.name, self.key) is not None
+            )
             left = self.left(mechanism, item.curve, after=not begun)
-        return DryRun(item, mechanism, budget, () if left is None else (left,), is_kept=kept is not False or session is None)
+        return DryRun(
+            item,
+            mechanism,
+            budget,
+            () if left is None else (left,),
+            is_kept=kept is not False or session is None,
+        )
 
     def release(
         self,
@@ -223,10 +261,12 @@ class Payer:
         answered: Callable[[T, Charged | None], A],
         place: AnswerFile,
     ) -> A:
-        """Check the budget, stage, charge, draw, keep out of sight, claim, name: in this order, and each step is durable.
+        """Check the budget, stage, charge, draw, keep out of sight, claim, name: in this order, and
+        each step is durable.
 
-        Called again under the key, with a file, it goes on with a charge of which nothing was released: `AnswerFile.recorded` has
-        looked for its answer by then, so that there is none, and of two that draw at once the ledger accepts one.
+        Called again under the key, with a file, it goes on with a charge of which nothing was
+        released: `AnswerFile.recorded` has looked for its answer by then, so that there is none,
+        and of two that draw at once the ledger accepts one.
 
         Args:
             item, stage: as for `staged`.
@@ -253,7 +293,12 @@ class Payer:
                     return draw(Charged.of(receipt, before, item.curve))
 
                 used = staged.spent
-                notes: Any = {"key": self.key, "label": self.label, "salt": staged.salt, "scores": staged.scores}
+                notes: Any = {
+                    "key": self.key,
+                    "label": self.label,
+                    "salt": staged.salt,
+                    "scores": staged.scores,
+                }
                 notes["spent"] = None if used is None else lambda _: used(drawn[0])
                 try:
                     answer = session.resume(self.bound(item), begun, **notes)
@@ -265,18 +310,29 @@ class Payer:
 
 
 def _drawn_from(staged: Ready[T]) -> T:
-    """What is drawn. The log was read by then: an error of its engine is one of memory, disk, or temporary files."""
+    """What is drawn. The log was read by then: an error of its engine is one of memory, disk, or
+    temporary files.
+    """
     try:
         return staged.draw()
     except EventLogError as error:
-        cause = str(error) if "did not fit" in str(error) else "the temporary files (TMPDIR) cannot be read, or were removed"
+        cause = (
+            str(error)
+            if "did not fit" in str(error)
+            else "the temporary files (TMPDIR) cannot be read, or were removed"
+        )
     raise EventLogError(f"the draw failed, after the log had been read as a whole: {cause}")
 
 
 def _behalf(spec: PayerFields) -> dict[str, Any]:
     """Whose release it is and which rows it reads, as a session takes it."""
     periods = spec.periods if isinstance(spec, LedgerFields) else ()
-    return {"actor": spec.actor, "team": spec.team, "purpose": spec.purpose, "period": periods or None}
+    return {
+        "actor": spec.actor,
+        "team": spec.team,
+        "purpose": spec.purpose,
+        "period": periods or None,
+    }
 
 
 @contextmanager
@@ -287,9 +343,15 @@ def session_of(spec: PayerFields, time_zone: str | None = None) -> Iterator[dps.
 
 
 def once(
-    question: Any, place: AnswerFile, restored: Callable[[str], A], release: Callable[[], A], dry_run: Callable[[], DryRun]
+    question: Any,
+    place: AnswerFile,
+    restored: Callable[[str], A],
+    release: Callable[[], A],
+    dry_run: Callable[[], DryRun],
 ) -> A | DryRun:
-    """The answer that is kept under the question's key, before anything is read; or a new one; or what that would cost."""
+    """The answer that is kept under the question's key, before anything is read; or a new one; or
+    what that would cost.
+    """
     spec = question.spec
     before: Any = place.recorded(spec, question.as_data, restored, writing=not spec.dry_run)
     if before is None:
@@ -298,24 +360,30 @@ def once(
             return dry_run()
         try:
             return release()
-        except (acc.ledger.ClaimConflict, acc.ledger.AlreadyCharged):  # another process was first: its answer is the answer
+        # another process was first: its answer is the answer
+        except (acc.ledger.ClaimConflict, acc.ledger.AlreadyCharged):
             before = place.recorded(spec, question.as_data, restored)
             if before is None:
                 raise
     if not spec.dry_run:
         return before
-    paid = f"nothing more would be charged, for entry {before.charge.entry} has paid for the answer that is in its file"
+    paid = (
+        f"nothing more would be charged, for entry {before.charge.entry} has paid for the answer"
+        " that is in its file"
+    )
     return DryRun(before.mechanism, before.mechanism, question.budget, paid=paid)
 
 
-# -- the top k ---------------------------------------------------------------------------------------------------------
+# -- the top k -------------------------------------------------------------------------------------
 
 
 def chosen(question: Question, session: dps.Session | None) -> Choice:
-    """The mechanism of the answer, and how the log is read for it: chosen by what is public, before anything is read or charged.
+    """The mechanism of the answer, and how the log is read for it: chosen by what is public, before
+    anything is read or charged.
 
     Raises:
-        InvalidRequest, CalibrationError, DomainMismatch, RelationMismatch: as for `choose`; or the charge would be another
+        InvalidRequest, CalibrationError, DomainMismatch, RelationMismatch: as for `choose`; or the
+        charge would be another
             period's.
     """
     if session is None:
@@ -335,7 +403,8 @@ def run(
     """Choose by what is public, read the log, charge, draw, record.
 
     Args:
-        log: as for `dpselect.events.read`; or the events within the question's window, if they have been cut out of it.
+        log: as for `dpselect.events.read`; or the events within the question's window, if they have
+            been cut out of it.
         place: where the answer is kept; None keeps it nowhere.
         choice: what answers it, if that is known.
     """
@@ -345,34 +414,51 @@ def run(
     def answered(drawn: Answer, charged: Charged | None) -> Answer:
         if charged is None:
             return drawn
-        # Were two draws that came out alike one claim, a refused one would tell that it had come out otherwise.
+        # Were two draws that came out alike one claim, a refused one would tell that it had come
+        # out otherwise.
         about: Any = {"charge": charged.paid, "draw": uuid4().hex}
-        with suppress(acc.AccountingError):  # it is paid and drawn, and kept without what cannot be said of the rest
+        # it is paid and drawn, and kept without what cannot be said of the rest
+        with suppress(acc.AccountingError):
             about["left"] = charged.left(drawn.mechanism.curve)
         return replace(drawn, **about)
 
     place = AnswerFile(None) if place is None else place
-    if place.output is not None or payer.session is not None:  # what the answer says of its price, before the charge
+    # what the answer says of its price, before the charge
+    if place.output is not None or payer.session is not None:
         promise(choice.mechanism, question.budget)
-    answer = payer.release(choice.mechanism, partial(stage, question, choice, log, progress), answered, place)
+    answer = payer.release(
+        choice.mechanism, partial(stage, question, choice, log, progress), answered, place
+    )
     if payer.pay == "curve":
         return answer
-    with suppress(acc.AccountingError):  # what was given back is counted where the ledger can be read now
+    # what was given back is counted where the ledger can be read now
+    with suppress(acc.AccountingError):
         return replace(answer, left=payer.left(answer.mechanism))
     return answer
 
 
-def run_once(question: Question, log: object, place: AnswerFile, progress: ProgressCallback | None = None) -> Answer | DryRun:
+def run_once(
+    question: Question, log: object, place: AnswerFile, progress: ProgressCallback | None = None
+) -> Answer | DryRun:
     """The answer to a question, as `once` has it. Raises as `run`; a dry run up to the charge."""
 
     def dry_run() -> DryRun:
         payer = payer_of(question)
         mechanism = chosen(question, payer.session).mechanism
         source, reading = _source(question, log)
-        look = partial(events.require_columns, source, reading.model_copy(update={"salt": None}))  # of a bound still to come
-        return payer.dry_run(mechanism, mechanism, question.budget, look, kept=place.output is not None)
+        # of a bound still to come
+        look = partial(events.require_columns, source, reading.model_copy(update={"salt": None}))
+        return payer.dry_run(
+            mechanism, mechanism, question.budget, look, kept=place.output is not None
+        )
 
-    return once(question, place, partial(Answer.restored, question), lambda: run(question, log, progress, place), dry_run)
+    return once(
+        question,
+        place,
+        partial(Answer.restored, question),
+        lambda: run(question, log, progress, place),
+        dry_run,
+    )
 
 
 def payer_of(question: Question) -> Payer:
@@ -380,46 +466,87 @@ def payer_of(question: Question) -> Payer:
     spec, zone = question.spec, question.reading.time_zone
     label = "dpselect topk" + ("" if zone == "UTC" else f", times without a zone in {zone}")
     pay: Pay = "spent" if spec.pay_for_what_came_out else "curve"
-    return Payer.of(spec, label, time_zone=zone, time_range=question.reading.window, pay=pay, asked=question.as_data)
+    return Payer.of(
+        spec,
+        label,
+        time_zone=zone,
+        time_range=question.reading.window,
+        pay=pay,
+        asked=question.as_data,
+    )
 
 
-def stage(question: Question, choice: Choice, log: object, progress: ProgressCallback | None, stack: ExitStack) -> Ready[Answer]:
+def stage(
+    question: Question,
+    choice: Choice,
+    log: object,
+    progress: ProgressCallback | None,
+    stack: ExitStack,
+) -> Ready[Answer]:
     """Read the log: the scores that are drawn from."""
     read = _read(question, choice, stack, log, progress)
     choice.mechanism.check(read.scores)
-    used = (lambda drawn: choice.mechanism.spent(drawn.selection)) if question.spec.pay_for_what_came_out else None
+    used = (
+        (lambda drawn: choice.mechanism.spent(drawn.selection))
+        if question.spec.pay_for_what_came_out
+        else None
+    )
     return Ready(lambda: _drawn(question, choice, read), read.salt, read.scores, used)
 
 
 def _drawn(question: Question, choice: Choice, read: _Read) -> Answer:
     found = choice.mechanism.select(read.scores)
     found = found if question.signed else from_0(found)
-    return Answer(question, _named(question, read.integers, found) if choice.cells else found, choice, read.salt)
+    return Answer(
+        question,
+        _named(question, read.integers, found) if choice.cells else found,
+        choice,
+        read.salt,
+    )
 
 
 def _named(question: Question, integers: frozenset[str], selection: Selection) -> Selection:
-    """Groups and items of cells, which are text, as their lists write them, or as integers where the columns hold these."""
+    """Groups and items of cells, which are text, as their lists write them, or as integers where
+    the columns hold these.
+    """
 
-    def written(labels: Sequence[Label] | None, listed: Sequence[Label] | None, role: str) -> tuple[Label, ...] | None:
+    def written(
+        labels: Sequence[Label] | None, listed: Sequence[Label] | None, role: str
+    ) -> tuple[Label, ...] | None:
         known: dict[str, Label] = {str(label): label for label in listed or ()}
-        named = (known.get(str(label), int(label) if role in integers else label) for label in labels or ())
+        named = (
+            known.get(str(label), int(label) if role in integers else label)
+            for label in labels or ()
+        )
         return None if labels is None else tuple(named)
 
     groups = written(selection.groups, question.reading.groups, "group")
-    found: dict[str, Any] = {"labels": written(selection.labels, question.domain, "item"), "groups": groups}
-    if not set(question.reading.groups or ()) <= set(groups or ()):  # a listed group of which nothing was shown
+    found: dict[str, Any] = {
+        "labels": written(selection.labels, question.domain, "item"),
+        "groups": groups,
+    }
+    # a listed group of which nothing was shown
+    if not set(question.reading.groups or ()) <= set(groups or ()):
         found |= {"complete": False, "reason": REASON}
     return selection.model_copy(update=found)
 
 
-# -- read -------------------------------------------------------------------------------------------------------------
+# -- read ------------------------------------------------------------------------------------------
 
 
 def _source(question: Question, log: object) -> tuple[Any, events.Reading]:
     """The log, and how it is read there."""
     reading = question.reading
     if isinstance(log, PeriodEvents):  # the part of a log that was cut out by time, as Parquet
-        whole = {"time": None, "since": None, "until": None, "time_unit": None, "time_format": None, "table": None, "query": None}
+        whole = {
+            "time": None,
+            "since": None,
+            "until": None,
+            "time_unit": None,
+            "time_format": None,
+            "table": None,
+            "query": None,
+        }
         return log, reading.model_copy(update={**whole, "format": "auto", "header": None})
     if question.spec.engine == "spark":
         return spark.found(str(log), reading)
@@ -429,14 +556,22 @@ def _source(question: Question, log: object) -> tuple[Any, events.Reading]:
 @final
 @dataclass(frozen=True)
 class _Read:
-    """Scores, the salt of the bounds on users, and the roles whose labels are integers, which cells do not tell."""
+    """Scores, the salt of the bounds on users, and the roles whose labels are integers, which cells
+    do not tell.
+    """
 
     scores: Scores | Rounds
     salt: str | None
     integers: frozenset[str]
 
 
-def _read(question: Question, choice: Choice, stack: ExitStack, log: object, progress: ProgressCallback | None) -> _Read:
+def _read(
+    question: Question,
+    choice: Choice,
+    stack: ExitStack,
+    log: object,
+    progress: ProgressCallback | None,
+) -> _Read:
     """The scores that the mechanism draws from; what an engine keeps goes with the stack.
 
     The log is read once: for a second look its pairs are kept.
@@ -446,7 +581,11 @@ def _read(question: Question, choice: Choice, stack: ExitStack, log: object, pro
     if domain is not None and choice.cells:
         domain = [cell(group, item) for group in question.reading.groups or () for item in domain]
     within = None if choice.clip is None else domain  # users are clipped within the catalogue
-    look: Any = {"max_items_per_user": choice.max_items_per_user, "clip": choice.clip, "clip_norm": choice.norm}
+    look: Any = {
+        "max_items_per_user": choice.max_items_per_user,
+        "clip": choice.clip,
+        "clip_norm": choice.norm,
+    }
     look |= {"within": within, "cells": choice.cells}
     if choice.cells:
         look["max_groups_per_user"] = None  # one norm holds over all groups
@@ -457,7 +596,11 @@ def _read(question: Question, choice: Choice, stack: ExitStack, log: object, pro
         question.spec.engine == "spark" and (question.signed or question.reading.group is not None)
     )
     source, reading = _source(question, log)
-    twice = choice.again is not None or choice.mechanism.counted_again is not None or _weighed_again(question, choice)
+    twice = (
+        choice.again is not None
+        or choice.mechanism.counted_again is not None
+        or _weighed_again(question, choice)
+    )
     counts: EventCounts | GroupCounts | HeldCounts
     if choice.cells or (twice and reading.group is None):
         pairs = stack.enter_context(events.pairs(source, reading, progress=progress))
@@ -465,8 +608,12 @@ def _read(question: Question, choice: Choice, stack: ExitStack, log: object, pro
     elif in_memory:
         counts = events.read(source, reading.model_copy(update=look), progress=progress)
     else:
-        counts = stack.enter_context(events.hold(source, reading.model_copy(update=look), progress=progress))
-    scores: Scores | Rounds = counts.scores(None if within else domain, relation=question.relation, clip=choice.clip)
+        counts = stack.enter_context(
+            events.hold(source, reading.model_copy(update=look), progress=progress)
+        )
+    scores: Scores | Rounds = counts.scores(
+        None if within else domain, relation=question.relation, clip=choice.clip
+    )
     second = None if pairs is None else _second_look(question, choice, pairs, counts)
     if second is not None and isinstance(scores, Scores | HeldScores):
         scores = scores.with_second(second)
@@ -474,15 +621,20 @@ def _read(question: Question, choice: Choice, stack: ExitStack, log: object, pro
 
 
 def _weighed_again(question: Question, choice: Choice) -> bool:
-    """Whether the mechanism weighs users' items again. Sums of a column have none: their scores are used again."""
+    """Whether the mechanism weighs users' items again. Sums of a column have none: their scores are
+    used again.
+    """
     return isinstance(choice.mechanism.selecting, WeighsAgain) and question.reading.value is None
 
 
 def _second_look(
-    question: Question, choice: Choice, log: events.Pairs, first: EventCounts | GroupCounts | HeldCounts
+    question: Question,
+    choice: Choice,
+    log: events.Pairs,
+    first: EventCounts | GroupCounts | HeldCounts,
 ) -> SecondLook | None:
-    """How users are clipped anew within released items, to select or to count, and how their items are weighed in a second round;
-    None where that is not wanted. `first` is what the scores are of.
+    """How users are clipped anew within released items, to select or to count, and how their items
+    are weighed in a second round; None where that is not wanted. `first` is what the scores are of.
     """
     valued: Any = None if choice.mechanism.counted_again is None else choice.mechanism
     relation = question.relation
@@ -491,7 +643,9 @@ def _second_look(
         return None
 
     def read(labels: Sequence[Label], clip: float | None, norm: Norm) -> EventCounts:
-        found = log.read(max_items_per_user=None, salt=None, clip=clip, clip_norm=norm, within=labels)
+        found = log.read(
+            max_items_per_user=None, salt=None, clip=clip, clip_norm=norm, within=labels
+        )
         assert isinstance(found, EventCounts), "groups are looked at once"
         return found
 
@@ -501,7 +655,8 @@ def _second_look(
     def count(labels: Sequence[Label]) -> tuple[Scores, float]:
         found = read(labels, valued.clip, valued.norm)
         clipped = found.scores(relation=relation, clip=valued.clip)
-        # Whole multiples of the clip's unit below 2^53 of them: a rounded sum would move by more than is paid for.
+        # Whole multiples of the clip's unit below 2^53 of them: a rounded sum would move by more
+        # than is paid for.
         lost = int(found.counts.sum()) - int(found.clipped[0].sum()) * found.clips[0].unit
         return clipped, float(min(lost, MOST_EXACT * found.clips[0].unit))
 
@@ -517,11 +672,16 @@ def _require_periods(question: Question, of: str) -> None:
     if read is None or of == "whole":
         return
     if read.since is None or read.until is None:
-        raise InvalidRequest(f"the dataset has a budget for each {of}: give since= and until=, to say which are read")
+        raise InvalidRequest(
+            f"the dataset has a budget for each {of}: give since= and until=, to say which are read"
+        )
     touched = _touched(of, read)
     if question.spec.periods and set(question.spec.periods) != set(touched):
         names = f"{touched[0]} to {touched[-1]}" if len(touched) > 3 else ", ".join(touched)
-        raise InvalidRequest(f"since= and until= read {names}, and period= says otherwise: charge what is read, all of it")
+        raise InvalidRequest(
+            f"since= and until= read {names}, and period= says otherwise: charge what is read, all"
+            " of it"
+        )
 
 
 def _touched(of: str, read: Window | None) -> tuple[str, ...]:

@@ -1,4 +1,6 @@
-"""Releases for each period of a log: each charged to its period (`ByPeriod`), or all of them at one price (`over_horizon`)."""
+"""Releases for each period of a log: each charged to its period (`ByPeriod`), or all of them at one
+price (`over_horizon`).
+"""
 
 from __future__ import annotations
 
@@ -51,13 +53,14 @@ if TYPE_CHECKING:
 
 PLACE = "{period}"  # in the name of the files that keep the answers
 State = Literal["released", "recorded", "lost", "waiting"]
-"""Of a period: released now; released before; released, and its answer is not in its file, so not drawn again; not charged,
-because noise alone explains the first answer."""
+"""Of a period: released now; released before; released, and its answer is not in its file, so not
+drawn again; not charged, because noise alone explains the first answer.
+"""
 Named = Sequence[tuple[str, datetime, datetime]]
 """Periods, with their ends."""
 
 
-# -- what was released ---------------------------------------------------------------------------------------------------
+# -- what was released -----------------------------------------------------------------------------
 
 
 class _OfPeriods(Tabled):
@@ -66,7 +69,9 @@ class _OfPeriods(Tabled):
     @property
     @abstractmethod
     def rows(self) -> list[dict[str, Any]]:
-        """One for each item: its period, the group where there are groups, rank and item, and what is released of its number."""
+        """One for each item: its period, the group where there are groups, rank and item, and what
+        is released of its number.
+        """
 
     @property
     @abstractmethod
@@ -103,24 +108,37 @@ class InAll:
 
     @classmethod
     def of(
-        cls, ledger: acc.Ledger, dataset: acc.ledger.Dataset, item: Chargeable | None = None, todo: Sequence[str] = ()
+        cls,
+        ledger: acc.Ledger,
+        dataset: acc.ledger.Dataset,
+        item: Chargeable | None = None,
+        todo: Sequence[str] = (),
     ) -> Self:
         """By what the ledger has charged, and if it charged an item to some periods as well.
 
         Raises:
             BudgetExceeded: the dataset declares less (`ledger init --most-in-all`).
         """
-        # Where all periods are charged, and some only have to be drawn, nothing is added up for them.
-        epsilon, delta = ledger.in_all(dataset.name, item, todo) if todo else ledger.in_all(dataset.name)
+        # Where all periods are charged, and some only have to be drawn, nothing is added up for
+        # them.
+        epsilon, delta = (
+            ledger.in_all(dataset.name, item, todo) if todo else ledger.in_all(dataset.name)
+        )
         many = len({total.account for total in ledger.totals(dataset.name)} | set(todo))
         words = in_all_in_words(epsilon, delta, many, dataset.window)
-        return cls(many, epsilon, delta, words) if math.isfinite(epsilon) else cls(many, None, None, words)
+        return (
+            cls(many, epsilon, delta, words)
+            if math.isfinite(epsilon)
+            else cls(many, None, None, words)
+        )
 
 
 @final
 @dataclass(frozen=True)
 class PeriodRelease:
-    """How one period stands: its name, its state, the file of its answer, and the answer if there is one."""
+    """How one period stands: its name, its state, the file of its answer, and the answer if there
+    is one.
+    """
 
     name: str
     state: State
@@ -135,7 +153,8 @@ class Series(_OfPeriods):
 
     Attributes:
         releases: of all periods, in order.
-        in_all: what somebody faces who is in every period that was charged: each has a budget of its own, and these add up.
+        in_all: what somebody faces who is in every period that was charged: each has a budget of
+            its own, and these add up.
     """
 
     releases: tuple[PeriodRelease, ...]
@@ -159,22 +178,33 @@ class Series(_OfPeriods):
     @property
     def explained_by_noise(self) -> bool:
         """True if noise alone explains every answer: see `Answer.explained_by_noise`."""
-        return bool(self.answers) and all(answer.explained_by_noise for answer in self.answers.values())
+        return bool(self.answers) and all(
+            answer.explained_by_noise for answer in self.answers.values()
+        )
 
     @property
     def cautions(self) -> list[str]:
         """What to beware of in the answers as a whole."""
         waiting = self.waiting
-        rest = f"; {len(waiting):,} further periods were not charged: state go_on= to release them" if waiting else ""
+        rest = (
+            f"; {len(waiting):,} further periods were not charged: state go_on= to release them"
+            if waiting
+            else ""
+        )
         return [HARDLY_ANY + rest] if self.explained_by_noise else []
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """One for each item: its period, and the columns of its answer's table: see `Answer.columns`."""
+        """One for each item: its period, and the columns of its answer's table: see
+        `Answer.columns`.
+        """
         found = []
         for name, answer in self.answers.items():
             held = answer.columns()
-            found += [{"period": name, **dict(zip(held, row, strict=True))} for row in zip(*held.values(), strict=True)]
+            found += [
+                {"period": name, **dict(zip(held, row, strict=True))}
+                for row in zip(*held.values(), strict=True)
+            ]
         return found
 
     @property
@@ -189,7 +219,11 @@ class Series(_OfPeriods):
 
     def lines(self) -> list[str]:
         """How the periods stand and what they cost, in words."""
-        return [*(f"{one.name}: {one.state}, {one.output}" for one in self.releases), self.in_all.words, *self.cautions]
+        return [
+            *(f"{one.name}: {one.state}, {one.output}" for one in self.releases),
+            self.in_all.words,
+            *self.cautions,
+        ]
 
     def __repr__(self) -> str:
         return "\n".join(["Series:", *(f"  {line}" for line in self.lines())])
@@ -209,7 +243,8 @@ class HorizonAnswer(_OfPeriods):
         names: of the periods; None for their numbers.
         group: what the column of groups is called.
         question: what was asked, as plain data.
-        files: in a file, the hashes of the table beside it, and before that of the one in whose place it was written.
+        files: in a file, the hashes of the table beside it, and before that of the one in whose
+            place it was written.
     """
 
     mechanism: ContinualTopK
@@ -230,26 +265,38 @@ class HorizonAnswer(_OfPeriods):
 
     @classmethod
     def of(cls, horizon: Horizon, released: Iterable[Period] | None = None, **about: Any) -> Self:
-        """What a horizon has released, or some of it; `about` are `names`, `group` and `question`."""
+        """What a horizon has released, or some of it; `about` are `names`, `group` and
+        `question`.
+        """
         shown = tuple(horizon.released() if released is None else released)
         return cls(
-            horizon.mechanism, horizon.key, without_password(horizon.state), horizon.periods_left, shown, horizon.left, **about
+            horizon.mechanism,
+            horizon.key,
+            without_password(horizon.state),
+            horizon.periods_left,
+            shown,
+            horizon.left,
+            **about,
         )
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """One for each item: its period, group, rank, item, and `users` with `low` and `high`, or a `score`.
+        """One for each item: its period, group, rank, item, and `users` with `low` and `high`, or a
+        `score`.
 
-        `users` where they are counted: an estimate of how many have the item, but for those with more released items than count,
-        and an interval around it of 95 % for the noise (Theorem T10); where users count in part, at least `low` of them, and
-        `high` is None. A `score` is a sum of weights, and counts nothing.
+        `users` where they are counted: an estimate of how many have the item, but for those with
+        more released items than count, and an interval around it of 95 % for the noise
+        (Theorem T10); where users count in part, at least `low` of them, and `high` is None. A
+        `score` is a sum of weights, and counts nothing.
         """
         mechanism, rows = self.mechanism, list[dict[str, Any]]()
         margins = mechanism.margins()
         for one in self.released:
             held, margin = one.selection.columns(), float(margins[one.number - 1])
             for place, value in enumerate(held["value"]):
-                row: dict[str, Any] = {"period": one.number if self.names is None else self.names[one.number - 1]}
+                row: dict[str, Any] = {
+                    "period": one.number if self.names is None else self.names[one.number - 1]
+                }
                 row |= {self.group: held["group"][place]} if "group" in held else {}
                 row |= {"rank": held["rank"][place], "item": held["item"][place]}
                 if mechanism.counts is None:
@@ -262,7 +309,9 @@ class HorizonAnswer(_OfPeriods):
 
     @property
     def explained_by_noise(self) -> bool:
-        """True if noise alone explains the answer of every period: see `Answer.explained_by_noise`."""
+        """True if noise alone explains the answer of every period: see
+        `Answer.explained_by_noise`.
+        """
         return bool(self.released) and all(map(self._explained, self.released))
 
     @property
@@ -308,9 +357,11 @@ class HorizonAnswer(_OfPeriods):
                 {
                     "period": one.number,
                     "name": None if names is None else names[one.number - 1],
-                    "deviation": float(mechanism.deviations[one.number - 1])
-                    if mechanism.counts is None
-                    else mechanism.counts.scale,
+                    "deviation": (
+                        float(mechanism.deviations[one.number - 1])
+                        if mechanism.counts is None
+                        else mechanism.counts.scale
+                    ),
                     "explained_by_noise": self._explained(one),
                     "selection": plain_data(one.selection),
                 }
@@ -338,11 +389,22 @@ class HorizonAnswer(_OfPeriods):
         return ("period", *group, "rank", "item", *shown)
 
     def lines(self) -> list[str]:
-        """Where the horizon stands, what is promised and what it cost, in words, and what to beware of."""
+        """Where the horizon stands, what is promised and what it cost, in words, and what to beware
+        of.
+        """
         mechanism = self.mechanism
         stated = promise(mechanism, of_horizon(mechanism))
-        stands = f"horizon {self.key}, state {self.state}: {self.periods_left:,} of {mechanism.periods:,} periods left"
-        return [stands, stated.in_words, f"Risk: {stated.risk_in_words}.", *self.notes, *([self.left] if self.left else [])]
+        stands = (
+            f"horizon {self.key}, state {self.state}: {self.periods_left:,} of"
+            f" {mechanism.periods:,} periods left"
+        )
+        return [
+            stands,
+            stated.in_words,
+            f"Risk: {stated.risk_in_words}.",
+            *self.notes,
+            *([self.left] if self.left else []),
+        ]
 
     def __repr__(self) -> str:
         start = f"HorizonAnswer: {len(self.released):,} periods with {len(self.rows):,} items"
@@ -352,15 +414,25 @@ class HorizonAnswer(_OfPeriods):
         return html_table(self.columns(), self.lines())
 
     def to_html(self) -> str:
-        """Return a page: for each group its items over time, with their intervals, and the whole table."""
+        """Return a page: for each group its items over time, with their intervals, and the whole
+        table.
+        """
         from dpselect.release.series_page import page  # jinja2, which other answers do without
 
         around = self._intervals
         drawn = "reaches down to the low end" if self.mechanism.in_part else "is the interval"
         bands = "" if around is None else f"The band {drawn} of each number: {around['in_words']}."
         stated = promise(self.mechanism, of_horizon(self.mechanism))
-        facts = [("In words", stated.in_words), ("Risk", stated.risk_in_words), *([("Budget", self.left)] if self.left else [])]
-        title = f"The top {self.mechanism.k}" + (f" of each {self.group}" if self.mechanism.grouped else "") + f", {self.key}"
+        facts = [
+            ("In words", stated.in_words),
+            ("Risk", stated.risk_in_words),
+            *([("Budget", self.left)] if self.left else []),
+        ]
+        title = (
+            f"The top {self.mechanism.k}"
+            + (f" of each {self.group}" if self.mechanism.grouped else "")
+            + f", {self.key}"
+        )
         number = "score" if around is None else "users"
         return page(self.rows, self.heads, title=title, number=number, facts=facts, bands=bands)
 
@@ -372,7 +444,8 @@ FORMS: Final[dict[str, Callable[[Any], str]]] = {".json": as_json, ".html": Hori
 @final
 @dataclass(frozen=True)
 class KeptHorizon:
-    """The file of what a horizon has released, which a later call of the same question renews in its place.
+    """The file of what a horizon has released, which a later call of the same question renews in
+    its place.
 
     Attributes:
         place: the file.
@@ -399,19 +472,29 @@ class KeptHorizon:
         return cls(place, question, state, held)
 
     def written(self, answer: HorizonAnswer) -> HorizonAnswer:
-        """The answer, once it is in its file; what the file holds must be what the state has, or the start of it."""
+        """The answer, once it is in its file; what the file holds must be what the state has, or
+        the start of it.
+        """
         released = json.loads(as_json(answer))["released"]
-        if self.held is not None and self.held["released"] != released[: len(self.held["released"])]:
+        if (
+            self.held is not None
+            and self.held["released"] != released[: len(self.held["released"])]
+        ):
             self.place.require()
         try:
             self.place.renew(answer, self.held)
         except OutputError as error:
-            error.add_note(Note(f"what was released is kept in state={masked(self.state)}, and the same call gives it again"))
+            error.add_note(
+                Note(
+                    f"what was released is kept in state={masked(self.state)}, and the same call"
+                    " gives it again"
+                )
+            )
             raise
         return answer
 
 
-# -- what is asked of several periods -------------------------------------------------------------------------------------
+# -- what is asked of several periods --------------------------------------------------------------
 
 
 def series_of(
@@ -422,7 +505,8 @@ def series_of(
     unkept: Callable[[AnswerFile, Answer], None] | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> Series | DryRun:
-    """Release the periods of a question with `every`, or say what that would charge (`Payer.dry_run`).
+    """Release the periods of a question with `every`, or say what that would charge
+    (`Payer.dry_run`).
 
     Args:
         source: as for `dpselect.events.read`.
@@ -436,9 +520,14 @@ def series_of(
     spec, window = question.spec, question.reading.window
     needs = ("time", "since", "until", "key", "ledger", "dataset")
     if missing := [f"{name}=" for name in needs if getattr(spec, name) is None]:
-        raise InvalidRequest(f"every= needs {', '.join(missing)}: which periods there are is public, and each is charged once")
+        raise InvalidRequest(
+            f"every= needs {', '.join(missing)}: which periods there are is public, and each is"
+            " charged once"
+        )
     if spec.engine != "memory":
-        raise InvalidRequest(f"every= counts in memory, a period at a time: leave out engine={spec.engine}")
+        raise InvalidRequest(
+            f"every= counts in memory, a period at a time: leave out engine={spec.engine}"
+        )
     assert spec.every is not None
     assert window is not None, "there is a column of times"
     named = list(periods(window, spec.every, partial=spec.partial_last))
@@ -447,17 +536,20 @@ def series_of(
         return by_period.priced() if spec.dry_run else by_period.released(progress)
 
 
-# -- a charge for each period --------------------------------------------------------------------------------------------
+# -- a charge for each period ----------------------------------------------------------------------
 
 
 @final
 class ByPeriod:
-    """Periods that are each charged to their own budget, under the key KEY:PERIOD; what is released already stays as it is.
+    """Periods that are each charged to their own budget, under the key KEY:PERIOD; what is released
+    already stays as it is.
 
-    Each period is answered by itself, as if it were the only one: `dpselect.continual` is for periods that share their noise.
+    Each period is answered by itself, as if it were the only one: `dpselect.continual` is for
+    periods that share their noise.
 
     Args:
-        unkept: called with an answer that is drawn and cannot be kept; it raises. None writes it to a file of its own.
+        unkept: called with an answer that is drawn and cannot be kept; it raises. None writes it to
+            a file of its own.
         announce: called with what will be released and what it adds up to, before anything is read.
     """
 
@@ -475,34 +567,54 @@ class ByPeriod:
         if spec.periods:
             raise InvalidRequest("period= is named by every=: leave it out")
         if output is None or PLACE not in output.name or output.suffix.lower() == ".txt":
-            raise InvalidRequest(f"every= needs output= like top-{PLACE}.json, .csv or .parquet: a file for each period")
+            raise InvalidRequest(
+                f"every= needs output= like top-{PLACE}.json, .csv or .parquet: a file for each"
+                " period"
+            )
         self._question, self._source, self._ledger = question, source, ledger
         self._dataset = ledger.dataset(str(spec.dataset))
         self._unkept, self._announce = unkept, announce
         if self._dataset.window != every:
-            has = "one budget for all rows" if self._dataset.window == "whole" else f"a budget for each {self._dataset.window}"
+            has = (
+                "one budget for all rows"
+                if self._dataset.window == "whole"
+                else f"a budget for each {self._dataset.window}"
+            )
             raise InvalidRequest(
-                f"every={every} charges each {every} to its own budget, and dataset={self._dataset.name} has {has}: declare one "
-                f"with `dpselect ledger init --window {every}`, or use `dpselect continual run`, with one price for all of them"
+                f"every={every} charges each {every} to its own budget, and"
+                f" dataset={self._dataset.name} has {has}: declare one with `dpselect ledger init"
+                f" --window {every}`, or use `dpselect continual run`, with one price for all of"
+                " them"
             )
         self._cut = partial(split, source, question.reading, named)
         self._asked: dict[str, tuple[Question, AnswerFile]] = {}
         self._done: dict[str, PeriodRelease] = {}
-        self._begun = set[str]()  # charged, and nothing was released of them: they are drawn under their charge
+        # charged, and nothing was released of them: they are drawn under their charge
+        self._begun = set[str]()
         for name, start, end in named:
-            alone = question.reading.model_copy(update={"since": _written(start), "until": _written(end)})
-            of_period = spec.model_copy(update={"period": (name,), "key": f"{spec.key}:{name}", "ledger": ledger})
+            alone = question.reading.model_copy(
+                update={"since": _written(start), "until": _written(end)}
+            )
+            of_period = spec.model_copy(
+                update={"period": (name,), "key": f"{spec.key}:{name}", "ledger": ledger}
+            )
             asked = replace(question, reading=alone, spec=of_period)
             file = output.with_name(output.name.replace(PLACE, name))
             own = replace(place, output=file)
             self._asked[name] = asked, own
             if (charge := ledger.find(self._dataset.name, str(of_period.key))) is not None:
                 # Finding an answer restores its table and its record, and a dry run writes nothing.
-                found = None if spec.dry_run else own.recorded(of_period, asked.as_data, partial(Answer.restored, asked))
+                found = (
+                    None
+                    if spec.dry_run
+                    else own.recorded(of_period, asked.as_data, partial(Answer.restored, asked))
+                )
                 if found is None and charge.state in ("reserved", "committed"):
                     self._begun.add(name)
                 else:
-                    self._done[name] = PeriodRelease(name, "lost" if found is None else "recorded", file, found)
+                    self._done[name] = PeriodRelease(
+                        name, "lost" if found is None else "recorded", file, found
+                    )
 
     @property
     def _left(self) -> list[str]:
@@ -513,14 +625,18 @@ class ByPeriod:
         return [name for name in self._left if name not in self._begun]
 
     def released(self, progress: ProgressCallback | None = None) -> Series:
-        """Release what is left, in order, once all is checked that can be before the log is read; how all periods stand.
+        """Release what is left, in order, once all is checked that can be before the log is read;
+        how all periods stand.
 
         Without `go_on` it stops before the second charge if noise alone explains the first answer.
         """
         if (pending := self._left) and not self._is_quiet:
             in_all = self._in_all()
             if self._announce is not None:
-                self._announce(f"to be released, {len(pending):,} of {len(self._asked):,} periods: {in_all.words}")
+                self._announce(
+                    f"to be released, {len(pending):,} of {len(self._asked):,} periods:"
+                    f" {in_all.words}"
+                )
             for name in pending:
                 question, place = self._asked[name]
                 place.require()
@@ -536,11 +652,15 @@ class ByPeriod:
             output = self._asked[name][1].output
             assert output is not None
             self._done[name] = PeriodRelease(name, "waiting", output, None)
-        return Series(tuple(self._done[name] for name in self._asked), InAll.of(self._ledger, self._dataset))
+        return Series(
+            tuple(self._done[name] for name in self._asked), InAll.of(self._ledger, self._dataset)
+        )
 
     @property
     def _is_quiet(self) -> bool:
-        """Whether there is one answer so far, noise alone explains it, and nobody said to go on all the same."""
+        """Whether there is one answer so far, noise alone explains it, and nobody said to go on all
+        the same.
+        """
         answers = [one.answer for one in self._done.values() if one.answer is not None]
         return not self._question.spec.go_on and len(answers) == 1 and answers[0].explained_by_noise
 
@@ -555,22 +675,33 @@ class ByPeriod:
         if place.failure is not None:
             if self._unkept is not None:
                 self._unkept(place, answer)
-            where = rescued(answer) if place.lies is None else f"the answer lies in {masked(place.lies)}"
+            where = (
+                rescued(answer)
+                if place.lies is None
+                else f"the answer lies in {masked(place.lies)}"
+            )
             raise OutputError(f"{place.failure}; {where}")
         assert place.output is not None
         self._done[name] = PeriodRelease(name, "released", place.output, answer)
 
     def priced(self) -> DryRun:
-        """What `released` would charge to each period that is not released yet; see `Payer.dry_run`."""
+        """What `released` would charge to each period that is not released yet; see
+        `Payer.dry_run`.
+        """
         pending = self._left
         if not pending:
-            raise InvalidRequest("all periods are charged already: leave dry_run= out to see how they stand, which costs nothing")
+            raise InvalidRequest(
+                "all periods are charged already: leave dry_run= out to see how they stand, which"
+                " costs nothing"
+            )
         for name in pending:
             self._asked[name][1].require()
         events.require_columns(self._source, self._question.reading)
         mechanism, left = self._choice.mechanism, list[str]()
         for name in pending:
-            found = payer_of(self._asked[name][0]).dry_run(mechanism, mechanism, self._question.budget, kept=True)
+            found = payer_of(self._asked[name][0]).dry_run(
+                mechanism, mechanism, self._question.budget, kept=True
+            )
             left += [f"{name}: {words}" for words in found.left]
         in_all = f"once all of them are charged, {self._in_all().words}"
         return DryRun(mechanism, mechanism, self._question.budget, tuple(left), in_all=in_all)
@@ -591,11 +722,15 @@ class ByPeriod:
 
 
 def _written(moment: datetime) -> str:
-    """A day where the moment begins one, as all ends of periods do but the last one that is cut short."""
-    return f"{moment:%Y-%m-%d}" if moment.time() == time() else moment.replace(tzinfo=None).isoformat()
+    """A day where the moment begins one, as all ends of periods do but the last one that is cut
+    short.
+    """
+    return (
+        f"{moment:%Y-%m-%d}" if moment.time() == time() else moment.replace(tzinfo=None).isoformat()
+    )
 
 
-# -- one price for all periods -------------------------------------------------------------------------------------------
+# -- one price for all periods ---------------------------------------------------------------------
 
 
 def over_horizon(
@@ -611,16 +746,19 @@ def over_horizon(
     dry_run: bool,
     question: dict[str, Any] | None = None,
 ) -> HorizonAnswer | DryRun:
-    """Release periods at one price, which is reserved once the log is read, and committed by the first of them.
+    """Release periods at one price, which is reserved once the log is read, and committed by the
+    first of them.
 
-    Periods that are closed are answered from the state, whatever the log is now. It is read for those that have ended and are
-    open, if there are any: rows that came late for a closed period are in none.
+    Periods that are closed are answered from the state, whatever the log is now. It is read for
+    those that have ended and are open, if there are any: rows that came late for a closed period
+    are in none.
 
     Args:
         session: what pays; None charges nothing.
         named: all periods that the question names.
         budget: of all of them.
-        settings: fields of the mechanism, and what else `horizon_mechanism` takes; `periods` may be None, for the named ones.
+        settings: fields of the mechanism, and what else `horizon_mechanism` takes; `periods` may be
+            None, for the named ones.
         opens: how `dpselect.continual.open` opens the horizon.
         ended: how many of the named periods are closed afterwards, at least.
         question: what is asked, as plain data.
@@ -635,10 +773,13 @@ def over_horizon(
     declared, grouped = settings["periods"] or len(named), reading.group is not None
     if declared < len(named):
         raise InvalidRequest(
-            f"periods={declared} is fewer than the {len(named)} periods from since= to until=: declare at least as many, or none"
+            f"periods={declared} is fewer than the {len(named)} periods from since= to until=:"
+            " declare at least as many, or none"
         )
     lists = {name: opens[name] for name in ("domain", "groups")}
-    mechanism = horizon_mechanism(budget, **{**settings, **lists, "periods": declared, "grouped": grouped})
+    mechanism = horizon_mechanism(
+        budget, **{**settings, **lists, "periods": declared, "grouped": grouped}
+    )
     reading = of_pairs(reading, grouped=grouped)
 
     def opened(**more: Any) -> Horizon:
@@ -650,13 +791,18 @@ def over_horizon(
             raise
 
     if dry_run:
-        return dry_close(session, opened(dry_run=True), budget, partial(events.require_columns, source, reading))
+        return dry_close(
+            session, opened(dry_run=True), budget, partial(events.require_columns, source, reading)
+        )
     if not ended:
         raise InvalidRequest(
-            f"no period has ended by up_to=, which is now unless it is stated: the first ends at {_written(named[0][2])}, so run "
-            "the same call after that"
+            "no period has ended by up_to=, which is now unless it is stated: the first ends at"
+            f" {_written(named[0][2])}, so run the same call after that"
         )
-    readings = [reading.model_copy(update={"since": _written(start), "until": _written(end)}) for _, start, end in named]
+    readings = [
+        reading.model_copy(update={"since": _written(start), "until": _written(end)})
+        for _, start, end in named
+    ]
     closed = 0
     if Path(opens["state"]).exists():
         horizon = opened()
@@ -666,13 +812,17 @@ def over_horizon(
             horizon = opened()
             for number, (name, *_) in enumerate(named[closed:ended], closed + 1):
                 horizon.close(number, parts[name], readings[number - 1])
-    about: Any = {"names": tuple(name for name, *_ in named), "group": group_head(reading.group), "question": question}
+    about: Any = {
+        "names": tuple(name for name, *_ in named),
+        "group": group_head(reading.group),
+        "question": question,
+    }
     return HorizonAnswer.of(horizon, horizon.released()[: len(named)], **about)
 
 
 _END_OF_SERIES = (
-    "without periods= they are those from since= to until=. Keep until= at the end of the whole series, and state up_to= for how "
-    "far this run closes"
+    "without periods= they are those from since= to until=. Keep until= at the end of the whole"
+    " series, and state up_to= for how far this run closes"
 )
 
 
@@ -690,7 +840,8 @@ def horizon_mechanism(
 
     Args:
         domain, groups: public lists.
-        with_counts: whether users are counted beside the items, each for `items_per_period` of those that are released.
+        with_counts: whether users are counted beside the items, each for `items_per_period` of
+            those that are released.
         users: what a user may contribute otherwise.
         settings: fields of the mechanism.
 
@@ -699,7 +850,12 @@ def horizon_mechanism(
     """
     counted = items_per_period or ITEMS_PER_PERIOD if with_counts else None
     listed = None if domain is None else len(domain) * (1 if groups is None else len(groups))
-    about: Any = {"unknown": domain is None, "counted": counted, "users": users or HorizonClip(), "candidates": listed}
+    about: Any = {
+        "unknown": domain is None,
+        "counted": counted,
+        "users": users or HorizonClip(),
+        "candidates": listed,
+    }
     return ContinualTopK.fitted(budget, **about, **settings)
 
 
@@ -723,8 +879,8 @@ def dry_close(
         return replace(payer.dry_run(mechanism, mechanism, stated, look), horizon=kept)
     if acc.Curve.from_json(held.entries[0].curve or "") != mechanism.curve:
         raise acc.ledger.KeyConflict(
-            f"key={key!r} has paid for something else (entry {held.seq}): ask for the horizon as it was opened, "
-            "which charges nothing more; only another horizon takes a key of its own"
+            f"key={key!r} has paid for something else (entry {held.seq}): ask for the horizon as it"
+            " was opened, which charges nothing more; only another horizon takes a key of its own"
         )
     look()
     left = payer.left(mechanism)
@@ -733,5 +889,7 @@ def dry_close(
 
 
 def of_horizon(mechanism: ContinualTopK) -> acc.Budget:
-    """A budget at whose delta the promise of a horizon is stated: a customary one, with room for failures."""
+    """A budget at whose delta the promise of a horizon is stated: a customary one, with room for
+    failures.
+    """
     return acc.Budget(epsilon=1.0, delta=max(1e-6, mechanism.curve.delta0 * 4 / 3))

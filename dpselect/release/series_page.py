@@ -1,4 +1,6 @@
-"""The page of a series: for each group what its most shown items counted over time, lines with bands, and the whole table."""
+"""The page of a series: for each group what its most shown items counted over time, lines with
+bands, and the whole table.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ Row = dict[str, Any]
 
 
 class _Line(NamedTuple):
-    """One item's numbers: of each stretch of periods in which it was shown a polyline and its band, and a dot for each period."""
+    """One item's numbers: of each stretch of periods in which it was shown a polyline and its band,
+    and a dot for each period.
+    """
 
     name: str
     curves: list[str]
@@ -38,7 +42,13 @@ class _Chart(NamedTuple):
 
 
 def page(
-    rows: Sequence[Row], columns: Sequence[str], *, title: str, number: str, facts: Sequence[tuple[str, str]], bands: str
+    rows: Sequence[Row],
+    columns: Sequence[str],
+    *,
+    title: str,
+    number: str,
+    facts: Sequence[tuple[str, str]],
+    bands: str,
 ) -> str:
     """HTML of a series.
 
@@ -56,11 +66,21 @@ def page(
     style = asset("accounting.page", "report.css") + asset("dpselect.release", "series.css")
     cells = [[_cell(row[name]) for name in columns] for row in rows]
     charts = [
-        _chart("All items" if key is None else printable(str(key)), part, periods, number) for key, part in of_group.items()
+        _chart("All items" if key is None else printable(str(key)), part, periods, number)
+        for key, part in of_group.items()
     ]
     box = {"width": _WIDTH, "height": _HEIGHT, "left": _LEFT, "right": _RIGHT, "bottom": _BOTTOM}
-    drawn = {"style": style, "title": title, "charts": charts, "box": box, "number": number, "most": _LINES}
-    return template(__package__, "series.html").render(**drawn, heads=list(columns), rows=cells, facts=facts, bands=bands)
+    drawn = {
+        "style": style,
+        "title": title,
+        "charts": charts,
+        "box": box,
+        "number": number,
+        "most": _LINES,
+    }
+    return template(__package__, "series.html").render(
+        **drawn, heads=list(columns), rows=cells, facts=facts, bands=bands
+    )
 
 
 def _cell(value: Any) -> str:
@@ -92,13 +112,26 @@ def _chart(title: str, rows: Sequence[Row], periods: Sequence[Any], number: str)
         for stretch in _stretches(of_item[item], place):
             curves.append(" ".join(f"{x(row)},{y(row[number])}" for row in stretch))
             if "low" in stretch[0]:
-                upper = [f"{x(row)},{y(row[number] if row['high'] is None else row['high'])}" for row in stretch]
-                bands.append(" ".join([*upper, *(f"{x(row)},{y(row['low'])}" for row in reversed(stretch))]))
-            dots += [(x(row), y(row[number]), f"{row['period']}: {row[number]:,.0f}") for row in stretch]
+                upper = [
+                    f"{x(row)},{y(row[number] if row['high'] is None else row['high'])}"
+                    for row in stretch
+                ]
+                bands.append(
+                    " ".join([*upper, *(f"{x(row)},{y(row['low'])}" for row in reversed(stretch))])
+                )
+            dots += [
+                (x(row), y(row[number]), f"{row['period']}: {row[number]:,.0f}") for row in stretch
+            ]
         lines.append(_Line(printable(str(item)), curves, bands, dots))
-    levels = [(y(level), f"{level:,.4g}" if level < 10_000 else f"{level:,.0f}") for level in (0.0, most / 2, most)]
+    levels = [
+        (y(level), f"{level:,.4g}" if level < 10_000 else f"{level:,.0f}")
+        for level in (0.0, most / 2, most)
+    ]
     step = max(1, math.ceil((len(periods) - 1) / (_TICKS - 1))) if len(periods) > 1 else 1
-    ticks = [(f"{_across(at, len(periods)):.1f}", str(periods[at])) for at in range(0, len(periods), step)]
+    ticks = [
+        (f"{_across(at, len(periods)):.1f}", str(periods[at]))
+        for at in range(0, len(periods), step)
+    ]
     return _Chart(title, lines, levels, ticks)
 
 

@@ -48,39 +48,47 @@ def topk(
 
 
 @asked_by(TopKSpec)
-def topk(data: object, *, progress: ProgressCallback | None = None, **asked: Any) -> Answer | Series | DryRun:
-    """The k items with the most distinct users, released with differential privacy: `dpselect topk` in Python.
+def topk(
+    data: object, *, progress: ProgressCallback | None = None, **asked: Any
+) -> Answer | Series | DryRun:
+    """The k items with the most distinct users, released with differential privacy: `dpselect topk`
+    in Python.
 
-    The mechanism, its noise and how users are bounded are chosen as the command chooses them, second looks included. With a
-    ledger the dataset's budget is charged before anything is drawn.
+    The mechanism, its noise and how users are bounded are chosen as the command chooses them,
+    second looks included. With a ledger the dataset's budget is charged before anything is drawn.
 
     Args:
-        data: a path, a list of paths, a table (pandas, Polars, Arrow, DuckDB) or a URL: as for `dpselect.events.read`.
+        data: a path, a list of paths, a table (pandas, Polars, Arrow, DuckDB) or a URL: as for
+            `dpselect.events.read`.
         progress: called while the log is read; with `every` after each period.
-        asked: the fields of `dpselect.spec.TopKSpec`, which are the options of the command. Of these `domain` and `groups` may be
-            lists, `ledger` an open ledger, `item` several columns; `output` is a new file, .json, .csv or .parquet.
+        asked: the fields of `dpselect.spec.TopKSpec`, which are the options of the command. Of
+            these `domain` and `groups` may be lists, `ledger` an open ledger, `item` several
+            columns; `output` is a new file, .json, .csv or .parquet.
 
     Returns:
-        The `Answer`. With `every` a `Series` of one for each period, which has `items`, `values` and `to_pandas()` too. With
-        `dry_run` a `DryRun`.
+        The `Answer`. With `every` a `Series` of one for each period, which has `items`, `values`
+        and `to_pandas()` too. With `dry_run` a `DryRun`.
 
     Raises:
-        InvalidRequest, InvalidBudget, DomainMismatch, CalibrationError: what is asked for cannot be done.
-        EventLogError: the data cannot be read as asked.
-        BudgetExceeded: the dataset's budget does not pay for it; nothing was charged.
-        AlreadyCharged: the key has paid for a release whose answer `output` does not hold.
-        KeyConflict: the key has paid for the answer to another question.
-        OutputError: of a series, an answer that was drawn cannot be kept in its file; the error says where it is.
+        InvalidRequest, InvalidBudget, DomainMismatch, CalibrationError: what is asked for cannot be
+        done. EventLogError: the data cannot be read as asked. BudgetExceeded: the dataset's budget
+        does not pay for it; nothing was charged. AlreadyCharged: the key has paid for a release
+        whose answer `output` does not hold. KeyConflict: the key has paid for the answer to another
+        question. OutputError: of a series, an answer that was drawn cannot be kept in its file; the
+        error says where it is.
 
     Warns:
         Unrecorded: no ledger is named; once in a process.
-        Unkept: the answer could not be kept in `output`; the warning says where it lies, if anywhere but in what is returned.
+        Unkept: the answer could not be kept in `output`; the warning says where it lies, if
+            anywhere but in what is returned.
 
     Example:
         >>> import dpselect as dps
         >>> visits = {"who": [f"u{n}" for n in range(600)], "where": ["zoo"] * 500 + ["park"] * 100}
         >>> import pandas as pd
-        >>> dps.topk(pd.DataFrame(visits), user="who", item="where", k=1, epsilon=1.0, delta=1e-6).items
+        >>> dps.topk(
+        ...     pd.DataFrame(visits), user="who", item="where", k=1, epsilon=1.0, delta=1e-6
+        ... ).items
         ('zoo',)
     """
     question = Question.of(data, TopKSpec(**asked))
@@ -111,7 +119,9 @@ def answered(
 
 @contextmanager
 def warned(place: AnswerFile, spec: Any) -> Iterator[AnswerFile]:
-    """Warn in Python of a release that nobody keeps account of, once in a process, and of an answer that was not kept."""
+    """Warn in Python of a release that nobody keeps account of, once in a process, and of an answer
+    that was not kept.
+    """
     if spec.ledger is None and not spec.dry_run:
         warn_unrecorded(stacklevel=5)
     yield place

@@ -1,4 +1,6 @@
-"""Randomness: the operating system's entropy for releases, a seeded generator for tests and simulation."""
+"""Randomness: the operating system's entropy for releases, a seeded generator for tests and
+simulation.
+"""
 
 import lazy_loader
 

@@ -1,4 +1,6 @@
-"""The exact k largest of candidates whose noise is known to some of its infinitely many bits; the rest are drawn on demand."""
+"""The exact k largest of candidates whose noise is known to some of its infinitely many bits; the
+rest are drawn on demand.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def precision(bits: int) -> Iterator[None]:
 
 @final
 class LazyUniform:
-    """V = 2^-level * 0.b1 b2 b3 ... with independent fair bits, of which the first `count` are known as an integer."""
+    """V = 2^-level * 0.b1 b2 b3 ... with independent fair bits, of which the first `count` are
+    known as an integer.
+    """
 
     __slots__ = ("_source", "bits", "count", "level")
 
@@ -66,7 +70,9 @@ class LazyUniform:
         return self.count + self.level + _GUARD
 
     def decide(self, answer: Callable[[arb], T | None], more: int = 0) -> T:
-        """What `answer` says of the cell of V at the working precision, and `more` bits; bits are drawn while that is None."""
+        """What `answer` says of the cell of V at the working precision, and `more` bits; bits are
+        drawn while that is None.
+        """
         while True:
             with precision(self.precision + more):
                 found = answer(self.ball())
@@ -75,7 +81,8 @@ class LazyUniform:
             self.extend()
 
     def below(self, probability: Callable[[], arb]) -> bool:
-        """Whether V < p, for a p of which `probability()` is a ball that shrinks to it as Arb's working precision grows.
+        """Whether V < p, for a p of which `probability()` is a ball that shrinks to it as Arb's
+        working precision grows.
 
         Of level 0 it is True with the exact probability p. Theorem X4.
         """
@@ -87,7 +94,9 @@ class LazyUniform:
         return self.decide(answer)
 
     def column(self, weights: Callable[[], Sequence[arb]]) -> int:
-        """The column on which V falls, where each has its share of all weights; `weights()` are balls as of `below`."""
+        """The column on which V falls, where each has its share of all weights; `weights()` are
+        balls as of `below`.
+        """
 
         def answer(cell: arb) -> int | None:
             balls = weights()
@@ -104,7 +113,9 @@ class LazyUniform:
 
     @staticmethod
     def sign(number: Callable[[], arb], draws: Collection[LazyUniform]) -> int:
-        """The sign of a real number, from balls around it that shrink as the draws it depends on are extended."""
+        """The sign of a real number, from balls around it that shrink as the draws it depends on
+        are extended.
+        """
         while True:
             with precision(max(draw.precision for draw in draws)):
                 ball = number()
@@ -116,19 +127,24 @@ class LazyUniform:
 
     @staticmethod
     def sign_of_total(rest: fmpq, noise: Noise, terms: list[tuple[fmpq, LazyUniform]]) -> int:
-        """The sign of rest + the sum of factor * isf(V) over the terms, drawing bits until it is certain.
+        """The sign of rest + the sum of factor * isf(V) over the terms, drawing bits until it is
+        certain.
 
         Theorem X2. The sum is zero with probability 0.
         """
 
         def total() -> arb:
-            return sum((arb(factor) * noise.isf_ball(draw.ball()) for factor, draw in terms), arb(rest))
+            return sum(
+                (arb(factor) * noise.isf_ball(draw.ball()) for factor, draw in terms), arb(rest)
+            )
 
         return LazyUniform.sign(total, [draw for _, draw in terms])
 
 
 def rational(value: float | int) -> fmpq:
-    """The exact value of a number; for minus infinity, one so low that only another such candidate can lose to it."""
+    """The exact value of a number; for minus infinity, one so low that only another such candidate
+    can lose to it.
+    """
     if value == -math.inf:
         return fmpq(-(1 << _BEYOND))
     return fmpq(*Fraction(value).as_integer_ratio())
@@ -140,15 +156,19 @@ Flags = NDArray[np.bool_]
 Words = NDArray[np.uint64]
 Numbers = NDArray[np.int64] | NDArray[np.float64]
 
-LOWEST = -1e300  # heights below are lost in the noise of nothing: they are given this upper bound and no lower one
+# heights below are lost in the noise of nothing: they are given this upper bound and no lower one
+LOWEST = -1e300
 _MODERATE = (1e-300, 1e300)  # scales whose inverses are normal floats
 _WIDE = 1e8  # up to here a difference beyond the floats is a height below `LOWEST`
-_RELATIVE = 2.0**-50  # three roundings, of the difference, of 1/scale and of the product, are below 2^-51
+# three roundings, of the difference, of 1/scale and of the product, are below 2^-51
+_RELATIVE = 2.0**-50
 _CELL = 53  # bits that a float64 holds exactly
 
 
 def numbers(values: NDArray[Any]) -> Numbers:
-    """Scores as int64 or float64 without a change of value; minus infinity stands for a candidate that is left out."""
+    """Scores as int64 or float64 without a change of value; minus infinity stands for a candidate
+    that is left out.
+    """
     if np.issubdtype(values.dtype, np.signedinteger):
         return values.astype(np.int64, copy=False)
     return values.astype(np.float64, copy=False)
@@ -173,27 +193,38 @@ def differences(values: Numbers, reference: np.int64 | np.float64) -> Floats:
     """values - reference rounded once, for a reference no smaller than any of them; score units."""
     with np.errstate(over="ignore", invalid="ignore"):
         if values.dtype == np.int64:
-            # Unsigned arithmetic wraps, so the difference is exact even where the signed one would overflow.
-            return np.asarray(-(reference.astype(np.uint64) - values.astype(np.uint64)).astype(np.float64))
+            # Unsigned arithmetic wraps, so the difference is exact even where the signed one would
+            # overflow.
+            return np.asarray(
+                -(reference.astype(np.uint64) - values.astype(np.uint64)).astype(np.float64)
+            )
         return np.asarray(values - reference, dtype=np.float64)
 
 
 def heights(values: Numbers, reference: np.int64 | np.float64, scale: float) -> Floats:
-    """(values - reference) / scale, at least `LOWEST`; within 2^-50 of itself where it is above. Theorem X1."""
+    """(values - reference) / scale, at least `LOWEST`; within 2^-50 of itself where it is above.
+    Theorem X1.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         if scale > _WIDE and values.dtype != np.int64:
-            result, scale = np.asarray(0.5 * values - 0.5 * reference), 0.5 * scale  # never beyond the floats
+            # never beyond the floats
+            result, scale = np.asarray(0.5 * values - 0.5 * reference), 0.5 * scale
         else:
             result = differences(values, reference)
         if _MODERATE[0] < scale < _MODERATE[1]:
             result *= 1.0 / scale  # one rounding more, and several times faster
         else:
             result /= scale
-    return np.fmax(result, LOWEST, out=result)  # minus infinity less minus infinity is NaN, and as low as can be
+    # minus infinity less minus infinity is NaN, and as low as can be
+    return np.fmax(result, LOWEST, out=result)
 
 
-def contest_bounds(noise: Noise, height: Floats, level: Indices, words: Words) -> tuple[Floats, Floats]:
-    """Bounds on height + isf(V), where V = 2^-level * 0.w with w the bits of the word and of all that follow. Theorem X1."""
+def contest_bounds(
+    noise: Noise, height: Floats, level: Indices, words: Words
+) -> tuple[Floats, Floats]:
+    """Bounds on height + isf(V), where V = 2^-level * 0.w with w the bits of the word and of all
+    that follow. Theorem X1.
+    """
     cell = (words >> np.uint64(64 - _CELL)).astype(np.float64)
     exponent = -(level + _CELL)
     low, high = noise.isf_bounds(np.ldexp(cell, exponent), np.ldexp(cell + 1.0, exponent))
@@ -203,17 +234,20 @@ def contest_bounds(noise: Noise, height: Floats, level: Indices, words: Words) -
     return low, high
 
 
-# Noise to about six digits in one pass: enough to see which few candidates are worth bounds. Theorem X10.
+# Noise to about six digits in one pass: enough to see which few candidates are worth bounds.
+# Theorem X10.
 
 MARGIN = 2.0**-20  # noise units; estimates that far apart are those of numbers in the same order
 _SIGNIFICANT = np.uint64(12)  # the bits beyond the first 52 are not looked at
 _ONE = np.uint64(0x3FF << 52)  # the exponent of floats from 1 to 2
 _HALF_CELL = 1.0 - 2.0**-53
-_EDGE = 2.0**-28  # nearer than this to 0 or 1 the cell of a uniform number is too wide for its centre
+# nearer than this to 0 or 1 the cell of a uniform number is too wide for its centre
+_EDGE = 2.0**-28
 
 
 def estimates(noise: Noise, words: Words) -> tuple[Floats, Indices]:
-    """isf at the centres of the cells of 2^-52 in which the words put V, and the places where that says little.
+    """isf at the centres of the cells of 2^-52 in which the words put V, and the places where that
+    says little.
 
     Elsewhere an estimate is within 2^-22 of isf(V).
     """
@@ -236,16 +270,21 @@ Bounds = Callable[[Noise, Floats, Indices, Words], tuple[Floats, Floats]]
 @final
 @dataclass(frozen=True)
 class RankingProblem:
-    """What is asked: the k largest of values + scale * noise, with random words to be had from `words`."""
+    """What is asked: the k largest of values + scale * noise, with random words to be had from
+    `words`.
+    """
 
     values: Numbers
     noise: Noise
     scale: float
     k: int
     words: WordSource
-    bounds: Bounds = contest_bounds  # the float64 enclosure of a noisy height; tests widen it to force refinement
-    margin: float = MARGIN  # how far estimates must be apart to be told apart, noise units; tests widen it too
-    reference: np.int64 | np.float64 | None = None  # the largest score, from which heights are measured, once it is known
+    # the float64 enclosure of a noisy height; tests widen it to force refinement
+    bounds: Bounds = contest_bounds
+    # how far estimates must be apart to be told apart, noise units; tests widen it too
+    margin: float = MARGIN
+    # the largest score, from which heights are measured, once it is known
+    reference: np.int64 | np.float64 | None = None
 
     def heights(self, values: Numbers) -> Floats:
         """The scores in units of the noise, relative to the reference."""
@@ -265,14 +304,19 @@ class RankingProblem:
 @final
 @dataclass(frozen=True)
 class Entries:
-    """Candidates: which value each has, which member of that value's group it is, and what is known of its noise."""
+    """Candidates: which value each has, which member of that value's group it is, and what is known
+    of its noise.
+    """
 
     index: Indices
     member: Indices
     level: Indices
     words: Words
-    # Draws of which more than the word is known. Shared by all entries cut from these, so that no bit is drawn twice.
-    refined: dict[tuple[int, int], LazyUniform] = field(default_factory=dict, compare=False, repr=False)
+    # Draws of which more than the word is known. Shared by all entries cut from these, so that no
+    # bit is drawn twice.
+    refined: dict[tuple[int, int], LazyUniform] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @classmethod
     def at(cls, index: Indices, words: Words, level: int = 0) -> Self:
@@ -283,32 +327,51 @@ class Entries:
         return len(self.index)
 
     def __getitem__(self, kept: Indices | slice) -> Self:
-        return type(self)(self.index[kept], self.member[kept], self.level[kept], self.words[kept], self.refined)
+        return type(self)(
+            self.index[kept], self.member[kept], self.level[kept], self.words[kept], self.refined
+        )
 
     @classmethod
     def concatenate(cls, parts: list[Self]) -> Self:
         """All parts in order; without parts, an empty one."""
         parts = [cls.at(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)), *parts]
         columns = ("index", "member", "level", "words")
-        index, member, level, words = (np.concatenate([getattr(part, name) for part in parts]) for name in columns)
-        return cls(index, member, level, words, {key: draw for part in parts for key, draw in part.refined.items()})
+        index, member, level, words = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in columns
+        )
+        return cls(
+            index,
+            member,
+            level,
+            words,
+            {key: draw for part in parts for key, draw in part.refined.items()},
+        )
 
     def split(self, group: Indices, first: Indices) -> Self:
-        """The same where `index` was a place in the row of all members of all groups, those of group g from `first[g]` on."""
-        refined = {(int(group[at]), int(at - first[group[at]])): draw for (at, _), draw in self.refined.items()}
+        """The same where `index` was a place in the row of all members of all groups, those of
+        group g from `first[g]` on.
+        """
+        refined = {
+            (int(group[at]), int(at - first[group[at]])): draw
+            for (at, _), draw in self.refined.items()
+        }
         chosen = group[self.index]
         return type(self)(chosen, self.index - first[chosen], self.level, self.words, refined)
 
     def among(self, candidates: Indices) -> Self:
         """The same where `index` was a place among `candidates`."""
-        refined = {(int(candidates[index]), member): draw for (index, member), draw in self.refined.items()}
+        refined = {
+            (int(candidates[index]), member): draw for (index, member), draw in self.refined.items()
+        }
         return type(self)(candidates[self.index], self.member, self.level, self.words, refined)
 
     def draw(self, place: int, words: WordSource) -> LazyUniform:
         """The V of one entry, with every bit of it that has been looked at."""
         key = int(self.index[place]), int(self.member[place])
         if key not in self.refined:
-            self.refined[key] = LazyUniform(words, level=int(self.level[place]), word=int(self.words[place]))
+            self.refined[key] = LazyUniform(
+                words, level=int(self.level[place]), word=int(self.words[place])
+            )
         return self.refined[key]
 
 
@@ -319,30 +382,49 @@ TINY = 2.0**-1000  # more than any underflow
 
 
 def exceeds(
-    values: Numbers, noise: Noise, scale: float, level: float, words: WordSource, entries: Entries | None = None
+    values: Numbers,
+    noise: Noise,
+    scale: float,
+    level: float,
+    words: WordSource,
+    entries: Entries | None = None,
 ) -> Flags:
-    """(count,) whether value + scale * Z > level, with what is known already of each Z; None: a draw of its own. Theorem X2."""
+    """(count,) whether value + scale * Z > level, with what is known already of each Z; None: a
+    draw of its own. Theorem X2.
+    """
     if entries is None:
         entries = Entries.at(np.arange(len(values)), words(len(values)))
     with np.errstate(over="ignore", invalid="ignore"):
         low, high = scaled(noise, scale, entries.words, entries.level)
         middle = values.astype(np.float64) - level
-        result, unsure = certain(low + middle, high + middle, np.abs(values.astype(np.float64)) + abs(level))
+        result, unsure = certain(
+            low + middle, high + middle, np.abs(values.astype(np.float64)) + abs(level)
+        )
     for i in unsure.tolist():
         rest = rational(values[i].item()) - rational(level)
-        result[i] = LazyUniform.sign_of_total(rest, noise, [(rational(scale), entries.draw(i, words))]) > 0
+        result[i] = (
+            LazyUniform.sign_of_total(rest, noise, [(rational(scale), entries.draw(i, words))]) > 0
+        )
     return result
 
 
-def scaled(noise: Noise, scale: float, words: Words, level: Indices | None = None) -> tuple[Floats, Floats]:
-    """Bounds on scale * isf(V) up to two roundings, for words of any shape; V = 2^-level * 0.w, of level 0 if None."""
+def scaled(
+    noise: Noise, scale: float, words: Words, level: Indices | None = None
+) -> tuple[Floats, Floats]:
+    """Bounds on scale * isf(V) up to two roundings, for words of any shape; V = 2^-level * 0.w, of
+    level 0 if None.
+    """
     nothing = np.zeros(words.shape)
-    low, high = contest_bounds(noise, nothing, nothing.astype(np.int64) if level is None else level, words)
+    low, high = contest_bounds(
+        noise, nothing, nothing.astype(np.int64) if level is None else level, words
+    )
     return low * scale, high * scale
 
 
 def certain(low: Floats, high: Floats, sizes: Floats) -> tuple[Flags, Indices]:
-    """Where the sum is certainly positive, and where its sign is not certain; `sizes` bounds the terms that are not in them."""
+    """Where the sum is certainly positive, and where its sign is not certain; `sizes` bounds the
+    terms that are not in them.
+    """
     positive = low > WIDER * (sizes + np.abs(low)) + TINY
     negative = high < -WIDER * (sizes + np.abs(high)) - TINY
     return positive, np.flatnonzero(~(positive | negative))
@@ -367,7 +449,9 @@ class Contenders:
             self._keep(np.flatnonzero(self._high >= self.floor()))
 
     def floor(self) -> float:
-        """A number that at least k candidates certainly reach, in noise units above the reference; -inf if there is none."""
+        """A number that at least k candidates certainly reach, in noise units above the reference;
+        -inf if there is none.
+        """
         place = len(self._low) - self._problem.k
         return float(np.partition(self._low, place)[place]) if place >= 0 else -np.inf
 
@@ -377,7 +461,8 @@ class Contenders:
         self._keep(np.argsort(-self._low))
         low, order = self._low, np.arange(len(self._low))
         reach = np.maximum.accumulate(self._high[::-1])[::-1]
-        # Between i and i+1 all is decided if everything after i certainly stays below everything up to i.
+        # Between i and i+1 all is decided if everything after i certainly stays below everything up
+        # to i.
         joined = reach[1:] >= low[:-1]
         ends = np.flatnonzero(~joined) + 1
         starts, stops = np.append(0, ends), np.append(ends, len(low))
@@ -387,7 +472,11 @@ class Contenders:
         return self._entries[order[: self._problem.k]]
 
     def _keep(self, kept: Indices) -> None:
-        self._entries, self._low, self._high = self._entries[kept], self._low[kept], self._high[kept]
+        self._entries, self._low, self._high = (
+            self._entries[kept],
+            self._low[kept],
+            self._high[kept],
+        )
 
     def _sorted(self, entries: Entries) -> Indices:
         """Exact descending order of a few entries, as positions among them."""

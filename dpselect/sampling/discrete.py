@@ -1,4 +1,6 @@
-"""Exact draws from laws on whole numbers: one of many classes, and which of many rare trials succeed."""
+"""Exact draws from laws on whole numbers: one of many classes, and which of many rare trials
+succeed.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,23 @@ from functools import lru_cache
 import numpy as np
 from flint import arb, fmpq, fmpz
 
-from dpselect.sampling.contest import Flags, Floats, Indices, LazyUniform, Words, WordSource, precision, uniforms
+from dpselect.sampling.contest import (
+    Flags,
+    Floats,
+    Indices,
+    LazyUniform,
+    Words,
+    WordSource,
+    precision,
+    uniforms,
+)
 
 _ROUNDING = 2.0**-50  # of the total, for every addition and product
 
 
-def categorical(low: Floats, high: Floats, weights: Callable[[], Sequence[arb]], count: int, words: WordSource) -> Indices:
+def categorical(
+    low: Floats, high: Floats, weights: Callable[[], Sequence[arb]], count: int, words: WordSource
+) -> Indices:
     """(count,) columns, each with probability exactly in proportion to its weight. Theorem X9."""
     first = words(count)
     column, certain = picked(low, high, first)
@@ -23,9 +36,11 @@ def categorical(low: Floats, high: Floats, weights: Callable[[], Sequence[arb]],
 
 
 def picked_rows(low: Floats, high: Floats, words: Words) -> tuple[Indices, Flags]:
-    """(rows,) the column on which a word falls, and whether that is certain, from (rows, columns) bounds on ln(weight).
+    """(rows,) the column on which a word falls, and whether that is certain, from (rows, columns)
+    bounds on ln(weight).
 
-    A column of weight zero has both bounds -inf, and is never picked. Every row has a column of finite bounds. Theorem X9.
+    A column of weight zero has both bounds -inf, and is never picked. Every row has a column of
+    finite bounds. Theorem X9.
     """
     sums, slack = _cumulated(low, high)
     place = uniforms(words)[:, None] * sums[:, -1:]
@@ -39,11 +54,15 @@ def picked(low: Floats, high: Floats, words: Words) -> tuple[Indices, Flags]:
     place = uniforms(words) * sums[0, -1]
     edges = np.concatenate([[-np.inf], sums[0, :-1], [np.inf]])
     column = np.searchsorted(edges, place, side="right") - 1
-    return column, np.asarray(np.minimum(place - edges[column], edges[column + 1] - place) > slack[0])
+    return column, np.asarray(
+        np.minimum(place - edges[column], edges[column + 1] - place) > slack[0]
+    )
 
 
 def _cumulated(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """(rows, columns) running sums of the weights, up to a factor a row, and (rows,) how far a sum may be off."""
+    """(rows, columns) running sums of the weights, up to a factor a row, and (rows,) how far a sum
+    may be off.
+    """
     weights = np.exp(high - high.max(axis=1, keepdims=True))
     with np.errstate(invalid="ignore"):
         missing = (weights * np.where(high == -np.inf, 0.0, -np.expm1(low - high))).sum(axis=1)
@@ -53,7 +72,8 @@ def _cumulated(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     return sums, np.where(missing < 0.25 * total, slack, np.inf)
 
 
-# Which of n independent trials of probability 2^-level succeed, at a cost that grows with their number and not with n.
+# Which of n independent trials of probability 2^-level succeed, at a cost that grows with their
+# number and not with n.
 
 _DENSE = 5  # up to this level, one bit per trial and level is cheaper than drawing how many succeed
 _MEAN_BITS = 4  # successes are counted in pieces of 2^(level + 4) trials, 16 successes on average
@@ -61,13 +81,16 @@ _TABLE_BITS = 64
 
 
 def successes(size: int, level: int, words: WordSource) -> Words:
-    """Distinct numbers below `size`, each of them in with probability exactly 2^-level, independently. Theorem X5."""
+    """Distinct numbers below `size`, each of them in with probability exactly 2^-level,
+    independently. Theorem X5.
+    """
     if level == 0:
         return np.arange(size, dtype=np.uint64)
     if level <= _DENSE:  # a trial succeeds where `level` random bits are all set
         bits = np.bitwise_and.reduce(words(level * (-(-size // 64))).reshape(level, -1), axis=0)
         return np.flatnonzero(np.unpackbits(bits.view(np.uint8))[:size]).astype(np.uint64)
-    # Whole pieces of a power of two of trials, those beyond `size` discarded; in each a count, then that many places.
+    # Whole pieces of a power of two of trials, those beyond `size` discarded; in each a count, then
+    # that many places.
     width = level + _MEAN_BITS
     counts = binomial_counts(-(-size >> width), level, words)
     places = _distinct(counts, width, words)
@@ -75,11 +98,14 @@ def successes(size: int, level: int, words: WordSource) -> Words:
 
 
 def binomial_counts(number: int, level: int, words: WordSource) -> Indices:
-    """(number,) draws of Binomial(2^(level + 4), 2^-level), by inversion of its exact distribution function."""
+    """(number,) draws of Binomial(2^(level + 4), 2^-level), by inversion of its exact distribution
+    function.
+    """
     table = _table(level)
     uniform = words(number)
     counts = np.searchsorted(table, uniform, side="right")
-    # A word equal to an entry does not say on which side of the distribution function the uniform number lies.
+    # A word equal to an entry does not say on which side of the distribution function the uniform
+    # number lies.
     for i in np.flatnonzero(table[np.maximum(counts - 1, 0)] == uniform).tolist():
         counts[i] = refined_count(level, LazyUniform(words, word=int(uniform[i])))
     return counts.astype(np.int64)
@@ -123,7 +149,9 @@ def _cdf(level: int, count: int) -> arb:
 
 @lru_cache(maxsize=64)
 def _table(level: int) -> Words:
-    """The cdf to 64 digits, until it has none left that are not 1; its last entry is 2^64 - 1, which refinement resolves."""
+    """The cdf to 64 digits, until it has none left that are not 1; its last entry is 2^64 - 1,
+    which refinement resolves.
+    """
     steps: list[int] = []
     while not steps or steps[-1] < 2**_TABLE_BITS - 1:
         steps.append(_cumulative(level, len(steps), _TABLE_BITS))
@@ -131,13 +159,18 @@ def _table(level: int) -> Words:
 
 
 def _distinct(counts: Indices, width: int, words: WordSource) -> Words:
-    """For every piece its count of distinct numbers of `width` bits, each set as likely as any other; prefixed by the piece."""
+    """For every piece its count of distinct numbers of `width` bits, each set as likely as any
+    other; prefixed by the piece.
+    """
     kept = np.empty(0, dtype=np.uint64)
     missing = counts
     while missing.any():
         piece = np.repeat(np.arange(len(counts), dtype=np.uint64), missing)
         fresh = piece << np.uint64(width) | words(len(piece)) >> np.uint64(64 - width)
-        # As many as are missing, so never one too many: the same as drawing one by one and throwing repetitions away.
+        # As many as are missing, so never one too many: the same as drawing one by one and throwing
+        # repetitions away.
         kept = np.unique(np.concatenate([kept, fresh]))
-        missing = counts - np.bincount((kept >> np.uint64(width)).astype(np.int64), minlength=len(counts))
+        missing = counts - np.bincount(
+            (kept >> np.uint64(width)).astype(np.int64), minlength=len(counts)
+        )
     return kept

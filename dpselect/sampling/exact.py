@@ -1,8 +1,10 @@
-"""The exact k largest of scores + scale * noise: which algorithm serves which shape, and the sweep, which draws the noise of few.
+"""The exact k largest of scores + scale * noise: which algorithm serves which shape, and the sweep,
+which draws the noise of few.
 
-Every candidate has a uniform number V, and its noise is isf(V): large noise is a small V. A candidate exceeds a threshold only if
-V < 2^-j for a level j that its score gives. How many of a pool of candidates have V < 2^-j, and which, is drawn directly; these
-are entered in the contest, with the remaining bits of V, and the threshold is lowered until k exceed it. Theorem X6: exact for
+Every candidate has a uniform number V, and its noise is isf(V): large noise is a small V. A
+candidate exceeds a threshold only if V < 2^-j for a level j that its score gives. How many of a
+pool of candidates have V < 2^-j, and which, is drawn directly; these are entered in the contest,
+with the remaining bits of V, and the threshold is lowered until k exceed it. Theorem X6: exact for
 every sequence of thresholds.
 """
 
@@ -39,20 +41,26 @@ Levels = NDArray[np.uint8]
 
 HIGHEST_LEVEL = 56  # one word decides whether a uniform number is below 2^-56
 UNKNOWN = 255
-_ROUNDING = 2.0**-45  # of |threshold| + |height|: covers the rounding of the height and of the difference
+# of |threshold| + |height|: covers the rounding of the height and of the difference
+_ROUNDING = 2.0**-45
 _UNITS = 1 << 14  # units whose temporaries fit the cache
-_CHUNKS, _SMALLEST, _LARGEST = 24, 10_000, 1 << 15  # how many parts noise is drawn in, within sizes that suit the cache
-_DRAWN, _DRAWN_EACH = 80_000, 2000  # up to this many candidates, and this many more for each one asked for, a sweep takes longer
+# how many parts noise is drawn in, within sizes that suit the cache
+_CHUNKS, _SMALLEST, _LARGEST = 24, 10_000, 1 << 15
+# up to this many candidates, and this many more for each one asked for, a sweep takes longer
+_DRAWN, _DRAWN_EACH = 80_000, 2000
 _SAMPLE = 4096
 _MOST_BLOCK, _LEAST_BLOCK = 512, 16
 _MOST_EXPANDED = 50_000_000
 _SLACK = 2.0**-45  # of every term: more than the roundings of their difference and quotient
-_OF_HEIGHT = 2.0**-46  # of a height: estimates that far apart are those of numbers in the same order
+# of a height: estimates that far apart are those of numbers in the same order
+_OF_HEIGHT = 2.0**-46
 _SPARE = 1024  # candidates held beyond 2k before the certain losers are dropped
 
 
 class TooManyCandidates(DpSelectError):
-    """Grouped scores imply more candidates than `constant_work` can draw noise for one by one. Nothing was drawn."""
+    """Grouped scores imply more candidates than `constant_work` can draw noise for one by one.
+    Nothing was drawn.
+    """
 
 
 def top_k(problem: RankingProblem) -> Entries:
@@ -66,7 +74,9 @@ def worth_sweeping(problem: RankingProblem) -> bool:
 
 
 def drawn_all(problem: RankingProblem) -> Entries:
-    """The same with the noise of every candidate drawn; those that may be among the k largest are found by estimates."""
+    """The same with the noise of every candidate drawn; those that may be among the k largest are
+    found by estimates.
+    """
     problem, size, k = problem.against(problem.values.max()), len(problem.values), problem.k
     chunk = min(max(size // _CHUNKS, _SMALLEST), _LARGEST)
     parts, held, least = list[tuple[Indices, Words, Floats]](), 0, -np.inf
@@ -82,7 +92,15 @@ def drawn_all(problem: RankingProblem) -> Entries:
             index, words, estimate = (np.concatenate(column) for column in zip(*parts, strict=True))
             measured = estimate[estimate < np.inf]
             if len(measured) >= k:
-                least = max(least, float(_cut(np.partition(measured, len(measured) - k)[len(measured) - k], problem.margin)))
+                least = max(
+                    least,
+                    float(
+                        _cut(
+                            np.partition(measured, len(measured) - k)[len(measured) - k],
+                            problem.margin,
+                        )
+                    ),
+                )
             kept = np.flatnonzero(estimate >= least)
             parts, held = [(index[kept], words[kept], estimate[kept])], len(kept)
     index, words, _ = parts[0]
@@ -90,14 +108,20 @@ def drawn_all(problem: RankingProblem) -> Entries:
 
 
 def _cut(best: Floats, margin: float) -> Floats:
-    """What an estimate has to reach, for its number not to be certainly below that of an estimate of `best`. Theorem X10."""
-    return np.asarray(np.where(best > 0.5 * LOWEST, best - margin - _OF_HEIGHT * np.abs(best), -np.inf))
+    """What an estimate has to reach, for its number not to be certainly below that of an estimate
+    of `best`. Theorem X10.
+    """
+    return np.asarray(
+        np.where(best > 0.5 * LOWEST, best - margin - _OF_HEIGHT * np.abs(best), -np.inf)
+    )
 
 
 def peeled(problem: RankingProblem) -> Indices:
-    """(k,) positions in the order of k rounds, each the best of those left with fresh noise for all. Theorem X12.
+    """(k,) positions in the order of k rounds, each the best of those left with fresh noise for
+    all. Theorem X12.
 
-    Scores are passed over once: a round draws noise for those taken too, which decides nothing, and asks for one candidate more.
+    Scores are passed over once: a round draws noise for those taken too, which decides nothing, and
+    asks for one candidate more.
     """
     scores, taken = Swept(problem), dict[int, None]()
     for place in range(problem.k):
@@ -115,18 +139,27 @@ class Swept:
         self._problem = problem.against(maxima.max())
         self._blocks = units(self._problem.heights(maxima))
         size = len(problem.values)
-        self._sample = self._problem.heights(problem.values[:: max(1, size // _SAMPLE)])  # each stands for `share` of all others
+        # each stands for `share` of all others
+        self._sample = self._problem.heights(problem.values[:: max(1, size // _SAMPLE)])
         self._share = (size - len(maxima)) / len(self._sample)
 
     def top_k(self, k: int, threshold: float | None = None) -> Entries:
-        """The k largest under fresh noise; `threshold` in noise units relative to the largest score, guessed if None."""
+        """The k largest under fresh noise; `threshold` in noise units relative to the largest
+        score, guessed if None.
+        """
         if threshold is None:
-            threshold = _guess(self._problem.noise, self._blocks.height, None, self._sample, self._share, k)
+            threshold = _guess(
+                self._problem.noise, self._blocks.height, None, self._sample, self._share, k
+            )
         return Sweep(replace(self._problem, k=k)).blocks(self._blocks, threshold)
 
 
-def grouped(problem: RankingProblem, multiplicities: Indices, *, threshold: float | None = None) -> Entries:
-    """The k largest among groups of candidates with one score: `index` is the group, `member` which of its candidates."""
+def grouped(
+    problem: RankingProblem, multiplicities: Indices, *, threshold: float | None = None
+) -> Entries:
+    """The k largest among groups of candidates with one score: `index` is the group, `member` which
+    of its candidates.
+    """
     problem = problem.against(problem.values.max())
     groups = units(problem.heights(problem.values))
     if threshold is None:
@@ -136,17 +169,22 @@ def grouped(problem: RankingProblem, multiplicities: Indices, *, threshold: floa
 
 
 def grouped_reaching(problem: RankingProblem, multiplicities: Indices, level: float) -> Entries:
-    """All members of groups that may exceed `level` (score units), and others; in no order. Theorem X14."""
+    """All members of groups that may exceed `level` (score units), and others; in no order.
+    Theorem X14.
+    """
     problem = problem.against(problem.values.max())
     groups, top = units(problem.heights(problem.values)), float(problem.values.max())
     with np.errstate(over="ignore"):
         distance = float(np.float64(level - top - _SLACK * (abs(level) + abs(top))) / problem.scale)
-    threshold = min(max(distance - _SLACK * abs(distance), 1e5 * LOWEST), -LOWEST)  # noise units, from below
+    # noise units, from below
+    threshold = min(max(distance - _SLACK * abs(distance), 1e5 * LOWEST), -LOWEST)
     return Sweep(problem).reaching(groups, multiplicities, threshold)
 
 
 def grouped_drawn_all(
-    problem: RankingProblem, multiplicities: Indices, drawn: Callable[[RankingProblem], Entries] = drawn_all
+    problem: RankingProblem,
+    multiplicities: Indices,
+    drawn: Callable[[RankingProblem], Entries] = drawn_all,
 ) -> Entries:
     """The same, with the noise of every candidate drawn."""
     require_drawable(int(multiplicities.sum(dtype=object)))
@@ -159,16 +197,18 @@ def require_drawable(candidates: int) -> None:
     """Raise `TooManyCandidates` where there are too many to draw the noise of each."""
     if candidates > _MOST_EXPANDED:
         raise TooManyCandidates(
-            f"constant_work draws the noise of every candidate, at most {_MOST_EXPANDED:,}, and these grouped scores imply more: "
-            "release them outside of constant_work, on a schedule if their timing can be observed"
+            f"constant_work draws the noise of every candidate, at most {_MOST_EXPANDED:,}, and"
+            " these grouped scores imply more: release them outside of constant_work, on a"
+            " schedule if their timing can be observed"
         )
 
 
 def block_maxima(values: Numbers, k: int) -> Numbers:
     """(n,) the maximum of each of n blocks: block i consists of candidates i, i + n, i + 2 n, ...
 
-    Interleaved blocks because their maxima are found at the speed of memory, which those of consecutive ones are not. Their size
-    balances the number of blocks against that of the candidates in about k blocks that are looked at one by one.
+    Interleaved blocks because their maxima are found at the speed of memory, which those of
+    consecutive ones are not. Their size balances the number of blocks against that of the
+    candidates in about k blocks that are looked at one by one.
     """
     size = len(values)
     block = min(max(math.isqrt(size // k), _LEAST_BLOCK), _MOST_BLOCK)
@@ -186,11 +226,14 @@ _BELOW, _ABOVE = 48.0, 112.0  # noise units around the k-th height that matter
 _ROUNDS = 16
 
 
-def _guess(noise: Noise, heights: Floats, weights: Floats | None, sample: Floats, share: float, k: int) -> float:
-    """A threshold in noise units that somewhat more than k candidates exceed: it decides how fast a sweep is, and nothing else.
+def _guess(
+    noise: Noise, heights: Floats, weights: Floats | None, sample: Floats, share: float, k: int
+) -> float:
+    """A threshold in noise units that somewhat more than k candidates exceed: it decides how fast a
+    sweep is, and nothing else.
 
-    `heights` are the most important candidates', each standing for `weights` candidates (one if None); those of `sample`, drawn
-    from all others, stand for `share` of them each.
+    `heights` are the most important candidates', each standing for `weights` candidates (one if
+    None); those of `sample`, drawn from all others, stand for `share` of them each.
     """
     goal = k + 3.0 * math.sqrt(k) + 3.0
     origin = _around(heights, weights, goal)
@@ -202,7 +245,8 @@ def _guess(noise: Noise, heights: Floats, weights: Floats | None, sample: Floats
         middle = 0.5 * (low + high)
         chance = noise.sf(middle - grid)
         mean, square = float(sampled @ chance), float(sampled @ np.square(chance))
-        # Two standard errors off: a sample that happens to hold one of few high scores must not count it for thousands.
+        # Two standard errors off: a sample that happens to hold one of few high scores must not
+        # count it for thousands.
         expected = float(certain @ chance) + share * max(0.0, mean - 2.0 * math.sqrt(square))
         low, high = (middle, high) if expected >= goal else (low, middle)
     return origin + low
@@ -237,7 +281,9 @@ def top_k_rows(problem: RankingProblem, *, constant_work: bool = False) -> Indic
         best = drawn_all if constant_work else top_k
         return np.stack([best(problem.at(row)).index for row in range(rounds)])
     step = max(1, _CHUNK // candidates)
-    return np.concatenate([_block(problem.at(slice(start, start + step))) for start in range(0, rounds, step)])
+    return np.concatenate(
+        [_block(problem.at(slice(start, start + step))) for start in range(0, rounds, step)]
+    )
 
 
 def _block(problem: RankingProblem) -> Indices:
@@ -256,7 +302,9 @@ def _block(problem: RankingProblem) -> Indices:
 
 
 def _decided(estimate: Floats, best: Indices, margin: float) -> Flags:
-    """Which rows the estimates rank beyond doubt: each of the k stays above everything after it. Theorem X10."""
+    """Which rows the estimates rank beyond doubt: each of the k stays above everything after it.
+    Theorem X10.
+    """
     reached = np.take_along_axis(estimate, best, axis=1)
     cuts = _cut(reached, margin)
     rivals = (estimate >= cuts[:, -1:]).sum(axis=1)
@@ -269,8 +317,11 @@ class Units:
     """Units of candidates."""
 
     start: Indices  # index into the values of a unit's first candidate
-    height: Floats  # a bound, at most 0, on the height of each candidate of a unit (up to 2^-50 of itself)
-    known: Levels  # candidates that have not been entered are known to have V >= 2^-known; UNKNOWN if nothing is known
+    # a bound, at most 0, on the height of each candidate of a unit (up to 2^-50 of itself)
+    height: Floats
+    # candidates that have not been entered are known to have V >= 2^-known; UNKNOWN if nothing is
+    # known
+    known: Levels
 
     def __len__(self) -> int:
         return len(self.start)
@@ -279,7 +330,9 @@ class Units:
         return type(self)(self.start[kept], self.height[kept], self.known[kept])
 
     def levels(self, noise: Noise, threshold: float) -> Levels:
-        """(units,) levels j such that a candidate with V >= 2^-j certainly stays below the threshold. Theorem X3."""
+        """(units,) levels j such that a candidate with V >= 2^-j certainly stays below the
+        threshold. Theorem X3.
+        """
         levels = np.empty(len(self), dtype=np.uint8)
         for start in range(0, len(self), _UNITS):
             part = slice(start, start + _UNITS)
@@ -299,7 +352,9 @@ def units(height: Floats) -> Units:
 def _joined(first: Units, second: Units) -> Units:
     """Both, in order."""
     columns = ("start", "height", "known")
-    return Units(*(np.concatenate([getattr(first, name), getattr(second, name)]) for name in columns))
+    return Units(
+        *(np.concatenate([getattr(first, name), getattr(second, name)]) for name in columns)
+    )
 
 
 def _split(hot: Units, count: int, problem: RankingProblem) -> Units:
@@ -322,7 +377,9 @@ Located = Callable[[Words], tuple[Indices, Indices]]
 @final
 @dataclass(frozen=True)
 class _Layout:
-    """Units of `width` candidates each, `stride` apart in the values; of `multiplicities[start]` candidates if width is 0."""
+    """Units of `width` candidates each, `stride` apart in the values; of `multiplicities[start]`
+    candidates if width is 0.
+    """
 
     width: int
     stride: int = 0
@@ -333,7 +390,11 @@ class _Layout:
         """Candidates in each unit, for an estimate."""
         if self.width == 1:
             return None
-        return np.full(len(start), float(self.width)) if self.width else self.multiplicities[start].astype(np.float64)
+        return (
+            np.full(len(start), float(self.width))
+            if self.width
+            else self.multiplicities[start].astype(np.float64)
+        )
 
     def pools(self, same: Indices, start: Indices) -> list[Indices]:
         """Runs of units whose candidates 64 bits can number."""
@@ -344,9 +405,13 @@ class _Layout:
         return np.split(same, np.flatnonzero(np.diff(before // _POOL)) + 1)
 
     def numbered(self, start: Indices) -> tuple[int, Located]:
-        """How many candidates a pool holds, and a function from their numbers to (unit of the pool, offset in it)."""
+        """How many candidates a pool holds, and a function from their numbers to (unit of the pool,
+        offset in it).
+        """
         if self.width:
-            return len(start) * self.width, lambda number: np.divmod(number.astype(np.int64), self.width)
+            return len(start) * self.width, lambda number: np.divmod(
+                number.astype(np.int64), self.width
+            )
         length = self.multiplicities[start].astype(np.uint64)
         ends = np.cumsum(length)
 
@@ -356,8 +421,12 @@ class _Layout:
 
         return int(ends[-1]), located
 
-    def candidates(self, start: Indices, offset: Indices) -> tuple[Indices, Indices, NDArray[np.int64] | None]:
-        """Their indices into the values, their members within a group, and which of them exist (None: all)."""
+    def candidates(
+        self, start: Indices, offset: Indices
+    ) -> tuple[Indices, Indices, NDArray[np.int64] | None]:
+        """Their indices into the values, their members within a group, and which of them exist
+        (None: all).
+        """
         if self.stride == 0:
             return start, offset, None
         index = start + self.stride * offset
@@ -365,7 +434,9 @@ class _Layout:
         return np.where(index < self.size, index, 0), np.zeros_like(offset), real
 
 
-_SPLIT_LEVEL = 2  # blocks up to here are taken apart: beyond, to enter one candidate in eight costs less than to look at all
+# blocks up to here are taken apart: beyond, to enter one candidate in eight costs less than to look
+# at all
+_SPLIT_LEVEL = 2
 _FIRST_STEP = 1.5  # noise units
 _FEW = 32.0  # candidates
 _AT_ONCE = 2048  # entries whose bounds are computed at a time, for the sake of memory
@@ -383,7 +454,8 @@ class Sweep:
     def blocks(self, whole: Units, threshold: float) -> Entries:
         """The k largest, largest first; block i of n holds candidates i, i + n, i + 2 n, ..."""
         count, size = len(whole), len(self._problem.values)
-        blocks, single = _Layout(-(-size // count), count, size), _Layout(1)  # the shorter blocks counted as if they were whole
+        # the shorter blocks counted as if they were whole
+        blocks, single = _Layout(-(-size // count), count, size), _Layout(1)
         parts = whole[:0]
         for level in _descending(threshold):
             dense = whole.levels(self._problem.noise, level) <= _SPLIT_LEVEL
@@ -397,7 +469,9 @@ class Sweep:
         return self._contest.ranked()
 
     def groups(self, groups: Units, multiplicities: Indices, threshold: float) -> Entries:
-        """The k largest, largest first; unit g stands for `multiplicities[g]` candidates of one score."""
+        """The k largest, largest first; unit g stands for `multiplicities[g]` candidates of one
+        score.
+        """
         layout = _Layout(0, multiplicities=multiplicities)
         for level in _descending(threshold):
             groups, fresh = self._revealed(groups, level, layout)
@@ -407,14 +481,22 @@ class Sweep:
         return self._contest.ranked()
 
     def reaching(self, groups: Units, multiplicities: Indices, threshold: float) -> Entries:
-        """Every member that may exceed the threshold (noise units above the reference), and others; in no order."""
-        return Entries.concatenate(self._revealed(groups, threshold, _Layout(0, multiplicities=multiplicities))[1])
+        """Every member that may exceed the threshold (noise units above the reference), and others;
+        in no order.
+        """
+        return Entries.concatenate(
+            self._revealed(groups, threshold, _Layout(0, multiplicities=multiplicities))[1]
+        )
 
     def _decided(self, threshold: float, *units: Units) -> bool:
         return self._contest.floor() >= threshold or not any(part.known.any() for part in units)
 
-    def _revealed(self, units: Units, threshold: float, layout: _Layout) -> tuple[Units, list[Entries]]:
-        """The units with what is known after this round, and those of their candidates that have V < 2^-level."""
+    def _revealed(
+        self, units: Units, threshold: float, layout: _Layout
+    ) -> tuple[Units, list[Entries]]:
+        """The units with what is known after this round, and those of their candidates that have V
+        < 2^-level.
+        """
         level = units.levels(self._problem.noise, threshold)
         todo = np.flatnonzero(level < units.known)
         if len(todo) == 0:
@@ -436,14 +518,17 @@ class Sweep:
         return entries if real is None else entries[real]
 
     def _uniforms(self, known: Levels, level: int) -> tuple[Indices, Words]:
-        """Words of V = 2^-level * 0.w under V >= 2^-known, and which candidates still have V < 2^-level under that condition."""
+        """Words of V = 2^-level * 0.w under V >= 2^-known, and which candidates still have V <
+        2^-level under that condition.
+        """
         draw = self._problem.words
         kept, words = np.arange(len(known)), draw(len(known))
         if (known == UNKNOWN).all():
             return kept, words
         shift = np.where(known == UNKNOWN, 0, 64 - known.astype(np.int64) + level).astype(np.uint64)
         bound = np.where(known == UNKNOWN, np.uint64(0), np.uint64(1) << shift)
-        # V below 2^-known is refused: then all of V is drawn anew, and leaves this pool unless its first bits are zero again.
+        # V below 2^-known is refused: then all of V is drawn anew, and leaves this pool unless its
+        # first bits are zero again.
         while len(late := np.flatnonzero(words < bound)):
             again = np.ones(len(words), dtype=np.bool_)
             again[late] = (draw(len(late)) >> np.uint64(64 - level)) == 0 if level else True

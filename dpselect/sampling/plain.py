@@ -1,4 +1,6 @@
-"""Noisy rankings in float64, for simulation: the law of real-valued noise up to rounding and 52 random bits."""
+"""Noisy rankings in float64, for simulation: the law of real-valued noise up to rounding and 52
+random bits.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,12 @@ _CHUNK = 1 << 16  # items whose noise fits the cache
 NoiseDraw = Callable[[int], Floats]
 
 
-def above(values: Numbers, draw: NoiseDraw, scale: float, level: float, k: int | None) -> tuple[Indices, Floats]:
-    """Positions and noisy values of the k largest (all if None) that exceed `level`, largest first."""
+def above(
+    values: Numbers, draw: NoiseDraw, scale: float, level: float, k: int | None
+) -> tuple[Indices, Floats]:
+    """Positions and noisy values of the k largest (all if None) that exceed `level`, largest
+    first.
+    """
     drawn = noisy(values, draw, scale)
     passed = np.flatnonzero(drawn > level)
     order = passed[np.argsort(-drawn[passed], kind="stable")[:k]]
@@ -26,7 +32,9 @@ def noisy(values: Numbers, draw: NoiseDraw, scale: float) -> Floats:
 
 
 def top_k_rows(matrix: Numbers, draw: NoiseDraw, scale: float, k: int) -> Indices:
-    """(rounds, k) positions of the k largest scores + scale * noise of every row of a (rounds, m) matrix, largest first."""
+    """(rounds, k) positions of the k largest scores + scale * noise of every row of a (rounds, m)
+    matrix, largest first.
+    """
     rounds, candidates = matrix.shape
     step = max(1, _CHUNK // candidates)
     result = np.empty((rounds, k), dtype=np.int64)

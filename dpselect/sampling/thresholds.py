@@ -1,7 +1,8 @@
 """Which of very many noisy scores exceed a level, without drawing the noise of each. Theorem X13.
 
-A candidate far below the level exceeds it only if its uniform number V is below 2^-8, or a smaller power of two: which candidates
-have so small a V is drawn directly, and the others are not looked at.
+A candidate far below the level exceeds it only if its uniform number V is below 2^-8, or a smaller
+power of two: which candidates have so small a V is drawn directly, and the others are not looked
+at.
 """
 
 from __future__ import annotations
@@ -13,11 +14,22 @@ import numpy as np
 
 from dpselect.noise import Noise
 from dpselect.sampling import exact
-from dpselect.sampling.contest import Entries, Flags, Floats, Indices, RankingProblem, exceeds, ranked, scaled
+from dpselect.sampling.contest import (
+    Entries,
+    Flags,
+    Floats,
+    Indices,
+    RankingProblem,
+    exceeds,
+    ranked,
+    scaled,
+)
 from dpselect.sampling.discrete import successes
 
-_LEVEL, _RARE = 8, (24, 20, 16, 12)  # candidates that need a V below 2^-8 are pooled; where all do, by the rarest that holds
-_SAMPLED, _MOST = 257, 0.1  # a sweep of all costs less than to pick out more than this share, of a sample
+# candidates that need a V below 2^-8 are pooled; where all do, by the rarest that holds
+_LEVEL, _RARE = 8, (24, 20, 16, 12)
+# a sweep of all costs less than to pick out more than this share, of a sample
+_SAMPLED, _MOST = 257, 0.1
 _SMALL = 1 << 14  # up to here pooling saves nothing
 _CHUNK = 1 << 15  # candidates whose noise fits the cache
 _STEPS = 64
@@ -25,7 +37,9 @@ _SLACK = 2.0**-45  # of every term: more than the roundings of their difference
 
 
 def above(problem: RankingProblem, level: float) -> Entries:
-    """At most `problem.k` candidates: the largest values + scale * noise, of those that exceed `level`, largest first."""
+    """At most `problem.k` candidates: the largest values + scale * noise, of those that exceed
+    `level`, largest first.
+    """
     if len(problem.values) <= _SMALL:
         return drawn_all(problem, level)
     highest = problem.values.max()
@@ -46,7 +60,9 @@ def drawn_all(problem: RankingProblem, level: float) -> Entries:
 
 
 def grouped(problem: RankingProblem, multiplicities: Indices, level: float) -> Entries:
-    """The same among groups of candidates with one score: `index` is the group, `member` which of its candidates. Theorem X14."""
+    """The same among groups of candidates with one score: `index` is the group, `member` which of
+    its candidates. Theorem X14.
+    """
     if problem.k < int(multiplicities.sum(dtype=object)):
         best = exact.grouped(problem, multiplicities)
     else:
@@ -60,7 +76,9 @@ def grouped_drawn_all(problem: RankingProblem, multiplicities: Indices, level: f
 
 
 def rows(problem: RankingProblem, level: float, listed: Flags) -> Indices:
-    """(rounds, m) the same in every row of a matrix, of the `listed` candidates; -1 beyond the last."""
+    """(rounds, m) the same in every row of a matrix, of the `listed` candidates; -1 beyond the
+    last.
+    """
     step = max(1, _CHUNK // problem.values.shape[1])
     parts = [slice(start, start + step) for start in range(0, len(listed), step)]
     return np.concatenate([_block(problem.at(part), level, listed[part]) for part in parts])
@@ -91,7 +109,9 @@ def _block(problem: RankingProblem, level: float, listed: Flags) -> Indices:
 
 
 def far_below(problem: RankingProblem, level: float, bits: int) -> float:
-    """A score such that it and all lower ones exceed `level` only with a V below 2^-bits. Theorem X3."""
+    """A score such that it and all lower ones exceed `level` only with a V below 2^-bits.
+    Theorem X3.
+    """
     distance = problem.scale * _reach(problem.noise, bits)
     return level - distance - _SLACK * (abs(level) + distance)
 
@@ -102,7 +122,9 @@ def _reach(noise: Noise, bits: int) -> float:
     low, high = 0.0, 1024.0
     for _ in range(_STEPS):
         middle = 0.5 * (low + high)
-        low, high = (low, middle) if float(noise.tail_bits(np.array(middle))) >= bits else (middle, high)
+        low, high = (
+            (low, middle) if float(noise.tail_bits(np.array(middle))) >= bits else (middle, high)
+        )
     return high
 
 
@@ -125,17 +147,26 @@ def _all(problem: RankingProblem, level: float) -> Entries:
 def _pooled(problem: RankingProblem, level: float, near: Indices, bits: int) -> Entries:
     """Those that exceed `level` of the candidates that are not `near`."""
     small = successes(len(problem.values), bits, problem.words).astype(np.int64)
-    small = small[np.searchsorted(near, small, side="right") == np.searchsorted(near, small, side="left")]
+    small = small[
+        np.searchsorted(near, small, side="right") == np.searchsorted(near, small, side="left")
+    ]
     return _exceeding(problem, level, Entries.at(small, problem.words(len(small)), bits))
 
 
 def _exceeding(problem: RankingProblem, level: float, entries: Entries) -> Entries:
     values = problem.values[entries.index]
-    return entries[np.flatnonzero(exceeds(values, problem.noise, problem.scale, level, problem.words, entries))]
+    return entries[
+        np.flatnonzero(exceeds(values, problem.noise, problem.scale, level, problem.words, entries))
+    ]
 
 
 def _ranked(problem: RankingProblem, entries: Entries) -> Entries:
     """The k largest, largest first."""
     if len(entries) == 0:
         return entries
-    return ranked(replace(problem, k=min(problem.k, len(entries))).against(problem.values[entries.index].max()), entries)
+    return ranked(
+        replace(problem, k=min(problem.k, len(entries))).against(
+            problem.values[entries.index].max()
+        ),
+        entries,
+    )

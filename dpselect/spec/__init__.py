@@ -1,4 +1,6 @@
-"""What can be asked, each thing once: a spec for each question, whose fields are options, keys of a file and keywords."""
+"""What can be asked, each thing once: a spec for each question, whose fields are options, keys of a
+file and keywords.
+"""
 
 import lazy_loader
 

@@ -1,7 +1,9 @@
-"""`Spec`, the base of what can be asked: its fields are a command's options, the keys of its file and Python's keywords.
+"""`Spec`, the base of what can be asked: its fields are a command's options, the keys of its file
+and Python's keywords.
 
-A spec is public configuration; it holds no data. Contradictions between fields are its validators, in words that name a field as
-Python does, `clip=`; a command shows its own spelling (`cli.from_model`).
+A spec is public configuration; it holds no data. Contradictions between fields are its validators,
+in words that name a field as Python does, `clip=`; a command shows its own spelling
+(`cli.from_model`).
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ class Contradiction(ValueError):
 
     Args:
         field: its name.
-        rule: what is wrong with it and what to do, as the end of a sentence that begins with the field.
+        rule: what is wrong with it and what to do, as the end of a sentence that begins with the
+            field.
         value: text that was stated for it.
     """
 
@@ -71,16 +74,19 @@ def option(
     """A field: its help, the section of the help that it stands in, and how text states it.
 
     Args:
-        section: of the help. None: the first, with what most people need, which `--help` shows alone where a command has many.
+        section: of the help. None: the first, with what most people need, which `--help` shows
+            alone where a command has many.
         place: order in that first section: what is needed first has the least number.
-        flags: of the command, where they are not `--name`: several between spaces, what turns a flag off behind a slash.
+        flags: of the command, where they are not `--name`: several between spaces, what turns a
+            flag off behind a slash.
         env: environment variable that a command reads it from.
         parse: from a command's or a file's text to the value; else the text itself, or a number.
         many: whether a command takes it several times.
         ge: the least number.
-        rows: False if rows are read, bounded and counted alike whatever the field states; None: so if it is `unasked`. Every
-            other one has its place in tests/dpselect/test_boundary.py.
-        unasked: why the field is no part of the question: which answer is drawn does not depend on it. None: it is a part.
+        rows: False if rows are read, bounded and counted alike whatever the field states; None: so
+            if it is `unasked`. Every other one has its place in tests/dpselect/test_boundary.py.
+        unasked: why the field is no part of the question: which answer is drawn does not depend on
+            it. None: it is a part.
     """
     shown: Any = {
         "section": section,
@@ -100,7 +106,9 @@ class Spec(Frozen):
 
     error_class: ClassVar[Any] = InvalidRequest  # also where a mixin has another
     own_fields: ClassVar[tuple[Any, ...]] = ()
-    """Mixins whose fields stand in tables of a file that are this question's own, and not what the names mean elsewhere."""
+    """Mixins whose fields stand in tables of a file that are this question's own, and not what the
+    names mean elsewhere.
+    """
 
     examples: ClassVar[tuple[str, ...]] = ()
     """Calls of the command, without its name, that its help ends with."""
@@ -119,14 +127,27 @@ class Spec(Frozen):
             raise cls.error_class(rule).at(*getattr(detail.get("ctx", {}).get("error"), "path", ()))
         fields = {field.alias or own: field for own, field in cls.model_fields.items()}
         if name not in fields:
-            raise cls.error_class(f"{name}= is not known here: there are {', '.join(fields)}").at(name)
+            raise cls.error_class(f"{name}= is not known here: there are {', '.join(fields)}").at(
+                name
+            )
         words = fields[name].description or ""
         if detail["type"] == "missing":
-            raise cls.error_class(f"{name}= is missing: {words[:1].lower()}{words[1:].rstrip('.')}").at(name)
-        same = [one["msg"] for one in others if one["loc"][:1] == detail["loc"][:1] and one["type"] == "literal_error"]
-        rule = " or ".join(one.removeprefix("Input should be ") for one in (rule, *same))  # of a number, or a word
+            raise cls.error_class(
+                f"{name}= is missing: {words[:1].lower()}{words[1:].rstrip('.')}"
+            ).at(name)
+        same = [
+            one["msg"]
+            for one in others
+            if one["loc"][:1] == detail["loc"][:1] and one["type"] == "literal_error"
+        ]
+        # of a number, or a word
+        rule = " or ".join(one.removeprefix("Input should be ") for one in (rule, *same))
         given = detail["input"]
-        shown = repr(given)[:60] if isinstance(given, bool | int | float | str) else f"<{type(given).__name__}>"
+        shown = (
+            repr(given)[:60]
+            if isinstance(given, bool | int | float | str)
+            else f"<{type(given).__name__}>"
+        )
         raise cls.error_class(f"{name}={shown} is refused: it must be {rule} ({words})").at(name)
 
     @field_validator("*", mode="wrap")
@@ -139,7 +160,9 @@ class Spec(Frozen):
     @field_validator("ledger", mode="wrap", check_fields=False)
     @classmethod
     def _hides_its_password(cls, stated: Any, validate: Callable[[Any], Any]) -> Any:
-        """A spec is printed, kept with an answer and written as JSON: whoever opens the ledger asks for the password."""
+        """A spec is printed, kept with an answer and written as JSON: whoever opens the ledger asks
+        for the password.
+        """
         held = stated if isinstance(stated, Address) else validate(stated)
         return hidden(held) if isinstance(held, str) else held
 
@@ -155,17 +178,22 @@ class Spec(Frozen):
 
     @classmethod
     def said(cls, name: str, what: str) -> Any:
-        """What `option` says of a field: its section, place, metavar, flags, env, parse, many, rows or unasked."""
+        """What `option` says of a field: its section, place, metavar, flags, env, parse, many, rows
+        or unasked.
+        """
         extra = cls.model_fields[name].json_schema_extra
         return (extra if isinstance(extra, Mapping) else _UNSAID)[what]
 
     @classmethod
     def unasked(cls) -> dict[str, str]:
         """The fields that are no part of the question, each with its reason; all others are."""
-        return {name: why for name in cls.model_fields if (why := cls.said(name, "unasked")) is not None}
+        return {
+            name: why for name in cls.model_fields if (why := cls.said(name, "unasked")) is not None
+        }
 
     def question(self, *, without: Collection[str] = ()) -> dict[str, Any]:
-        """What is asked, as plain data: every field that differs from its default, but those that are `unasked`.
+        """What is asked, as plain data: every field that differs from its default, but those that
+        are `unasked`.
 
         Args:
             without: fields that somebody else says in other words, such as the budget.
@@ -180,7 +208,11 @@ class Spec(Frozen):
     def given(self, *names: str) -> dict[str, Any]:
         """Those of the named fields that are stated; a number may be 0."""
         values = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in values.items() if value is not None and value is not False and value != ()}
+        return {
+            name: value
+            for name, value in values.items()
+            if value is not None and value is not False and value != ()
+        }
 
 
 # Of fields that are those of `events.file_options`.
@@ -219,7 +251,9 @@ def keywords(spec: type[Spec]) -> list[inspect.Parameter]:
 
 
 def asked_by(spec: type[Spec]) -> Callable[[F], F]:
-    """A function that takes the fields of a spec as `**asked`: its signature names them, those that it names itself left out."""
+    """A function that takes the fields of a spec as `**asked`: its signature names them, those that
+    it names itself left out.
+    """
 
     def signed(function: F) -> F:
         own = inspect.signature(function).parameters

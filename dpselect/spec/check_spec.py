@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 class CheckSpec(LogFields):
     """Say how a log is read and what is doubtful about it, before anything is released or paid.
 
-    For whoever may see the data: figures are exact, users and labels are named, and nothing of it may be passed on. Nothing is
-    drawn, charged or written to a file. State the options that the release will have.
+    For whoever may see the data: figures are exact, users and labels are named, and nothing of it
+    may be passed on. Nothing is drawn, charged or written to a file. State the options that the
+    release will have.
     """
 
     examples: ClassVar[tuple[str, ...]] = (
@@ -25,5 +26,9 @@ class CheckSpec(LogFields):
 
     def reading(self, **stated: Any) -> Reading:
         """How the log is read; without since= and until= over all times that there can be."""
-        every_time = {"since": "1900-01-01"} if self.time is not None and self.since is None and self.until is None else {}
+        every_time = (
+            {"since": "1900-01-01"}
+            if self.time is not None and self.since is None and self.until is None
+            else {}
+        )
         return super().reading(**every_time | stated)

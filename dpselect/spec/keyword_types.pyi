@@ -103,7 +103,16 @@ class SharedHorizonBudget(SharedWeight, total=False):
     delta: Required[Real]
     relation: Relation
 
-class TopKKeywords(SharedBudget, SharedLedger, SharedItem, SharedCatalogue, SharedGroup, SharedTime, SharedChoice, total=False):
+class TopKKeywords(
+    SharedBudget,
+    SharedLedger,
+    SharedItem,
+    SharedCatalogue,
+    SharedGroup,
+    SharedTime,
+    SharedChoice,
+    total=False,
+):
     epsilon: Real | None
     delta: Real | None
     rho: Real | None
@@ -167,7 +176,9 @@ class PlanKeywords(SharedBudget, SharedFile, SharedChoice, SharedWeight, total=F
     max_items_per_user: Count | None
     max_groups_per_user: Count | None
 
-class StartKeywords(SharedFileOptions, SharedCatalogue, SharedHeld, SharedHorizonBudget, total=False):
+class StartKeywords(
+    SharedFileOptions, SharedCatalogue, SharedHeld, SharedHorizonBudget, total=False
+):
     periods: Required[Count]
     grouped: Flag
     groups: Sequence[Label] | str | PathLike[str] | None
@@ -175,7 +186,15 @@ class StartKeywords(SharedFileOptions, SharedCatalogue, SharedHeld, SharedHorizo
 class CloseKeywords(SharedItem, SharedHeld, total=False):
     group: Column | None
 
-class ContinualKeywords(SharedItem, SharedCatalogue, SharedGroup, SharedTime, SharedKept, SharedHorizonBudget, total=False):
+class ContinualKeywords(
+    SharedItem,
+    SharedCatalogue,
+    SharedGroup,
+    SharedTime,
+    SharedKept,
+    SharedHorizonBudget,
+    total=False,
+):
     ledger: str | Ledger | None
     dataset: str | None
     key: str | None

@@ -26,30 +26,57 @@ class RoundFields(Spec):
 
     mechanism: Voting = option("How teachers' votes become labels.", default=..., place=40)
     threshold: Real | None = option(
-        "Votes that a noisy count must exceed: confident; binary and tau, where half is the default.", place=45
+        "Votes that a noisy count must exceed: confident; binary and tau, where half is the"
+        " default.",
+        place=45,
     )
-    sigma: Real | None = option("Noise of a round in votes, in place of a budget: not of top, stable.", _ROUND)
-    sigma_threshold: Real | None = option("Noise of the test of confident, in votes. Default with a budget: 2 sigma.", _ROUND)
-    scale: Real | None = option("Scale of the noise of a round of top, in votes, in place of a budget.", _ROUND)
+    sigma: Real | None = option(
+        "Noise of a round in votes, in place of a budget: not of top, stable.", _ROUND
+    )
+    sigma_threshold: Real | None = option(
+        "Noise of the test of confident, in votes. Default with a budget: 2 sigma.", _ROUND
+    )
+    scale: Real | None = option(
+        "Scale of the noise of a round of top, in votes, in place of a budget.", _ROUND
+    )
     k: Count | None = option("Labels that every item gets, for top.", _ROUND)
-    tau: Count | None = option("Votes on a ballot at most, for tau; longer ballots are cut.", _ROUND)
-    salt: str = option("Public text that decides which votes of a long ballot are kept.", _ROUND, "")
-    rho: Real | None = option("zCDP parameter of a round of stable, in nats, in place of a budget.", _ROUND)
+    tau: Count | None = option(
+        "Votes on a ballot at most, for tau; longer ballots are cut.", _ROUND
+    )
+    salt: str = option(
+        "Public text that decides which votes of a long ballot are kept.", _ROUND, ""
+    )
+    rho: Real | None = option(
+        "zCDP parameter of a round of stable, in nats, in place of a budget.", _ROUND
+    )
     failure_delta: Real | None = option("Probability of failure of a round of stable.", _ROUND)
     kbar: Count | None = option("The most labels of an item, for stable. Default: all.", _ROUND)
-    anyway: Flag = option("Label although the noise leaves little of the votes.", _ROUND, False, unasked=_STARTS)
+    anyway: Flag = option(
+        "Label although the noise leaves little of the votes.", _ROUND, False, unasked=_STARTS
+    )
 
 
 class BallotFields(Spec):
     """What a file of votes holds."""
 
-    teachers: Count | None = option("How many teachers there are, where the file holds a matrix.", _VOTES)
-    labels: Count | None = option("How many labels there are, where the file holds classes.", _VOTES)
-    stacked: Flag = option("The matrix has a row for each teacher and round, not one of counts for each round.", _VOTES, False)
-    missing: Missing = option("Whether empty ballots and empty rounds are refused.", _VOTES, "refuse")
+    teachers: Count | None = option(
+        "How many teachers there are, where the file holds a matrix.", _VOTES
+    )
+    labels: Count | None = option(
+        "How many labels there are, where the file holds classes.", _VOTES
+    )
+    stacked: Flag = option(
+        "The matrix has a row for each teacher and round, not one of counts for each round.",
+        _VOTES,
+        False,
+    )
+    missing: Missing = option(
+        "Whether empty ballots and empty rounds are refused.", _VOTES, "refuse"
+    )
     split: Split = option(
-        "Declare how records found their teacher: by their position in the data, or by an identifier that no other record "
-        "changes (a hash of the person's), which a dataset under add_remove needs.",
+        "Declare how records found their teacher: by their position in the data, or by an"
+        " identifier that no other record changes (a hash of the person's), which a dataset under"
+        " add_remove needs.",
         _VOTES,
         "position",
     )
@@ -59,27 +86,47 @@ class BallotFields(Spec):
 class LabelSpec(RunFields, BallotFields, RoundFields, LedgerFields):
     """Label public items by the votes of teachers, and say the price.
 
-    Each round is one item. A budget (epsilon= and delta=) is that of all rounds together; without one, the noise of a round is
-    stated. The guarantee protects one private record, which changes one teacher's ballots in all rounds. What the noise does to a
-    unanimous label, and to one without votes, is said before anything is charged.
+    Each round is one item. A budget (epsilon= and delta=) is that of all rounds together; without
+    one, the noise of a round is stated. The guarantee protects one private record, which changes
+    one teacher's ballots in all rounds. What the noise does to a unanimous label, and to one
+    without votes, is said before anything is charged.
     """
 
     examples: ClassVar[tuple[str, ...]] = (
-        "votes.npz --output labels.csv --mechanism confident --threshold 150 --epsilon 2 --delta 1e-6",
-        "votes.npz --output labels.jsonl --mechanism tau --tau 3 --teachers 200 --stacked --epsilon 2 --delta 1e-6",
-        f"votes.npz --output labels.csv --mechanism gnmax --epsilon 2 --delta 1e-6 {URL} --dataset teachers --key may",
+        (
+            "votes.npz --output labels.csv --mechanism confident --threshold 150 --epsilon 2"
+            " --delta 1e-6"
+        ),
+        (
+            "votes.npz --output labels.jsonl --mechanism tau --tau 3 --teachers 200 --stacked"
+            " --epsilon 2 --delta 1e-6"
+        ),
+        (
+            f"votes.npz --output labels.csv --mechanism gnmax --epsilon 2 --delta 1e-6 {URL}"
+            " --dataset teachers --key may"
+        ),
     )
 
     own_fields: ClassVar[Any] = (RoundFields, BallotFields)
 
     output: SkipValidation[str | PathLike[str]] = option(
-        "Where the labels go: a .npz, .csv or .jsonl file.", default=..., metavar="FILE", unasked=KEPT, place=160
+        "Where the labels go: a .npz, .csv or .jsonl file.",
+        default=...,
+        metavar="FILE",
+        unasked=KEPT,
+        place=160,
     )
-    epsilon: Real | None = option("Budget of all rounds together, in nats; the noise is chosen to spend it.", place=50)
+    epsilon: Real | None = option(
+        "Budget of all rounds together, in nats; the noise is chosen to spend it.", place=50
+    )
     delta: Real | None = option(
-        "Part of the budget: the probability that may fall outside epsilon. Far less than 1 / records.", place=60
+        "Part of the budget: the probability that may fall outside epsilon. Far less than 1 /"
+        " records.",
+        place=60,
     )
-    pay_for_what_came_out: Flag = option("Rounds of confident that abstain cost their test alone; with ledger=.", "Ledger", False)
+    pay_for_what_came_out: Flag = option(
+        "Rounds of confident that abstain cost their test alone; with ledger=.", "Ledger", False
+    )
     resume: Flag = option(
         "Continue a job that was interrupted. Nothing is charged or drawn twice.",
         _BATCHES,
@@ -91,18 +138,33 @@ class LabelSpec(RunFields, BallotFields, RoundFields, LedgerFields):
     def _states_who_pays_for_what(self) -> Self:
         if self.epsilon is not None and not self.epsilon > 0:
             raise InvalidBudget(
-                f"epsilon={format_number(self.epsilon)} must be a finite number above 0, in nats; 1 is a common choice"
+                f"epsilon={format_number(self.epsilon)} must be a finite number above 0, in nats; 1"
+                " is a common choice"
             )
         if self.delta is not None and not 0 < self.delta < 1:
-            raise InvalidBudget(f"delta={format_number(self.delta)} must lie strictly between 0 and 1")
+            raise InvalidBudget(
+                f"delta={format_number(self.delta)} must lie strictly between 0 and 1"
+            )
         if self.ledger is None and self.pay_for_what_came_out:
-            raise ValueError("pay_for_what_came_out= needs ledger= and dataset=: the job's own ledger pays for nothing else")
+            raise ValueError(
+                "pay_for_what_came_out= needs ledger= and dataset=: the job's own ledger pays for"
+                " nothing else"
+            )
         if self.pay_for_what_came_out and self.mechanism != "confident":
-            raise ValueError(f"pay_for_what_came_out= is for mechanism=confident, not {self.mechanism}: leave it out")
+            raise ValueError(
+                f"pay_for_what_came_out= is for mechanism=confident, not {self.mechanism}: leave"
+                " it out"
+            )
         if self.salt and self.mechanism != "tau":
-            raise ValueError(f"salt= decides which votes mechanism=tau keeps, and {self.mechanism} keeps all: leave it out")
+            raise ValueError(
+                f"salt= decides which votes mechanism=tau keeps, and {self.mechanism} keeps all:"
+                " leave it out"
+            )
         if self.dry_run and self.resume:
-            raise ValueError("dry_run= prices a job that is not begun, and resume= goes on with one: leave one of them out")
+            raise ValueError(
+                "dry_run= prices a job that is not begun, and resume= goes on with one: leave one"
+                " of them out"
+            )
         if len(self.periods) > 1:
             raise ValueError("period= is one: a teacher's votes are of the rows of one period")
         return self
@@ -110,12 +172,20 @@ class LabelSpec(RunFields, BallotFields, RoundFields, LedgerFields):
     @property
     def budget(self) -> Budget | None:
         """Of all rounds; None where the noise of a round is stated."""
-        return None if self.epsilon is None else Budget(epsilon=self.epsilon, delta=self.delta or 0.0)
+        return (
+            None if self.epsilon is None else Budget(epsilon=self.epsilon, delta=self.delta or 0.0)
+        )
 
     @property
     def settings(self) -> dict[str, Any]:
         """Fields of the mechanism that are stated."""
-        return self.given(*(name for name in RoundFields.model_fields if name not in ("mechanism", "salt", "anyway")))
+        return self.given(
+            *(
+                name
+                for name in RoundFields.model_fields
+                if name not in ("mechanism", "salt", "anyway")
+            )
+        )
 
     @property
     def pay(self) -> Pay:

@@ -1,4 +1,6 @@
-"""`PlanSpec`: what is planned for, before any data are read: releases, a horizon of them, or rounds of votes."""
+"""`PlanSpec`: what is planned for, before any data are read: releases, a horizon of them, or rounds
+of votes.
+"""
 
 from __future__ import annotations
 
@@ -27,49 +29,70 @@ _MOST_GROUPS = 1_000_000
 Way = Literal["releases", "periods", "pate"]
 """What is planned: releases of `topk`, a series with one budget, or a labeling job."""
 
-_SHAPE, _NEEDS, _VOTES = "The shape of the data", "What is needed of the answer", "Votes of teachers"
+_SHAPE, _NEEDS, _VOTES = (
+    "The shape of the data",
+    "What is needed of the answer",
+    "Votes of teachers",
+)
 
 
 class ProfileFields(Spec):
     """What the data look like, by what is public."""
 
     shape: str | None = option(
-        "What the data look like: zipf:EXPONENT, uniform, a file of public counts or, with user= and item=, a public log of "
-        "events: last year's, if it was published.",
+        "What the data look like: zipf:EXPONENT, uniform, a file of public counts or, with user="
+        " and item=, a public log of events: last year's, if it was published.",
         place=5,
     )
     log: Flag | None = option(
-        "Whether the file of shape= is a log of events. Default: it is if user= and item= are stated.",
+        "Whether the file of shape= is a log of events. Default: it is if user= and item= are"
+        " stated.",
         _SHAPE,
         flags="--log/--counts",
     )
     items: Count | None = option("How many items there are, for zipf and uniform.", place=22)
     users: Count | None = option("How many users there are, for zipf and uniform.", place=24)
-    items_per_user: Positive | None = option("Items that a user touches on average, for zipf and uniform. Default: 1.", place=26)
-    column: str | None = option("Column of the file that holds the counts, if it has several.", _SHAPE)
+    items_per_user: Positive | None = option(
+        "Items that a user touches on average, for zipf and uniform. Default: 1.", place=26
+    )
+    column: str | None = option(
+        "Column of the file that holds the counts, if it has several.", _SHAPE
+    )
     public: Flag = option(
-        "The counts or the log in the file were published or made up; without this the file is refused, since a plan that looks "
-        "at private data leaks them, and no ledger is charged for it.",
+        "The counts or the log in the file were published or made up; without this the file is"
+        " refused, since a plan that looks at private data leaks them, and no ledger is charged"
+        " for it.",
         default=False,
         flags="--public --i-declare-public",
         place=7,
     )
     unknown_domain: Flag | None = option(
-        "Whether a public catalogue of items is missing. Default: it exists.", flags="--unknown-domain/--public-domain", place=28
+        "Whether a public catalogue of items is missing. Default: it exists.",
+        flags="--unknown-domain/--public-domain",
+        place=28,
     )
-    groups: Count | None = option("How many groups there are, of each of which the top k is released.", place=92)
-    groups_per_user: Real | None = option("Groups that a user is in on average, at least 1. Default: 1.", "Groups", ge=1.0)
-    group_exponent: Real | None = option("Of Zipf's law of users per group; 0: all alike. Default: 1.", "Groups", ge=0.0)
+    groups: Count | None = option(
+        "How many groups there are, of each of which the top k is released.", place=92
+    )
+    groups_per_user: Real | None = option(
+        "Groups that a user is in on average, at least 1. Default: 1.", "Groups", ge=1.0
+    )
+    group_exponent: Real | None = option(
+        "Of Zipf's law of users per group; 0: all alike. Default: 1.", "Groups", ge=0.0
+    )
 
 
 class OverTimeFields(WeightFields):
     """A series with one budget over all of its periods."""
 
     periods: Count | None = option(
-        "Number of periods of a weekly or daily series with one budget (dpselect continual run).", place=108
+        "Number of periods of a weekly or daily series with one budget (dpselect continual run).",
+        place=108,
     )
     items_per_period: Count | None = option(
-        "With periods= and with_counts=: number of a period's items that one user counts for. Default: 3.", _NEEDS
+        "With periods= and with_counts=: number of a period's items that one user counts for."
+        " Default: 3.",
+        _NEEDS,
     )
 
 
@@ -77,25 +100,41 @@ class VotesFields(Spec):
     """Votes of teachers, by what is public of them."""
 
     pate: Flag = option(
-        "Plan a job of `dpselect pate` instead: releases= rounds, or as many as keep their quality.", _VOTES, False
+        "Plan a job of `dpselect pate` instead: releases= rounds, or as many as keep their"
+        " quality.",
+        _VOTES,
+        False,
     )
     teachers: Count | None = option("With pate=: how many teachers vote.", _VOTES)
     labels: Count | None = option("With pate=: how many labels there are, at least 2.", _VOTES)
-    votes_per_item: Real | None = option("With pate=: labels that are true of an item, on average.", _VOTES)
-    agreement: Real | None = option("With pate=: the share of teachers who vote for a true label.", _VOTES)
-    stray_votes: Real | None = option(
-        "With pate=: votes of a ballot for other labels. Default: 2 (1 - agreement) times the votes for an item.", _VOTES
+    votes_per_item: Real | None = option(
+        "With pate=: labels that are true of an item, on average.", _VOTES
     )
-    correlation: Real | None = option("With pate=: of two teachers' votes on one label, .09 to .44 on public data sets.", _VOTES)
+    agreement: Real | None = option(
+        "With pate=: the share of teachers who vote for a true label.", _VOTES
+    )
+    stray_votes: Real | None = option(
+        "With pate=: votes of a ballot for other labels. Default: 2 (1 - agreement) times the votes"
+        " for an item.",
+        _VOTES,
+    )
+    correlation: Real | None = option(
+        "With pate=: of two teachers' votes on one label, .09 to .44 on public data sets.", _VOTES
+    )
     label_skew: Real | None = option(
-        "With pate=: Zipf exponent of how often labels are true; 0: all alike. Default: 0.75.", _VOTES
+        "With pate=: Zipf exponent of how often labels are true; 0: all alike. Default: 0.75.",
+        _VOTES,
     )
     votes: SkipValidation[str | PathLike[str] | None] = option(
-        "With pate=: an .npz file of votes on public items and their truth, in place of these numbers.", _VOTES, metavar="FILE"
+        "With pate=: an .npz file of votes on public items and their truth, in place of these"
+        " numbers.",
+        _VOTES,
+        metavar="FILE",
     )
     public_votes: Flag = option(
-        "The teachers of votes= were trained on public or made-up records. Without this declaration the file is refused: a plan "
-        "shows figures of the votes, and no ledger is charged for them.",
+        "The teachers of votes= were trained on public or made-up records. Without this declaration"
+        " the file is refused: a plan shows figures of the votes, and no ledger is charged for"
+        " them.",
         _VOTES,
         False,
     )
@@ -104,40 +143,63 @@ class VotesFields(Spec):
 class AnswerFields(Spec):
     """What is needed of the answer."""
 
-    releases: Count | None = option("Number of releases that share the budget, charged one by one. Default: 1.", place=135)
+    releases: Count | None = option(
+        "Number of releases that share the budget, charged one by one. Default: 1.", place=135
+    )
     compare: SkipValidation[Sequence[str] | None] = option(
-        "Also say what this kind of mechanism would find; may be repeated.", metavar="KIND", many=True, place=138
+        "Also say what this kind of mechanism would find; may be repeated.",
+        metavar="KIND",
+        many=True,
+        place=138,
     )
     recall: Real | None = option(
-        "Instead of a budget: the share of true items wanted; says which epsilon it takes. With epsilon=: which users=.", _NEEDS
+        "Instead of a budget: the share of true items wanted; says which epsilon it takes. With"
+        " epsilon=: which users=.",
+        _NEEDS,
     )
-    seed: Seed | None = option("Seed of the simulations, at least 0; never of a release. Default: 0.", _NEEDS)
+    seed: Seed | None = option(
+        "Seed of the simulations, at least 0; never of a release. Default: 0.", _NEEDS
+    )
 
 
 class PlanFields(VotesFields, OverTimeFields, AnswerFields, ProfileFields):
-    """What is asked of a plan beside the budget and how a log is read: the table [plan] of a file."""
+    """What is asked of a plan beside the budget and how a log is read: the table [plan] of a
+    file.
+    """
 
 
 class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
     """Say what a release will find and cost, before any data are read.
 
-    Ask the question as you will ask topk or continual run, without the log, and describe the data by what is public. The plan
-    says which mechanism will run, with its noise, and draws from it on made-up users. Nothing is spent.
+    Ask the question as you will ask topk or continual run, without the log, and describe the data
+    by what is public. The plan says which mechanism will run, with its noise, and draws from it on
+    made-up users. Nothing is spent.
     """
 
     examples: ClassVar[tuple[str, ...]] = (
-        "--k 10 --releases 30 --epsilon 1 --delta 1e-6 --shape zipf:1.1 --items 50000 --users 100000 --unknown-domain",
+        (
+            "--k 10 --releases 30 --epsilon 1 --delta 1e-6 --shape zipf:1.1 --items 50000 --users"
+            " 100000 --unknown-domain"
+        ),
         "--k 10 --epsilon 1 --shape last_year.csv --column users --public",
-        "--k 10 --epsilon 1 --delta 1e-6 --shape last_year.parquet --user who --item shop --public --write plan.toml",
+        (
+            "--k 10 --epsilon 1 --delta 1e-6 --shape last_year.parquet --user who --item shop"
+            " --public --write plan.toml"
+        ),
     )
 
     own_fields: ClassVar[Any] = (PlanFields,)
 
     k: Count | Literal["all"] | None = option(
-        "How many items to release, at least 1; or all that are safe to show.", metavar="N|all", parse=size_of, place=40
+        "How many items to release, at least 1; or all that are safe to show.",
+        metavar="N|all",
+        parse=size_of,
+        place=40,
     )
     epsilon: Real | None = option("What all releases together may cost, in nats.", place=50)
-    rho: Real | None = option("What they may cost under zero-concentrated privacy, in place of epsilon=.")
+    rho: Real | None = option(
+        "What they may cost under zero-concentrated privacy, in place of epsilon=."
+    )
     ledger: SkipValidation[str | Ledger | None] = option(
         "The ledger that later pays, for each release by itself.", _NEEDS, metavar="URL"
     )
@@ -157,14 +219,17 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
         many=True,
     )
     relation: Relation | None = option(
-        "Neighbouring logs differ by one user (add_remove), or by what one user did (replace_one).", "Privacy"
+        "Neighbouring logs differ by one user (add_remove), or by what one user did (replace_one).",
+        "Privacy",
     )
     max_items_per_user: Count | None = option(
-        "Keep at most this many items of each user (in each group), chosen by a salted hash.", "Bounds on users"
+        "Keep at most this many items of each user (in each group), chosen by a salted hash.",
+        "Bounds on users",
     )
     max_groups_per_user: Count | None = option(
-        "Keep at most this many groups of each user, chosen by a salted hash, and no more than there are; it is paid for. "
-        "Default: any number, and all groups are one table, with one norm for all cells of a user.",
+        "Keep at most this many groups of each user, chosen by a salted hash, and no more than"
+        " there are; it is paid for. Default: any number, and all groups are one table, with one"
+        " norm for all cells of a user.",
         "Groups",
     )
 
@@ -182,43 +247,69 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
     def is_log(self) -> bool:
         """Whether the file of `shape=` is a log."""
         named = self.user is not None or self.item is not None
-        return (named if self.log is None else self.log) or Path(self.shape or "").suffix == ".parquet"
+        return (named if self.log is None else self.log) or Path(
+            self.shape or ""
+        ).suffix == ".parquet"
 
     @model_validator(mode="after")
     def _asks_for_one_thing(self) -> Self:
         if (self.ledger is None) != (self.dataset is None):
-            raise ValueError("ledger= and dataset= go together: name both, or give a file with [ledger] (config=)")
-        stated = [name for name, field in type(self).model_fields.items() if getattr(self, name) not in (field.default, None)]
+            raise ValueError(
+                "ledger= and dataset= go together: name both, or give a file with [ledger]"
+                " (config=)"
+            )
+        stated = [
+            name
+            for name, field in type(self).model_fields.items()
+            if getattr(self, name) not in (field.default, None)
+        ]
         for name in stated:
             if self._takes(self.way, name):
                 continue
             for way, fields in _OWN.items():
                 if name in fields and name != way:
-                    raise ValueError(f"{name}= belongs to plan with {way}=: state that too, or leave it out")
+                    raise ValueError(
+                        f"{name}= belongs to plan with {way}=: state that too, or leave it out"
+                    )
             raise ValueError(f"{name}= does not go with {self.way}=: leave one of them out")
         if self.way == "pate":
             return self
         if self.groups is not None and self.groups > _MOST_GROUPS:
-            raise ValueError(f"groups={self.groups:,} are more than {_MOST_GROUPS:,}, the most that are planned: state fewer")
+            raise ValueError(
+                f"groups={self.groups:,} are more than {_MOST_GROUPS:,}, the most that are planned:"
+                " state fewer"
+            )
         if self.items_per_period is not None and not self.with_counts:
-            raise ValueError("items_per_period= says how many items count with with_counts=: state both, or neither")
+            raise ValueError(
+                "items_per_period= says how many items count with with_counts=: state both, or"
+                " neither"
+            )
         if self.k is None:
             raise ValueError("no size is stated: give k=, how many items each release has")
-        if self.groups is None and (self.groups_per_user, self.group_exponent, self.max_groups_per_user) != (None, None, None):
+        if self.groups is None and (
+            self.groups_per_user,
+            self.group_exponent,
+            self.max_groups_per_user,
+        ) != (None, None, None):
             raise ValueError("a plan for groups needs groups=, how many there are (roughly)")
         return self
 
     @classmethod
     def _takes(cls, way: Way, name: str) -> bool:
         """Whether a field says something of this."""
-        return name in _TAKES[way] if way in _TAKES else not any(name in fields for fields in _OWN.values())
+        return (
+            name in _TAKES[way]
+            if way in _TAKES
+            else not any(name in fields for fields in _OWN.values())
+        )
 
     @classmethod
     def over(cls, file: Mapping[str, Any], stated: Mapping[str, Any]) -> Self:
         """As of any budget; what is stated takes the place of what contradicts it in the file."""
         from dpselect.plan.default import GENEROUS  # help does without mechanisms
 
-        gone = {"mechanism"}  # the one that an earlier plan wrote, and a bound that it brought, which nobody stated
+        # the one that an earlier plan wrote, and a bound that it brought, which nobody stated
+        gone = {"mechanism"}
         if file.get("mechanism") is not None and file.get("max_items_per_user") == GENEROUS:
             gone |= {"max_items_per_user"}
         if stated.get("shape") is not None:  # nothing of another shape may stay
@@ -229,7 +320,11 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
             gone |= {"user", "item"}
         way = _way(stated)
         way = _way(file) if way == "releases" else way
-        held = {name: value for name, value in file.items() if name not in gone and cls._takes(way, name)}
+        held = {
+            name: value
+            for name, value in file.items()
+            if name not in gone and cls._takes(way, name)
+        }
         return super().over(held, stated)
 
 

@@ -1,4 +1,6 @@
-"""What several specs ask alike: the budget, the ledger that pays, how a log is read and what a user may contribute."""
+"""What several specs ask alike: the budget, the ledger that pays, how a log is read and what a user
+may contribute.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ else:  # not checked by pydantic: a question without a ledger does without a dat
 
 
 def _delta_refused(delta: float) -> str:
-    return f"delta={format_number(delta)} must lie strictly between 0 and 1; leave it out for a budget without delta"
+    return (
+        f"delta={format_number(delta)} must lie strictly between 0 and 1; leave it out for a budget"
+        " without delta"
+    )
 
 
 BUDGETED = frozenset({"epsilon", "delta", "rho", "releases"})
@@ -40,23 +45,36 @@ BUDGETED = frozenset({"epsilon", "delta", "rho", "releases"})
 class BudgetFields(Spec):
     """What a release may cost."""
 
-    epsilon: Real | None = option("Budget of the whole release, in nats; the noise is chosen to spend it.", rows=False, place=50)
+    epsilon: Real | None = option(
+        "Budget of the whole release, in nats; the noise is chosen to spend it.",
+        rows=False,
+        place=50,
+    )
     delta: Real | None = option(
-        "Part of the budget: the probability that may fall outside epsilon or rho. Far less than 1 / number of users.",
+        "Part of the budget: the probability that may fall outside epsilon or rho. Far less than 1"
+        " / number of users.",
         rows=False,
         place=60,
     )
     rho: Real | None = option(
-        "Budget of the whole release under zero-concentrated privacy, in place of epsilon=.", "Privacy", rows=False
+        "Budget of the whole release under zero-concentrated privacy, in place of epsilon=.",
+        "Privacy",
+        rows=False,
     )
 
     @model_validator(mode="after")
     def _states_a_budget_once(self) -> Self:
         if self.epsilon is not None and self.rho is not None:
-            raise InvalidBudget("epsilon= and rho= are two ways to state one budget: give one of them, with or without delta=")
+            raise InvalidBudget(
+                "epsilon= and rho= are two ways to state one budget: give one of them, with or"
+                " without delta="
+            )
         for name, value in (("epsilon", self.epsilon), ("rho", self.rho)):
             if value is not None and not value > 0:
-                raise InvalidBudget(f"{name}={value:g} must be a finite number above 0, in nats; 1 is a common choice")
+                raise InvalidBudget(
+                    f"{name}={value:g} must be a finite number above 0, in nats; 1 is a common"
+                    " choice"
+                )
         if self.delta is not None and not 0 <= self.delta < 1:
             raise InvalidBudget(_delta_refused(self.delta))
         return self
@@ -78,7 +96,10 @@ class BudgetFields(Spec):
             InvalidBudget: none is.
         """
         if self.epsilon is None and self.rho is None:
-            raise InvalidBudget("no budget is stated: give epsilon= (with or without delta=), 1 and 1e-6 for example, or rho=")
+            raise InvalidBudget(
+                "no budget is stated: give epsilon= (with or without delta=), 1 and 1e-6 for"
+                " example, or rho="
+            )
         return Budget(epsilon=self.epsilon, delta=self.delta or 0.0, rho=self.rho)
 
 
@@ -93,19 +114,33 @@ class PayerFields(Spec):
     """Who pays, and what the ledger writes down of it."""
 
     ledger: SkipValidation[str | Ledger | None] = option(
-        "Charge this ledger before anything is drawn: sqlite:///FILE or postgresql://USER@HOST/NAME.",
+        "Charge this ledger before anything is drawn: sqlite:///FILE or"
+        " postgresql://USER@HOST/NAME.",
         metavar="URL",
         env="DPSELECT_LEDGER",
         unasked=CHARGED,
         place=140,
     )
-    dataset: str | None = option("Dataset of the ledger whose budget pays.", unasked=CHARGED, place=142)
-    team: str | None = option("Whose work it is, where the dataset has quotas by team.", "Ledger", unasked=_NOTED)
-    purpose: str | None = option("What for, where it has quotas by purpose; stored in clear.", "Ledger", unasked=_NOTED)
-    actor: str | None = option("On whose behalf. Default: the system's user.", "Ledger", unasked=_NOTED)
-    label: str | None = option("What for, in words that the ledger stores in clear: no private data.", "Ledger", unasked=_NOTED)
+    dataset: str | None = option(
+        "Dataset of the ledger whose budget pays.", unasked=CHARGED, place=142
+    )
+    team: str | None = option(
+        "Whose work it is, where the dataset has quotas by team.", "Ledger", unasked=_NOTED
+    )
+    purpose: str | None = option(
+        "What for, where it has quotas by purpose; stored in clear.", "Ledger", unasked=_NOTED
+    )
+    actor: str | None = option(
+        "On whose behalf. Default: the system's user.", "Ledger", unasked=_NOTED
+    )
+    label: str | None = option(
+        "What for, in words that the ledger stores in clear: no private data.",
+        "Ledger",
+        unasked=_NOTED,
+    )
     key: str | None = option(
-        "Idempotency key: what it names is charged once. With the same output= a retry gives the answer; else it is refused.",
+        "Idempotency key: what it names is charged once. With the same output= a retry gives the"
+        " answer; else it is refused.",
         unasked=CHARGED,
         place=144,
     )
@@ -116,17 +151,20 @@ class PayerFields(Spec):
         if self.key == "":
             raise Contradiction(
                 "key",
-                "is empty, as a variable that is not set is: name what is released, its date for example, so that a retry "
-                "is charged once, or leave key= out",
+                "is empty, as a variable that is not set is: name what is released, its date for"
+                " example, so that a retry is charged once, or leave key= out",
                 "",
             )
-        stated = [name for name in dict.fromkeys(asked) if getattr(self, name, None) not in (None, ())]
+        stated = [
+            name for name in dict.fromkeys(asked) if getattr(self, name, None) not in (None, ())
+        ]
         if stated and (self.ledger is None or self.dataset is None):
             theirs = [f"{name}=" for name in stated if name not in ("ledger", "dataset")]
             why = f" ({', '.join(theirs)} is theirs)" if theirs else ""
             raise Contradiction(
                 "ledger",
-                f"and dataset= go together: name both to charge a ledger{why}, for example sqlite:///privacy.db and visits",
+                f"and dataset= go together: name both to charge a ledger{why}, for example"
+                " sqlite:///privacy.db and visits",
             )
         return self
 
@@ -154,21 +192,31 @@ class LedgerFields(PayerFields):
     """Who pays for one release, and for which rows."""
 
     period: SkipValidation[str | Sequence[str] | None] = option(
-        "Period whose rows the log holds, where the dataset has a budget per period; may be repeated.", "Ledger", many=True
+        "Period whose rows the log holds, where the dataset has a budget per period; may be"
+        " repeated.",
+        "Ledger",
+        many=True,
     )
 
     @property
     def periods(self) -> tuple[str, ...]:
         """The periods whose rows are read."""
-        return () if self.period is None else (self.period,) if isinstance(self.period, str) else tuple(self.period)
+        return (
+            ()
+            if self.period is None
+            else (self.period,)
+            if isinstance(self.period, str)
+            else tuple(self.period)
+        )
 
 
 class RunFields(Spec):
     """How it is run."""
 
     dry_run: Flag = option(
-        "Say what would be charged, by which mechanism, and what would be left, by the header or schema of the data, the options "
-        "and the budget. No row is read, and nothing is charged, drawn or made.",
+        "Say what would be charged, by which mechanism, and what would be left, by the header or"
+        " schema of the data, the options and the budget. No row is read, and nothing is charged,"
+        " drawn or made.",
         default=False,
         unasked="a dry run answers nothing",
         place=165,
@@ -176,12 +224,16 @@ class RunFields(Spec):
 
 
 def columns_of(stated: Any) -> str | tuple[str, ...]:
-    """One column, or several that make up a label: named by several options, or in one with commas, as in a record of CSV."""
+    """One column, or several that make up a label: named by several options, or in one with commas,
+    as in a record of CSV.
+    """
     texts = [stated] if isinstance(stated, str | int) else stated
     try:
         parts = [part for text in texts for part in next(csv.reader([str(text)], strict=True), [])]
     except csv.Error:
-        raise InvalidRequest(f"{texts!r} is not a list of columns: write country,city, quoting a comma in a name") from None
+        raise InvalidRequest(
+            f"{texts!r} is not a list of columns: write country,city, quoting a comma in a name"
+        ) from None
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 
@@ -191,7 +243,9 @@ def value_clip_of(stated: Any) -> tuple[float, float]:
         ends = [float(end) for end in str(stated).split(",")]
         low, high = (0.0, *ends) if len(ends) == 1 else ends
     except ValueError:
-        raise InvalidRequest(f"value_clip={stated!r} must be a number, or two of them as in -50,50") from None
+        raise InvalidRequest(
+            f"value_clip={stated!r} must be a number, or two of them as in -50,50"
+        ) from None
     return low, high
 
 
@@ -199,7 +253,10 @@ class FileFields(Spec, FileOptions):
     """How any file of events is read."""
 
     buckets: SkipValidation[int | None] = option(
-        "Read the log in this many parts: more need less memory. Default: by size.", "Reading the log", rows=True, unasked=_READ
+        "Read the log in this many parts: more need less memory. Default: by size.",
+        "Reading the log",
+        rows=True,
+        unasked=_READ,
     )
     memory_limit: str | None = option(
         "Memory of the engine before it spills to disk, 2GiB for example.",
@@ -218,7 +275,8 @@ class FileFields(Spec, FileOptions):
         """The fields that a reading has too: what they ask is asked of the reading."""
         from dpselect.events.reading import Reading
 
-        known = LogFields.model_fields.keys() & Reading.model_fields.keys()  # a spec may call something else as a reading does
+        # a spec may call something else as a reading does
+        known = LogFields.model_fields.keys() & Reading.model_fields.keys()
         return frozenset(known & cls.model_fields.keys())
 
     def reading(self, **stated: Any) -> Reading:
@@ -237,7 +295,8 @@ class FileFields(Spec, FileOptions):
             if most is None:
                 fields["max_groups_per_user"] = ANY_GROUPS  # one norm bounds a user over all groups
             elif isinstance(most, int) and listed is not None:
-                fields["max_groups_per_user"] = min(most, len(listed))  # nobody is in more groups than there are
+                # nobody is in more groups than there are
+                fields["max_groups_per_user"] = min(most, len(listed))
         try:
             return Reading(**fields | stated)
         except EventLogError as error:
@@ -245,10 +304,13 @@ class FileFields(Spec, FileOptions):
 
 
 class ItemFields(FileFields):
-    """How a log of items is read. Rules of what is read are those of `events.Reading`, which is made of these."""
+    """How a log of items is read. Rules of what is read are those of `events.Reading`, which is
+    made of these.
+    """
 
     user: SkipValidation[Column | Sequence[Column]] = option(
-        "Column of users: its name, or its number from 1 without a header. Several (tenant,number or repeated) make up one user.",
+        "Column of users: its name, or its number from 1 without a header. Several (tenant,number"
+        " or repeated) make up one user.",
         default=...,
         metavar="COLUMN",
         parse=columns_of,
@@ -256,15 +318,16 @@ class ItemFields(FileFields):
         place=10,
     )
     where: SkipValidation[str | Sequence[str]] = option(
-        "Read only events that satisfy this: 'device = phone', with =, !=, <, <=, > or >=, on any column but the users'. It is "
-        "public; may be repeated, and all have to hold.",
+        "Read only events that satisfy this: 'device = phone', with =, !=, <, <=, > or >=, on any"
+        " column but the users'. It is public; may be repeated, and all have to hold.",
         "Question",
         (),
         metavar="CONDITION",
         many=True,
     )
     item: SkipValidation[Column | Sequence[Column]] = option(
-        "Column of items: its name, or its number from 1 without a header. Several (country,city, or repeated) make up one item.",
+        "Column of items: its name, or its number from 1 without a header. Several (country,city,"
+        " or repeated) make up one item.",
         default=...,
         metavar="COLUMN",
         parse=columns_of,
@@ -273,8 +336,12 @@ class ItemFields(FileFields):
     )
 
 
-def listed(spec: Any, stated: Any, column: str | None, names: str | tuple[str, ...], what: str) -> tuple[Label, ...] | None:
-    """The labels of a public list, or of its file, written as the labels of the log are; None where there is none."""
+def listed(
+    spec: Any, stated: Any, column: str | None, names: str | tuple[str, ...], what: str
+) -> tuple[Label, ...] | None:
+    """The labels of a public list, or of its file, written as the labels of the log are; None where
+    there is none.
+    """
     from dpselect.events.catalogue import public_list  # the help of a command does without it
 
     with located(what):
@@ -285,20 +352,29 @@ class CatalogueFields(Spec):
     """A public list of items."""
 
     domain: SkipValidation[Sequence[Label] | str | PathLike[str] | None] = option(
-        "A public catalogue of items, made without looking at the log. Without it delta= is needed.", metavar="FILE", place=70
+        "A public catalogue of items, made without looking at the log. Without it delta= is"
+        " needed.",
+        metavar="FILE",
+        place=70,
     )
     domain_column: str | None = option(
-        "Column of the catalogue that holds the items, if it has several.", "Items", metavar="COLUMN"
+        "Column of the catalogue that holds the items, if it has several.",
+        "Items",
+        metavar="COLUMN",
     )
 
     @model_validator(mode="after")
     def _names_the_catalogue(self) -> Self:
         if self.domain_column is not None and self.domain is None:
-            raise Contradiction("domain_column", "is a column of no catalogue: give domain= too", self.domain_column)
+            raise Contradiction(
+                "domain_column", "is a column of no catalogue: give domain= too", self.domain_column
+            )
         return self
 
     def catalogue(self) -> tuple[Label, ...] | None:
-        """The public items, read from their file if they are in one, written as the labels of the log are."""
+        """The public items, read from their file if they are in one, written as the labels of the
+        log are.
+        """
         item = getattr(self, "item", "item")
         names = tuple(map(str, item)) if isinstance(item, tuple | list) else str(item)
         return listed(self, self.domain, self.domain_column, names, "domain")
@@ -308,10 +384,14 @@ class GroupFields(Spec):
     """Groups of events, each with items of its own."""
 
     group: SkipValidation[Column | None] = option(
-        "Release the k items of every group of this column: each city, country or day.", metavar="COLUMN", place=90
+        "Release the k items of every group of this column: each city, country or day.",
+        metavar="COLUMN",
+        place=90,
     )
     groups: SkipValidation[Sequence[Label] | str | PathLike[str] | None] = option(
-        "A public list of groups, made without looking at the log. Without it they are discovered.", "Groups", metavar="FILE"
+        "A public list of groups, made without looking at the log. Without it they are discovered.",
+        "Groups",
+        metavar="FILE",
     )
     groups_column: str | None = option(
         "Column of that list that holds the groups, if it has several.", "Groups", metavar="COLUMN"
@@ -320,9 +400,13 @@ class GroupFields(Spec):
     @model_validator(mode="after")
     def _names_the_column(self) -> Self:
         if self.groups_column is not None and self.groups is None:
-            raise Contradiction("groups_column", "is a column of no list: give groups= too", self.groups_column)
+            raise Contradiction(
+                "groups_column", "is a column of no list: give groups= too", self.groups_column
+            )
         if self.group is None and self.groups is not None:
-            raise Contradiction("groups", "and groups_column= are about the column group=: name it too")
+            raise Contradiction(
+                "groups", "and groups_column= are about the column group=: name it too"
+            )
         return self
 
     def group_list(self) -> tuple[Label, ...] | None:
@@ -336,41 +420,60 @@ class TimeFields(Spec):
     time: SkipValidation[Column | None] = option(
         "Column of times: timestamps, dates, or ISO 8601 text.", metavar="COLUMN", place=100
     )
-    since: SkipValidation[Any] = option("Read events from this time on; it is public.", metavar="TIME", place=104)
-    until: SkipValidation[Any] = option("Read events before this time; it is public.", metavar="TIME", place=106)
-    time_zone: str = option(
-        "Zone of times that state none, Europe/Berlin for example. Default: UTC.", "Time", "UTC", metavar="ZONE"
+    since: SkipValidation[Any] = option(
+        "Read events from this time on; it is public.", metavar="TIME", place=104
     )
-    time_unit: SkipValidation[Unit | None] = option("Unit of times that are numbers since 1970, in UTC: s, ms or us.", "Time")
+    until: SkipValidation[Any] = option(
+        "Read events before this time; it is public.", metavar="TIME", place=106
+    )
+    time_zone: str = option(
+        "Zone of times that state none, Europe/Berlin for example. Default: UTC.",
+        "Time",
+        "UTC",
+        metavar="ZONE",
+    )
+    time_unit: SkipValidation[Unit | None] = option(
+        "Unit of times that are numbers since 1970, in UTC: s, ms or us.", "Time"
+    )
 
 
 class LogFields(TimeFields, GroupFields, CatalogueFields, ItemFields):
     """How a log of items is read, and what one user may contribute."""
 
     max_items_per_user: SkipValidation[int | None] = option(
-        "Keep at most this many items of each user (in each group), chosen by a salted hash.", place=120
+        "Keep at most this many items of each user (in each group), chosen by a salted hash.",
+        place=120,
     )
     clip: SkipValidation[float | None] = option(
-        "Scale each user's counts to a norm of at most C (1 to 1.4 is good), so that all items of a heavy user count in part: "
-        "the l2 norm, or l1 without delta=. Default: chosen by what is public.",
+        "Scale each user's counts to a norm of at most C (1 to 1.4 is good), so that all items of a"
+        " heavy user count in part: the l2 norm, or l1 without delta=. Default: chosen by what is"
+        " public.",
         "Bounds on users",
         metavar="C",
     )
-    salt: str | None = option("Salt of that choice. Default: a fresh random one, which is printed.", "Bounds on users")
+    salt: str | None = option(
+        "Salt of that choice. Default: a fresh random one, which is printed.", "Bounds on users"
+    )
     max_groups_per_user: SkipValidation[int | None] = option(
-        "Keep at most this many groups of each user, chosen by a salted hash; it is paid for.", "Groups"
+        "Keep at most this many groups of each user, chosen by a salted hash; it is paid for.",
+        "Groups",
     )
     value: SkipValidation[Column | None] = option(
-        "Column to sum up, in place of counting users; needs value_clip=.", "Question", metavar="COLUMN"
+        "Column to sum up, in place of counting users; needs value_clip=.",
+        "Question",
+        metavar="COLUMN",
     )
     value_clip: SkipValidation[float | tuple[float, float] | str | None] = option(
-        "Cut each user's sum of each item to 0 to HIGH, or LOW to HIGH where it may be negative (-50,50).",
+        "Cut each user's sum of each item to 0 to HIGH, or LOW to HIGH where it may be negative"
+        " (-50,50).",
         "Question",
         metavar="[LOW,]HIGH",
         parse=value_clip_of,
     )
     relation: Relation = option(
-        "Neighbouring logs differ by one user (add_remove), or by what one user did (replace_one).", "Privacy", "add_remove"
+        "Neighbouring logs differ by one user (add_remove), or by what one user did (replace_one).",
+        "Privacy",
+        "add_remove",
     )
 
     @model_validator(mode="after")
@@ -379,6 +482,8 @@ class LogFields(TimeFields, GroupFields, CatalogueFields, ItemFields):
             raise Contradiction("max_groups_per_user", "is about the column group=: name it too")
         if (self.value is None) != (self.value_clip is None):
             raise Contradiction(
-                "value", "names a column, value_clip= the most that a user may add to an item: give both or neither"
+                "value",
+                "names a column, value_clip= the most that a user may add to an item: give both or"
+                " neither",
             )
         return self

@@ -1,4 +1,6 @@
-"""The configuration file, one for all commands, whose tables have the fields of specs as their keys."""
+"""The configuration file, one for all commands, whose tables have the fields of specs as their
+keys.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,17 @@ from accounting.frozen import Real, kind_of
 from dpselect.errors import InvalidRequest, printable
 from dpselect.mechanisms import AnyMechanism
 from dpselect.mechanisms.base import INSTEAD
-from dpselect.spec import BUDGETED, Flag, LedgerFields, LogFields, PlanFields, PlanSpec, ReleaseFields, Spec, typed
+from dpselect.spec import (
+    BUDGETED,
+    Flag,
+    LedgerFields,
+    LogFields,
+    PlanFields,
+    PlanSpec,
+    ReleaseFields,
+    Spec,
+    typed,
+)
 from dpselect.spec.continual_spec import EveryFields, PeriodFields, StateFields
 from dpselect.spec.label_spec import BallotFields, RoundFields
 
@@ -37,11 +49,16 @@ class ConfigTable(Spec):
 
     def stated(self) -> dict[str, Any]:
         """What the file says, by the names of fields."""
-        return {name: value for name in self.model_fields_set if (value := getattr(self, name)) is not None}
+        return {
+            name: value
+            for name in self.model_fields_set
+            if (value := getattr(self, name)) is not None
+        }
 
 
 def table(*of: type[Spec], needed: Sequence[str] = (), **keys: str) -> type[ConfigTable]:
-    """A table of a file: the fields of specs, each of which may be left out; what contradicts another is said by the spec.
+    """A table of a file: the fields of specs, each of which may be left out; what contradicts
+    another is said by the spec.
 
     Args:
         needed: fields that may not be left out.
@@ -69,8 +86,12 @@ class DataTable(table(LogFields)):  # type: ignore[misc]
 class ReleaseTable(table(ReleaseFields)):  # type: ignore[misc]
     """[release]: what every release is. `plan --write` fills in the mechanism."""
 
-    mechanism: AnyMechanism | None = Field(default=None, description="a table with the mechanism's kind and parameters")
-    expected: Expectation | None = Field(default=None, description="a table: what the plan expected, for the record")
+    mechanism: AnyMechanism | None = Field(
+        default=None, description="a table with the mechanism's kind and parameters"
+    )
+    expected: Expectation | None = Field(
+        default=None, description="a table: what the plan expected, for the record"
+    )
 
     @model_validator(mode="after")
     def _releases_k_items(self) -> Self:
@@ -79,10 +100,16 @@ class ReleaseTable(table(ReleaseFields)):  # type: ignore[misc]
         one = self.mechanism.selecting
         other = INSTEAD.get(one.traits.answers)
         if other is not None:
-            raise ValueError(f"mechanism kind={kind_of(type(one))!r} {other}: choose one that 'dpselect plan' names")
+            raise ValueError(
+                f"mechanism kind={kind_of(type(one))!r} {other}: choose one that 'dpselect plan'"
+                " names"
+            )
         size = self.mechanism.most_of_each
         if None not in (self.k, size) and self.k != size:
-            raise ValueError(f"k={self.k} contradicts the mechanism, which is for k={size}: plan again, or make them equal")
+            raise ValueError(
+                f"k={self.k} contradicts the mechanism, which is for k={size}: plan again, or make"
+                " them equal"
+            )
         return self
 
 
@@ -129,13 +156,16 @@ class Config(ConfigTable):
     """The whole file. Every table and every key may be left out.
 
     Args:
-        data, release, budget, ledger, plan, continual, pate: its tables. `budget` is what all planned releases together
-            may cost: epsilon with or without delta, or rho with or without delta; nats.
+        data, release, budget, ledger, plan, continual, pate: its tables. `budget` is what all
+            planned releases together may cost: epsilon with or without delta, or rho with or
+            without delta; nats.
     """
 
     data: DataTable = Field(default=DataTable(), description="a table")
     release: ReleaseTable = Field(default=ReleaseTable(), description="a table")
-    budget: Budget | None = Field(default=None, description="a table with epsilon or rho, and perhaps delta")
+    budget: Budget | None = Field(
+        default=None, description="a table with epsilon or rho, and perhaps delta"
+    )
     ledger: LedgerTable | None = Field(default=None, description="a table with url and dataset")
     plan: PlanTable = Field(default=PlanTable(), description="a table")
     continual: ContinualTable = Field(default=ContinualTable(), description="a table")
@@ -147,31 +177,46 @@ class Config(ConfigTable):
         return self.plan.releases or 1
 
     def values(self, spec: type[Spec], stated: Collection[str]) -> dict[str, Any]:
-        """What the tables say of a spec's fields, where the fields in `stated` are stated elsewhere.
+        """What the tables say of a spec's fields, where the fields in `stated` are stated
+        elsewhere.
 
         Raises:
-            InvalidRequest: the budget is for several releases of which none is planned, and would be spent on one.
+            InvalidRequest: the budget is for several releases of which none is planned, and would
+                be spent on one.
         """
         several = self.releases > 1 and self.release.mechanism is None
         if several and issubclass(spec, ReleaseFields) and not BUDGETED & set(stated):
             raise InvalidRequest(
-                f"the file's budget is for {self.releases} releases and it holds no mechanism yet: run dpselect plan with "
-                f"config= and --write, take the default for them (releases={self.releases}), or state this release's own budget "
-                "(epsilon=, rho=)"
+                f"the file's budget is for {self.releases} releases and it holds no mechanism yet:"
+                " run dpselect plan with config= and --write, take the default for them"
+                f" (releases={self.releases}), or state this release's own budget (epsilon=, rho=)"
             )
-        # A budget may have a delta, and be for several releases: a command that knows of neither states one of its own.
+        # A budget may have a delta, and be for several releases: a command that knows of neither
+        # states one of its own.
         for_one = spec.for_all_releases or "releases" in spec.model_fields or self.releases == 1
         pays = self.budget is not None and "delta" in spec.model_fields and for_one
-        held = {name: getattr(self.budget, name) for name in ("epsilon", "delta", "rho")} if pays else {}
+        held = (
+            {name: getattr(self.budget, name) for name in ("epsilon", "delta", "rho")}
+            if pays
+            else {}
+        )
         for table in (self.data, self.release, self.ledger):
             held |= {} if table is None else table.stated()
         if self.release.mechanism is not None and "mechanism" in spec.model_fields:
             held.setdefault("releases", self.releases)
         for mixin in spec.own_fields:  # a name that other tables have too is the spec's own there
-            own = next(table for _, table in self if isinstance(table, ConfigTable) and mixin in table.of)
+            own = next(
+                table for _, table in self if isinstance(table, ConfigTable) and mixin in table.of
+            )
             held = {name: value for name, value in held.items() if name not in mixin.model_fields}
-            held |= {name: value for name, value in own.stated().items() if name in mixin.model_fields}
-        return {name: value for name, value in held.items() if name in spec.model_fields and value is not None}
+            held |= {
+                name: value for name, value in own.stated().items() if name in mixin.model_fields
+            }
+        return {
+            name: value
+            for name, value in held.items()
+            if name in spec.model_fields and value is not None
+        }
 
     def planned(self, spec: PlanSpec, release: Mapping[str, Any]) -> Self:
         """The file that states a plan in full, over what this one says beside it.
@@ -180,16 +225,36 @@ class Config(ConfigTable):
             release: the table [release]: the mechanism to release with.
         """
 
-        said = {name: value for name, value in spec if value not in (None, type(spec).model_fields[name].default)}
+        said = {
+            name: value
+            for name, value in spec
+            if value not in (None, type(spec).model_fields[name].default)
+        }
         plan = {name: value for name, value in said.items() if name in PlanFields.model_fields}
-        shared = {name: value for name, value in said.items() if name in DataTable.model_fields and name not in plan}
+        shared = {
+            name: value
+            for name, value in said.items()
+            if name in DataTable.model_fields and name not in plan
+        }
         payer = {"url": spec.ledger, "dataset": spec.dataset}
-        ledger = None if spec.ledger is None else (self.ledger.model_dump(by_alias=True) if self.ledger else {}) | payer
-        parts = {"data": dict(self.data) | shared, "release": release, "budget": spec.budget, "ledger": ledger}
-        return self.model_copy(update=parts | {"plan": plan | ({"log": True} if spec.is_log else {})})
+        ledger = (
+            None
+            if spec.ledger is None
+            else (self.ledger.model_dump(by_alias=True) if self.ledger else {}) | payer
+        )
+        parts = {
+            "data": dict(self.data) | shared,
+            "release": release,
+            "budget": spec.budget,
+            "ledger": ledger,
+        }
+        return self.model_copy(
+            update=parts | {"plan": plan | ({"log": True} if spec.is_log else {})}
+        )
 
     def write(self, path: Path, over: Path | None = None) -> None:
-        """Write the file, all of it or nothing; what has its default value is left out. Comments of an earlier version are lost.
+        """Write the file, all of it or nothing; what has its default value is left out. Comments of
+        an earlier version are lost.
 
         Args:
             over: the file that the configuration was read from, which alone may be replaced.
@@ -197,7 +262,8 @@ class Config(ConfigTable):
         replace = over is not None and path.exists() and path.samefile(over)
         path = path.resolve() if replace else path  # of a link, the file that it leads to
         held = self.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
-        if self.release != ReleaseTable():  # with its mechanism in full, so that a later version's defaults cannot change it
+        # with its mechanism in full, so that a later version's defaults cannot change it
+        if self.release != ReleaseTable():
             held["release"] = self.release.model_dump(mode="json", exclude_none=True)
         if self.ledger is not None:
             held["ledger"]["url"] = revealed(self.ledger.ledger)
@@ -211,10 +277,12 @@ _MOST_DOTS = 200
 
 def read(path: Path) -> Config:
     """The configuration in a file."""
-    deep = InvalidRequest(f"{masked(path)} is nested too deeply: the tables are {', '.join(Config.model_fields)}")
+    deep = InvalidRequest(
+        f"{masked(path)} is nested too deeply: the tables are {', '.join(Config.model_fields)}"
+    )
     try:
-        # The text, unless a line has more dots or brackets than any key or value of this file: they cost time in their
-        # square.
+        # The text, unless a line has more dots or brackets than any key or value of this file: they
+        # cost time in their square.
         text = read_text(path, InvalidRequest, "the configuration", _MOST_BYTES)
         if any(max(line.count("."), line.count("[")) > _MOST_DOTS for line in text.splitlines()):
             raise deep
@@ -224,12 +292,16 @@ def read(path: Path) -> Config:
     except tomllib.TOMLDecodeError as error:
         raise InvalidRequest(f"{masked(path)} is not TOML: {error}") from None
     except ValueError:
-        raise InvalidRequest(f"{masked(path)} holds a number with too many digits: at most 4,300 are read") from None
+        raise InvalidRequest(
+            f"{masked(path)} holds a number with too many digits: at most 4,300 are read"
+        ) from None
     try:
         return Config.model_validate(data)
     except AccountingError as error:
         place = ".".join(map(str, error.path))
-        raise InvalidRequest(printable(f"{masked(path)}: {place}: {error}")).at(*error.path) from None
+        raise InvalidRequest(printable(f"{masked(path)}: {place}: {error}")).at(
+            *error.path
+        ) from None
 
 
 def _frozen(data: Any) -> Any:

@@ -35,7 +35,8 @@ class WorstCase:
     Attributes:
         orders, rdp: Renyi orders and the largest divergence at each, in nats.
         epsilons, delta: epsilons (nats) and the largest hockey-stick divergence at each.
-        pure_epsilon: the largest log-probability ratio, in nats; inf if an outcome is possible on one side only.
+        pure_epsilon: the largest log-probability ratio, in nats; inf if an outcome is possible on
+            one side only.
         pairs: number of ordered pairs compared.
     """
 
@@ -57,11 +58,13 @@ def worst_case(
     domain: Domain = "public",
     edges: ArrayLike | None = None,
 ) -> WorstCase:
-    """Exact divergences over every neighbouring pair of score vectors in {0, ..., highest}^candidates (times linf).
+    """Exact divergences over every neighbouring pair of score vectors in {0, ...,
+    highest}^candidates (times linf).
 
     Args:
-        edges: where the mechanism releases values, the boundaries (score units) between which they are told apart; None for the
-            scores of the box. Cells see less than values do: the divergences are then lower bounds of the exact ones.
+        edges: where the mechanism releases values, the boundaries (score units) between which they
+            are told apart; None for the scores of the box. Cells see less than values do: the
+            divergences are then lower bounds of the exact ones.
 
     Raises:
         NoClosedForm: the mechanism has no exact law at this size.
@@ -74,8 +77,12 @@ def worst_case(
         1.0
     """
     _require_mechanism(mechanism, "covers", "probabilities")
-    candidates = checked_integer("candidates", candidates, "how many candidates the box has", error=InvalidRequest)
-    highest = checked_integer("highest", highest, "the largest count in the box", error=InvalidRequest)
+    candidates = checked_integer(
+        "candidates", candidates, "how many candidates the box has", error=InvalidRequest
+    )
+    highest = checked_integer(
+        "highest", highest, "the largest count in the box", error=InvalidRequest
+    )
     vectors = np.array(list(itertools.product(range(highest + 1), repeat=candidates)))
     bounds = np.arange(highest + 1.0) * mechanism.covers.linf if edges is None else edges
     laws = _laws(mechanism, vectors, domain, bounds)
@@ -87,12 +94,15 @@ def _require_mechanism(mechanism: object, *parts: str) -> None:
     """Mechanisms of others, which only look like one, are welcome."""
     if not all(hasattr(mechanism, part) for part in parts):
         raise InvalidRequest(
-            f"mechanism must be a dpselect mechanism, not {type(mechanism).__name__}: pass what draws the answer, not its curve"
+            f"mechanism must be a dpselect mechanism, not {type(mechanism).__name__}: pass what"
+            " draws the answer, not its curve"
         )
 
 
 def changes(sensitivity: Sensitivity, candidates: int) -> Iterator[tuple[int, ...]]:
-    """Every extreme change of a score vector, in units of linf: the directions a neighbouring pair can differ in."""
+    """Every extreme change of a score vector, in units of linf: the directions a neighbouring pair
+    can differ in.
+    """
     steps = (0, 1) if sensitivity.monotone else (-1, 0, 1)
     for change in itertools.product(steps, repeat=candidates):
         if any(change) and _within(sensitivity, change):
@@ -101,23 +111,40 @@ def changes(sensitivity: Sensitivity, candidates: int) -> Iterator[tuple[int, ..
 
 def _within(sensitivity: Sensitivity, change: tuple[int, ...]) -> bool:
     """Whether this many changes of linf are allowed."""
-    linf, touched, gained = sensitivity.linf, sum(step != 0 for step in change), sum(step > 0 for step in change)
+    linf, touched, gained = (
+        sensitivity.linf,
+        sum(step != 0 for step in change),
+        sum(step > 0 for step in change),
+    )
     few = sensitivity.l0 is None or touched <= sensitivity.l0
-    # Shares of one user: what is gained is one user's, and what is lost another's, each within a norm of its own.
+    # Shares of one user: what is gained is one user's, and what is lost another's, each within a
+    # norm of its own.
     alone, most = max(gained, touched - gained), sensitivity.items_alone
-    by_user = not sensitivity.uniform or ((most is None or alone <= most) and linf <= sensitivity.alone(alone) * (1 + 1e-12))
+    by_user = not sensitivity.uniform or (
+        (most is None or alone <= most) and linf <= sensitivity.alone(alone) * (1 + 1e-12)
+    )
     squares = touched * linf**2 <= sensitivity.l2_of(None) ** 2 * (1 + 1e-12)
     return few and by_user and squares and touched * linf <= sensitivity.l1_of(None)
 
 
 def _laws(mechanism: Mechanism, vectors: Indices, domain: Domain, edges: ArrayLike) -> Floats:
     sensitivity = mechanism.covers
-    scores = [Scores(vector * sensitivity.linf, sensitivity=sensitivity, domain=domain) for vector in vectors]
+    scores = [
+        Scores(vector * sensitivity.linf, sensitivity=sensitivity, domain=domain)
+        for vector in vectors
+    ]
     valued = mechanism.releases_values
     if valued and not hasattr(mechanism, "cell_probabilities"):  # one of others
-        raise NoClosedForm(f"{type(mechanism).__name__} releases values and has no law of them: use lower_bound")
-    laws = [mechanism.cell_probabilities(one, edges) if valued else mechanism.probabilities(one) for one in scores]
-    outcomes = {outcome: column for column, outcome in enumerate(dict.fromkeys(itertools.chain(*laws)))}
+        raise NoClosedForm(
+            f"{type(mechanism).__name__} releases values and has no law of them: use lower_bound"
+        )
+    laws = [
+        mechanism.cell_probabilities(one, edges) if valued else mechanism.probabilities(one)
+        for one in scores
+    ]
+    outcomes = {
+        outcome: column for column, outcome in enumerate(dict.fromkeys(itertools.chain(*laws)))
+    }
     table = np.zeros((len(vectors), len(outcomes)))
     for row, law in zip(table, laws, strict=True):
         for outcome, probability in law.items():
@@ -125,7 +152,9 @@ def _laws(mechanism: Mechanism, vectors: Indices, domain: Domain, edges: ArrayLi
     return table
 
 
-def _neighbours(sensitivity: Sensitivity, vectors: Indices, highest: int) -> tuple[Indices, Indices]:
+def _neighbours(
+    sensitivity: Sensitivity, vectors: Indices, highest: int
+) -> tuple[Indices, Indices]:
     """Rows of all ordered pairs that differ by an extreme change, both inside the box."""
     weights = (highest + 1) ** np.arange(vectors.shape[1])[::-1]
     firsts, seconds = [], []
@@ -135,12 +164,21 @@ def _neighbours(sensitivity: Sensitivity, vectors: Indices, highest: int) -> tup
         firsts.append(inside)
         seconds.append(moved[inside] @ weights)
     if not firsts:
-        raise InvalidRequest(f"no user changes a score by linf={sensitivity.linf:g} within {sensitivity!r}: state a smaller linf")
+        raise InvalidRequest(
+            f"no user changes a score by linf={sensitivity.linf:g} within {sensitivity!r}: state a"
+            " smaller linf"
+        )
     first, second = np.concatenate(firsts), np.concatenate(seconds)
     return np.concatenate([first, second]), np.concatenate([second, first])
 
 
-def _compare(laws: Floats, first: Indices, second: Indices, orders: tuple[float, ...], epsilons: tuple[float, ...]) -> WorstCase:
+def _compare(
+    laws: Floats,
+    first: Indices,
+    second: Indices,
+    orders: tuple[float, ...],
+    epsilons: tuple[float, ...],
+) -> WorstCase:
     rdp, delta, pure = np.zeros(len(orders)), np.zeros(len(epsilons)), 0.0
     for start in range(0, len(first), 4096):
         p, q = laws[first[start : start + 4096]], laws[second[start : start + 4096]]
@@ -154,33 +192,50 @@ def _compare(laws: Floats, first: Indices, second: Indices, orders: tuple[float,
 
 
 def renyi(first: ArrayLike, second: ArrayLike, orders: ArrayLike) -> Floats:
-    """(orders, pairs) Renyi divergence (nats) of `first` from `second`, each (pairs, outcomes) of probabilities; orders above 1.
+    """(orders, pairs) Renyi divergence (nats) of `first` from `second`, each (pairs, outcomes) of
+    probabilities; orders above 1.
 
     An outcome impossible under `second` only makes the divergence infinite.
     """
-    p, q = np.atleast_2d(np.asarray(first, dtype=np.float64)), np.atleast_2d(np.asarray(second, dtype=np.float64))
+    p, q = (
+        np.atleast_2d(np.asarray(first, dtype=np.float64)),
+        np.atleast_2d(np.asarray(second, dtype=np.float64)),
+    )
     with np.errstate(divide="ignore", invalid="ignore"):
         log_p, log_q = np.log(p), np.log(q)
         ratio = np.where(p > 0, log_p - log_q, -np.inf)
         logs = (np.where(p > 0, log_p + (a - 1) * ratio, -np.inf) for a in np.atleast_1d(orders))
-        rows = [scipy.special.logsumexp(one, axis=1) / (a - 1) for one, a in zip(logs, np.atleast_1d(orders), strict=True)]
+        rows = [
+            scipy.special.logsumexp(one, axis=1) / (a - 1)
+            for one, a in zip(logs, np.atleast_1d(orders), strict=True)
+        ]
     return np.stack(rows)
 
 
 def hockey_stick(first: ArrayLike, second: ArrayLike, epsilons: ArrayLike) -> Floats:
-    """(epsilons, pairs) sum over outcomes of (first - exp(epsilon) second)_+: the smallest delta of each pair at each epsilon."""
-    p, q = np.atleast_2d(np.asarray(first, dtype=np.float64)), np.atleast_2d(np.asarray(second, dtype=np.float64))
+    """(epsilons, pairs) sum over outcomes of (first - exp(epsilon) second)_+: the smallest delta of
+    each pair at each epsilon.
+    """
+    p, q = (
+        np.atleast_2d(np.asarray(first, dtype=np.float64)),
+        np.atleast_2d(np.asarray(second, dtype=np.float64)),
+    )
     return np.stack([np.maximum(p - np.exp(e) * q, 0).sum(axis=1) for e in np.atleast_1d(epsilons)])
 
 
 def log_ratio(first: ArrayLike, second: ArrayLike) -> Floats:
-    """(pairs,) the largest log-probability ratio over the outcomes (nats): the pure epsilon of each pair."""
-    p, q = np.atleast_2d(np.asarray(first, dtype=np.float64)), np.atleast_2d(np.asarray(second, dtype=np.float64))
+    """(pairs,) the largest log-probability ratio over the outcomes (nats): the pure epsilon of each
+    pair.
+    """
+    p, q = (
+        np.atleast_2d(np.asarray(first, dtype=np.float64)),
+        np.atleast_2d(np.asarray(second, dtype=np.float64)),
+    )
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(p > 0, np.log(p) - np.log(q), -np.inf).max(axis=1)
 
 
-# -- from samples ----------------------------------------------------------------------------------------------------------
+# -- from samples ----------------------------------------------------------------------------------
 
 
 View = Callable[[Outcome], Any]
@@ -189,9 +244,11 @@ _CELLS = 16  # that one released value is told apart by
 
 @dataclass(frozen=True)
 class LowerBound:
-    """With probability `confidence`, no (e, delta)-DP guarantee with e below `epsilon` holds; `event` is the witness.
+    """With probability `confidence`, no (e, delta)-DP guarantee with e below `epsilon` holds;
+    `event` is the witness.
 
-    An outcome of the event is the released items, or a pair of them and the cells [low, high) that values of theirs lie in.
+    An outcome of the event is the released items, or a pair of them and the cells [low, high) that
+    values of theirs lie in.
     """
 
     epsilon: float
@@ -210,48 +267,69 @@ def lower_bound(
     confidence: float = 1 - 1e-6,
     rng: np.random.Generator | None = None,
 ) -> LowerBound:
-    """An epsilon that the mechanism exceeds on neighbouring inputs `first` and `second`, from samples of `select`.
+    """An epsilon that the mechanism exceeds on neighbouring inputs `first` and `second`, from
+    samples of `select`.
 
-    Half of the samples choose the event, the other half test it with exact binomial (Clopper-Pearson) limits. An event is about
-    the items, and about the cells that released values lie in: of all of them, of one, or of none, whichever says most.
+    Half of the samples choose the event, the other half test it with exact binomial
+    (Clopper-Pearson) limits. An event is about the items, and about the cells that released values
+    lie in: of all of them, of one, or of none, whichever says most.
 
     Args:
-        mechanism: one of this library's, or anybody's function from an input to what it releases: an item (int or str), a number
-            (float), or a sequence of one kind of them.
+        mechanism: one of this library's, or anybody's function from an input to what it releases:
+            an item (int or str), a number (float), or a sequence of one kind of them.
         first, second: neighbouring Scores, or whatever the function takes.
         delta: the delta of the claim under test.
         samples: draws from each input.
         confidence: of the statement, in (0, 1).
-        rng: None draws releases from the operating system's entropy. A function draws its own noise: leave it out.
+        rng: None draws releases from the operating system's entropy. A function draws its own
+            noise: leave it out.
 
     Raises:
-        InvalidRequest: neither a mechanism nor a function, fewer than 10 samples, a confidence outside (0, 1), or a function that
-            releases something else.
+        InvalidRequest: neither a mechanism nor a function, fewer than 10 samples, a confidence
+            outside (0, 1), or a function that releases something else.
 
     Example:
         >>> import numpy as np
         >>> import dpselect as dps
-        >>> pair = [dps.Scores(counts, sensitivity=dps.Sensitivity()) for counts in ([4, 4], [3, 4])]
+        >>> pair = [
+        ...     dps.Scores(counts, sensitivity=dps.Sensitivity()) for counts in ([4, 4], [3, 4])
+        ... ]
         >>> mechanism = dps.ExponentialMechanism(epsilon=1.0)
-        >>> found = dps.verify.lower_bound(mechanism, *pair, samples=2000, rng=np.random.default_rng(1))
+        >>> found = dps.verify.lower_bound(
+        ...     mechanism, *pair, samples=2000, rng=np.random.default_rng(1)
+        ... )
         >>> 0 <= found.epsilon < 1
         True
     """
     release = _released_by(mechanism, rng)
-    samples = checked_integer("samples", samples, "how many draws are made from each input", least=10, error=InvalidRequest)
+    samples = checked_integer(
+        "samples",
+        samples,
+        "how many draws are made from each input",
+        least=10,
+        error=InvalidRequest,
+    )
     if isinstance(confidence, bool) or not isinstance(confidence, Real) or not 0 < confidence < 1:
-        raise InvalidRequest(f"confidence={str(confidence)[:30]!r} must be a number in (0, 1): 1 - 1e-6, for example")
+        raise InvalidRequest(
+            f"confidence={str(confidence)[:30]!r} must be a number in (0, 1): 1 - 1e-6, for example"
+        )
     draws = [[release(scores) for _ in range(samples)] for scores in (first, second)]
     half = samples // 2
     views = _views([outcome for drawn in draws for outcome in drawn[:half]])
-    view, event, _ = max((_best_event(view, draws, delta, half) for view in views), key=lambda found: found[2])
+    view, event, _ = max(
+        (_best_event(view, draws, delta, half) for view in views), key=lambda found: found[2]
+    )
     test = [Counter(map(view, drawn[half:])) for drawn in draws]
-    low, high = _limits([sum(t[outcome] for outcome in event) for t in test], samples - half, confidence)
+    low, high = _limits(
+        [sum(t[outcome] for outcome in event) for t in test], samples - half, confidence
+    )
     epsilon = float(np.log((low - delta) / high)) if low > delta else 0.0
     return LowerBound(max(0.0, epsilon), delta, confidence, frozenset(event))
 
 
-def _released_by(mechanism: Mechanism | Callable[[Any], Any], rng: np.random.Generator | None) -> Callable[[Any], Outcome]:
+def _released_by(
+    mechanism: Mechanism | Callable[[Any], Any], rng: np.random.Generator | None
+) -> Callable[[Any], Outcome]:
     """One draw, in the form that outcomes are compared in."""
     select, draw = getattr(mechanism, "select", None), cast(Callable[[Any], Any], mechanism)
     if select is not None:
@@ -259,13 +337,20 @@ def _released_by(mechanism: Mechanism | Callable[[Any], Any], rng: np.random.Gen
     if not callable(mechanism):
         _require_mechanism(mechanism, "select")
     if rng is not None:
-        raise InvalidRequest("rng= seeds this library's mechanisms only: seed the function yourself, and leave it out")
+        raise InvalidRequest(
+            "rng= seeds this library's mechanisms only: seed the function yourself, and leave"
+            " it out"
+        )
     return lambda given: _outcome(draw(given))
 
 
 def _outcome(released: Any) -> Outcome:
     """What a function released: items in their order, or numbers."""
-    held = np.asarray(released).ravel().tolist() if isinstance(released, np.ndarray | np.generic) else released
+    held = (
+        np.asarray(released).ravel().tolist()
+        if isinstance(released, np.ndarray | np.generic)
+        else released
+    )
     listed = held if isinstance(held, list | tuple) else (held,)
     parts = tuple(part.item() if isinstance(part, np.generic) else part for part in listed)
     if all(type(part) is float for part in parts) and parts:
@@ -273,27 +358,49 @@ def _outcome(released: Any) -> Outcome:
     if all(isinstance(part, int | str) for part in parts):
         return Outcome(parts, ordered=True)
     raise InvalidRequest(
-        f"the function released a {type(released).__name__}: make it int, str or float, or a sequence of one kind"
+        f"the function released a {type(released).__name__}: make it int, str or float, or a"
+        " sequence of one kind"
     )
 
 
 def _views(outcomes: list[Outcome]) -> list[View]:
-    """Ways to tell outcomes apart: by the items alone, with one value, or with all; values by cells with about equally many."""
+    """Ways to tell outcomes apart: by the items alone, with one value, or with all; values by cells
+    with about equally many.
+    """
     views: list[View] = [lambda outcome: outcome.chosen]
     most = max((len(outcome.values or ()) for outcome in outcomes), default=0)
     shown = [(place,) for place in range(most)] + ([tuple(range(most))] if most > 1 else [])
     for places in shown:
-        held = [values[place] for outcome in outcomes if (values := outcome.values) for place in places if place < len(values)]
-        # One value is told apart finely; of all values together only coarsely, or no event would occur twice.
+        held = [
+            values[place]
+            for outcome in outcomes
+            if (values := outcome.values)
+            for place in places
+            if place < len(values)
+        ]
+        # One value is told apart finely; of all values together only coarsely, or no event would
+        # occur twice.
         count = _CELLS if len(places) == 1 else 2
-        views.append(partial(Outcome.seen, edges=np.unique(np.quantile(held, np.arange(1, count) / count)), places=places))
+        views.append(
+            partial(
+                Outcome.seen,
+                edges=np.unique(np.quantile(held, np.arange(1, count) / count)),
+                places=places,
+            )
+        )
     return views
 
 
-def _best_event(view: View, draws: list[list[Outcome]], delta: float, samples: int) -> tuple[View, list[Any], float]:
-    """Outcomes as this view tells them apart, in order of likelihood ratio: the prefix that promises most, and how much."""
+def _best_event(
+    view: View, draws: list[list[Outcome]], delta: float, samples: int
+) -> tuple[View, list[Any], float]:
+    """Outcomes as this view tells them apart, in order of likelihood ratio: the prefix that
+    promises most, and how much.
+    """
     first, second = (Counter(map(view, drawn[:samples])) for drawn in draws)
-    ranked = sorted(first | second, key=lambda o: (first[o] + 0.5) / (second[o] + 0.5), reverse=True)
+    ranked = sorted(
+        first | second, key=lambda o: (first[o] + 0.5) / (second[o] + 0.5), reverse=True
+    )
     p = np.cumsum([first[o] for o in ranked]) / samples
     q = np.cumsum([second[o] for o in ranked]) / samples
     worth = (p - _margin(p, samples) - delta) / (q + _margin(q, samples))
@@ -302,12 +409,22 @@ def _best_event(view: View, draws: list[list[Outcome]], delta: float, samples: i
 
 
 def _margin(shares: Floats, samples: int) -> Floats:
-    """About what the limits of `_limits` will add or take away: an event must be likely enough for the test."""
+    """About what the limits of `_limits` will add or take away: an event must be likely enough for
+    the test.
+    """
     return 5 * np.sqrt(shares * (1 - shares) / samples) + 12 / samples
 
 
 def _limits(counts: list[int], samples: int, confidence: float) -> tuple[float, float]:
     miss = (1 - confidence) / 2
-    low = float(scipy.special.betaincinv(counts[0], samples - counts[0] + 1, miss)) if counts[0] else 0.0
-    high = float(scipy.special.betainccinv(counts[1] + 1, samples - counts[1], miss)) if counts[1] < samples else 1.0
+    low = (
+        float(scipy.special.betaincinv(counts[0], samples - counts[0] + 1, miss))
+        if counts[0]
+        else 0.0
+    )
+    high = (
+        float(scipy.special.betainccinv(counts[1] + 1, samples - counts[1], miss))
+        if counts[1] < samples
+        else 1.0
+    )
     return low, high

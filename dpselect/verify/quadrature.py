@@ -1,14 +1,17 @@
-"""Exact outcome probabilities of report-noisy-max, one-shot top-k and noisy thresholds on small domains: the tests' oracle.
+"""Exact outcome probabilities of report-noisy-max, one-shot top-k and noisy thresholds on small
+domains: the tests' oracle.
 
-The candidates' noisy scores are score_i + scale * Z_i with independent standard Z_i. Gumbel outcomes have closed forms; others
-are integrals of log-concave integrands: composite Gauss-Legendre on pieces between the noisy candidates' kinks, halved until two
-levels agree. Accuracy: 1e-13 absolute, and 1e-11 relative for every probability above 1e-290, both enforced between two
-refinements (else `QuadratureError`); the error left in the finer one is rounding, of relative size about
-1e-15 * (10 + |log probability|). Probabilities below the smallest double come out as 0.
+The candidates' noisy scores are score_i + scale * Z_i with independent standard Z_i. Gumbel
+outcomes have closed forms; others are integrals of log-concave integrands: composite Gauss-Legendre
+on pieces between the noisy candidates' kinks, halved until two levels agree. Accuracy: 1e-13
+absolute, and 1e-11 relative for every probability above 1e-290, both enforced between two
+refinements (else `QuadratureError`); the error left in the finer one is rounding, of relative size
+about 1e-15 * (10 + |log probability|). Probabilities below the smallest double come out as 0.
 
-Everything is in units of the noise scale, and only differences of scores are used. A node is an offset from one candidate's score
-(its anchor), never a position, so that node minus score keeps its relative accuracy next to scores 1e3 units below the largest.
-The range is cut where the integrands have fallen by a factor of about exp(-42) from their peak.
+Everything is in units of the noise scale, and only differences of scores are used. A node is an
+offset from one candidate's score (its anchor), never a position, so that node minus score keeps its
+relative accuracy next to scores 1e3 units below the largest. The range is cut where the integrands
+have fallen by a factor of about exp(-42) from their peak.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ from dpselect.errors import NoClosedForm
 from dpselect.noise import FloatArray, InvalidNoiseArgument, Noise, QuadratureError
 
 NODES: Final = 16
-# Beyond this many units between neighbours in rank a swap has probability zero in doubles, for every member.
+# Beyond this many units between neighbours in rank a swap has probability zero in doubles, for
+# every member.
 GAP_CAP: Final = 2000.0
 _DECAY: Final = 42.0
 _STEP: Final = 4.0  # noise units; halved at least once
@@ -41,15 +45,19 @@ _LARGEST_SCORE: Final = 1e300
 
 @cache
 def legendre() -> tuple[FloatArray, FloatArray]:
-    """(NODES,) nodes in (-1, 1) and weights of the Gauss-Legendre rule, found when an exact law is asked for: no release is."""
+    """(NODES,) nodes in (-1, 1) and weights of the Gauss-Legendre rule, found when an exact law is
+    asked for: no release is.
+    """
     return np.polynomial.legendre.leggauss(NODES)
 
 
 def argmax_probabilities(noise: Noise, scale: float, scores: ArrayLike) -> FloatArray:
-    """P[candidate i has the largest noisy score], for scores of shape (m,) in score units, or (rows, m) for every row.
+    """P[candidate i has the largest noisy score], for scores of shape (m,) in score units, or
+    (rows, m) for every row.
 
-    Rows that are equal up to shift and order cost one. Raises `InvalidNoiseArgument` for a scale that is not positive or scores
-    that are not finite, `QuadratureError` if the accuracy is not reached.
+    Rows that are equal up to shift and order cost one. Raises `InvalidNoiseArgument` for a scale
+    that is not positive or scores that are not finite, `QuadratureError` if the accuracy is not
+    reached.
     """
     array = _checked(scores, scale, dimensions=(1, 2))
     matrix = np.atleast_2d(array)
@@ -59,13 +67,20 @@ def argmax_probabilities(noise: Noise, scale: float, scores: ArrayLike) -> Float
         return np.ones_like(array)
     order = np.argsort(matrix, axis=1, kind="stable")
     ascending = np.take_along_axis(matrix, order, axis=1)
-    _, first, row = np.unique(ascending - ascending[:, -1:], axis=0, return_index=True, return_inverse=True)
-    found, result = _integrate(noise, scale, ascending[first], 1, _argmax_kernel, matrix.shape[1]), np.empty_like(matrix)
+    _, first, row = np.unique(
+        ascending - ascending[:, -1:], axis=0, return_index=True, return_inverse=True
+    )
+    found, result = (
+        _integrate(noise, scale, ascending[first], 1, _argmax_kernel, matrix.shape[1]),
+        np.empty_like(matrix),
+    )
     np.put_along_axis(result, order, found.T[row.ravel()], axis=1)
     return result.reshape(array.shape)
 
 
-def top_set_probabilities(noise: Noise, scale: float, scores: ArrayLike, k: int) -> dict[frozenset[int], float]:
+def top_set_probabilities(
+    noise: Noise, scale: float, scores: ArrayLike, k: int
+) -> dict[frozenset[int], float]:
     """Probability of every possible set of the k largest noisy scores, for scores of shape (m,).
 
     Raises `InvalidNoiseArgument` for more than 100000 sets, or k outside 1..m.
@@ -77,14 +92,19 @@ def top_set_probabilities(noise: Noise, scale: float, scores: ArrayLike, k: int)
     if noise.name == "gumbel" and k <= _CLOSED_FORM_K:
         return _gumbel_top_sets(vector, scale, k)
     order = np.argsort(vector, kind="stable")
-    sets = [frozenset(order[list(s)].tolist()) for s in itertools.combinations(range(vector.size), k)]
+    sets = [
+        frozenset(order[list(s)].tolist()) for s in itertools.combinations(range(vector.size), k)
+    ]
     values = _integrate(noise, scale, vector[order][None], k, _all_sets_kernel(k), len(sets))[:, 0]
     found = dict(zip(sets, values.tolist(), strict=True))
     return {s: found[s] for s in map(frozenset, itertools.combinations(range(vector.size), k))}
 
 
-def ordered_probabilities(noise: Noise, scale: float, scores: ArrayLike, k: int) -> dict[tuple[int, ...], float]:
-    """Probability of every sequence of the k largest noisy scores, largest first, for scores of shape (m,).
+def ordered_probabilities(
+    noise: Noise, scale: float, scores: ArrayLike, k: int
+) -> dict[tuple[int, ...], float]:
+    """Probability of every sequence of the k largest noisy scores, largest first, for scores of
+    shape (m,).
 
     Raises `InvalidNoiseArgument` for more than 100000 sequences, or k outside 1..m.
     """
@@ -97,7 +117,9 @@ def ordered_probabilities(noise: Noise, scale: float, scores: ArrayLike, k: int)
     return _iterated(noise, scale, vector, k)
 
 
-def _iterated(noise: Noise, scale: float, vector: FloatArray, k: int) -> dict[tuple[int, ...], float]:
+def _iterated(
+    noise: Noise, scale: float, vector: FloatArray, k: int
+) -> dict[tuple[int, ...], float]:
     order = np.argsort(vector, kind="stable")
     shift = _differences(vector[order][None], scale)[0]
     sequences = list(itertools.permutations(order.tolist(), k))
@@ -110,7 +132,9 @@ def _iterated(noise: Noise, scale: float, vector: FloatArray, k: int) -> dict[tu
     return dict(sorted(zip(sequences, values.tolist(), strict=True)))
 
 
-def _integrate(noise: Noise, scale: float, scores: FloatArray, k: int, kernel: Kernel, outcomes: int) -> FloatArray:
+def _integrate(
+    noise: Noise, scale: float, scores: FloatArray, k: int, kernel: Kernel, outcomes: int
+) -> FloatArray:
     """Probabilities (outcomes, rows) of a kernel's outcomes, for (rows, m) ascending scores."""
 
     def chunk(part: FloatArray) -> FloatArray:
@@ -121,18 +145,26 @@ def _integrate(noise: Noise, scale: float, scores: FloatArray, k: int, kernel: K
 
         return refine(level, len(part), _STEP)
 
-    return np.concatenate([chunk(scores[i : i + _ROWS]) for i in range(0, len(scores), _ROWS)], axis=1)
+    return np.concatenate(
+        [chunk(scores[i : i + _ROWS]) for i in range(0, len(scores), _ROWS)], axis=1
+    )
 
 
 def _checked(scores: ArrayLike, scale: float, dimensions: tuple[int, ...] = (1,)) -> FloatArray:
     array = np.asarray(scores, dtype=np.float64)
     if array.ndim not in dimensions or array.shape[-1] == 0:
         needed = " or ".join(map(str, dimensions))
-        raise InvalidNoiseArgument(f"scores: shape {array.shape}, but a non-empty array of {needed} dimension(s) is needed")
+        raise InvalidNoiseArgument(
+            f"scores: shape {array.shape}, but a non-empty array of {needed} dimension(s) is needed"
+        )
     if not np.all(np.abs(array) <= _LARGEST_SCORE):
-        raise InvalidNoiseArgument(f"scores: every score must be finite, of size at most {_LARGEST_SCORE:g}")
+        raise InvalidNoiseArgument(
+            f"scores: every score must be finite, of size at most {_LARGEST_SCORE:g}"
+        )
     if not (math.isfinite(scale) and scale > 0.0):
-        raise InvalidNoiseArgument(f"scale: {scale!r} must be a positive, finite number of score units")
+        raise InvalidNoiseArgument(
+            f"scale: {scale!r} must be a positive, finite number of score units"
+        )
     return array
 
 
@@ -140,11 +172,15 @@ def _check_k(k: int, candidates: int, outcomes: int) -> None:
     if not 1 <= k <= candidates:
         raise InvalidNoiseArgument(f"k: {k!r} must lie in 1..{candidates}, the number of scores")
     if outcomes > _OUTCOMES:
-        raise InvalidNoiseArgument(f"k: {k} of {candidates} scores has {outcomes} outcomes, more than the {_OUTCOMES} enumerated")
+        raise InvalidNoiseArgument(
+            f"k: {k} of {candidates} scores has {outcomes} outcomes, more than the {_OUTCOMES}"
+            " enumerated"
+        )
 
 
-# Closed forms for Gumbel noise: every pick is the exponential mechanism on what is left (Durfee-Rogers). Scores are subtracted
-# from each other before the division by the scale: those far below the largest keep the accuracy of their own differences.
+# Closed forms for Gumbel noise: every pick is the exponential mechanism on what is left
+# (Durfee-Rogers). Scores are subtracted from each other before the division by the scale: those far
+# below the largest keep the accuracy of their own differences.
 
 
 def gumbel_softmax(scores: FloatArray, scale: float) -> FloatArray:
@@ -177,13 +213,19 @@ def _gumbel_ordered(scores: FloatArray, scale: float, k: int) -> dict[tuple[int,
 
 
 def _gumbel_top_sets(scores: FloatArray, scale: float, k: int) -> dict[frozenset[int], float]:
-    """Probability that the first k picks are exactly S, for all k-sets S: sums over the last pick."""
+    """Probability that the first k picks are exactly S, for all k-sets S: sums over the last
+    pick.
+    """
     items = frozenset(range(len(scores)))
     logs = {frozenset[int](): 0.0}
     for size in range(1, k + 1):
         picks = {done: _log_pick(scores, scale, sorted(items - done)) for done in logs}
         logs = {
-            target: float(scipy.special.logsumexp([logs[target - {i}] + picks[target - {i}][i] for i in target]))
+            target: float(
+                scipy.special.logsumexp(
+                    [logs[target - {i}] + picks[target - {i}][i] for i in target]
+                )
+            )
             for target in map(frozenset, itertools.combinations(sorted(items), size))
         }
     return {target: math.exp(log) for target, log in logs.items()}
@@ -191,15 +233,22 @@ def _gumbel_top_sets(scores: FloatArray, scale: float, k: int) -> dict[frozenset
 
 # Probabilities of the released order: iterated integrals from the highest candidate down.
 #
-# Let G_1 be the first candidate's sf and G_r(t) the integral of f_r * G_(r-1) from t to infinity: the probability
-# that the first r candidates come in this order, all above t. The outcome's probability is then the integral of
-# f_k * G_(k-1) times the F of every candidate not released.
+# Let G_1 be the first candidate's sf and G_r(t) the integral of f_r * G_(r-1) from t to infinity:
+# the probability that the first r candidates come in this order, all above t. The outcome's
+# probability is then the integral of f_k * G_(k-1) times the F of every candidate not released.
 
 
-def _sequences(noise: Noise, shift: FloatArray, k: int, step: float) -> dict[tuple[int, ...], float]:
-    """Probability of every sequence of k positions, from (m, m) score differences: common beginnings share their integrals."""
-    anchor, offset, weight = _build(noise, np.diagonal(shift, offset=-1)[None], k, step, iterated=True)
-    z = (shift.T[:, anchor] + offset).reshape(len(shift), -1, NODES)  # pieces along the first of the two node axes
+def _sequences(
+    noise: Noise, shift: FloatArray, k: int, step: float
+) -> dict[tuple[int, ...], float]:
+    """Probability of every sequence of k positions, from (m, m) score differences: common
+    beginnings share their integrals.
+    """
+    anchor, offset, weight = _build(
+        noise, np.diagonal(shift, offset=-1)[None], k, step, iterated=True
+    )
+    # pieces along the first of the two node axes
+    z = (shift.T[:, anchor] + offset).reshape(len(shift), -1, NODES)
     pdf, sf, cdf, weight = noise.pdf(z), noise.sf(z), noise.cdf(z), weight.reshape(-1, NODES)
     length = weight.sum(axis=1)
 
@@ -220,10 +269,12 @@ def _sequences(noise: Noise, shift: FloatArray, k: int, step: float) -> dict[tup
     }
 
 
-# The integrands of the top-k probabilities at the nodes z[j] = node minus score j, of shape (m, rows, nodes).
+# The integrands of the top-k probabilities at the nodes z[j] = node minus score j, of shape (m,
+# rows, nodes).
 #
-# S is the top set when some i in S is its smallest, at t, the rest of S is above t and all others are below:
-# pdf_i * prod sf * prod cdf, summed over i. All terms are non-negative, so nothing cancels.
+# S is the top set when some i in S is its smallest, at t, the rest of S is above t and all others
+# are below: pdf_i * prod sf * prod cdf, summed over i. All terms are non-negative, so nothing
+# cancels.
 
 
 def _argmax_kernel(noise: Noise, z: FloatArray) -> FloatArray:
@@ -247,10 +298,14 @@ def _all_sets_kernel(k: int) -> Kernel:
 
 
 _States = dict[tuple[int, ...], tuple[FloatArray, FloatArray]]
-"""Partial set -> (all its members above the node, one of them at the node and the rest above), others below."""
+"""Partial set -> (all its members above the node, one of them at the node and the rest above),
+others below.
+"""
 
 
-def _extend(states: _States, item: int, k: int, left: int, functions: tuple[FloatArray, ...]) -> _States:
+def _extend(
+    states: _States, item: int, k: int, left: int, functions: tuple[FloatArray, ...]
+) -> _States:
     """Every partial set with and without one more item, if `left` items suffice to complete it."""
     pdf, sf, cdf = functions
     extended: _States = {}
@@ -267,9 +322,11 @@ _Grid = tuple[NDArray[np.intp], FloatArray, FloatArray]
 
 
 def _differences(scores: FloatArray, scale: float) -> FloatArray:
-    """(score a - score j) / scale at [row, a, j], from (rows, m) ascending scores; wide gaps are capped.
+    """(score a - score j) / scale at [row, a, j], from (rows, m) ascending scores; wide gaps are
+    capped.
 
-    Differences that span no wide gap are those of the scores themselves, exact to one rounding each.
+    Differences that span no wide gap are those of the scores themselves, exact to one rounding
+    each.
     """
     with np.errstate(over="ignore"):
         exact = (scores[:, :, None] - scores[:, None, :]) / scale
@@ -282,14 +339,17 @@ def _differences(scores: FloatArray, scale: float) -> FloatArray:
 
 
 def _build(noise: Noise, gaps: FloatArray, k: int, step: float, *, iterated: bool) -> _Grid:
-    """The nodes for rows with these (rows, m-1) gaps between neighbours in rank, in pieces of at most `step`.
+    """The nodes for rows with these (rows, m-1) gaps between neighbours in rank, in pieces of at
+    most `step`.
 
-    They serve all top-k outcomes, or their iterated integrals: a set's integrand falls to the left at least as fast as pdf times
-    cdf, an iterated one only as the pdf. One-sided noise never moves the k-th largest noisy score below the k-th largest score.
+    They serve all top-k outcomes, or their iterated integrals: a set's integrand falls to the left
+    at least as fast as pdf times cdf, an iterated one only as the pdf. One-sided noise never moves
+    the k-th largest noisy score below the k-th largest score.
     """
     rows, count = gaps.shape
     reach, first = _DECAY + math.log(count + 1), count + 1 - k
-    spans: list[tuple[int, Any, Any, float]] = []  # anchor, start and length (rows,), and the length that decides how many pieces
+    # anchor, start and length (rows,), and the length that decides how many pieces
+    spans: list[tuple[int, Any, Any, float]] = []
     if noise.lower == -math.inf:
         first, left = 0, -float(noise.log_quantile(-reach if iterated else -0.5 * reach))
         spans.append((0, -left, left, left))
@@ -299,7 +359,11 @@ def _build(noise: Noise, gaps: FloatArray, k: int, step: float, *, iterated: boo
             spans.append((rank, 0.0, gap, widest))
         else:  # between the reaches of two neighbours all is flat or negligible
             near = np.minimum(reach, 0.5 * gap)
-            spans += [(rank, 0.0, near, reach), (rank, near, gap - 2.0 * near, step), (rank + 1, -near, near, reach)]
+            spans += [
+                (rank, 0.0, near, reach),
+                (rank, near, gap - 2.0 * near, step),
+                (rank + 1, -near, near, reach),
+            ]
     right = float(noise.log_isf(-reach))
     spans.append((count, 0.0, right, right))
     parts: list[_Grid] = []
@@ -309,23 +373,29 @@ def _build(noise: Noise, gaps: FloatArray, k: int, step: float, *, iterated: boo
             fraction = ((np.arange(pieces)[:, None] + 0.5 + 0.5 * legendre()[0]) / pieces).ravel()
             begin, whole = (np.broadcast_to(end, rows)[:, None] for end in (start, length))
             weight = whole * np.tile(0.5 * legendre()[1] / pieces, pieces)
-            parts.append((np.full(fraction.size, anchor, dtype=np.intp), begin + whole * fraction, weight))
+            parts.append(
+                (np.full(fraction.size, anchor, dtype=np.intp), begin + whole * fraction, weight)
+            )
     anchors, offsets, weights = zip(*parts, strict=True)
     return np.concatenate(anchors), np.concatenate(offsets, axis=1), np.concatenate(weights, axis=1)
 
 
 def integrals_above(integrand: FloatArray, pieces: FloatArray, length: FloatArray) -> FloatArray:
-    """(pieces, NODES) the integral from every node on, from the values there, the pieces' own integrals and their lengths."""
+    """(pieces, NODES) the integral from every node on, from the values there, the pieces' own
+    integrals and their lengths.
+    """
     later = np.append(np.cumsum(pieces[:0:-1])[::-1], 0.0)
     return np.asarray(length[:, None] * (integrand @ _tail_integral_matrix().T) + later[:, None])
 
 
 @cache
 def _tail_integral_matrix() -> FloatArray:
-    """(NODES, NODES): values at a piece's nodes -> integrals from each node to its end, per unit length.
+    """(NODES, NODES): values at a piece's nodes -> integrals from each node to its end, per unit
+    length.
 
-    Exact for the interpolating polynomial: with P_n the Legendre polynomials, P_n integrates from x to 1 to
-    (P_(n-1)(x) - P_(n+1)(x)) / (2n + 1), and the rule itself yields the Legendre coefficients.
+    Exact for the interpolating polynomial: with P_n the Legendre polynomials, P_n integrates from x
+    to 1 to (P_(n-1)(x) - P_(n+1)(x)) / (2n + 1), and the rule itself yields the Legendre
+    coefficients.
     """
     nodes, weights = legendre()
     values = np.polynomial.legendre.legvander(nodes, NODES)
@@ -343,17 +413,20 @@ _LEVELS: Final = 6
 _BLOCK: Final = 1 << 17  # elements of one (candidates or outcomes, rows, nodes) array
 
 Kernel = Callable[[Noise, FloatArray], FloatArray]
-"""(noise, z) -> integrands of shape (outcomes, rows, nodes), at z[j] = node minus score j of shape (m, rows, nodes)."""
+"""(noise, z) -> integrands of shape (outcomes, rows, nodes), at z[j] = node minus score j of shape
+(m, rows, nodes).
+"""
 Level = Callable[[float, NDArray[np.intp]], FloatArray]
 """(step, rows) -> probabilities of shape (outcomes, rows)."""
 
 
 def refine(level: Level, rows: int, step: float) -> FloatArray:
-    """Halve the step, row by row, until two levels agree to 1e-13 absolute and 1e-11 relative; the finer counts.
+    """Halve the step, row by row, until two levels agree to 1e-13 absolute and 1e-11 relative; the
+    finer counts.
 
-    Once the pieces resolve an integrand, a halving divides the error by 2**16 or more, so the returned level
-    is far closer to the truth than to the coarser one.
-    Raises `QuadratureError` when six halvings do not suffice.
+    Once the pieces resolve an integrand, a halving divides the error by 2**16 or more, so the
+    returned level is far closer to the truth than to the coarser one. Raises `QuadratureError` when
+    six halvings do not suffice.
     """
     pending = np.arange(rows)
     coarse = level(step, pending)
@@ -368,12 +441,14 @@ def refine(level: Level, rows: int, step: float) -> FloatArray:
         if not pending.size:
             return np.minimum(result, 1.0)
     raise QuadratureError(
-        f"quadrature: {pending.size} of {rows} score vectors did not settle to {ABSOLUTE:g} within {_LEVELS} "
-        "halvings of the step; use fewer candidates"
+        f"quadrature: {pending.size} of {rows} score vectors did not settle to {ABSOLUTE:g} within"
+        f" {_LEVELS} halvings of the step; use fewer candidates"
     )
 
 
-def _outcome_integrals(noise: Noise, shift: FloatArray, k: int, kernel: Kernel, outcomes: int, step: float) -> FloatArray:
+def _outcome_integrals(
+    noise: Noise, shift: FloatArray, k: int, kernel: Kernel, outcomes: int, step: float
+) -> FloatArray:
     """Integrals (outcomes, rows) of a kernel, given the (rows, m, m) score differences."""
     grid = _build(noise, np.diagonal(shift, offset=-1, axis1=1, axis2=2), k, step, iterated=False)
     by_item = np.moveaxis(shift, 2, 0)
@@ -389,7 +464,8 @@ def _outcome_integrals(noise: Noise, shift: FloatArray, k: int, kernel: Kernel, 
 
 # Comparisons of noisy numbers with one noisy threshold.
 
-_LOG_LEFT_OUT: Final = -61.0  # of the chance that the noise of the threshold lies beyond the integral
+# of the chance that the noise of the threshold lies beyond the integral
+_LOG_LEFT_OUT: Final = -61.0
 _MOST_STEPS: Final = 5e5  # to either side, however often they are halved
 _HELD: Final = 1 << 20  # probabilities to fail that are held at a time
 
@@ -397,10 +473,12 @@ _HELD: Final = 1 << 20  # probabilities to fail that are held at a time
 @final
 @dataclass(frozen=True)
 class NoisyComparisons:
-    """The exact law of comparisons with one noisy threshold: which of them pass, in their fixed order.
+    """The exact law of comparisons with one noisy threshold: which of them pass, in their fixed
+    order.
 
-    All share the noise Y of the threshold, and comparison i passes iff margin_i + answer_scale * Z_i > Y, with independent Z_i.
-    Given Y they are independent, so one integral over Y is left, by composite Gauss-Legendre between the kinks.
+    All share the noise Y of the threshold, and comparison i passes iff margin_i + answer_scale *
+    Z_i > Y, with independent Z_i. Given Y they are independent, so one integral over Y is left, by
+    composite Gauss-Legendre between the kinks.
 
     Attributes:
         margins: (m,) answers minus the threshold, score units.
@@ -414,7 +492,9 @@ class NoisyComparisons:
     answer_scale: float
 
     def first_passing(self) -> FloatArray:
-        """(m + 1,) the probability that comparison i is the first that passes; last, that none does."""
+        """(m + 1,) the probability that comparison i is the first that passes; last, that none
+        does.
+        """
 
         def outcomes(fail: FloatArray, passing: FloatArray) -> FloatArray:
             before = np.cumprod(np.vstack([np.ones_like(fail[:1]), fail]), axis=0)
@@ -423,7 +503,9 @@ class NoisyComparisons:
         return self._integrate(outcomes)
 
     def passing_sets(self, most: int) -> dict[frozenset[int], float]:
-        """Probability of every set of comparisons that pass, when the run stops at the `most`-th."""
+        """Probability of every set of comparisons that pass, when the run stops at the
+        `most`-th.
+        """
         sets = [frozenset[int]()]
         for i in range(len(self.margins)):
             sets += [s | {i} for s in sets if len(s) < most]
@@ -439,7 +521,9 @@ class NoisyComparisons:
         return dict(zip(sets, self._integrate(outcomes).tolist(), strict=True))
 
     def _integrate(self, outcomes: Callable[[FloatArray, FloatArray], FloatArray]) -> FloatArray:
-        """Integrals of the threshold's density times `outcomes` of (m, nodes) probabilities to fail and to pass."""
+        """Integrals of the threshold's density times `outcomes` of (m, nodes) probabilities to fail
+        and to pass.
+        """
         unit = min(self.scale, self.answer_scale)
 
         def level(step: float, _: NDArray[np.intp]) -> FloatArray:
@@ -459,11 +543,14 @@ class NoisyComparisons:
         reach = float(self.noise.log_isf(_LOG_LEFT_OUT)) * self.scale
         if reach > _MOST_STEPS * step:
             raise NoClosedForm(
-                f"scale={self.scale:g} and {self.answer_scale:g} of the answers' noise are too far apart for exact "
-                "probabilities: simulate, or take scales within a factor of 1,000"
+                f"scale={self.scale:g} and {self.answer_scale:g} of the answers' noise are too far"
+                " apart for exact probabilities: simulate, or take scales within a factor of 1,000"
             )
         cuts = np.unique(np.clip(np.append(self.margins, (-reach, 0.0, reach)), -reach, reach))
-        pieces = [np.linspace(a, b, math.ceil((b - a) / step), endpoint=False) for a, b in itertools.pairwise(cuts)]
+        pieces = [
+            np.linspace(a, b, math.ceil((b - a) / step), endpoint=False)
+            for a, b in itertools.pairwise(cuts)
+        ]
         edges = np.append(np.concatenate(pieces), reach)
         half = np.diff(edges)[:, None] / 2
         nodes, weights = legendre()

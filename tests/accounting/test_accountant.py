@@ -33,22 +33,32 @@ def test_compose_is_the_sum_of_its_curves() -> None:
 
 
 def test_breakdown_names_the_bound_and_the_shares() -> None:
-    """The breakdown says which route won at which order, and its shares add up to the plan's Renyi bound there."""
-    plan = acc.Accountant().compose(acc.BoundedRange(epsilon=0.1), 100, "daily").compose(acc.ZCDP(rho=0.01), label="yearly")
+    """The breakdown says which route won at which order, and its shares add up to the plan's Renyi
+    bound there.
+    """
+    plan = (
+        acc.Accountant()
+        .compose(acc.BoundedRange(epsilon=0.1), 100, "daily")
+        .compose(acc.ZCDP(rho=0.01), label="yearly")
+    )
     told = plan.breakdown(1e-6)
     assert told.route == "rdp"
     assert told.order is not None
     assert told.epsilon == plan.epsilon(1e-6) == max(told.proved, told.dp_accounting or 0.0)
     assert told.why == "agreed"
     assert [(s.label, s.count) for s in told.shares] == [("daily", 100), ("yearly", 1)]
-    assert sum(s.rdp for s in told.shares if s.rdp) == pytest.approx(float(plan.curve.rdp(told.order)), rel=1e-12)
+    assert sum(s.rdp for s in told.shares if s.rdp) == pytest.approx(
+        float(plan.curve.rdp(told.order)), rel=1e-12
+    )
     pure = acc.Accountant().compose(acc.PureDP(epsilon=0.1), 3).breakdown(0)
     assert (pure.epsilon, pure.route) == (0.3, "pure")
 
 
 @given(st.lists(st.tuples(st.integers(1, 10**6), st.floats(0, 1e3)), max_size=8))
 def test_sums_never_round_down(terms: list[tuple[int, float]]) -> None:
-    """A decimal sum is the least float that is not below the exact sum of the decimals its floats stand for."""
+    """A decimal sum is the least float that is not below the exact sum of the decimals its floats
+    stand for.
+    """
     exact = sum((Fraction(count) * Fraction(repr(value)) for count, value in terms), Fraction(0))
     total = decimal_sum(terms)
     assert Fraction(repr(total)) >= exact
@@ -57,7 +67,9 @@ def test_sums_never_round_down(terms: list[tuple[int, float]]) -> None:
 
 @pytest.mark.parametrize("delta", [1e-3, 1e-9, 1e-300])
 def test_the_vectorised_conversion_is_dp_accountings(delta: float) -> None:
-    """Proposition 12 as searches use it equals dp-accounting's compute_epsilon at every order and bound, never below it."""
+    """Proposition 12 as searches use it equals dp-accounting's compute_epsilon at every order and
+    bound, never below it.
+    """
     orders = np.concatenate([1 + np.geomspace(1.02e-2, 1e10, 60), [2.0, 32.0]])
     for bound in (0.0, 1e-12, 1e-4, 0.3, 7.0, 1e6):
         ours = rdp_to_epsilon(lambda a, r=bound: np.full_like(a, r), delta).value
@@ -69,20 +81,33 @@ def test_the_vectorised_conversion_is_dp_accountings(delta: float) -> None:
 
 
 def test_an_accountant_reports_what_dp_accounting_converts() -> None:
-    """Where Renyi divergence wins, the reported epsilon is not below dp-accounting's at the same order."""
+    """Where Renyi divergence wins, the reported epsilon is not below dp-accounting's at the same
+    order.
+    """
     plan = acc.Accountant().compose(acc.ZCDP(rho=0.02), 3)
     won = plan.breakdown(1e-6)
     assert won.order is not None
-    assert plan.epsilon(1e-6) >= compute_epsilon([won.order], [float(plan.curve.rdp([won.order])[0])], 1e-6)[0]
+    assert (
+        plan.epsilon(1e-6)
+        >= compute_epsilon([won.order], [float(plan.curve.rdp([won.order])[0])], 1e-6)[0]
+    )
 
 
 def test_a_breakdown_is_a_table() -> None:
-    """Both figures, the reason and each label's share stand in the text and in the HTML; the shares add up to one."""
-    plan = acc.Accountant("add_remove").compose(acc.LaplaceDP(epsilon=0.1), 100, "daily <b>", relation="add_remove")
+    """Both figures, the reason and each label's share stand in the text and in the HTML; the shares
+    add up to one.
+    """
+    plan = acc.Accountant("add_remove").compose(
+        acc.LaplaceDP(epsilon=0.1), 100, "daily <b>", relation="add_remove"
+    )
     told = plan.compose(
-        acc.Approximate(curve=acc.GaussianDP(mu=0.3), delta0=1e-8), label="yearly", relation="add_remove"
+        acc.Approximate(curve=acc.GaussianDP(mu=0.3), delta0=1e-8),
+        label="yearly",
+        relation="add_remove",
     ).breakdown(1e-6)
-    assert repr(told) == f"Breakdown(epsilon={told.epsilon:.6g}, delta=1e-6, why='agreed', labels=2)"
+    assert (
+        repr(told) == f"Breakdown(epsilon={told.epsilon:.6g}, delta=1e-6, why='agreed', labels=2)"
+    )
     assert sum(part or 0.0 for part in told.parts) == pytest.approx(1.0)
     lines = str(told).splitlines()
     assert lines[1].split() == ["proved", "bound", *lines[1].split()[2:4], "pld"]
@@ -105,4 +130,6 @@ def test_shares_of_a_plan_without_a_renyi_bound_are_unknown() -> None:
 def test_the_event_of_a_plan_is_read_back() -> None:
     """`to_dp_event` states the plan under its own relation."""
     plan = acc.Accountant("replace_one").compose(acc.GaussianDP(mu=0.5), 3, relation="replace_one")
-    assert acc.from_dp_event(plan.to_dp_event(), "replace_one").rho == pytest.approx(plan.curve.rho, rel=1e-12)
+    assert acc.from_dp_event(plan.to_dp_event(), "replace_one").rho == pytest.approx(
+        plan.curve.rho, rel=1e-12
+    )

@@ -34,7 +34,9 @@ SECRETS = [
 @pytest.mark.parametrize("form", SECRETS)
 @pytest.mark.parametrize("password", ["hunter2", "hun:ter2", "hun@ter2", "hunter2%40"])
 def test_no_form_of_an_address_shows_its_password(form: str, password: str) -> None:
-    """Whatever form an address has and whichever letters its password, neither the text nor its path shows any of it."""
+    """Whatever form an address has and whichever letters its password, neither the text nor its
+    path shows any of it.
+    """
     address = form.format(password)
     for shown in (without_password(address), masked(address), masked(Path(address))):
         assert "***" in shown
@@ -64,7 +66,9 @@ def test_a_long_address_is_cut_short() -> None:
 
 
 def test_files_name_themselves_without_a_password(tmp_path: Path) -> None:
-    """Where a file is expected and an address is given, the refusal to read or write it shows no password."""
+    """Where a file is expected and an address is given, the refusal to read or write it shows no
+    password.
+    """
     place = tmp_path / "postgresql:" / "ada:hunter2@db" / "table"
     with pytest.raises(InvalidArgument) as read:
         read_text(place, InvalidArgument)
@@ -80,14 +84,23 @@ def test_a_login_without_its_host_shows_no_password() -> None:
 
 
 def test_an_address_hides_its_password_but_from_whoever_opens_it() -> None:
-    """Printed, compared, written as JSON, pickled or copied it has none; one without a password stays the text that it is."""
+    """Printed, compared, written as JSON, pickled or copied it has none; one without a password
+    stays the text that it is.
+    """
     url = "postgresql://ada:hunter2@db.example/ledger"
     address = hidden(url)
     assert isinstance(address, Address)
     assert hidden(address) is address
     assert revealed(address) == url
     assert address == without_password(url)
-    shown = [str(address), repr(address), f"{address}", address + "", json.dumps(address), str(pickle.dumps(address))]
+    shown = [
+        str(address),
+        repr(address),
+        f"{address}",
+        address + "",
+        json.dumps(address),
+        str(pickle.dumps(address)),
+    ]
     shown += [pickle.loads(pickle.dumps(address)), copy.deepcopy(address), str([address])]
     assert not any("hunter2" in one for one in shown)
     assert type(hidden("sqlite:///privacy.db")) is str

@@ -1,4 +1,6 @@
-"""Calibration returns the safe end of a monotone search, to one part in 10^9, against closed forms."""
+"""Calibration returns the safe end of a monotone search, to one part in 10^9, against closed
+forms.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,16 @@ from spread import spread
 
 from accounting.budget import Budget
 from accounting.calibration import calibrate, calibrate_count
-from accounting.curves import ZCDP, ApproxDP, Approximate, BoundedRange, Curve, GaussianDP, LaplaceDP, PureDP
+from accounting.curves import (
+    ZCDP,
+    ApproxDP,
+    Approximate,
+    BoundedRange,
+    Curve,
+    GaussianDP,
+    LaplaceDP,
+    PureDP,
+)
 from accounting.errors import CalibrationError, InvalidCurve
 
 Family = Callable[[float], Curve]
@@ -21,7 +32,9 @@ FURTHER = 1 + 2e-9
 
 def stable_top_k(rho: float) -> Curve:
     """600 rounds of the mechanism of theory section 5, rho split over its two parts."""
-    return 600 * Approximate(curve=BoundedRange(epsilon=2 * math.sqrt(rho)) + GaussianDP(mu=math.sqrt(rho)), delta0=1e-10)
+    return 600 * Approximate(
+        curve=BoundedRange(epsilon=2 * math.sqrt(rho)) + GaussianDP(mu=math.sqrt(rho)), delta0=1e-10
+    )
 
 
 RISING: list[Family] = [
@@ -41,11 +54,17 @@ BUDGETS = [Budget(rho=0.1, delta=1e-6), Budget(epsilon=2.0, delta=1e-6)]
 
 
 @pytest.mark.slow
-@given(limit=st.floats(1e-6, 1e6), factor=st.floats(1e-6, 1e6), power=st.sampled_from([0.5, 1.0, 2.0, -0.5, -1.0, -2.0]))
+@given(
+    limit=st.floats(1e-6, 1e6),
+    factor=st.floats(1e-6, 1e6),
+    power=st.sampled_from([0.5, 1.0, 2.0, -0.5, -1.0, -2.0]),
+)
 @example(limit=0.3, factor=1.0, power=1.0)
 @settings(max_examples=300, deadline=None)
 def test_powers(limit: float, factor: float, power: float) -> None:
-    """For a cost factor * x^power the result is (limit / factor)^(1 / power) to 1e-9, admitted, and 2e-9 further is refused."""
+    """For a cost factor * x^power the result is (limit / factor)^(1 / power) to 1e-9, admitted, and
+    2e-9 further is refused.
+    """
 
     def family(x: float) -> Curve:
         return PureDP(epsilon=factor * x**power)
@@ -63,21 +82,33 @@ def test_powers(limit: float, factor: float, power: float) -> None:
 @pytest.mark.parametrize("budget", BUDGETS, ids=repr)
 @pytest.mark.parametrize("number", spread(range(len(RISING) + len(FALLING)), 2))
 def test_the_end_is_safe_and_tight(number: int, budget: Budget) -> None:
-    """Whatever the family and the form, the result is admitted and the parameter 2e-9 further towards more cost is not.
+    """Whatever the family and the form, the result is admitted and the parameter 2e-9 further
+    towards more cost is not.
 
-    Where the optimal recursion (Theorem D6) admits more than the quick routes, the end is within 1e-3.
+    Where the optimal recursion (Theorem D6) admits more than the quick routes, the end is within
+    1e-3.
     """
     further = 1 + 1e-3 if budget.form == "approximate" and number in RECURSIVE else FURTHER
-    family, further = (RISING[number], further) if number < len(RISING) else (FALLING[number - len(RISING)], 1 / further)
+    family, further = (
+        (RISING[number], further)
+        if number < len(RISING)
+        else (FALLING[number - len(RISING)], 1 / further)
+    )
     found = calibrate(family, budget)
     assert budget.admits(family(found))
     assert not budget.admits(family(found * further))
-    assert math.isclose(calibrate(family, budget, bracket=(found / 40, found * 30)), found, rel_tol=max(1e-6, abs(further - 1)))
+    assert math.isclose(
+        calibrate(family, budget, bracket=(found / 40, found * 30)),
+        found,
+        rel_tol=max(1e-6, abs(further - 1)),
+    )
 
 
 @pytest.mark.parametrize("each", [2.0, 0.3, 0.15])
 def test_a_cost_in_steps_ends_at_a_step(each: float) -> None:
-    """Whole numbers of a curve, perhaps none that fits: the end is below the first that does not, costs being flat or 0 there."""
+    """Whole numbers of a curve, perhaps none that fits: the end is below the first that does not,
+    costs being flat or 0 there.
+    """
     budget = Budget(epsilon=1.0, delta=1e-6)
 
     def family(x: float) -> Curve:
@@ -90,7 +121,9 @@ def test_a_cost_in_steps_ends_at_a_step(each: float) -> None:
 
 @pytest.mark.parametrize("limit", [0.123, 0.7, 1.0, 3.3])
 def test_a_cost_that_wavers_is_followed_outward(limit: float) -> None:
-    """If half of all parameters cost 5e-8 more than their neighbours, the budget still refuses 1.9e-9 past the result."""
+    """If half of all parameters cost 5e-8 more than their neighbours, the budget still refuses
+    1.9e-9 past the result.
+    """
 
     def wavering(x: float) -> Curve:
         return PureDP(epsilon=x * (1 + 5e-8) if math.floor(x / limit * 1e9) % 2 else x)
@@ -109,10 +142,20 @@ def below_half(x: float) -> Curve:
 
 Bracket = tuple[float, float] | None
 ENDS: dict[str, tuple[Family, Budget, Bracket, float]] = {
-    "a short decimal that spends the budget": (lambda x: PureDP(epsilon=x), Budget(epsilon=0.3), None, 0.3),
+    "a short decimal that spends the budget": (
+        lambda x: PureDP(epsilon=x),
+        Budget(epsilon=0.3),
+        None,
+        0.3,
+    ),
     "of ten": (lambda x: 10 * PureDP(epsilon=x), Budget(epsilon=1.0), None, 0.1),
     "of a scale": (lambda scale: 4 * PureDP(epsilon=1 / scale), Budget(epsilon=0.5), None, 8.0),
-    "all of a bracket is admitted": (lambda x: PureDP(epsilon=x), Budget(epsilon=9.0), (0.5, 2.0), 2.0),
+    "all of a bracket is admitted": (
+        lambda x: PureDP(epsilon=x),
+        Budget(epsilon=9.0),
+        (0.5, 2.0),
+        2.0,
+    ),
     "all of it, a scale": (lambda x: PureDP(epsilon=1 / x), Budget(epsilon=9.0), (0.5, 2.0), 0.5),
     "a probability, beyond which the family raises": (
         lambda delta: ApproxDP(epsilon=0.1, delta=delta),
@@ -124,14 +167,22 @@ ENDS: dict[str, tuple[Family, Budget, Bracket, float]] = {
 
 
 @pytest.mark.parametrize(("family", "budget", "bracket", "end"), ENDS.values(), ids=ENDS)
-def test_the_end_is_round_or_that_of_the_bracket(family: Family, budget: Budget, bracket: Bracket, end: float) -> None:
-    """Where a short decimal is the answer it comes out as that, and what a bracket does not end is its costlier end."""
+def test_the_end_is_round_or_that_of_the_bracket(
+    family: Family, budget: Budget, bracket: Bracket, end: float
+) -> None:
+    """Where a short decimal is the answer it comes out as that, and what a bracket does not end is
+    its costlier end.
+    """
     assert calibrate(family, budget, bracket) == end
 
 
-@pytest.mark.parametrize(("limit", "bracket", "end"), [(0.1, None, 0.1), (2.0, None, 0.5), (0.0031, (1e-6, 1.0), 0.0031)])
+@pytest.mark.parametrize(
+    ("limit", "bracket", "end"), [(0.1, None, 0.1), (2.0, None, 0.5), (0.0031, (1e-6, 1.0), 0.0031)]
+)
 def test_domains_end_the_search(limit: float, bracket: Bracket, end: float) -> None:
-    """Parameters at which the family raises are outside: the search stays inside and goes up to the edge."""
+    """Parameters at which the family raises are outside: the search stays inside and goes up to the
+    edge.
+    """
     assert math.isclose(calibrate(below_half, Budget(epsilon=limit), bracket), end, rel_tol=1e-9)
     assert calibrate(below_half, Budget(epsilon=2.0)) < 0.5
 
@@ -143,12 +194,31 @@ def two_branches(x: float) -> Curve:
 
 HALF, FINE, PAIR = Budget(epsilon=0.5), Budget(epsilon=1.0), Budget(epsilon=1.0, delta=1e-6)
 IN_VAIN: list[tuple[str, Family, Budget, Bracket]] = [
-    *(("not monotone", two_branches, HALF, bracket) for bracket in (None, (1.0, 10.0), (0.1, 20.0))),
-    # Between two probes, and where the search walks into it, or from where strides would leave the floats.
-    ("not monotone", lambda x: PureDP(epsilon=x if not 4.5 < x < 6 else 0.5), Budget(epsilon=5.0), (1.0, 10.0)),
+    *(
+        ("not monotone", two_branches, HALF, bracket)
+        for bracket in (None, (1.0, 10.0), (0.1, 20.0))
+    ),
+    # Between two probes, and where the search walks into it, or from where strides would leave the
+    # floats.
+    (
+        "not monotone",
+        lambda x: PureDP(epsilon=x if not 4.5 < x < 6 else 0.5),
+        Budget(epsilon=5.0),
+        (1.0, 10.0),
+    ),
     ("not monotone", lambda x: PureDP(epsilon=2.0 if x == 10 else 0.9), FINE, (1.0, 10.0)),
-    ("not monotone", lambda x: PureDP(epsilon=2.0 if x == 1e290 else 0.9 * (x / x)), FINE, (1.0, 1e290)),
-    ("not monotone", lambda x: PureDP(epsilon=2.0 if x == 1e-290 else 0.9 * (x / x)), FINE, (1e-290, 1.0)),
+    (
+        "not monotone",
+        lambda x: PureDP(epsilon=2.0 if x == 1e290 else 0.9 * (x / x)),
+        FINE,
+        (1.0, 1e290),
+    ),
+    (
+        "not monotone",
+        lambda x: PureDP(epsilon=2.0 if x == 1e-290 else 0.9 * (x / x)),
+        FINE,
+        (1e-290, 1.0),
+    ),
     (
         r"no end after 1000 parameters from 0\.17.* to 5623.*: the cost goes up and down",
         lambda x: PureDP(epsilon=x if not 1 < x < 1e3 else 1 + 1e-7 * math.sin(math.log(x) * 3e9)),
@@ -161,14 +231,28 @@ IN_VAIN: list[tuple[str, Family, Budget, Bracket]] = [
     ("likelier than the delta", lambda x: ApproxDP(epsilon=x, delta=1e-3), PAIR, None),
     ("uses its parameter", lambda _: PureDP(epsilon=0.1), FINE, None),
     # Whether or not the domain ends on the cheap side.
-    ("none is the costliest", lambda x: PureDP(epsilon=x / (1 + x) if x > 0 else math.nan), Budget(epsilon=1.0 + 1e-9), None),
-    ("none is the costliest", lambda x: PureDP(epsilon=x / (1 + x) if x > 5 else math.nan), Budget(epsilon=1.0 + 1e-9), None),
+    (
+        "none is the costliest",
+        lambda x: PureDP(epsilon=x / (1 + x) if x > 0 else math.nan),
+        Budget(epsilon=1.0 + 1e-9),
+        None,
+    ),
+    (
+        "none is the costliest",
+        lambda x: PureDP(epsilon=x / (1 + x) if x > 5 else math.nan),
+        Budget(epsilon=1.0 + 1e-9),
+        None,
+    ),
 ]
 
 
 @pytest.mark.parametrize(("words", "family", "budget", "bracket"), IN_VAIN)
-def test_a_search_in_vain_says_why(words: str, family: Family, budget: Budget, bracket: Bracket) -> None:
-    """A cost that is not monotone, never ends, is never admitted or always: refused, and what would help is said."""
+def test_a_search_in_vain_says_why(
+    words: str, family: Family, budget: Budget, bracket: Bracket
+) -> None:
+    """A cost that is not monotone, never ends, is never admitted or always: refused, and what would
+    help is said.
+    """
     with pytest.raises(CalibrationError, match=words):
         calibrate(family, budget, bracket)
 
@@ -176,15 +260,21 @@ def test_a_search_in_vain_says_why(words: str, family: Family, budget: Budget, b
 @pytest.mark.parametrize("power", [1.0, -1.0])
 @pytest.mark.parametrize("bracket", [(1e-300, 1e300), (2.3e-308, 1.7e308)])
 def test_the_widest_brackets_end(bracket: tuple[float, float], power: float) -> None:
-    """However wide the bracket, no parameter outside it is tried, and the search ends, or says that there is no end."""
+    """However wide the bracket, no parameter outside it is tried, and the search ends, or says that
+    there is no end.
+    """
     seen: list[float] = []
 
     def scaled(x: float) -> float:
         seen.append(x)
         return x**power
 
-    assert calibrate(lambda x: PureDP(epsilon=scaled(x)), Budget(epsilon=8.0), bracket) == 8.0**power
-    with pytest.raises(CalibrationError, match=r"no finite cost\. GaussianDP has no finite pure epsilon"):
+    assert (
+        calibrate(lambda x: PureDP(epsilon=scaled(x)), Budget(epsilon=8.0), bracket) == 8.0**power
+    )
+    with pytest.raises(
+        CalibrationError, match=r"no finite cost\. GaussianDP has no finite pure epsilon"
+    ):
         calibrate(lambda x: GaussianDP(mu=scaled(x)), Budget(epsilon=1.0), bracket)
     assert (min(seen), max(seen)) == bracket
 
@@ -199,8 +289,8 @@ def test_counts(limit: int, unit: int) -> None:
 
 @pytest.mark.parametrize("number", spread(range(len(RISING) + len(FALLING)), 2))
 def test_a_smooth_cost_is_met_in_few_probes(number: int) -> None:
-    """Costs are read as a curve through the nearest probes: at most 20 evaluations find the end within one part in 10^9, and 45
-    in a search outward from 1 over ten decades.
+    """Costs are read as a curve through the nearest probes: at most 20 evaluations find the end
+    within one part in 10^9, and 45 in a search outward from 1 over ten decades.
     """
     family, seen = [*RISING, *FALLING][number], []
 

@@ -18,7 +18,18 @@ import accounting as acc
 from accounting.arguments import Relation
 from accounting.convert.bounds import best_delta
 from accounting.convert.renyi import rdp_to_epsilon
-from accounting.curves import ZCDP, ApproxDP, BoundedRange, Composed, Curve, GaussianDP, LaplaceDP, PureDP, SampledNoiseDP, zero
+from accounting.curves import (
+    ZCDP,
+    ApproxDP,
+    BoundedRange,
+    Composed,
+    Curve,
+    GaussianDP,
+    LaplaceDP,
+    PureDP,
+    SampledNoiseDP,
+    zero,
+)
 from accounting.dp_events import _READERS, _REFUSED, from_dp_event, to_dp_event
 from accounting.errors import InvalidCurve, NoEquivalent
 
@@ -31,38 +42,62 @@ EVENTS: list[dp_event.DpEvent] = [
     GAUSS,
     LAPLACE,
     *(dp_event.ZCDpEvent(0.02, xi) for xi in (0.0, 0.1)),
-    *(dp_event.DiscreteLaplaceDpEvent(rate, shift) for rate, shift in ((0.4, 1), (0.4, 2), (0.1, 7))),
+    *(
+        dp_event.DiscreteLaplaceDpEvent(rate, shift)
+        for rate, shift in ((0.4, 1), (0.4, 2), (0.1, 7))
+    ),
     dp_event.SelfComposedDpEvent(GAUSS, 10),
     dp_event.SelfComposedDpEvent(LAPLACE, 10),
     dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(40.0), 600),
     dp_event.SelfComposedDpEvent(dp_event.LaplaceDpEvent(20.0), 200),
-    dp_event.ComposedDpEvent([GAUSS, LAPLACE, dp_event.SelfComposedDpEvent(dp_event.ComposedDpEvent([LAPLACE, GAUSS]), 3)]),
+    dp_event.ComposedDpEvent(
+        [
+            GAUSS,
+            LAPLACE,
+            dp_event.SelfComposedDpEvent(dp_event.ComposedDpEvent([LAPLACE, GAUSS]), 3),
+        ]
+    ),
     dp_event.ComposedDpEvent([GAUSS, dp_event.SelfComposedDpEvent(dp_event.ZCDpEvent(0.01), 4)]),
     dp_event.ComposedDpEvent([]),
 ]
-RESPONSES = [dp_event.RandomizedResponseDpEvent(p, k) for p in (0.05, 0.5, 0.99) for k in (2, 3, 10)]
+RESPONSES = [
+    dp_event.RandomizedResponseDpEvent(p, k) for p in (0.05, 0.5, 0.99) for k in (2, 3, 10)
+]
 
 
 def accounted(
-    kind: type[PLDAccountant | RdpAccountant], event: dp_event.DpEvent, delta: float, relation: NeighboringRelation = ADD
+    kind: type[PLDAccountant | RdpAccountant],
+    event: dp_event.DpEvent,
+    delta: float,
+    relation: NeighboringRelation = ADD,
 ) -> float:
     """dp-accounting's epsilon, or inf if the accountant does not support the event."""
     accountant = kind(neighboring_relation=relation)
-    return float(accountant.compose(event).get_epsilon(delta)) if accountant.supports(event) else math.inf
+    return (
+        float(accountant.compose(event).get_epsilon(delta))
+        if accountant.supports(event)
+        else math.inf
+    )
 
 
 @pytest.mark.parametrize("delta", [1e-3, 1e-6])
 @pytest.mark.parametrize("event", spread(EVENTS, 5), ids=repr)
 def test_never_above_dp_accounting(event: dp_event.DpEvent, delta: float) -> None:
-    """Under add_remove our epsilon is at most that of dp-accounting's RDP plus 1e-6, and of its PLD up to 1e-5 of either grid."""
+    """Under add_remove our epsilon is at most that of dp-accounting's RDP plus 1e-6, and of its PLD
+    up to 1e-5 of either grid.
+    """
     ours = from_dp_event(event, "add_remove").epsilon(delta)
     assert ours <= accounted(RdpAccountant, event, delta) + 1e-6
     assert ours <= accounted(PLDAccountant, event, delta) * (1 + 1e-5) + 1e-6
 
 
 @pytest.mark.parametrize("event", RESPONSES, ids=repr)
-def test_randomised_response_against_dp_accounting(event: dp_event.RandomizedResponseDpEvent) -> None:
-    """Under replace_one one response costs at most what either accountant says, up to 1e-6, and its profile is exact."""
+def test_randomised_response_against_dp_accounting(
+    event: dp_event.RandomizedResponseDpEvent,
+) -> None:
+    """Under replace_one one response costs at most what either accountant says, up to 1e-6, and its
+    profile is exact.
+    """
     curve = from_dp_event(event, "replace_one")
     for delta in (1e-3, 1e-6):
         assert curve.epsilon(delta) <= accounted(RdpAccountant, event, delta, REPLACE) + 1e-6
@@ -81,19 +116,35 @@ def test_discrete_laplace_is_exact(rate: float, shift: int) -> None:
     curve = from_dp_event(dp_event.DiscreteLaplaceDpEvent(rate, shift), "add_remove")
     for epsilon in np.linspace(0, rate * shift * 1.1, 23).tolist():
         exact = float(np.maximum(0, p - math.exp(epsilon) * q).sum())
-        assert exact * (1 - 1e-9) - 1e-15 <= best_delta(curve, epsilon).value <= exact * (1 + 1e-9) + 1e-14
+        assert (
+            exact * (1 - 1e-9) - 1e-15
+            <= best_delta(curve, epsilon).value
+            <= exact * (1 + 1e-9) + 1e-14
+        )
     for order in (1.5, 3.0, 20.0):
-        moment = np.exp(order * np.log(math.tanh(rate / 2)) - order * rate * np.abs(x) + (order - 1) * rate * np.abs(x - shift))
+        moment = np.exp(
+            order * np.log(math.tanh(rate / 2))
+            - order * rate * np.abs(x)
+            + (order - 1) * rate * np.abs(x - shift)
+        )
         exact = math.log(float(moment.sum() / math.tanh(rate / 2) ** (order - 1))) / (order - 1)
         assert math.isclose(float(curve.rdp(order)), exact, rel_tol=1e-9)
 
 
 def test_noise_multipliers_are_relative_to_one_contribution() -> None:
-    """Under replace_one a Gaussian or Laplace event shifts twice as far; dp-accounting's PLD agrees, its RDP forgets it."""
-    assert math.isclose(from_dp_event(GAUSS, "replace_one").rho, 4 * from_dp_event(GAUSS, "add_remove").rho, rel_tol=1e-12)
+    """Under replace_one a Gaussian or Laplace event shifts twice as far; dp-accounting's PLD
+    agrees, its RDP forgets it.
+    """
+    assert math.isclose(
+        from_dp_event(GAUSS, "replace_one").rho,
+        4 * from_dp_event(GAUSS, "add_remove").rho,
+        rel_tol=1e-12,
+    )
     assert math.isclose(from_dp_event(LAPLACE, "replace_one").pure_epsilon, 2 / 3, rel_tol=1e-12)
     doubled = dp_event.DiscreteLaplaceDpEvent(0.4, 2)
-    assert from_dp_event(dp_event.DiscreteLaplaceDpEvent(0.4, 1), "replace_one") == from_dp_event(doubled, "add_remove")
+    assert from_dp_event(dp_event.DiscreteLaplaceDpEvent(0.4, 1), "replace_one") == from_dp_event(
+        doubled, "add_remove"
+    )
     ours = from_dp_event(GAUSS, "replace_one").epsilon(1e-6)
     assert math.isclose(ours, accounted(PLDAccountant, GAUSS, 1e-6, REPLACE), rel_tol=1e-3)
     assert ours > 1.5 * accounted(RdpAccountant, GAUSS, 1e-6, REPLACE)
@@ -108,17 +159,23 @@ def test_counts_are_kept(event: dp_event.DpEvent) -> None:
         dp_event.SelfComposedDpEvent(event, 6),
         dp_event.SelfComposedDpEvent(twice, np.int64(3)),
     ):
-        assert from_dp_event(six, "add_remove") == Composed.of([(6, from_dp_event(event, "add_remove"))])
+        assert from_dp_event(six, "add_remove") == Composed.of(
+            [(6, from_dp_event(event, "add_remove"))]
+        )
     assert from_dp_event(dp_event.SelfComposedDpEvent(event, 0), "add_remove") == zero()
 
 
 def test_where_dp_accounting_is_wrong() -> None:
-    """Its PLD charges ten responses as one, its RDP turns NaN into epsilon 0 and a negative count into a refund; nothing here."""
+    """Its PLD charges ten responses as one, its RDP turns NaN into epsilon 0 and a negative count
+    into a refund; nothing here.
+    """
     ten = dp_event.SelfComposedDpEvent(RESPONSE, 10)
     once, said = (accounted(PLDAccountant, event, 1e-5, REPLACE) for event in (RESPONSE, ten))
     truth = accounted(PLDAccountant, dp_event.ComposedDpEvent([RESPONSE] * 10), 1e-5, REPLACE)
     assert said == once
-    assert 9 * once < truth * 0.999 <= from_dp_event(ten, "replace_one").epsilon(1e-5) <= truth + 1e-6
+    assert (
+        9 * once < truth * 0.999 <= from_dp_event(ten, "replace_one").epsilon(1e-5) <= truth + 1e-6
+    )
     assert rdp_privacy_accountant.compute_epsilon([2.0], [math.nan], 1e-5)[0] == 0
     with pytest.raises(InvalidCurve, match="NaN"):
         rdp_to_epsilon(lambda orders: orders * math.nan, 1e-5)
@@ -130,19 +187,31 @@ def test_where_dp_accounting_is_wrong() -> None:
 
 
 def test_tiny_deltas_and_bounds_are_converted() -> None:
-    """Where dp-accounting's PLD says infinity (delta 1e-20), or its compute_delta fails (a Renyi bound below an ulp)."""
-    assert accounted(PLDAccountant, LAPLACE, 1e-20) == accounted(PLDAccountant, GAUSS, 1e-20) == math.inf
+    """Where dp-accounting's PLD says infinity (delta 1e-20), or its compute_delta fails (a Renyi
+    bound below an ulp).
+    """
+    assert (
+        accounted(PLDAccountant, LAPLACE, 1e-20)
+        == accounted(PLDAccountant, GAUSS, 1e-20)
+        == math.inf
+    )
     assert from_dp_event(LAPLACE, "add_remove").epsilon(1e-20) <= 1 / 3 * (1 + 1e-12)
     assert from_dp_event(GAUSS, "add_remove").epsilon(1e-20) < 6
     assert 0 < ZCDP(rho=1e-30).delta(0.0) < 1.1e-15
 
 
-# -- what is refused --------------------------------------------------------------------------------------------------
+# -- what is refused -------------------------------------------------------------------------------
 
 
 def test_every_event_is_read_or_refused_by_name() -> None:
-    """Each event class of the installed dp-accounting either has a curve or a reason of its own, never both."""
-    classes = {kind.__name__ for kind in dp_event.DpEvent.__subclasses__() if kind.__module__ == dp_event.__name__}
+    """Each event class of the installed dp-accounting either has a curve or a reason of its own,
+    never both.
+    """
+    classes = {
+        kind.__name__
+        for kind in dp_event.DpEvent.__subclasses__()
+        if kind.__module__ == dp_event.__name__
+    }
     assert classes == {name for name in _READERS if hasattr(dp_event, name)} | set(_REFUSED)
     assert not set(_READERS) & set(_REFUSED)
 
@@ -169,8 +238,12 @@ def test_events_without_a_curve_are_refused(event: dp_event.DpEvent) -> None:
 
 @pytest.mark.slow
 def test_a_training_run_is_accepted_and_costs_what_dp_accounting_says() -> None:
-    """DP-SGD and a release of its own: within 1e-3 of dp-accounting's PLD, refused where a user is replaced, and read back."""
-    run = dp_event.ComposedDpEvent([acc.dp_events.dp_sgd(1.1, 0.02, 400), dp_event.LaplaceDpEvent(2.0)])
+    """DP-SGD and a release of its own: within 1e-3 of dp-accounting's PLD, refused where a user is
+    replaced, and read back.
+    """
+    run = dp_event.ComposedDpEvent(
+        [acc.dp_events.dp_sgd(1.1, 0.02, 400), dp_event.LaplaceDpEvent(2.0)]
+    )
     accountant = PLDAccountant().compose(run)
     curve = from_dp_event(run, "add_remove")
     for delta in (1e-5, 1e-8):
@@ -183,7 +256,9 @@ def test_a_training_run_is_accepted_and_costs_what_dp_accounting_says() -> None:
 
 
 def test_nothing_is_built_by_name() -> None:
-    """A named tuple that claims to be an event, a subclass, and other objects are refused; nothing is imported."""
+    """A named tuple that claims to be an event, a subclass, and other objects are refused; nothing
+    is imported.
+    """
 
     class Sneaky(dp_event.GaussianDpEvent):
         pass
@@ -196,7 +271,11 @@ def test_nothing_is_built_by_name() -> None:
 @pytest.mark.parametrize(
     "event",
     [
-        *(kind(value) for kind in (dp_event.GaussianDpEvent, dp_event.LaplaceDpEvent) for value in (0.0, -1.0, math.nan, True)),
+        *(
+            kind(value)
+            for kind in (dp_event.GaussianDpEvent, dp_event.LaplaceDpEvent)
+            for value in (0.0, -1.0, math.nan, True)
+        ),
         *(dp_event.DiscreteLaplaceDpEvent(rate, 1) for rate in (0.0, -1.0, math.nan, math.inf)),
         *(dp_event.DiscreteLaplaceDpEvent(0.1, shift) for shift in (0, -1, 1.5)),
         *(dp_event.SelfComposedDpEvent(GAUSS, count) for count in (-1, 1.5, True, None)),
@@ -209,7 +288,9 @@ def test_nothing_is_built_by_name() -> None:
     ids=repr,
 )
 def test_events_that_are_no_guarantee_raise(event: dp_event.DpEvent) -> None:
-    """Parameters without noise, negative, NaN or of the wrong type raise instead of giving a small epsilon."""
+    """Parameters without noise, negative, NaN or of the wrong type raise instead of giving a small
+    epsilon.
+    """
     with pytest.raises(InvalidCurve):
         from_dp_event(event, "replace_one")
 
@@ -220,7 +301,7 @@ def test_a_response_that_says_nothing_is_free() -> None:
         assert from_dp_event(dp_event.RandomizedResponseDpEvent(p, k), "replace_one") == zero()
 
 
-# -- and back ---------------------------------------------------------------------------------------------------------
+# -- and back --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("relation", BOTH)
@@ -238,7 +319,9 @@ def test_a_response_that_says_nothing_is_free() -> None:
     ids=repr,
 )
 def test_round_trip(curve: Curve, relation: Relation) -> None:
-    """The event of a curve reads back, under the same relation, as no cheaper a curve, and dearer by at most 1e-6."""
+    """The event of a curve reads back, under the same relation, as no cheaper a curve, and dearer
+    by at most 1e-6.
+    """
     again = from_dp_event(curve.to_dp_event(relation), relation)
     orders = [1.1, 2.0, 30.0]
     assert np.all(again.rdp(orders) >= curve.rdp(orders) * (1 - 1e-15))
@@ -247,12 +330,17 @@ def test_round_trip(curve: Curve, relation: Relation) -> None:
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_noise_on_a_sample_has_its_event(noise: Any) -> None:
-    """Of one user and under add_remove: it reads back as the same step, whichever name it had; a group has none."""
+    """Of one user and under add_remove: it reads back as the same step, whichever name it had; a
+    group has none.
+    """
     curve = SampledNoiseDP(noise=noise, shift=0.5, rate=0.2)
     again = from_dp_event(to_dp_event(curve), "add_remove")
     assert curve.delta(0.1) <= again.delta(0.1) <= curve.delta(0.1) * (1 + 1e-6)
     assert type(again) is (acc.SampledGaussianDP if noise == "gaussian" else SampledNoiseDP)
-    for refused, relation in ((curve, "replace_one"), (curve.model_copy(update={"group": 2}), "add_remove")):
+    for refused, relation in (
+        (curve, "replace_one"),
+        (curve.model_copy(update={"group": 2}), "add_remove"),
+    ):
         with pytest.raises(NoEquivalent, match="for one user only"):
             to_dp_event(refused, relation)
 
@@ -260,7 +348,9 @@ def test_noise_on_a_sample_has_its_event(noise: Any) -> None:
 def test_dp_accounting_reads_our_events() -> None:
     """The PLD of an exported composition agrees with our epsilon within its discretisation."""
     curve = 2 * GaussianDP(mu=0.2) + 3 * PureDP(epsilon=0.1) + LaplaceDP(epsilon=0.3)
-    assert math.isclose(accounted(PLDAccountant, to_dp_event(curve), 1e-5), curve.epsilon(1e-5), rel_tol=1e-2)
+    assert math.isclose(
+        accounted(PLDAccountant, to_dp_event(curve), 1e-5), curve.epsilon(1e-5), rel_tol=1e-2
+    )
 
 
 @pytest.mark.parametrize(
@@ -294,7 +384,9 @@ LATER: dict[str, tuple[str, ...]] = {
 
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The events of later versions: the installed ones, or classes with their names and fields where it has none."""
+    """The events of later versions: the installed ones, or classes with their names and fields
+    where it has none.
+    """
     for name, fields in LATER.items():
         if not hasattr(dp_event, name):
             made = attr.make_class(name, list(fields), bases=(dp_event.DpEvent,), frozen=True)
@@ -303,13 +395,18 @@ def later(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("relation", BOTH)
-def test_events_of_later_versions_are_read_and_written(later: dict[str, Any], relation: Relation) -> None:
+def test_events_of_later_versions_are_read_and_written(
+    later: dict[str, Any], relation: Relation
+) -> None:
     """Each to its curve; those that a curve means exactly come back, in compositions too."""
     assert from_dp_event(later["EpsilonDeltaDpEvent"](0.5, 0.0), relation) == PureDP(epsilon=0.5)
     assert from_dp_event(later["PermuteAndFlipDpEvent"](0.5), relation) == LaplaceDP(epsilon=0.5)
     curve = 3 * BoundedRange(epsilon=0.1) + ApproxDP(epsilon=0.5, delta=1e-6)
     assert from_dp_event(curve.to_dp_event(relation), relation) == curve
-    for event in (later["EpsilonDeltaDpEvent"](math.inf, 0.0), later["EpsilonDeltaDpEvent"](1.0, 1.0)):
+    for event in (
+        later["EpsilonDeltaDpEvent"](math.inf, 0.0),
+        later["EpsilonDeltaDpEvent"](1.0, 1.0),
+    ):
         with pytest.raises(InvalidCurve):
             from_dp_event(event, relation)
 
@@ -318,13 +415,18 @@ def test_events_of_later_versions_are_read_and_written(later: dict[str, Any], re
 def test_the_rho_of_a_discrete_gaussian_is_its_kullback_leibler_divergence(
     later: dict[str, Any], sigma: float, sensitivity: int
 ) -> None:
-    """Integer shifts attain it: the sum over all integers, for one contribution and for one that replaces another."""
+    """Integer shifts attain it: the sum over all integers, for one contribution and for one that
+    replaces another.
+    """
     noise = np.arange(-60, 61)
     law = np.exp(-(noise**2) / (2 * sigma**2))
     for relation, moves in zip(BOTH, (1, 2), strict=True):
         loss = ((noise - moves * sensitivity) ** 2 - noise**2) / (2 * sigma**2)
         exact = float(law @ loss / law.sum())
-        rho, one = (from_dp_event(later["DiscreteGaussianDpEvent"](sigma, sensitivity, d), relation).rho for d in (None, 1))
+        rho, one = (
+            from_dp_event(later["DiscreteGaussianDpEvent"](sigma, sensitivity, d), relation).rho
+            for d in (None, 1)
+        )
         assert one == pytest.approx(rho, rel=1e-11)
         assert exact * (1 - 1e-13) <= rho <= exact * (1 + 1e-9)
     for wrong in ((0.0, 1), (1.0, 0), (math.nan, 1), (1.0, -2)):
@@ -332,31 +434,48 @@ def test_the_rho_of_a_discrete_gaussian_is_its_kullback_leibler_divergence(
             from_dp_event(later["DiscreteGaussianDpEvent"](*wrong, 1), "add_remove")
 
 
-@pytest.mark.parametrize(("sigma", "sensitivity", "runs"), [(1.0, 1, 1), (1.0, 1, 10), (0.5, 3, 1), (3.0, 2, 5)])
-def test_one_discrete_gaussian_is_exact(later: dict[str, Any], sigma: float, sensitivity: int, runs: int) -> None:
-    """Its price is dp-accounting's own to a part in 10^4, for smaller shifts too, and in more dimensions no lower one is said."""
-    pld = privacy_loss_distribution.from_discrete_gaussian_mechanism(sigma, sensitivity=sensitivity).self_compose(runs)
+@pytest.mark.parametrize(
+    ("sigma", "sensitivity", "runs"), [(1.0, 1, 1), (1.0, 1, 10), (0.5, 3, 1), (3.0, 2, 5)]
+)
+def test_one_discrete_gaussian_is_exact(
+    later: dict[str, Any], sigma: float, sensitivity: int, runs: int
+) -> None:
+    """Its price is dp-accounting's own to a part in 10^4, for smaller shifts too, and in more
+    dimensions no lower one is said.
+    """
+    pld = privacy_loss_distribution.from_discrete_gaussian_mechanism(
+        sigma, sensitivity=sensitivity
+    ).self_compose(runs)
     event = later["DiscreteGaussianDpEvent"](sigma, sensitivity + 0.5, 1)
     for delta in (1e-3, 1e-6, 1e-9):
-        ours, theirs = (runs * from_dp_event(event, "add_remove")).epsilon(delta), pld.get_epsilon_for_delta(delta)
+        ours, theirs = (
+            (runs * from_dp_event(event, "add_remove")).epsilon(delta),
+            pld.get_epsilon_for_delta(delta),
+        )
         assert theirs * (1 - 1e-4) <= ours <= theirs * (1 + 1e-6)
         vector = later["DiscreteGaussianDpEvent"](sigma, sensitivity, None)
         assert ours < (runs * from_dp_event(vector, "add_remove")).epsilon(delta)
 
 
 def test_a_discrete_gaussian_at_the_ends_of_its_fields(later: dict[str, Any]) -> None:
-    """Noise that is far less than a shift, far more, or beyond what is summed: a price that no group or count makes smaller."""
+    """Noise that is far less than a shift, far more, or beyond what is summed: a price that no
+    group or count makes smaller.
+    """
     for sigma, sensitivity in ((1e-3, 1), (1.0, 10**15), (1e3, 1), (1e-4, 1), (1e4, 1)):
         curve = from_dp_event(later["DiscreteGaussianDpEvent"](sigma, sensitivity, 1), "add_remove")
         assert isinstance(curve, ZCDP) == (sigma in (1e-4, 1e4))
         costs = [float(one.delta(0.5)) for one in (curve, 2 * curve, acc.group_privacy(curve, 2))]
         assert 0 < costs[0] <= min(costs[1:]) <= 1
     replaced = from_dp_event(later["DiscreteGaussianDpEvent"](2.0, 1, 1), "replace_one")
-    assert replaced == acc.group_privacy(from_dp_event(later["DiscreteGaussianDpEvent"](2.0, 1, 1), "add_remove"), 2)
+    assert replaced == acc.group_privacy(
+        from_dp_event(later["DiscreteGaussianDpEvent"](2.0, 1, 1), "add_remove"), 2
+    )
 
 
 def test_a_class_with_the_name_of_a_later_event_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the installed version has no such event, a class of somebody else is not taken for it."""
+    """Where the installed version has no such event, a class of somebody else is not taken
+    for it.
+    """
     for name in LATER:
         monkeypatch.delattr(dp_event, name, raising=False)
         with pytest.raises(NoEquivalent, match="not a known event"):
@@ -364,28 +483,55 @@ def test_a_class_with_the_name_of_a_later_event_is_none(monkeypatch: pytest.Monk
 
 
 def test_an_event_is_read_from_json_by_its_class_alone() -> None:
-    """Names of known classes with their own fields give the event; anything else is refused, and nothing is imported for it."""
-    text = '{"event": "SelfComposedDpEvent", "count": 30, "of": {"event": "Gaussian", "noise_multiplier": 20}}'
+    """Names of known classes with their own fields give the event; anything else is refused, and
+    nothing is imported for it.
+    """
+    text = (
+        '{"event": "SelfComposedDpEvent", "count": 30, "of": {"event": "Gaussian",'
+        ' "noise_multiplier": 20}}'
+    )
     event = acc.dp_events.event_from_json(text)
     assert acc.from_dp_event(event, "add_remove").rho == pytest.approx(30 * 0.05**2 / 2)
-    both = '{"event": "Composed", "of": [{"event": "NoOp"}, {"event": "Laplace", "noise_multiplier": 2}]}'
-    assert acc.from_dp_event(acc.dp_events.event_from_json(both), "add_remove").core_epsilon == pytest.approx(0.5)
+    both = (
+        '{"event": "Composed", "of": [{"event": "NoOp"}, {"event": "Laplace", "noise_multiplier":'
+        " 2}]}"
+    )
+    assert acc.from_dp_event(
+        acc.dp_events.event_from_json(both), "add_remove"
+    ).core_epsilon == pytest.approx(0.5)
     nested = '{"event": "Gaussian", "noise_multiplier": 1}'
     for _ in range(30):
         nested = f'{{"event": "SelfComposed", "count": 1, "of": {nested}}}'
-    wrong = ['{"event": "os.system"}', '{"event": "Gaussian"}', '{"event": "Gaussian", "sigma": 1}', '{"noise": 1}', "[]", nested]
+    wrong = [
+        '{"event": "os.system"}',
+        '{"event": "Gaussian"}',
+        '{"event": "Gaussian", "sigma": 1}',
+        '{"noise": 1}',
+        "[]",
+        nested,
+    ]
     for one in wrong:
         with pytest.raises((acc.errors.InvalidCurve, acc.ledger.InvalidEntry)):
             acc.dp_events.event_from_json(one)
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_sum_of_curves_for_different_relations_is_refused(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is proved for add_remove alone and what is proved for replace_one alone have no sum; the message has the remedy."""
+def test_a_sum_of_curves_for_different_relations_is_refused(
+    times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is proved for add_remove alone and what is proved for replace_one alone have no sum; the
+    message has the remedy.
+    """
     monkeypatch.setattr(acc.LaplaceDP, "proved_for", property(lambda _: "replace_one"))
     votes, other = acc.LaplaceDP(epsilon=0.123), times * acc.SampledGaussianDP(mu=1.0, rate=0.1)
-    sums: list[Callable[[], object]] = [lambda: votes + other, lambda: acc.tighter(votes, other), lambda: sum([3 * votes, other])]
+    sums: list[Callable[[], object]] = [
+        lambda: votes + other,
+        lambda: acc.tighter(votes, other),
+        lambda: sum([3 * votes, other]),
+    ]
     for made in sums:
-        with pytest.raises(acc.RelationMismatch, match=r"replace_one.*Configure both mechanisms under the same one"):
+        with pytest.raises(
+            acc.RelationMismatch, match=r"replace_one.*Configure both mechanisms under the same one"
+        ):
             made()
     assert (votes + acc.GaussianDP(mu=1.0)).proved_for == "replace_one"

@@ -1,4 +1,6 @@
-"""Filters: charges in any order, from any thread, never pass the budget; refusals say what would fit."""
+"""Filters: charges in any order, from any thread, never pass the budget; refusals say what would
+fit.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,14 @@ from accounting.remaining import BudgetExceeded
 
 
 def test_a_refusal_carries_the_numbers() -> None:
-    """BudgetExceeded says what was asked, spent and left, and how many of the runs still fit; that many then do, not one more."""
+    """BudgetExceeded says what was asked, spent and left, and how many of the runs still fit; that
+    many then do, not one more.
+    """
     spender = PrivacyFilter(Budget(rho=1.0))
     spender.charge(ZCDP(rho=0.35))
-    with pytest.raises(BudgetExceeded, match=r"These 20 releases do not fit .* Ask for at most 6 of them") as refused:
+    with pytest.raises(
+        BudgetExceeded, match=r"These 20 releases do not fit .* Ask for at most 6 of them"
+    ) as refused:
         spender.charge(ZCDP(rho=0.1), count=20)
     error = refused.value
     assert error.would_fit == 6
@@ -35,7 +41,9 @@ def test_a_refusal_carries_the_numbers() -> None:
 
 
 def test_a_charge_that_was_interrupted_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C between the record of a charge and its sum: nothing is spent, and later charges are listed as they were made."""
+    """Ctrl-C between the record of a charge and its sum: nothing is spent, and later charges are
+    listed as they were made.
+    """
     spender = PrivacyFilter(Budget(epsilon=1.0))
     spender.charge(PureDP(epsilon=0.1), label="before")
     with monkeypatch.context() as patch:
@@ -57,11 +65,18 @@ def _interrupted(*_: object) -> None:
 @pytest.mark.parametrize("charges", [1, 3, Fraction(5, 2)])
 def test_what_several_charges_cost_is_their_share_of_the_limit(charges: int | Fraction) -> None:
     """In the unit of `limit`, so that a search sees how far a parameter is from what fits."""
-    for budget, curve in ((Budget(rho=2.0), ZCDP(rho=0.3)), (Budget(epsilon=2.0), PureDP(epsilon=0.3))):
+    for budget, curve in (
+        (Budget(rho=2.0), ZCDP(rho=0.3)),
+        (Budget(epsilon=2.0), PureDP(epsilon=0.3)),
+    ):
         assert budget.cost_of_each(curve, charges) == pytest.approx(0.3 * float(charges), rel=1e-9)
 
 
-@given(curves=st.lists(st.sampled_from([PureDP(epsilon=0.07), GaussianDP(mu=0.1), ZCDP(rho=0.01)]), max_size=60))
+@given(
+    curves=st.lists(
+        st.sampled_from([PureDP(epsilon=0.07), GaussianDP(mu=0.1), ZCDP(rho=0.01)]), max_size=60
+    )
+)
 @settings(max_examples=40, deadline=None)
 def test_how_many_is_what_fits(curves: list[Curve]) -> None:
     """After any charges that fit, exactly how_many more separate charges succeed."""
@@ -77,11 +92,15 @@ def test_how_many_is_what_fits(curves: list[Curve]) -> None:
 
 
 def test_mechanisms_bring_their_relation() -> None:
-    """A mechanism's relation binds the filter; one under the other relation is refused and nothing is charged."""
+    """A mechanism's relation binds the filter; one under the other relation is refused and nothing
+    is charged.
+    """
     spender = PrivacyFilter(Budget(epsilon=1.0))
     spender.charge(dps.ExponentialMechanism(epsilon=0.1, sensitivity=dps.Sensitivity()))
     assert spender.relation == "add_remove"
-    other = dps.ExponentialMechanism(epsilon=0.1, sensitivity=dps.Sensitivity(relation="replace_one"))
+    other = dps.ExponentialMechanism(
+        epsilon=0.1, sensitivity=dps.Sensitivity(relation="replace_one")
+    )
     for attempt in (spender.charge, spender.can_afford, spender.how_many):
         with pytest.raises(RelationMismatch):
             attempt(other)
@@ -93,7 +112,9 @@ def test_mechanisms_bring_their_relation() -> None:
 
 
 def test_threads_never_overspend(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Eight threads racing for 100 charges get exactly 100 between them, although each pauses between check and charge."""
+    """Eight threads racing for 100 charges get exactly 100 between them, although each pauses
+    between check and charge.
+    """
     plus = Price.plus
 
     def slow(first: Price, second: Price) -> Price:
@@ -118,9 +139,13 @@ def test_threads_never_overspend(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_epsilon_reads_the_charges_as_a_plan() -> None:
-    """The report equals the epsilon of the composition, and is at most the budget's epsilon at its delta."""
+    """The report equals the epsilon of the composition, and is at most the budget's epsilon at its
+    delta.
+    """
     spender = PrivacyFilter(Budget(epsilon=2.0, delta=1e-6))
     spender.charge(GaussianDP(mu=0.1), count=4, label="votes")
     spender.charge(PureDP(epsilon=0.2))
-    assert spender.epsilon(1e-6) == (4 * GaussianDP(mu=0.1) + PureDP(epsilon=0.2)).epsilon(1e-6) <= 2.0
+    assert (
+        spender.epsilon(1e-6) == (4 * GaussianDP(mu=0.1) + PureDP(epsilon=0.2)).epsilon(1e-6) <= 2.0
+    )
     assert [charge.label for charge in spender.charges] == ["votes", None]

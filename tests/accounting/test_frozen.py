@@ -24,7 +24,10 @@ from accounting.curves.closed_form import OneEpsilon
 from accounting.frozen import Frozen
 from accounting.price import itemised
 
-MODELS = list({type(model): model for model in [*CURVES, *(case.mechanism for case in CASES)]}.values())  # one of each kind
+# one of each kind
+MODELS = list(
+    {type(model): model for model in [*CURVES, *(case.mechanism for case in CASES)]}.values()
+)
 
 
 @pytest.mark.parametrize("wrong", [-0.5, math.nan, -math.inf, "0.1", None])
@@ -48,7 +51,9 @@ def test_no_way_around_validation(forge: Callable[[Any], object], wrong: object)
 
 
 def test_a_model_shows_its_fields_before_its_first_use() -> None:
-    """Help and editors see the fields of a model that nobody used yet, also below a base that was looked at first."""
+    """Help and editors see the fields of a model that nobody used yet, also below a base that was
+    looked at first.
+    """
 
     class Base(Frozen):
         share: float
@@ -56,7 +61,11 @@ def test_a_model_shows_its_fields_before_its_first_use() -> None:
     class Member(Base):
         count: int
 
-    assert [list(inspect.signature(one).parameters) for one in (Base, Member, Base)] == [["share"], ["share", "count"], ["share"]]
+    assert [list(inspect.signature(one).parameters) for one in (Base, Member, Base)] == [
+        ["share"],
+        ["share", "count"],
+        ["share"],
+    ]
     assert Member(share=0.5, count=2).share == 0.5
 
 
@@ -75,7 +84,9 @@ def test_a_copy_drops_what_was_computed() -> None:
 @pytest.mark.fast(12)
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 def test_caches_are_no_part_of_a_value(model: Any) -> None:
-    """After it was used, a model equals a new one in value, hash, JSON and pickle, and composes with it."""
+    """After it was used, a model equals a new one in value, hash, JSON and pickle, and composes
+    with it.
+    """
     new = type(model).model_validate_json(model.to_json())
     pristine = pickle.dumps(new)
     curve = getattr(new, "curve", new)
@@ -110,7 +121,9 @@ class _Refund(acc.Curve):  # not final, without `kind`: what no member of the fa
         return self.main
 
 
-@pytest.mark.parametrize("curve", [_Refund(), _Refund(main=0.1, failure=-0.1), _Refund(main=0.1, failure=1.5)])
+@pytest.mark.parametrize(
+    "curve", [_Refund(), _Refund(main=0.1, failure=-0.1), _Refund(main=0.1, failure=1.5)]
+)
 @pytest.mark.parametrize("measure", ["epsilon", "rho", 8.0])
 def test_no_price_gives_budget_back(curve: acc.Curve, measure: Any) -> None:
     """A curve with a negative cost has no price, at any measure."""
@@ -121,7 +134,13 @@ def test_no_price_gives_budget_back(curve: acc.Curve, measure: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "price", [acc.price.Price(-1, 0), acc.price.Price(0, -1), acc.price.Price(0.5, 0), acc.price.Price(math.nan, 0)]
+    "price",
+    [
+        acc.price.Price(-1, 0),
+        acc.price.Price(0, -1),
+        acc.price.Price(0.5, 0),
+        acc.price.Price(math.nan, 0),
+    ],
 )
 def test_a_price_is_whole_and_not_negative(price: acc.price.Price) -> None:
     """Nothing that would lower a total passes the gate of filters and ledgers."""
@@ -135,14 +154,22 @@ def test_a_price_is_whole_and_not_negative(price: acc.price.Price) -> None:
 def test_numpy_integers_are_counts(number: Any) -> None:
     """A count of any integer type is taken wherever one is."""
     curve = acc.PureDP(epsilon=0.1)
-    assert (number * curve).pure_epsilon == (curve * number).pure_epsilon == acc.PureDP(epsilon=0.3).pure_epsilon
+    assert (
+        (number * curve).pure_epsilon
+        == (curve * number).pure_epsilon
+        == acc.PureDP(epsilon=0.3).pure_epsilon
+    )
     assert acc.group_privacy(curve, number) == acc.group_privacy(curve, 3)
     assert acc.Accountant().compose(curve, number).curve == 3 * curve
     assert acc.PrivacyFilter(acc.Budget(epsilon=1.0)).charge(curve, number).main == 3 * 10**11
-    assert acc.filter.PrivacyOdometer(delta=0.0, order="inf").charge(curve, number) == pytest.approx(0.3)
+    assert acc.filter.PrivacyOdometer(delta=0.0, order="inf").charge(
+        curve, number
+    ) == pytest.approx(0.3)
 
 
-@pytest.mark.parametrize("member", [acc.ZCDP, acc.PureDP, acc.LaplaceDP, acc.GaussianDP, acc.BoundedRange])
+@pytest.mark.parametrize(
+    "member", [acc.ZCDP, acc.PureDP, acc.LaplaceDP, acc.GaussianDP, acc.BoundedRange]
+)
 @pytest.mark.parametrize("value", [0.0, -0.0, 0.3, 5e-324, 1.7e308])
 def test_a_curve_of_one_number_is_checked_and_has_one_form(member: Any, value: float) -> None:
     """A float in the domain is kept, -0.0 as 0.0; everything else is refused."""
@@ -176,12 +203,25 @@ USES: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("use", USES)
 def test_a_sum_is_in_its_normal_form(use: str) -> None:
-    """However a composition was made, it answers as the one that was built of its parts, before and after anybody looks."""
-    parts = [acc.ZCDP(rho=0.1), acc.PureDP(epsilon=1.0), acc.ZCDP(rho=0.1), 3 * acc.BoundedRange(epsilon=0.5)]
-    built = acc.curves.Composed(parts=[(2, parts[0]), (1, parts[1]), (3, acc.BoundedRange(epsilon=0.5))])
+    """However a composition was made, it answers as the one that was built of its parts, before and
+    after anybody looks.
+    """
+    parts = [
+        acc.ZCDP(rho=0.1),
+        acc.PureDP(epsilon=1.0),
+        acc.ZCDP(rho=0.1),
+        3 * acc.BoundedRange(epsilon=0.5),
+    ]
+    built = acc.curves.Composed(
+        parts=[(2, parts[0]), (1, parts[1]), (3, acc.BoundedRange(epsilon=0.5))]
+    )
     assert USES[use](sum(parts)) == USES[use](built)
     assert sum(parts) == built == sum(parts[::-1])
-    assert (acc.zero() + parts[0], parts[0] + acc.zero(), acc.zero() + acc.zero()) == (parts[0], parts[0], acc.zero())
+    assert (acc.zero() + parts[0], parts[0] + acc.zero(), acc.zero() + acc.zero()) == (
+        parts[0],
+        parts[0],
+        acc.zero(),
+    )
 
 
 def test_a_loop_of_sums_does_not_sort_all_parts_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,8 +238,12 @@ def test_a_loop_of_sums_does_not_sort_all_parts_again(monkeypatch: pytest.Monkey
         _ = (10**18 - 1) * acc.ZCDP(rho=0.1) + acc.ZCDP(rho=0.1) + acc.ZCDP(rho=0.1)
 
 
-def test_a_curve_of_somebody_else_keeps_its_validators_its_kind_and_its_fields(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A subclass of the one-parameter curves is validated as it says, and two of them merge only if they are equal."""
+def test_a_curve_of_somebody_else_keeps_its_validators_its_kind_and_its_fields(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A subclass of the one-parameter curves is validated as it says, and two of them merge only if
+    they are equal.
+    """
     monkeypatch.setattr(CURVES_BY_KIND, "_known", dict(CURVES_BY_KIND._known))
 
     class Paired(OneEpsilon):
@@ -226,6 +270,10 @@ def test_a_curve_of_somebody_else_keeps_its_validators_its_kind_and_its_fields(m
         Paired(epsilon=2.0)
     assert first.kind == "paired"
     assert first.to_json() == '{"kind":"paired","epsilon":0.5,"group":0}'
-    for curve in (first + second, acc.zero() + second + first, acc.Accountant().compose(first).compose(second).curve):
+    for curve in (
+        first + second,
+        acc.zero() + second + first,
+        acc.Accountant().compose(first).compose(second).curve,
+    ):
         assert curve.parts == ((1, first), (1, second))  # type: ignore[attr-defined]
     assert (first + second) + first == 2 * first + second

@@ -53,16 +53,25 @@ def renyi(p: Law, q: Law, order: float) -> float:
 
 
 def bounds_the_pair(curve: Curve, p: Law, q: Law) -> None:
-    """Assert delta and, without a bad event, rdp of `curve` at least as large as the exact ones, both ways round."""
+    """Assert delta and, without a bad event, rdp of `curve` at least as large as the exact ones,
+    both ways round.
+    """
     for one, other in ((p, q), (q, p)):
         for epsilon in EPSILONS:
-            assert best_delta(curve, epsilon).value >= hockey_stick(one, other, epsilon) * (1 - 1e-9) - 1e-14
+            assert (
+                best_delta(curve, epsilon).value
+                >= hockey_stick(one, other, epsilon) * (1 - 1e-9) - 1e-14
+            )
         if curve.delta0 == 0:
-            assert np.all(curve.rdp(ORDERS) >= np.array([renyi(one, other, a) for a in ORDERS]) * (1 - 1e-9))
+            assert np.all(
+                curve.rdp(ORDERS) >= np.array([renyi(one, other, a) for a in ORDERS]) * (1 - 1e-9)
+            )
 
 
 def exponential_mechanism(step: int, epsilon: float) -> Law:
-    """Three candidates of which the first gains one count a step and the others lose one: bounded range 2 epsilon."""
+    """Three candidates of which the first gains one count a step and the others lose one: bounded
+    range 2 epsilon.
+    """
     weights = np.exp(epsilon * np.array([step, -step, -step / 2]))
     return weights / weights.sum()
 
@@ -77,9 +86,13 @@ def cells(step: int, scale: float, noise: str) -> Law:
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 @pytest.mark.parametrize("epsilon", [0.05, 0.4])
 def test_closed_forms_hold_on_paths(size: int, epsilon: float) -> None:
-    """The group's curve bounds the exact divergence between inputs that many steps apart, for each curve that scales."""
+    """The group's curve bounds the exact divergence between inputs that many steps apart, for each
+    curve that scales.
+    """
     picks = tuple(exponential_mechanism(i, epsilon) for i in (0, size))
-    normal, double = (tuple(cells(i, 1 / epsilon, noise) for i in (0, size)) for noise in ("gaussian", "laplace"))
+    normal, double = (
+        tuple(cells(i, 1 / epsilon, noise) for i in (0, size)) for noise in ("gaussian", "laplace")
+    )
     for curve, laws in (
         (BoundedRange(epsilon=2 * epsilon), picks),
         (PureDP(epsilon=2 * epsilon), picks),
@@ -91,23 +104,31 @@ def test_closed_forms_hold_on_paths(size: int, epsilon: float) -> None:
 
 
 def test_scaling_is_exact_and_decimal() -> None:
-    """Groups of k multiply the parameter by k (rho by k squared), as decimals; a group of one is the curve itself."""
+    """Groups of k multiply the parameter by k (rho by k squared), as decimals; a group of one is
+    the curve itself.
+    """
     for kind in (PureDP, BoundedRange, LaplaceDP):
         assert group_privacy(kind(epsilon=0.1), 3) == kind(epsilon=0.3)
     assert group_privacy(GaussianDP(mu=0.1), 3) == GaussianDP(mu=0.3)
     assert group_privacy(ZCDP(rho=0.1), 3) == ZCDP(rho=0.9)
     assert group_privacy(zero(), 5) == zero()
-    assert group_privacy(5 * PureDP(epsilon=0.1) + ZCDP(rho=0.1), 3) == 5 * PureDP(epsilon=0.3) + ZCDP(rho=0.9)
+    assert group_privacy(5 * PureDP(epsilon=0.1) + ZCDP(rho=0.1), 3) == 5 * PureDP(
+        epsilon=0.3
+    ) + ZCDP(rho=0.9)
     table = RenyiTable(orders=[2, 4], values=[0.1, 0.2])
     assert group_privacy(table, 1) is table
 
 
 def leaky_path(size: int, epsilon: float, delta: float) -> list[Law]:
-    """Truncated geometric noise on a count of `size` at most, with a leak of the count itself: (epsilon, delta)-DP steps."""
+    """Truncated geometric noise on a count of `size` at most, with a leak of the count itself:
+    (epsilon, delta)-DP steps.
+    """
     grid = np.arange(size + 1)
     laws = []
     for step in range(size + 1):
-        noise = np.exp(-epsilon * np.abs(grid - step)) * np.where((grid == 0) | (grid == size), 1.0, -math.expm1(-epsilon))
+        noise = np.exp(-epsilon * np.abs(grid - step)) * np.where(
+            (grid == 0) | (grid == size), 1.0, -math.expm1(-epsilon)
+        )
         leak = np.zeros(size + 1)
         leak[step] = delta
         laws.append(np.concatenate([(1 - delta) * noise / noise.sum(), leak]))
@@ -116,15 +137,20 @@ def leaky_path(size: int, epsilon: float, delta: float) -> list[Law]:
 
 @pytest.mark.parametrize("size", [2, 3, 5])
 @pytest.mark.parametrize(
-    "curve", [ApproxDP(epsilon=0.3, delta=0.01), Approximate(curve=PureDP(epsilon=0.3), delta0=0.01)], ids=repr
+    "curve",
+    [ApproxDP(epsilon=0.3, delta=0.01), Approximate(curve=PureDP(epsilon=0.3), delta0=0.01)],
+    ids=repr,
 )
 def test_bad_events_grow_along_the_path(curve: Curve, size: int) -> None:
-    """Epsilon and delta of a group bound the ends of a path whose every step is (epsilon, delta)-DP."""
+    """Epsilon and delta of a group bound the ends of a path whose every step is (epsilon,
+    delta)-DP.
+    """
     laws = leaky_path(size, 0.3, 0.01)
     assert all(hockey_stick(a, b, 0.3) <= 0.01 + 1e-12 for a, b in pairwise(laws))
     grown = group_privacy(curve, size)
     bounds_the_pair(grown, laws[0], laws[-1])
-    assert np.log(laws[0][0] / laws[-1][0]) == pytest.approx(grown.core_epsilon, rel=1e-12)  # attained outside of the leak
+    # attained outside of the leak
+    assert np.log(laws[0][0] / laws[-1][0]) == pytest.approx(grown.core_epsilon, rel=1e-12)
 
 
 def test_approximate_dp_is_the_geometric_sum() -> None:
@@ -133,27 +159,38 @@ def test_approximate_dp_is_the_geometric_sum() -> None:
     exact = 1e-6 * (1 + math.exp(0.3) + math.exp(0.6))
     assert grown.core_epsilon == 0.9
     assert exact <= grown.delta0 <= exact * (1 + 1e-11)
-    assert math.isclose(group_privacy(ApproxDP(epsilon=0, delta=1e-6), 4).delta0, 4e-6, rel_tol=1e-11)
+    assert math.isclose(
+        group_privacy(ApproxDP(epsilon=0, delta=1e-6), 4).delta0, 4e-6, rel_tol=1e-11
+    )
 
 
 @pytest.mark.slow
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_renyi_tables_hold_on_any_path(data: st.DataObject) -> None:
-    """For random paths of laws, with the table of the largest step, the chained table bounds the ends at every order it has."""
+    """For random paths of laws, with the table of the largest step, the chained table bounds the
+    ends at every order it has.
+    """
     size = data.draw(st.integers(2, 4))
-    weights = [data.draw(st.lists(st.floats(0.05, 1.0), min_size=3, max_size=3)) for _ in range(size + 1)]
+    weights = [
+        data.draw(st.lists(st.floats(0.05, 1.0), min_size=3, max_size=3)) for _ in range(size + 1)
+    ]
     laws = [np.array(w) / np.sum(w) for w in weights]
     orders = sorted({1.05, 1.1, 1.3, 1.6, 2.0, 3.0, 5.0, 9.0, 17.0, 33.0, 65.0})
     steps = [(a, b) for pair in pairwise(laws) for a, b in (pair, pair[::-1])]
     values = [max(renyi(a, b, order) for a, b in steps) * (1 + 1e-12) for order in orders]
-    grown = group_privacy(RenyiTable(orders=orders, values=np.maximum.accumulate(np.maximum(values, 0)).tolist()), size)
+    grown = group_privacy(
+        RenyiTable(orders=orders, values=np.maximum.accumulate(np.maximum(values, 0)).tolist()),
+        size,
+    )
     for order in grown.table_orders:
         assert float(grown.rdp(order)) >= renyi(laws[0], laws[-1], order) * (1 - 1e-9) - 1e-12
 
 
 def test_the_chain_is_close_to_the_closed_form() -> None:
-    """For a table of rho * order the chain is at least the exact k^2 rho * order, and at most 15 percent above it."""
+    """For a table of rho * order the chain is at least the exact k^2 rho * order, and at most 15
+    percent above it.
+    """
     orders = (1 + np.geomspace(1e-2, 1e5, 600)).tolist()
     for size in (2, 3, 5):
         grown = group_privacy(RenyiTable(orders=orders, values=[0.01 * a for a in orders]), size)
@@ -164,24 +201,34 @@ def test_the_chain_is_close_to_the_closed_form() -> None:
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_curves_without_a_rule_of_their_own(size: int) -> None:
-    """Gaussian report-noisy-max (exact law at three candidates) stays below its group's curve, and below the better of two."""
+    """Gaussian report-noisy-max (exact law at three candidates) stays below its group's curve, and
+    below the better of two.
+    """
     grid, step = np.linspace(-14, 14, 28001), 28 / 28000
 
     def winner(shift: float) -> Law:
         means = np.array([shift, 0.0, 0.0])
-        others = [np.prod([norm.cdf(grid, o) for j, o in enumerate(means) if j != i], axis=0) for i in range(3)]
+        others = [
+            np.prod([norm.cdf(grid, o) for j, o in enumerate(means) if j != i], axis=0)
+            for i in range(3)
+        ]
         wins = [norm.pdf(grid, mean) * below for mean, below in zip(means, others, strict=True)]
         law = np.array(wins).sum(axis=1) * step
         return law / law.sum()
 
-    for curve in (GaussianMax(mu=1.0, candidates=3), tighter(GaussianMax(mu=1.0, candidates=3), GaussianDP(mu=1.0))):
+    for curve in (
+        GaussianMax(mu=1.0, candidates=3),
+        tighter(GaussianMax(mu=1.0, candidates=3), GaussianDP(mu=1.0)),
+    ):
         bounds_the_pair(group_privacy(curve, size), winner(0.0), winner(float(size)))
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])
 def test_a_curve_without_a_rule_keeps_its_zcdp_bound_times_the_square(size: int) -> None:
     """As for the Gaussian law, where it is attained."""
-    best = RepeatAndSelectDP(base=GaussianDP(mu=0.3), distribution=TruncatedNegativeBinomial.of_mean(3.0))
+    best = RepeatAndSelectDP(
+        base=GaussianDP(mu=0.3), distribution=TruncatedNegativeBinomial.of_mean(3.0)
+    )
     assert group_privacy(best, size).rho == pytest.approx(size * size * best.rho, rel=1e-12)
 
 
@@ -201,7 +248,9 @@ SAMPLED = SampledGaussianDP(mu=0.1, rate=0.01)
     ],
 )
 def test_what_is_proved_for_one_relation_is_so_for_groups(curve: Curve, size: int) -> None:
-    """No table and no closed form of a group forgets it, and it is added up with others of its relation."""
+    """No table and no closed form of a group forgets it, and it is added up with others of its
+    relation.
+    """
     grown = group_privacy(curve, size)
     assert grown.proved_for == "add_remove"
     if isinstance(grown, ProvedFor):  # which changes no number
@@ -215,12 +264,16 @@ def test_what_is_proved_for_one_relation_is_so_for_groups(curve: Curve, size: in
 
 @pytest.mark.parametrize("size", [17, 20, 400])
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-def test_a_sampled_group_costs_no_more_than_one_that_is_in_every_sample(noise: Noise, size: int) -> None:
-    """Also beyond the groups whose exact pairs are known, and in whatever order groups are made; of Gaussian noise mu^2 and rho
-    are those, as no less holds: Theorem P11.
+def test_a_sampled_group_costs_no_more_than_one_that_is_in_every_sample(
+    noise: Noise, size: int
+) -> None:
+    """Also beyond the groups whose exact pairs are known, and in whatever order groups are made; of
+    Gaussian noise mu^2 and rho are those, as no less holds: Theorem P11.
     """
     one = SampledNoiseDP(noise=noise, shift=0.1, rate=0.01)
-    whole = group_privacy(GaussianDP(mu=0.1) if noise == "gaussian" else LaplaceDP(epsilon=0.1), size)
+    whole = group_privacy(
+        GaussianDP(mu=0.1) if noise == "gaussian" else LaplaceDP(epsilon=0.1), size
+    )
     grown = group_privacy(one, size)
     assert grown.mu_squared <= whole.mu_squared < math.inf
     assert grown.rho <= whole.rho
@@ -234,21 +287,27 @@ def test_a_sampled_group_costs_no_more_than_one_that_is_in_every_sample(noise: N
 
 
 def test_a_relation_other_than_the_curves_own_is_refused() -> None:
-    """A curve that is proved for one relation is not stated for the other; one of none stays as it is."""
+    """A curve that is proved for one relation is not stated for the other; one of none stays as it
+    is.
+    """
     assert group_privacy(PureDP(epsilon=0.1), 20) == PureDP(epsilon=2.0)
     with pytest.raises(InvalidCurve, match="proved for 'add_remove'"):
         ProvedFor(curve=SAMPLED, relation="replace_one")
 
 
-# -- Poisson sampling -------------------------------------------------------------------------------------------------
+# -- Poisson sampling ------------------------------------------------------------------------------
 
 
 def sampled_pair(rate: float, users: int, epsilon: float, delta: float) -> tuple[Law, Law]:
-    """A leaky noisy count on a Poisson sample of `users` and of one more, by enumeration of the sample's size."""
+    """A leaky noisy count on a Poisson sample of `users` and of one more, by enumeration of the
+    sample's size.
+    """
     laws = leaky_path(users + 1, epsilon, delta)
 
     def on(total: int) -> Law:
-        sizes = [math.comb(total, n) * rate**n * (1 - rate) ** (total - n) for n in range(total + 1)]
+        sizes = [
+            math.comb(total, n) * rate**n * (1 - rate) ** (total - n) for n in range(total + 1)
+        ]
         return np.array(sum(size * laws[n] for n, size in enumerate(sizes)))
 
     return on(users), on(users + 1)
@@ -258,11 +317,21 @@ def sampled_pair(rate: float, users: int, epsilon: float, delta: float) -> tuple
 @pytest.mark.parametrize("users", [0, 1, 3])
 @pytest.mark.parametrize("rate", [0.01, 0.3, 0.9, 1.0])
 @pytest.mark.parametrize(
-    "curve", [PureDP(epsilon=0.8), ApproxDP(epsilon=0.8, delta=0.02), Approximate(curve=PureDP(epsilon=0.8), delta0=0.02)]
+    "curve",
+    [
+        PureDP(epsilon=0.8),
+        ApproxDP(epsilon=0.8, delta=0.02),
+        Approximate(curve=PureDP(epsilon=0.8), delta0=0.02),
+    ],
 )
 def test_sampling_bounds_exact_laws(curve: Curve, rate: float, users: int) -> None:
-    """The amplified curve bounds the exact divergence of a noisy count on a sample, with and without one more user."""
-    bounds_the_pair(poisson_sampled(curve, rate, relation="add_remove"), *sampled_pair(rate, users, 0.8, curve.delta0))
+    """The amplified curve bounds the exact divergence of a noisy count on a sample, with and
+    without one more user.
+    """
+    bounds_the_pair(
+        poisson_sampled(curve, rate, relation="add_remove"),
+        *sampled_pair(rate, users, 0.8, curve.delta0),
+    )
 
 
 def test_sampling_is_tight_for_pure_curves() -> None:
@@ -271,26 +340,35 @@ def test_sampling_is_tight_for_pure_curves() -> None:
     assert math.isclose(amplified.pure_epsilon, math.log1p(0.3 * math.expm1(0.8)), rel_tol=1e-13)
     p, q = leaky_path(1, 0.8, 0.0)
     mixture = 0.7 * p + 0.3 * q
-    assert math.isclose(float(np.log(np.max(mixture[:2] / p[:2]))), amplified.pure_epsilon, rel_tol=1e-12)
+    assert math.isclose(
+        float(np.log(np.max(mixture[:2] / p[:2]))), amplified.pure_epsilon, rel_tol=1e-12
+    )
 
 
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("order", [1.001, 1.1, 1.7, 2.0, 3.3, 14.7, 20.0])
 def test_sampled_gaussian_orders_by_quadrature(order: float) -> None:
-    """The Renyi bound is at least the integral, and at every order within one part in 10^8 of it."""
+    """The Renyi bound is at least the integral, and at every order within one part in 10^8 of
+    it.
+    """
     grid = np.linspace(-30, 60, 400001)
     for mu, rate in ((0.5, 0.2), (1.0, 0.01), (2.0, 0.05)):
         ratio = np.logaddexp(math.log1p(-rate), math.log(rate) + mu * grid - mu * mu / 2)
-        integral = math.log(float(np.trapezoid(np.exp(norm.logpdf(grid) + order * ratio), grid))) / (order - 1)
+        integral = math.log(
+            float(np.trapezoid(np.exp(norm.logpdf(grid) + order * ratio), grid))
+        ) / (order - 1)
         bound = float(SampledGaussianDP(mu=mu, rate=rate).rdp(order))
         assert integral * (1 - 1e-8) <= bound <= integral * (1 + 1e-8)
 
 
 def test_a_sampled_gaussian_has_the_bound_of_all_its_noise_where_no_better_is_computed() -> None:
-    """At orders of more places than are summed, at rates and noise at the ends of the floats; never falling with the order."""
+    """At orders of more places than are summed, at rates and noise at the ends of the floats; never
+    falling with the order.
+    """
     orders = 1 + np.geomspace(1e-6, 1e10, 60)
     for mu, rate in ((1.0, 0.01), (1e-7, 0.3), (1.0, 1e-300), (30.0, 1 - 1e-16), (1e100, 0.5)):
         found = SampledGaussianDP(mu=mu, rate=rate).rdp(orders)
-        assert np.all(np.diff(found) >= -1e-25)  # the error of the rule, which weighs more near order 1
+        # the error of the rule, which weighs more near order 1
+        assert np.all(np.diff(found) >= -1e-25)
         assert np.all(found <= GaussianDP(mu=mu).rdp(orders))
         assert mu < 1 or found[-1] == GaussianDP(mu=mu).rdp(orders[-1])

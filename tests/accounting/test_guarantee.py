@@ -1,4 +1,6 @@
-"""Relations travel with curves: what states one keeps it, and a bare curve does not slip in beside it."""
+"""Relations travel with curves: what states one keeps it, and a bare curve does not slip in beside
+it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ import accounting as acc
 import dpselect as dps
 
 ADDED = dps.ExponentialMechanism(epsilon=0.1)
-REPLACED = dps.ExponentialMechanism(epsilon=0.1, sensitivity=dps.Sensitivity(relation="replace_one"))
+REPLACED = dps.ExponentialMechanism(
+    epsilon=0.1, sensitivity=dps.Sensitivity(relation="replace_one")
+)
 
 
 @pytest.fixture
@@ -24,9 +28,13 @@ def ledger(tmp_path: Path) -> acc.Ledger:
     return ledger
 
 
-@pytest.mark.parametrize("curve", [ADDED.curve, ADDED.curve + ADDED.curve, 3 * ADDED.curve, acc.zero() + ADDED.curve])
+@pytest.mark.parametrize(
+    "curve", [ADDED.curve, ADDED.curve + ADDED.curve, 3 * ADDED.curve, acc.zero() + ADDED.curve]
+)
 def test_a_ledger_takes_no_bare_curve(ledger: acc.Ledger, curve: acc.Curve) -> None:
-    """A curve that left its mechanism is charged with a stated relation only, and only if it is the dataset's."""
+    """A curve that left its mechanism is charged with a stated relation only, and only if it is the
+    dataset's.
+    """
     for call in (ledger.charge, ledger.reserve, ledger.check):
         for terms in ({}, {"relation": None}):
             with pytest.raises(acc.RelationMismatch, match="relation="):
@@ -57,7 +65,9 @@ def test_a_ledger_knows_compositions_of_mechanisms(ledger: acc.Ledger) -> None:
     ],
 )
 def test_sums_know_all_relations_or_none(make: Callable[[], Callable[..., object]]) -> None:
-    """Bare curves add up among themselves; beside a mechanism each of them states its relation, whichever comes first."""
+    """Bare curves add up among themselves; beside a mechanism each of them states its relation,
+    whichever comes first.
+    """
     add = make()
     for _ in range(2):
         add(ADDED.curve)
@@ -84,9 +94,16 @@ def test_a_stated_plan_takes_no_bare_curve() -> None:
 
 
 def test_arithmetic_keeps_the_relation() -> None:
-    """Multiples and sums of mechanisms have the composed curve and the common relation, in any order."""
+    """Multiples and sums of mechanisms have the composed curve and the common relation, in any
+    order.
+    """
     stated = acc.guarantee.Guarantee(acc.PureDP(epsilon=1.0), "add_remove")
-    for total in (2 * ADDED + stated, stated + ADDED * 2, ADDED + (stated + ADDED), sum([ADDED, ADDED, stated])):
+    for total in (
+        2 * ADDED + stated,
+        stated + ADDED * 2,
+        ADDED + (stated + ADDED),
+        sum([ADDED, ADDED, stated]),
+    ):
         assert (total.curve, total.relation) == (2 * ADDED.curve + stated.curve, "add_remove")
         assert total.epsilon(1e-6) == total.curve.epsilon(1e-6)
         assert total.delta(0.5) == total.curve.delta(0.5)
@@ -96,13 +113,19 @@ def test_arithmetic_keeps_the_relation() -> None:
 
 def test_conversions_keep_the_relation_of_a_mechanism() -> None:
     """Group privacy and sampling of a mechanism are guarantees under its relation."""
-    assert acc.group_privacy(REPLACED, 4) == acc.guarantee.Guarantee(acc.group_privacy(REPLACED.curve, 4), "replace_one")
+    assert acc.group_privacy(REPLACED, 4) == acc.guarantee.Guarantee(
+        acc.group_privacy(REPLACED.curve, 4), "replace_one"
+    )
     sampled = acc.poisson_sampled(ADDED, 0.1)
-    assert sampled == acc.guarantee.Guarantee(acc.poisson_sampled(ADDED.curve, 0.1, relation="add_remove"), "add_remove")
+    assert sampled == acc.guarantee.Guarantee(
+        acc.poisson_sampled(ADDED.curve, 0.1, relation="add_remove"), "add_remove"
+    )
 
 
 def test_a_plan_may_be_written_as_a_sum(ledger: acc.Ledger) -> None:
-    """Session.schedule and calibrate take n * mechanism; what is no mechanism is refused with words."""
+    """Session.schedule and calibrate take n * mechanism; what is no mechanism is refused with
+    words.
+    """
     session = dps.Session(ledger, "added")
     plan = session.schedule(2 * ADDED + dps.PermuteAndFlip(epsilon=0.2))
     assert plan.left == {ADDED: 2, dps.PermuteAndFlip(epsilon=0.2): 1}

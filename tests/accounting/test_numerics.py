@@ -1,4 +1,6 @@
-"""Extremes: tiny and huge epsilons, tiny deltas and a million repetitions stay finite, sound, monotone and consistent."""
+"""Extremes: tiny and huge epsilons, tiny deltas and a million repetitions stay finite, sound,
+monotone and consistent.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +55,15 @@ CASES = [(curve, size) for size in SIZES for curve in members(size)]
 @pytest.mark.fast(2)
 @pytest.mark.parametrize(("curve", "size"), spread(CASES, 5), ids=lambda value: repr(value)[:60])
 def test_every_epsilon_is_finite_and_monotone(curve: acc.Curve, size: float) -> None:
-    """For every count and delta epsilon is finite, never negative, and grows with the count and as delta shrinks."""
-    table = np.array([[(n * curve).epsilon(delta) for delta in (0.5, 1e-6, 1e-20, 1e-300)] for n in (1, 600, 10**6)])
+    """For every count and delta epsilon is finite, never negative, and grows with the count and as
+    delta shrinks.
+    """
+    table = np.array(
+        [
+            [(n * curve).epsilon(delta) for delta in (0.5, 1e-6, 1e-20, 1e-300)]
+            for n in (1, 600, 10**6)
+        ]
+    )
     assert np.all(np.isfinite(table) & (table >= 0))
     assert np.all(np.diff(table, axis=0) >= -GRID * table[1:])
     assert np.all(np.diff(table, axis=1) >= -GRID * table[:, 1:])
@@ -84,65 +93,106 @@ FARS = (-3.0, -1e-9, 0.0, 1.0, 5.0, 20.0, 36.0, 36.999, 37.0, 37.001, 37.9)
 @pytest.mark.fast(12)
 @pytest.mark.parametrize(
     ("mu", "epsilon"),
-    [*ROUNDED_DOWN, *((mu, mu * (far + mu / 2)) for mu in (1e-6, 1e-2, 1.0, 50.0) for far in FARS if far + mu / 2 >= 0)],
+    [
+        *ROUNDED_DOWN,
+        *(
+            (mu, mu * (far + mu / 2))
+            for mu in (1e-6, 1e-2, 1.0, 50.0)
+            for far in FARS
+            if far + mu / 2 >= 0
+        ),
+    ],
 )
 def test_a_gaussian_profile_is_an_upper_bound_everywhere(mu: float, epsilon: float) -> None:
-    """By one formula of the distribution function, by another, and between: not below, and above by roundings only.
+    """By one formula of the distribution function, by another, and between: not below, and above by
+    roundings only.
 
-    They grow with the distance, as the roundings of its square, and by 1/mu where the two terms cancel; then denormals.
+    They grow with the distance, as the roundings of its square, and by 1/mu where the two terms
+    cancel; then denormals.
     """
     far = epsilon / mu - mu / 2
-    exact, rounding = exact_gaussian(mu, epsilon), 3e-14 * (1 + far**2) * max(1, abs(far)) / mu + 2e-12
-    for found in (acc.GaussianDP(mu=mu).profile(epsilon), float(Normal(mu).profile(np.array([epsilon]))[0])):
+    exact, rounding = (
+        exact_gaussian(mu, epsilon),
+        3e-14 * (1 + far**2) * max(1, abs(far)) / mu + 2e-12,
+    )
+    for found in (
+        acc.GaussianDP(mu=mu).profile(epsilon),
+        float(Normal(mu).profile(np.array([epsilon]))[0]),
+    ):
         assert exact <= found <= exact * (1 + rounding) + 2 * mp.mpf(5e-324)
 
 
 def exact_pure(size: float, count: int, epsilon: float) -> float:
-    """The divergence of repeated randomised response in 60 digits. Floats stand for their decimals, as sums read them."""
+    """The divergence of repeated randomised response in 60 digits. Floats stand for their decimals,
+    as sums read them.
+    """
     with mp.workdps(60):
         e, limit = mp.mpf(repr(size)), mp.mpf(repr(epsilon))
         p = 1 / (1 + mp.exp(-e))
         losses = ((k, (2 * k - count) * e) for k in range(count + 1))
-        weights = ((mp.binomial(count, k) * p**k * (1 - p) ** (count - k), y) for k, y in losses if y > limit)
+        weights = (
+            (mp.binomial(count, k) * p**k * (1 - p) ** (count - k), y)
+            for k, y in losses
+            if y > limit
+        )
         return mp.fsum(weight * (1 - mp.exp(limit - y)) for weight, y in weights)
 
 
-@pytest.mark.parametrize(("size", "count"), [(1e-9, 50), (1e-3, 300), (0.1, 100), (2.0, 30), (60.0, 4)])
+@pytest.mark.parametrize(
+    ("size", "count"), [(1e-9, 50), (1e-3, 300), (0.1, 100), (2.0, 30), (60.0, 4)]
+)
 def test_pure_repetition_is_sound_in_high_precision(size: float, count: int) -> None:
-    """At every delta down to 1e-300 the epsilon of repeated pure mechanisms has a divergence of at most delta."""
+    """At every delta down to 1e-300 the epsilon of repeated pure mechanisms has a divergence of at
+    most delta.
+    """
     plan = count * acc.PureDP(epsilon=size)
     for delta in DELTAS:
         assert exact_pure(size, count, plan.epsilon(delta)) <= delta
 
 
 def test_many_curves_add_up_their_failures_and_pure_epsilons() -> None:
-    """A delta that the failures use up leaves the sum of the pure epsilons, and a smaller one proves nothing."""
+    """A delta that the failures use up leaves the sum of the pure epsilons, and a smaller one
+    proves nothing.
+    """
     failing = acc.Approximate(curve=acc.PureDP(epsilon=0.5), delta0=1e-3)
     accountant = acc.Accountant().compose(failing, 2)
     for i in range(20):
         accountant.compose(acc.LaplaceDP(epsilon=0.01 + 1e-3 * i))
-    assert accountant.epsilon(2e-3) == pytest.approx(1.0 + math.fsum(0.01 + 1e-3 * i for i in range(20)), rel=1e-12)
+    assert accountant.epsilon(2e-3) == pytest.approx(
+        1.0 + math.fsum(0.01 + 1e-3 * i for i in range(20)), rel=1e-12
+    )
     assert accountant.epsilon(1.999e-3) == math.inf
 
 
 @pytest.mark.slow
 def test_the_order_search_finds_the_minimum() -> None:
-    """The Renyi conversion is optimal over all orders to 1e-10, in every decade of rho and delta."""
+    """The Renyi conversion is optimal over all orders to 1e-10, in every decade of rho and
+    delta.
+    """
     for rho, delta in itertools.product(np.geomspace(1e-8, 1e3, 23).tolist(), (1e-3, 1e-6, 1e-20)):
         orders = 1 + np.geomspace(1.0101e-2, 1e10, 400_000)
-        dense = rho * orders + np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
+        dense = (
+            rho * orders + np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
+        )
         found = rdp_to_epsilon(acc.ZCDP(rho=rho).rdp, delta)
         assert found.value <= max(0.0, float(dense.min())) * (1 + 1e-9)
 
 
 def test_a_gaussian_leaves_next_to_nothing_where_squares_leave_the_floats() -> None:
     """The place of epsilon has a square that is no float, or is none itself."""
-    for mu, epsilon in ((1.0, 1e155), (1e-12, 1e300), (1e-12, 1e155), (5e-324, 1.0), (1e3, 1.7e308)):
+    for mu, epsilon in (
+        (1.0, 1e155),
+        (1e-12, 1e300),
+        (1e-12, 1e155),
+        (5e-324, 1.0),
+        (1e3, 1.7e308),
+    ):
         assert acc.GaussianDP(mu=mu).profile(epsilon) == 5e-324
 
 
 BR, TABLE = acc.BoundedRange, acc.curves.ProfileTable(epsilons=(1.0, 1e8), deltas=(1e-6, 0.0))
-# Where a grid would fill the memory, a quotient leave the floats, or a search never end; with an epsilon that holds.
+# Where a grid would fill the memory, a quotient leave the floats, or a search never end; with an
+# epsilon that holds.
 EXTREMES = {
     "denormal range": (BR(epsilon=5e-324), 2, 1e-300, 1.5e-323),
     "range whose inverse is no float": (BR(epsilon=1e-310), 2, 1e-300, 2e-310),
@@ -151,7 +201,12 @@ EXTREMES = {
     "a wide sample": (acc.SampledGaussianDP(mu=1e3, rate=1e-3), 100, 1e-6, 1e8),
     "hardly a sample": (acc.SampledGaussianDP(mu=1e-200, rate=0.01), 1, 1e-6, 1e-3),
     "narrow ranges beside noise": (2 * BR(epsilon=0.0025) + acc.GaussianDP(mu=1.0), 1, 1e-6, 4.887),
-    "hardly any noise beside ranges": (2 * BR(epsilon=1.0) + acc.GaussianDP(mu=1e-200), 1, 1e-6, 2.0),
+    "hardly any noise beside ranges": (
+        2 * BR(epsilon=1.0) + acc.GaussianDP(mu=1e-200),
+        1,
+        1e-6,
+        2.0,
+    ),
     "ranges whose order leaves the floats": (BR(epsilon=1e300), 3, 1e-6, 3.01e300),
     "a range next to the greatest float": (BR(epsilon=1e307), 1, 1e-6, 1.01e307),
     "a pure epsilon whose square leaves the floats": (acc.PureDP(epsilon=1e300), 1, 1e-6, 1e300),
@@ -159,7 +214,10 @@ EXTREMES = {
     "noise that tells all": (acc.GaussianDP(mu=1e200), 2, 1e-6, math.inf),
     "least shift of many": (acc.curves.GaussianMax(mu=5e-324, candidates=10**18), 2, 1e-6, 1e-100),
     "more runs than floats count": (
-        acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=1.0), distribution=acc.TruncatedNegativeBinomial(eta=-0.99, gamma=5e-324)),
+        acc.RepeatAndSelectDP(
+            base=acc.PureDP(epsilon=1.0),
+            distribution=acc.TruncatedNegativeBinomial(eta=-0.99, gamma=5e-324),
+        ),
         2,
         1e-6,
         4.02,
@@ -168,8 +226,12 @@ EXTREMES = {
 
 
 @pytest.mark.parametrize(("curve", "count", "delta", "most"), EXTREMES.values(), ids=EXTREMES)
-def test_extremes_are_priced_without_a_warning(curve: acc.Curve, count: int, delta: float, most: float) -> None:
-    """Neither an exception nor a warning of numpy, nor gigabytes: a number that is positive and holds with its delta."""
+def test_extremes_are_priced_without_a_warning(
+    curve: acc.Curve, count: int, delta: float, most: float
+) -> None:
+    """Neither an exception nor a warning of numpy, nor gigabytes: a number that is positive and
+    holds with its delta.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         epsilon = (count * curve).epsilon(delta)
@@ -180,13 +242,17 @@ def test_extremes_are_priced_without_a_warning(curve: acc.Curve, count: int, del
 
 @pytest.mark.slow
 def test_a_sum_without_spread_fits_into_memory() -> None:
-    """A million steps that nearly all lose their most: the window of the sum is cut where it would not fit, and holds."""
+    """A million steps that nearly all lose their most: the window of the sum is cut where it would
+    not fit, and holds.
+    """
     curve = 10**6 * acc.tighter(acc.PureDP(epsilon=202), acc.LaplaceDP(epsilon=303))
     assert 2.0199e8 <= curve.epsilon(1e-300) <= 2.02e8
 
 
 def test_deltas_far_below_the_floats_are_priced() -> None:
-    """A plan that is known in part by Renyi bounds has a delta at epsilons where e^-epsilon is no float."""
+    """A plan that is known in part by Renyi bounds has a delta at epsilons where e^-epsilon is no
+    float.
+    """
     plan = acc.ZCDP(rho=0.5) + acc.LaplaceDP(epsilon=1.0)
     found = [plan.delta(epsilon) for epsilon in (20.0, 60.0, 120.0, 900.0)]
     assert all(0 < b <= a for a, b in itertools.pairwise(found))
@@ -194,7 +260,9 @@ def test_deltas_far_below_the_floats_are_priced() -> None:
 
 
 def test_squares_that_underflow_keep_their_divergence() -> None:
-    """Two Gaussian mechanisms whose squared mu is no float tell as much as one of their joint mu: delta(0) is mu/sqrt(2 pi)."""
+    """Two Gaussian mechanisms whose squared mu is no float tell as much as one of their joint mu:
+    delta(0) is mu/sqrt(2 pi).
+    """
     for mu in (1e-170, 1e-161, 1e-160, 1e-155):
         least = math.sqrt(2) * mu / math.sqrt(2 * math.pi) * (1 - 1e-9)
         two = 2 * acc.GaussianDP(mu=mu)
@@ -216,7 +284,9 @@ def test_the_mean_of_a_law_of_runs_is_exact_where_floats_end() -> None:
     with mp.workdps(400):
         gamma, eta = mp.mpf(5e-324), mp.mpf(-0.99)
         exact = eta * (1 - gamma) / (gamma * (1 - gamma**eta))
-    assert acc.TruncatedNegativeBinomial(eta=-0.99, gamma=5e-324).mean == pytest.approx(float(exact), rel=1e-12)
+    assert acc.TruncatedNegativeBinomial(eta=-0.99, gamma=5e-324).mean == pytest.approx(
+        float(exact), rel=1e-12
+    )
     for mean, eta in (("10", 0.0), (10.0, "1"), (10.0, math.nan)):
         with pytest.raises(acc.InvalidCurve):
             acc.TruncatedNegativeBinomial.of_mean(mean, eta=eta)  # type: ignore[arg-type]
@@ -225,14 +295,20 @@ def test_the_mean_of_a_law_of_runs_is_exact_where_floats_end() -> None:
 def gaussian_delta(n: int, step: float, epsilon: float) -> float:
     """The central limit of n pure steps: a Gaussian pair with mu = sqrt(n) step."""
     mu = math.sqrt(n) * step
-    return float(norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu))
+    return float(
+        norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [acc.PureDP, acc.LaplaceDP])
 @pytest.mark.parametrize("n", [10**10, 10**12, 5 * 10**12, 10**13])
-def test_large_counts_never_price_below_the_central_limit(kind: Callable[..., acc.Curve], n: int) -> None:
-    """However large the count, epsilon and delta are at least those of the Gaussian pair that the plan tends to."""
+def test_large_counts_never_price_below_the_central_limit(
+    kind: Callable[..., acc.Curve], n: int
+) -> None:
+    """However large the count, epsilon and delta are at least those of the Gaussian pair that the
+    plan tends to.
+    """
     plan = n * kind(epsilon=1e-6)
     assert gaussian_delta(n, 1e-6, best_epsilon(plan, 1e-6).value) <= 1e-6 * (1 + 1e-4)
     assert best_delta(plan, 0.0).value >= gaussian_delta(n, 1e-6, 0.0) * (1 - 1e-4)
@@ -250,10 +326,15 @@ def test_a_transform_that_overflows_proves_nothing(n: int) -> None:
 
 @pytest.mark.slow
 def test_the_route_ends_at_a_stated_number_of_runs() -> None:
-    """Beyond 10^7 runs in all the route pld is not tried, whatever the parameters; up to there it gains, and 10^6 runs come
-    within three parts in ten thousand of their Gaussian limit."""
+    """Beyond 10^7 runs in all the route pld is not tried, whatever the parameters; up to there it
+    gains, and 10^6 runs come within three parts in ten thousand of their Gaussian limit.
+    """
     limit = acc.GaussianDP(mu=0.1).epsilon(1e-6)
-    assert limit * (1 - 1e-6) <= best_epsilon(10**6 * acc.PureDP(epsilon=1e-4), 1e-6).value <= limit * (1 + 3e-4)
+    assert (
+        limit * (1 - 1e-6)
+        <= best_epsilon(10**6 * acc.PureDP(epsilon=1e-4), 1e-6).value
+        <= limit * (1 + 3e-4)
+    )
     assert best_epsilon(10**7 * acc.PureDP(epsilon=1e-5), 1e-6).route == "pld"
     assert best_epsilon((10**7 + 1) * acc.PureDP(epsilon=1e-5), 1e-6).route == "rdp"
 
@@ -276,7 +357,9 @@ def test_parameters_whose_squares_underflow_stay_sound() -> None:
 
 
 def test_profile_points_beyond_the_exponent_of_floats() -> None:
-    """A point far above 709 nats is kept: its delta, its Renyi bound and its epsilon are those of the table."""
+    """A point far above 709 nats is kept: its delta, its Renyi bound and its epsilon are those of
+    the table.
+    """
     table = acc.curves.ProfileTable(epsilons=[1.0, 800.0, 3000.0], deltas=[0.01, 0.001, 0.0])
     assert table.delta(3000.0) == 0.0
     assert 0.001 <= table.delta(800.0) <= 0.001 * (1 + 1e-9)
@@ -301,8 +384,12 @@ def test_profile_points_beyond_the_exponent_of_floats() -> None:
         lambda size: acc.Approximate(curve=acc.BoundedRange(epsilon=size), delta0=1e-9),
     ],
 )
-def test_hardly_any_noise_is_priced_at_once(curve: Callable[[float], acc.Curve], count: int, loud: float) -> None:
-    """What a slip of a unit gives, noise of 1e-9 or an epsilon of 1e5, has a finite price no less than that of a tenth of it."""
+def test_hardly_any_noise_is_priced_at_once(
+    curve: Callable[[float], acc.Curve], count: int, loud: float
+) -> None:
+    """What a slip of a unit gives, noise of 1e-9 or an epsilon of 1e5, has a finite price no less
+    than that of a tenth of it.
+    """
     plan, less = count * curve(loud), count * curve(loud / 10)
     assert best_epsilon(less, 1e-6).value <= best_epsilon(plan, 1e-6).value < math.inf
     assert best_delta(plan, 1.0).value <= 1
@@ -328,8 +415,11 @@ def test_a_narrow_law_with_far_atoms_is_left_to_other_routes() -> None:
     ],
 )
 def test_a_grid_that_fills_the_memory_is_refused(curve: acc.Curve) -> None:
-    """`pld` says that the interval is too fine; a coarse one is taken. An interval that is none is refused too."""
-    if not isinstance(curve, acc.PureDP | acc.ApproxDP):  # whose two atoms need no grid between them
+    """`pld` says that the interval is too fine; a coarse one is taken. An interval that is none is
+    refused too.
+    """
+    # whose two atoms need no grid between them
+    if not isinstance(curve, acc.PureDP | acc.ApproxDP):
         with pytest.raises(acc.errors.InvalidArgument, match="too fine"):
             curve.pld()
         with pytest.raises(acc.errors.InvalidArgument, match="interval"):

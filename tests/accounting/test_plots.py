@@ -1,4 +1,6 @@
-"""Figures: the numbers on the lines are the curves', axes are labelled with units, and lines differ without colour."""
+"""Figures: the numbers on the lines are the curves', axes are labelled with units, and lines differ
+without colour.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def line(axes: Axes, label: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, 
     return np.asarray(found.get_xdata()), np.asarray(found.get_ydata())
 
 
-def test_a_missing_matplotlib_names_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def test_a_missing_matplotlib_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
     """Without matplotlib the module still imports, and drawing says which extra to install."""
     real = builtins.__import__
 
@@ -48,7 +52,9 @@ def test_a_missing_matplotlib_names_the_extra(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_a_ledger_is_one_call(tmp_path: Any) -> None:
-    """The line is the part of the budget that is spent after every entry; with a window there is a bar for every period."""
+    """The line is the part of the budget that is spent after every entry; with a window there is a
+    bar for every period.
+    """
     with acc.Ledger.open(f"sqlite:///{tmp_path / 'l.db'}") as ledger:
         ledger.create_dataset("whole", acc.Budget(epsilon=1.0), "add_remove")
         for epsilon in (0.25, 0.5):
@@ -59,7 +65,9 @@ def test_a_ledger_is_one_call(tmp_path: Any) -> None:
         assert {"spent", "budget"} == {text.get_text() for text in axes.get_legend().get_texts()}
         ledger.create_dataset("months", acc.Budget(epsilon=1.0), "add_remove", window="month")
         for month, epsilon in (("2024-01", 0.5), ("2024-02", 0.125)):
-            ledger.charge("months", acc.PureDP(epsilon=epsilon), relation="add_remove", period=month)
+            ledger.charge(
+                "months", acc.PureDP(epsilon=epsilon), relation="add_remove", period=month
+            )
         bars = plot_ledger(ledger, "months").patches
         assert [bar.get_height() for bar in bars] == pytest.approx([50, 12.5])
         with pytest.raises(InvalidArgument, match="'whole', 'months'"):
@@ -67,14 +75,22 @@ def test_a_ledger_is_one_call(tmp_path: Any) -> None:
 
 
 def test_a_plan_is_drawn_by_order_by_delta_and_by_label() -> None:
-    """The lines are the plan's Renyi divergence and epsilon, and the bars are its labels' shares, the largest first."""
-    plan = acc.Accountant().compose(acc.ZCDP(rho=0.01), 3, "small").compose(acc.ZCDP(rho=0.5), label="large")
+    """The lines are the plan's Renyi divergence and epsilon, and the bars are its labels' shares,
+    the largest first.
+    """
+    plan = (
+        acc.Accountant()
+        .compose(acc.ZCDP(rho=0.01), 3, "small")
+        .compose(acc.ZCDP(rho=0.5), label="large")
+    )
     renyi, epsilons, shares = plan.plot(delta=1e-5)
     x, y = renyi.get_lines()[0].get_xdata(), renyi.get_lines()[0].get_ydata()
     assert np.asarray(y) == pytest.approx(plan.curve.rdp(x))
     x, y = epsilons.get_lines()[0].get_xdata(), epsilons.get_lines()[0].get_ydata()
     assert np.asarray(y) == pytest.approx([plan.epsilon(delta) for delta in np.asarray(x).tolist()])
     parts = plan.breakdown(1e-5).parts
-    assert [bar.get_width() for bar in shares.patches] == pytest.approx([100 * (parts[1] or 0), 100 * (parts[0] or 0)])
+    assert [bar.get_width() for bar in shares.patches] == pytest.approx(
+        [100 * (parts[1] or 0), 100 * (parts[0] or 0)]
+    )
     assert [label.get_text() for label in shares.get_yticklabels()] == ["1 x large", "3 x small"]
     assert plan.plot((renyi, epsilons, shares)) == (renyi, epsilons, shares)

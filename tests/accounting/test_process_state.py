@@ -1,4 +1,6 @@
-"""What holds state between draws: one process, one thread at a time, closed by a failure, and never copied."""
+"""What holds state between draws: one process, one thread at a time, closed by a failure, and never
+copied.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def test_a_fork_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(KEPT))
 def test_a_copy_is_no_second_budget(name: str) -> None:
-    """Pickling and deep copies are refused; a shallow copy, where there is one, spends the same state."""
+    """Pickling and deep copies are refused; a shallow copy, where there is one, spends the same
+    state.
+    """
     make, use = KEPT[name]
     kept = make()
     for take in (pickle.dumps, copy.deepcopy):
@@ -118,7 +122,9 @@ class _Failing(_Slow):
 @pytest.mark.parametrize("error", [EntropyUnavailable, KeyboardInterrupt, MemoryError])
 @pytest.mark.parametrize("at", [2, 3])
 def test_a_failure_closes_a_session(at: int, error: type[BaseException]) -> None:
-    """Whether the comparison (second draw) or the fresh threshold (third) fails, the old threshold is asked nothing more."""
+    """Whether the comparison (second draw) or the fresh threshold (third) fails, the old threshold
+    is asked nothing more.
+    """
     session = StableSession(QUERIES.rule, most_unstable=2, source=_Failing(at, error))
     with pytest.raises(error):
         session.answer(0)
@@ -136,4 +142,6 @@ def test_threads_do_not_mix_up_a_plan() -> None:
             plan.compose(curve, i + 1)
 
     _together(work)
-    assert plan.curve == 8 * sum((count * curve for count, curve in enumerate(curves, 1)), acc.zero())
+    assert plan.curve == 8 * sum(
+        (count * curve for count, curve in enumerate(curves, 1)), acc.zero()
+    )

@@ -1,4 +1,6 @@
-"""What must not go through, in one table: each call is refused with its class of error and with words that name the remedy."""
+"""What must not go through, in one table: each call is refused with its class of error and with
+words that name the remedy.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +19,41 @@ from accounting.arguments import same_relation
 from accounting.budget import NOTHING, Budget
 from accounting.calibration import calibrate_count
 from accounting.convert.adaptive_composition import adaptive_composition
-from accounting.curves import ApproxDP, Approximate, Composed, GaussianDP, GaussianMax, PureDP, RenyiTable
-from accounting.errors import AccountingError, InvalidArgument, InvalidBudget, InvalidCurve, NoEquivalent, Unaffordable
+from accounting.curves import (
+    ApproxDP,
+    Approximate,
+    Composed,
+    GaussianDP,
+    GaussianMax,
+    PureDP,
+    RenyiTable,
+)
+from accounting.errors import (
+    AccountingError,
+    InvalidArgument,
+    InvalidBudget,
+    InvalidCurve,
+    NoEquivalent,
+    Unaffordable,
+)
 from accounting.filter import PrivacyOdometer
 from accounting.guarantee import Guarantee
 
 ONE, BUDGET, HUGE = PureDP(epsilon=1.0), Budget(epsilon=1.0, delta=1e-6), 10**400
 ADDED = dps.ExponentialMechanism(epsilon=0.1)
-REPLACED = dps.ExponentialMechanism(epsilon=0.1, sensitivity=dps.Sensitivity(relation="replace_one"))
+REPLACED = dps.ExponentialMechanism(
+    epsilon=0.1, sensitivity=dps.Sensitivity(relation="replace_one")
+)
 TABLE = RenyiTable(orders=[1.5], values=[0.1])
 RANGE = acc.BoundedRange(epsilon=0.1)
 
 
 def nested(kind: str) -> str:
     """JSON of a curve inside 900 others."""
-    head = {"approximate": '{"kind":"approximate","delta0":0.0,"curve":', "composed": '{"kind":"composed","parts":[[1,'}[kind]
+    head = {
+        "approximate": '{"kind":"approximate","delta0":0.0,"curve":',
+        "composed": '{"kind":"composed","parts":[[1,',
+    }[kind]
     tail = {"approximate": "}", "composed": "]]}"}[kind]
     return head * 900 + ONE.to_json() + tail * 900
 
@@ -80,7 +102,9 @@ def stated(**given: Any) -> Callable[[], object]:
     return lambda: Budget.model_validate(given)
 
 
-def family(result: Callable[[float], Any], bracket: Any = None, budget: Any = BUDGET) -> Callable[[], object]:
+def family(
+    result: Callable[[float], Any], bracket: Any = None, budget: Any = BUDGET
+) -> Callable[[], object]:
     """A search for a parameter."""
     return lambda: acc.calibrate(result, budget, bracket)
 
@@ -100,32 +124,51 @@ CASES: dict[tuple[type[Exception], str], list[Call]] = {
         *each(lambda one: RenyiTable(orders=[2.0, 4.0], values=[0.1, one]), math.nan, math.inf),
         lambda: RenyiTable(orders=[2.0, math.nan], values=[0.1, 0.2]),
     ],
-    (InvalidCurve, "greater than or equal to 0"): [*table([2.0, 4.0], [-0.1, 0.2]), lambda: PureDP(epsilon=-1)],
-    (InvalidCurve, "strictly increasing"): [*table([4.0, 2.0], [0.1, 0.2]), *table([2.0, 2.0], [0.1, 0.2])],
+    (InvalidCurve, "greater than or equal to 0"): [
+        *table([2.0, 4.0], [-0.1, 0.2]),
+        lambda: PureDP(epsilon=-1),
+    ],
+    (InvalidCurve, "strictly increasing"): [
+        *table([4.0, 2.0], [0.1, 0.2]),
+        *table([2.0, 2.0], [0.1, 0.2]),
+    ],
     (InvalidCurve, "above 1"): table([1.0, 2.0], [0.1, 0.2]),
     (InvalidCurve, "one value per order"): table([2.0, 4.0], [0.1]),
     (InvalidCurve, "at least 1"): table([], []),
     (InvalidCurve, "real number"): [lambda: PureDP(epsilon=True), lambda: PureDP(epsilon="1")],
     (InvalidCurve, "is missing"): [lambda: PureDP()],
-    (InvalidCurve, "less than 1"): [lambda: ApproxDP(epsilon=1, delta=1), lambda: Approximate(curve=ONE, delta0=1)],
+    (InvalidCurve, "less than 1"): [
+        lambda: ApproxDP(epsilon=1, delta=1),
+        lambda: Approximate(curve=ONE, delta0=1),
+    ],
     (InvalidCurve, "is not a curve"): [
         lambda: Approximate(curve={"kind": "nonsense"}, delta0=0.1),
         lambda: acc.Curve.from_json('{"kind": "os.system", "command": "true"}'),
     ],
     (InvalidCurve, "is not JSON"): each(acc.Curve.from_json, "no json", "[" * 100_000, None),
-    (InvalidCurve, "has no field"): [lambda: acc.Curve.from_json('{"kind": "pure_dp", "epsilon": 1, "extra": 2}')],
-    (InvalidCurve, "nested too deeply|not JSON"): each(lambda kind: acc.Curve.from_json(nested(kind)), "approximate", "composed"),
+    (InvalidCurve, "has no field"): [
+        lambda: acc.Curve.from_json('{"kind": "pure_dp", "epsilon": 1, "extra": 2}')
+    ],
+    (InvalidCurve, "nested too deeply|not JSON"): each(
+        lambda kind: acc.Curve.from_json(nested(kind)), "approximate", "composed"
+    ),
     (InvalidCurve, "integer|less than or equal to"): [
         *each(lambda one: Composed(parts=[(one, ONE)]), 0, HUGE),
         *each(lambda one: GaussianMax(mu=1, candidates=one), 1.5, HUGE),
     ],
     (InvalidCurve, r"10\^18 times"): [lambda: 10**10 * (10**10 * PureDP(epsilon=1e-9))],
     # -- numbers
-    (InvalidArgument, "delta"): each(ONE.epsilon, -1e-9, 1.0, math.nan, math.inf, "0.1", True, HUGE),
+    (InvalidArgument, "delta"): each(
+        ONE.epsilon, -1e-9, 1.0, math.nan, math.inf, "0.1", True, HUGE
+    ),
     (InvalidArgument, "epsilon"): each(ONE.delta, -1.0, math.nan, math.inf, HUGE),
-    (InvalidArgument, "orders"): each(lambda one: ONE.rdp([2.0, one]), 1.0, 0.5, math.nan, math.inf, -2, "a", HUGE),
+    (InvalidArgument, "orders"): each(
+        lambda one: ONE.rdp([2.0, one]), 1.0, 0.5, math.nan, math.inf, -2, "a", HUGE
+    ),
     (InvalidArgument, "must be an integer >= 1"): [
-        call for number in (True, 0, -1, 1.0, 1.5, "3", None, 10**30, math.nan) for call in counted(number)
+        call
+        for number in (True, 0, -1, 1.0, 1.5, "3", None, 10**30, math.nan)
+        for call in counted(number)
     ],
     (InvalidArgument, "integer >= 0"): [
         lambda: 10**20 * PureDP(epsilon=1e-9),
@@ -133,30 +176,51 @@ CASES: dict[tuple[type[Exception], str], list[Call]] = {
         *each(lambda one: acc.Accountant().compose(ONE, one), -1, 1.5, True, "2", 10**25),
     ],
     # -- prices and budgets
-    (InvalidArgument, "Curve"): [call for wrong in ("a curve", None, 3, [ONE]) for call in priced(wrong)],
+    (InvalidArgument, "Curve"): [
+        call for wrong in ("a curve", None, 3, [ONE]) for call in priced(wrong)
+    ],
     (InvalidArgument, "costs nothing"): [lambda: BUDGET.how_many(acc.zero())],
-    (InvalidBudget, "order above 1"): [stated(epsilon=1.0, delta=1e-6, order=one) for one in (1.0, math.nan, True)],
+    (InvalidBudget, "order above 1"): [
+        stated(epsilon=1.0, delta=1e-6, order=one) for one in (1.0, math.nan, True)
+    ],
     (InvalidBudget, "raise the order"): [stated(epsilon=1.0, delta=1e-6, order=1.5)],
     (InvalidBudget, "lower it"): [
         stated(epsilon=1.0, delta=1e-6, failure=1e-6),
         stated(epsilon=1.0, delta=1e-6, failure=2e-6, order="inf"),
     ],
-    (InvalidBudget, "leave them out"): [stated(epsilon=1.0, order=8.0), stated(rho=1.0, failure=0.0)],
+    (InvalidBudget, "leave them out"): [
+        stated(epsilon=1.0, order=8.0),
+        stated(rho=1.0, failure=0.0),
+    ],
     (InvalidBudget, "not the JSON of|Budget"): each(
         Budget.model_validate_json, "{bad", "[]", '{"epsilon": -1}', '{"epsilon": 1, "delta": 2}'
     ),
-    (InvalidBudget, "pays for one"): [lambda: Budget.for_workload(epsilon=0.1, delta=1e-6, curve=PureDP(epsilon=5))],
+    (InvalidBudget, "pays for one"): [
+        lambda: Budget.for_workload(epsilon=0.1, delta=1e-6, curve=PureDP(epsilon=5))
+    ],
     (InvalidBudget, "delta > 0"): [lambda: Budget.for_workload(epsilon=1, delta=0, curve=ONE)],
-    (InvalidArgument, "order='inf'"): [lambda: Budget.for_workload(epsilon=1, delta=1e-6, curve=ApproxDP(epsilon=0, delta=1e-9))],
+    (InvalidArgument, "order='inf'"): [
+        lambda: Budget.for_workload(epsilon=1, delta=1e-6, curve=ApproxDP(epsilon=0, delta=1e-9))
+    ],
     (InvalidArgument, "order"): each(
-        lambda one: PrivacyOdometer(delta=1e-6, order=one), None, "8", [8.0], 1.0, True, math.nan, -math.inf, HUGE
+        lambda one: PrivacyOdometer(delta=1e-6, order=one),
+        None,
+        "8",
+        [8.0],
+        1.0,
+        True,
+        math.nan,
+        -math.inf,
+        HUGE,
     ),
     (InvalidArgument, "delta="): [
         *each(lambda one: PrivacyOdometer(delta=one, order=8.0), 0.0, 1.0),
         lambda: PrivacyOdometer(delta=1e-6, order=8.0, failure=-0.1),
     ],
     (Unaffordable, "another order"): [
-        lambda: PrivacyOdometer(delta=1e-6, order=8.0).charge(RenyiTable(orders=[2.0], values=[0.1]))
+        lambda: PrivacyOdometer(delta=1e-6, order=8.0).charge(
+            RenyiTable(orders=[2.0], values=[0.1])
+        )
     ],
     # -- searches
     (InvalidArgument, "return a Curve"): [
@@ -167,13 +231,24 @@ CASES: dict[tuple[type[Exception], str], list[Call]] = {
     (InvalidArgument, "must be a Budget"): [family(lambda x: PureDP(epsilon=x), budget=0.5)],
     (InvalidArgument, "smaller first"): [
         family(lambda x: PureDP(epsilon=x), bracket)
-        for bracket in [("a", 1), (1,), (0.0, 1.0), (2.0, 1.0), (1.0, math.inf), (1.0, math.nan), (-1.0, 1.0), (1.0, 1.0)]
+        for bracket in [
+            ("a", 1),
+            (1,),
+            (0.0, 1.0),
+            (2.0, 1.0),
+            (1.0, math.inf),
+            (1.0, math.nan),
+            (-1.0, 1.0),
+            (1.0, 1.0),
+        ]
     ],
     (InvalidCurve, "never"): [family(never)],
     (AttributeError, "missing"): [family(lambda _: math.missing)],
     # -- the adaptive programme
     (InvalidArgument, r"Curve\.epsilon"): [lambda: adaptive_composition([acc.ZCDP(rho=0.1)], 1e-6)],
-    (InvalidArgument, "one by one"): [lambda: adaptive_composition([10 * (RANGE + GaussianDP(mu=0.1))], 1e-6)],
+    (InvalidArgument, "one by one"): [
+        lambda: adaptive_composition([10 * (RANGE + GaussianDP(mu=0.1))], 1e-6)
+    ],
     (InvalidArgument, "at least 1e-280"): [lambda: adaptive_composition([RANGE], 1e-300)],
     (InvalidArgument, "a step must be a Curve"): [lambda: adaptive_composition([RANGE, "a"], 1e-6)],
     (InvalidArgument, "count"): [lambda: adaptive_composition([(RANGE, -1)], 1e-6)],
@@ -208,7 +283,9 @@ CASES: dict[tuple[type[Exception], str], list[Call]] = {
         lambda: acc.poisson_sampled(ONE, 0.1, relation="replace_one"),
         lambda: acc.poisson_sampled(REPLACED, 0.1),
     ],
-    (InvalidArgument, "rate="): each(lambda rate: acc.poisson_sampled(ADDED, rate), 0.0, -0.1, 1.1, math.nan, True, "0.1"),
+    (InvalidArgument, "rate="): each(
+        lambda rate: acc.poisson_sampled(ADDED, rate), 0.0, -0.1, 1.1, math.nan, True, "0.1"
+    ),
     (NoEquivalent, r"smaller group|no guarantee left"): [
         lambda: acc.group_privacy(ApproxDP(epsilon=1.0, delta=0.1), 30),
         lambda: acc.group_privacy(Approximate(curve=GaussianDP(mu=5.0), delta0=0.5), 30),
@@ -216,14 +293,22 @@ CASES: dict[tuple[type[Exception], str], list[Call]] = {
     (NoEquivalent, "Pass relation='replace_one'"): [
         lambda: acc.from_dp_event(dp_event.RandomizedResponseDpEvent(0.5, 4), "add_remove")
     ],
-    (NoEquivalent, r"PureDP\(epsilon=30\)"): [lambda: acc.from_dp_event(dp_event.DiscreteLaplaceDpEvent(0.1, 300), "add_remove")],
+    (NoEquivalent, r"PureDP\(epsilon=30\)"): [
+        lambda: acc.from_dp_event(dp_event.DiscreteLaplaceDpEvent(0.1, 300), "add_remove")
+    ],
     (NoEquivalent, "larger orders"): [lambda: acc.group_privacy(TABLE, 400)],
 }
 
 
-@pytest.mark.parametrize(("error", "words"), CASES, ids=lambda value: getattr(value, "__name__", value))
-def test_what_is_outside_of_its_domain_is_refused_with_its_remedy(error: type[Exception], words: str) -> None:
-    """Never a raw Python error: one class for each family, all of them errors of this library, and words that say what to do."""
+@pytest.mark.parametrize(
+    ("error", "words"), CASES, ids=lambda value: getattr(value, "__name__", value)
+)
+def test_what_is_outside_of_its_domain_is_refused_with_its_remedy(
+    error: type[Exception], words: str
+) -> None:
+    """Never a raw Python error: one class for each family, all of them errors of this library, and
+    words that say what to do.
+    """
     for call in CASES[error, words]:
         with pytest.raises(error, match=words):
             call()

@@ -1,4 +1,6 @@
-"""What is spent and left, as an auditor asks for it: the odometer's epsilon, and the Gaussian release that still fits."""
+"""What is spent and left, as an auditor asks for it: the odometer's epsilon, and the Gaussian
+release that still fits.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,12 @@ from accounting.page.spent import failure_up, main_up
 from accounting.remaining import Remaining, refusal, shortfall
 
 APPROXIMATE = acc.Budget(epsilon=1.0, delta=1e-6)
-BUDGETS = [APPROXIMATE, acc.Budget(epsilon=3.0, delta=1e-5, order=8.0), acc.Budget(rho=0.2, delta=1e-7), acc.Budget(rho=0.2)]
+BUDGETS = [
+    APPROXIMATE,
+    acc.Budget(epsilon=3.0, delta=1e-5, order=8.0),
+    acc.Budget(rho=0.2, delta=1e-7),
+    acc.Budget(rho=0.2),
+]
 NOTHING = acc.price.Price(0, 0)
 
 
@@ -25,12 +32,19 @@ NOTHING = acc.price.Price(0, 0)
     ("budget", "odometer"),
     [
         (APPROXIMATE, acc.filter.PrivacyOdometer(delta=5e-7, failure=5e-7, order=23.26)),
-        (acc.Budget(epsilon=1.0, delta=1e-6, order="inf"), acc.filter.PrivacyOdometer(delta=0.0, failure=1e-6, order="inf")),
+        (
+            acc.Budget(epsilon=1.0, delta=1e-6, order="inf"),
+            acc.filter.PrivacyOdometer(delta=0.0, failure=1e-6, order="inf"),
+        ),
         (acc.Budget(epsilon=1.0), acc.filter.PrivacyOdometer(delta=0.0, order="inf")),
     ],
 )
-def test_epsilon_is_the_odometers(budget: acc.Budget, odometer: acc.filter.PrivacyOdometer, runs: int) -> None:
-    """At the order and delta of the budget an odometer that is charged the same states the same epsilon, to the last digit."""
+def test_epsilon_is_the_odometers(
+    budget: acc.Budget, odometer: acc.filter.PrivacyOdometer, runs: int
+) -> None:
+    """At the order and delta of the budget an odometer that is charged the same states the same
+    epsilon, to the last digit.
+    """
     assert Remaining(budget, NOTHING).epsilon == 0
     before, curve = odometer.spent, acc.PureDP(epsilon=0.03)
     stated = [odometer.charge(curve) for _ in range(runs)][-1]
@@ -39,12 +53,17 @@ def test_epsilon_is_the_odometers(budget: acc.Budget, odometer: acc.filter.Priva
 
 
 def test_rho_is_told_at_twice_its_delta() -> None:
-    """Half pays for failures, half for the conversion, at the order that is best for the whole budget."""
+    """Half pays for failures, half for the conversion, at the order that is best for the whole
+    budget.
+    """
     budget, curve = acc.Budget(rho=0.2, delta=1e-7), acc.ZCDP(rho=0.05)
     found = Remaining(budget, budget.price(curve))
     assert found.delta == 2e-7
     assert found.epsilon is not None
-    odometers = [acc.filter.PrivacyOdometer(delta=1e-7, order=1 + step / 100) for step in range(200, 3000, 20)]
+    odometers = [
+        acc.filter.PrivacyOdometer(delta=1e-7, order=1 + step / 100)
+        for step in range(200, 3000, 20)
+    ]
     for odometer in odometers:
         odometer.charge(acc.ZCDP(rho=0.2))
     best = min(odometer.epsilon for odometer in odometers)
@@ -86,7 +105,10 @@ def test_what_is_left_is_never_more_than_what_is_left(main: int, failure: int) -
     budget = acc.Budget(rho=8e6, delta=0.5)
     left = Remaining(budget, acc.price.Price(main, failure))
     units = budget.capacity.minus(acc.price.Price(main, failure))
-    for found, exact in ((left.main, Decimal(units.main).scaleb(-12)), (left.failure, Decimal(units.failure).scaleb(-18))):
+    for found, exact in (
+        (left.main, Decimal(units.main).scaleb(-12)),
+        (left.failure, Decimal(units.failure).scaleb(-18)),
+    ):
         assert Decimal(repr(found)) <= exact
         assert Decimal(repr(math.nextafter(found, math.inf))) > exact
 
@@ -94,7 +116,13 @@ def test_what_is_left_is_never_more_than_what_is_left(main: int, failure: int) -
 def _everything(budget: acc.Budget, spent: acc.price.Price) -> list[object]:
     curve = acc.GaussianDP(mu=0.7)
     left = Remaining(budget, spent, acc.GaussianDP(mu=0.01))
-    words = [str(left), left.as_data(), shortfall(budget, spent, budget.price(curve), "here"), left.reason, left.remedy]
+    words = [
+        str(left),
+        left.as_data(),
+        shortfall(budget, spent, budget.price(curve), "here"),
+        left.reason,
+        left.remedy,
+    ]
     return [
         left.main,
         left.failure,
@@ -109,7 +137,9 @@ def _everything(budget: acc.Budget, spent: acc.price.Price) -> list[object]:
 
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_what_is_left_ignores_the_callers_decimal_context(budget: acc.Budget) -> None:
-    """A caller with two digits that are rounded up, or that traps whatever is inexact, is told the same of what is left."""
+    """A caller with two digits that are rounded up, or that traps whatever is inexact, is told the
+    same of what is left.
+    """
     spent = acc.price.Price(123456789123, 123456789)
     told = _everything(budget, spent)
     with localcontext() as context:
@@ -120,18 +150,29 @@ def test_what_is_left_ignores_the_callers_decimal_context(budget: acc.Budget) ->
 
 
 RELEASES = acc.Budget(epsilon=1.0, delta=1e-6, release=acc.BoundedRange(epsilon=0.05))
-STATED = [*BUDGETS[:2], acc.Budget(epsilon=1.0), acc.Budget(epsilon=1.0, delta=1e-6, order="gaussian"), RELEASES]
+STATED = [
+    *BUDGETS[:2],
+    acc.Budget(epsilon=1.0),
+    acc.Budget(epsilon=1.0, delta=1e-6, order="gaussian"),
+    RELEASES,
+]
 
 
 @pytest.mark.parametrize("budget", STATED, ids=["renyi", "order 8", "pure", "gaussian", "releases"])
 @pytest.mark.parametrize("share", [1e-6, 0.1, 0.5, 0.99])
-def test_what_is_spent_so_far_is_what_a_budget_of_that_much_pays_for(budget: acc.Budget, share: float) -> None:
-    """A filter for the epsilon that is stated, at the same order, admits what was spent; one a hundredth smaller does not."""
+def test_what_is_spent_so_far_is_what_a_budget_of_that_much_pays_for(
+    budget: acc.Budget, share: float
+) -> None:
+    """A filter for the epsilon that is stated, at the same order, admits what was spent; one a
+    hundredth smaller does not.
+    """
     unit = 10**12 if budget.release is not None else 1
     main = max(1, int(share * budget.capacity.main / unit)) * unit
     epsilon, delta = Remaining(budget, acc.price.Price(main, 0)).so_far
     assert (delta, 0 < epsilon <= 1.0 or budget.limit == 3.0) == (budget.delta, True)
-    fields = budget.model_dump(exclude={"epsilon", "releases"}, exclude_none=True) | {"release": budget.release}
+    fields = budget.model_dump(exclude={"epsilon", "releases"}, exclude_none=True) | {
+        "release": budget.release
+    }
     assert acc.Budget(epsilon=epsilon * (1 + 1e-9), **fields).capacity.main >= main * (1 - 1e-9)
     try:
         smaller = acc.Budget(epsilon=0.99 * epsilon, **fields).capacity.main
@@ -143,26 +184,34 @@ def test_what_is_spent_so_far_is_what_a_budget_of_that_much_pays_for(budget: acc
 @pytest.mark.parametrize("budget", [*STATED, BUDGETS[2]])
 def test_what_is_spent_so_far_ends_at_the_budget(budget: acc.Budget) -> None:
     """Nothing at first, all of the budget where all is spent, and more and more in between."""
-    stated = [Remaining(budget, acc.price.Price(budget.capacity.main * tenths // 10, 0)).so_far for tenths in range(11)]
+    stated = [
+        Remaining(budget, acc.price.Price(budget.capacity.main * tenths // 10, 0)).so_far
+        for tenths in range(11)
+    ]
     assert stated[0] == (0.0, 0.0)
     assert stated == sorted(stated)
     assert budget.epsilon is None or stated[-1] == (budget.epsilon, budget.delta)
 
 
 def test_rho_that_is_spent_is_stated_at_twice_its_delta() -> None:
-    """Half of it pays for failures, half for the conversion of what is spent; without a delta it is stated as rho."""
+    """Half of it pays for failures, half for the conversion of what is spent; without a delta it is
+    stated as rho.
+    """
     left = Remaining(BUDGETS[2], acc.price.Price(5 * 10**10, 0))
     assert left.so_far == (acc.ZCDP(rho=0.05).epsilon(1e-7), 2e-7)
     assert Remaining(BUDGETS[3], acc.price.Price(5 * 10**10, 0)).as_data()["cost"] == {"rho": 0.05}
 
 
 def test_the_three_figures_stand_in_one_order_and_in_the_same_words() -> None:
-    """The budget, what is spent so far, what is left: in words and as data, of every form of budget."""
+    """The budget, what is spent so far, what is left: in words and as data, of every form of
+    budget.
+    """
     curve, budget = acc.GaussianDP(mu=0.1), acc.Budget(epsilon=3.0, delta=1e-6)
     left = Remaining(budget, budget.price(curve).times(5), curve)
     assert list(left.figures) == ["budget", "used", "cost as charged", "left"]
     assert re.fullmatch(
-        r"budget: epsilon 3, delta 1e-6; used: [\d.]+%; cost as charged: epsilon [\d.]+, delta 1e-6; left: [\d,]+ more "
+        r"budget: epsilon 3, delta 1e-6; used: [\d.]+%; cost as charged: epsilon [\d.]+, delta"
+        r" 1e-6; left: [\d,]+ more "
         "releases like this one",
         str(left),
     )
@@ -176,21 +225,37 @@ def test_the_three_figures_stand_in_one_order_and_in_the_same_words() -> None:
             "odometer": {"epsilon": left.epsilon, "delta": 1e-6},
         },
     }
-    one = Remaining(acc.Budget(epsilon=1.0), acc.price.Price(6 * 10**11, 0), acc.PureDP(epsilon=0.4))
-    assert str(one) == "budget: epsilon 1; used: 60%; cost as charged: epsilon 0.6; left: 1 more release like this one"
-    assert str(Remaining(acc.Budget(rho=0.5), NOTHING)) == "budget: rho 0.5; used: 0%; cost as charged: nothing; left: all of it"
-    assert Remaining(acc.Budget(rho=0.5), acc.price.Price(10**11, 0)).left_in_words() == "80% of the budget"
+    one = Remaining(
+        acc.Budget(epsilon=1.0), acc.price.Price(6 * 10**11, 0), acc.PureDP(epsilon=0.4)
+    )
+    assert (
+        str(one)
+        == "budget: epsilon 1; used: 60%; cost as charged: epsilon 0.6; left: 1 more release like"
+        " this one"
+    )
+    assert (
+        str(Remaining(acc.Budget(rho=0.5), NOTHING))
+        == "budget: rho 0.5; used: 0%; cost as charged: nothing; left: all of it"
+    )
+    assert (
+        Remaining(acc.Budget(rho=0.5), acc.price.Price(10**11, 0)).left_in_words()
+        == "80% of the budget"
+    )
     free = Remaining(budget, NOTHING, acc.zero()).left_in_words()
     assert free == "any number of releases like this one: it costs nothing"
 
 
-def _asked(budget: acc.Budget, spent: acc.price.Price, curve: acc.Curve, count: int) -> acc.BudgetExceeded:
+def _asked(
+    budget: acc.Budget, spent: acc.price.Price, curve: acc.Curve, count: int
+) -> acc.BudgetExceeded:
     """How a filter that has spent so much refuses so many."""
     return refusal(Remaining(budget, spent, curve), count, "here")
 
 
 def test_a_refusal_counts_releases_and_its_remedies_hold() -> None:
-    """One fits and two were asked for; fewer, a smaller price or failure probability, each as large as it says, are charged."""
+    """One fits and two were asked for; fewer, a smaller price or failure probability, each as large
+    as it says, are charged.
+    """
     curve = acc.Approximate(curve=acc.GaussianDP(mu=0.4), delta0=1e-7)
     budget = acc.Budget(epsilon=3.0, delta=1e-6, order="gaussian")
     spent = acc.price.Price(int(budget.capacity.main - 1.5 * budget.price(curve).main), 0)
@@ -199,12 +264,14 @@ def test_a_refusal_counts_releases_and_its_remedies_hold() -> None:
     assert re.search(r" need [\d.]+% of the budget of here and [\d.]+% is left\.", str(error))
     assert "Ask for at most 1 of them" in str(error)
     assert "of epsilon" not in str(error)
-    assert (error.would_fit, budget.fits(spent, budget.price(curve)), budget.fits(spent, budget.price(2 * curve))) == (
-        1,
-        True,
-        False,
-    )
-    assert [_asked(budget, acc.price.Price(0, 0), curve, asked).would_fit for asked in (100, 999)] == 2 * [budget.how_many(curve)]
+    assert (
+        error.would_fit,
+        budget.fits(spent, budget.price(curve)),
+        budget.fits(spent, budget.price(2 * curve)),
+    ) == (1, True, False)
+    assert [
+        _asked(budget, acc.price.Price(0, 0), curve, asked).would_fit for asked in (100, 999)
+    ] == 2 * [budget.how_many(curve)]
     match = re.search(r"at most ([\d.]+)% of the budget in all", str(error))
     assert match is not None
     share = float(match[1]) / 100
@@ -214,26 +281,42 @@ def test_a_refusal_counts_releases_and_its_remedies_hold() -> None:
 
 
 def test_a_refusal_says_which_failure_probability_would_do() -> None:
-    """Where failure probability runs out, the delta that it names is charged and one a hundredth larger is not."""
+    """Where failure probability runs out, the delta that it names is charged and one a hundredth
+    larger is not.
+    """
     budget, spent = acc.Budget(epsilon=3.0, delta=1e-6), acc.price.Price(0, 4 * 10**11)
     error = _asked(budget, spent, acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=2e-7), 1)
-    assert str(error).startswith("This release does not fit because it needs a failure probability (delta0) of 2e-7 from here")
+    assert str(error).startswith(
+        "This release does not fit because it needs a failure probability (delta0) of 2e-7 from"
+        " here"
+    )
     match = re.search(r"a failure probability of at most ([\d.e-]+) in all", str(error))
     assert match is not None
     for factor, fits in ((1.0, True), (1.01, False)):
-        price = budget.price(acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=factor * float(match[1])))
+        price = budget.price(
+            acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=factor * float(match[1]))
+        )
         assert budget.fits(spent, price) is fits
     assert "smaller epsilon" not in str(error), "more noise does not help"
 
 
 def test_a_refusal_says_what_a_new_dataset_would_give() -> None:
-    """The numbers for new rows are what such a dataset pays for: one by one, declared for such releases, and as one plan."""
+    """The numbers for new rows are what such a dataset pays for: one by one, declared for such
+    releases, and as one plan.
+    """
     curve, budget = acc.GaussianDP(mu=0.04), acc.Budget(epsilon=1.0, delta=1e-6)
     text = str(_asked(budget, budget.capacity, curve, 1))
-    alone, declared, plan = budget.how_many(curve), 0, acc.calibration.calibrate_count(curve, budget)
+    alone, declared, plan = (
+        budget.how_many(curve),
+        0,
+        acc.calibration.calibrate_count(curve, budget),
+    )
     declared = acc.Budget.for_workload(epsilon=1.0, delta=1e-6, curve=curve).how_many(curve)
     assert alone < declared
-    assert f"pays for {alone:,} such releases one by one, {declared:,} if it is declared for them" in text
+    assert (
+        f"pays for {alone:,} such releases one by one, {declared:,} if it is declared for them"
+        in text
+    )
     assert (f"{plan:,} as one plan" in text) is (plan > declared)
     assert "the budget of here is used up. A declared budget cannot be raised" in text
 
@@ -241,8 +324,13 @@ def test_a_refusal_says_what_a_new_dataset_would_give() -> None:
 @pytest.mark.parametrize("budget", [*STATED, *BUDGETS[2:]])
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 1.0])
 def test_the_guarantee_so_far_is_what_is_stated(budget: acc.Budget, share: float) -> None:
-    """The curve of what is spent gives at most the epsilon that is stated, at the delta that is stated."""
-    left = Remaining(budget, acc.price.Price(int(share * budget.capacity.main), int(share * budget.capacity.failure)))
+    """The curve of what is spent gives at most the epsilon that is stated, at the delta that is
+    stated.
+    """
+    left = Remaining(
+        budget,
+        acc.price.Price(int(share * budget.capacity.main), int(share * budget.capacity.failure)),
+    )
     epsilon, delta = left.so_far
     assert best_epsilon(left.guarantee, delta, thorough=True).value <= epsilon * (1 + 1e-9)
     assert 0 <= left.guarantee.advantage <= 1
@@ -259,9 +347,15 @@ _ITEMS = st.one_of(
 
 
 @given(items=st.lists(_ITEMS, min_size=1, max_size=8))
-@pytest.mark.parametrize("budget", [APPROXIMATE, acc.Budget(epsilon=4.0, delta=1e-6), STATED[3], BUDGETS[2]])
-def test_share_cost_and_count_never_contradict_each_other(budget: acc.Budget, items: list[acc.Curve]) -> None:
-    """Over random ledgers the cost as charged grows, is at most either bound and the budget, and counts fall as shares grow."""
+@pytest.mark.parametrize(
+    "budget", [APPROXIMATE, acc.Budget(epsilon=4.0, delta=1e-6), STATED[3], BUDGETS[2]]
+)
+def test_share_cost_and_count_never_contradict_each_other(
+    budget: acc.Budget, items: list[acc.Curve]
+) -> None:
+    """Over random ledgers the cost as charged grows, is at most either bound and the budget, and
+    counts fall as shares grow.
+    """
     spending, seen = acc.PrivacyFilter(budget), []
     for item in items:
         if not spending.can_afford(item):
@@ -279,7 +373,9 @@ def test_share_cost_and_count_never_contradict_each_other(budget: acc.Budget, it
 
 
 def test_a_small_charge_costs_what_it_says_and_uses_its_share() -> None:
-    """0.01 of (1, 1e-6) costs 0.01, uses 0.217% and a sentence says why that is not 1%; else the filter's is shown."""
+    """0.01 of (1, 1e-6) costs 0.01, uses 0.217% and a sentence says why that is not 1%; else the
+    filter's is shown.
+    """
     curve = acc.PureDP(epsilon=0.01)
     spending = acc.PrivacyFilter(APPROXIMATE)
     spending.charge(curve)
@@ -293,9 +389,13 @@ def test_a_small_charge_costs_what_it_says_and_uses_its_share() -> None:
 
 
 def test_bad_events_add_up_in_the_cost_and_too_many_leave_the_filters_bound() -> None:
-    """Three charges that fail with 1e-7 each cost the sum of their epsilons at 3e-7; past the budget's delta they do not."""
+    """Three charges that fail with 1e-7 each cost the sum of their epsilons at 3e-7; past the
+    budget's delta they do not.
+    """
     curve = acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=1e-7)
     spent = APPROXIMATE.price(3 * curve)
     assert Remaining(APPROXIMATE, spent, charged=3 * curve).as_charged == (0.3, 3e-7)
-    beyond = Remaining(APPROXIMATE, spent, charged=acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=1.01e-6))
+    beyond = Remaining(
+        APPROXIMATE, spent, charged=acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=1.01e-6)
+    )
     assert beyond.as_charged == beyond.so_far

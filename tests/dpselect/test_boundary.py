@@ -1,8 +1,9 @@
-"""No outcome differs in kind by what rows say: nobody learns anything from a refusal, a warning, a message, a file or a status.
+"""No outcome differs in kind by what rows say: nobody learns anything from a refusal, a warning, a
+message, a file or a status.
 
-Every command, kind of source and option that touches rows, over logs of nobody, of one user and of ten: the same but for what is
-computed from the released answer. A field of a spec or a reading that no configuration here states fails, unless its `option`
-says that it touches no rows.
+Every command, kind of source and option that touches rows, over logs of nobody, of one user and of
+ten: the same but for what is computed from the released answer. A field of a spec or a reading that
+no configuration here states fails, unless its `option` says that it touches no rows.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from dpselect.release.explained import HARDLY_ANY
 from dpselect.release.series import HorizonAnswer, Series
 from dpselect.spec import CloseSpec, ContinualSpec, TopKSpec
 
-# -- who is there ------------------------------------------------------------------------------------------------------------
+# -- who is there ----------------------------------------------------------------------------------
 
 Row = dict[str, str | None]
 DAY, OUTSIDE = "2024-06-01", "2024-05-01"
@@ -48,18 +49,26 @@ def _slow(*names: str) -> list[Any]:
     return [pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
-def row(user: str, item: str, group: str, day: str, amount: str, other: str, only: str | None) -> Row:
-    """x holds numbers, and text in one of the logs; n is null in all rows but those of the people in question."""
+def row(
+    user: str, item: str, group: str, day: str, amount: str, other: str, only: str | None
+) -> Row:
+    """x holds numbers, and text in one of the logs; n is null in all rows but those of the people
+    in question.
+    """
     seconds = str(int(pd.Timestamp(day, tz="UTC").timestamp()))
     return dict(zip(COLUMNS, (user, item, group, day, amount, other, only, seconds), strict=True))
 
 
 # Of another day, so that nobody is in the window without the people in question.
-OTHERS = [row(f"u{n}", f"i{n % 7}", f"g{n % 3}", OUTSIDE, str(n % 9), str(n % 9), None) for n in range(60)]
+OTHERS = [
+    row(f"u{n}", f"i{n % 7}", f"g{n % 3}", OUTSIDE, str(n % 9), str(n % 9), None) for n in range(60)
+]
 PEOPLE: dict[str, list[Row]] = {
     "nobody": [],
     "one": [row("eve", "i1", "g1", DAY, "3", "4", "only")],
-    "one with 40 items": [row("eve", f"x{n}", f"h{n}", DAY, "3", "4", f"only{n}") for n in range(40)],
+    "one with 40 items": [
+        row("eve", f"x{n}", f"h{n}", DAY, "3", "4", f"only{n}") for n in range(40)
+    ],
     "a negative value": [row("eve", "i1", "g1", DAY, "-7", "-7", "-1")],
     "a huge value": [row("eve", "i1", "g1", DAY, "1e300", "1e300", "1e300")],
     "text among numbers": [row("eve", "i1", "g1", DAY, "3", "soon", "text")],
@@ -69,7 +78,7 @@ PEOPLE: dict[str, list[Row]] = {
 FAST = ("nobody", "one")
 
 
-# -- where they are ----------------------------------------------------------------------------------------------------------
+# -- where they are --------------------------------------------------------------------------------
 
 
 def frame(rows: Sequence[Row]) -> pd.DataFrame:
@@ -77,20 +86,30 @@ def frame(rows: Sequence[Row]) -> pd.DataFrame:
 
 
 def inferred(rows: Sequence[Row]) -> pd.DataFrame:
-    """Types as rows suggest them: an object column where text stands among numbers. Columns of labels hold text: a number of
-    pandas' that is no integer is refused as a label, as a value of the whole column."""
+    """Types as rows suggest them: an object column where text stands among numbers. Columns of
+    labels hold text: a number of pandas' that is no integer is refused as a label, as a value of
+    the whole column.
+    """
     numbers = pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)
     for name in ("v", "x", "s"):
         try:
             numbers[name] = pd.to_numeric(numbers[name])
         except (ValueError, TypeError):
-            numbers[name] = [value if value is None or not value.isdigit() else int(value) for value in numbers[name]]
+            numbers[name] = [
+                value if value is None or not value.isdigit() else int(value)
+                for value in numbers[name]
+            ]
     return numbers
 
 
-def written(rows: Sequence[Row], *, end: str = "\n", between: str = ",", header: bool = True) -> str:
+def written(
+    rows: Sequence[Row], *, end: str = "\n", between: str = ",", header: bool = True
+) -> str:
     lines = [COLUMNS] if header else []
-    return "".join(between.join(value or "" for value in line) + end for line in [*lines, *(one.values() for one in rows)])
+    return "".join(
+        between.join(value or "" for value in line) + end
+        for line in [*lines, *(one.values() for one in rows)]
+    )
 
 
 def in_csv(rows: Sequence[Row]) -> str:
@@ -139,7 +158,9 @@ def in_typed_parquet(rows: Sequence[Row]) -> str:
 def in_sqlite(rows: Sequence[Row]) -> str:
     with sqlite3.connect("log.db") as database:
         database.execute(f"CREATE TABLE log ({', '.join(f'{name} TEXT' for name in COLUMNS)})")
-        database.executemany("INSERT INTO log VALUES (?,?,?,?,?,?,?,?)", [tuple(one.values()) for one in rows])
+        database.executemany(
+            "INSERT INTO log VALUES (?,?,?,?,?,?,?,?)", [tuple(one.values()) for one in rows]
+        )
     database.close()
     return "sqlite:///log.db"
 
@@ -165,15 +186,23 @@ SOURCES: dict[str, tuple[Callable[[Sequence[Row]], Any], dict[str, Any]]] = {
 }
 
 
-# -- what is asked -----------------------------------------------------------------------------------------------------------
+# -- what is asked ---------------------------------------------------------------------------------
 
 ASKED: dict[str, Any] = {"user": "u", "item": "i", "k": 3, "epsilon": 0.5, "delta": 1e-6}
 WINDOW: dict[str, Any] = {"time": "t", "since": DAY, "until": "2024-06-02"}
 ITEMS, GROUPS = [f"i{n}" for n in range(60)], ["g0", "g1", "g2"]
 BOUNDED = {"max_items_per_user": 2, "salt": "pepper"}
 PAID = {"ledger": "sqlite:///p.db", "dataset": "whole", "key": "k"}
-DAYS = {**PAID, "dataset": "days", "output": "top-{period}.csv", "every": "day", "since": OUTSIDE, "until": "2024-05-03"}
-# Each over nobody and one in the fast half of the tests, from a table in memory unless it says something about a file.
+DAYS = {
+    **PAID,
+    "dataset": "days",
+    "output": "top-{period}.csv",
+    "every": "day",
+    "since": OUTSIDE,
+    "until": "2024-05-03",
+}
+# Each over nobody and one in the fast half of the tests, from a table in memory unless it says
+# something about a file.
 TOPK: dict[str, dict[str, Any]] = {
     "window": WINDOW,
     "a clock": {**WINDOW, "time_zone": "Europe/Berlin", "relation": "replace_one"},
@@ -192,7 +221,12 @@ TOPK: dict[str, dict[str, Any]] = {
     "groups": {**WINDOW, "group": "g"},
     "listed groups": {**WINDOW, "group": "g", "groups": "groups.csv", "groups_column": "g"},
     "listed groups and items": {**WINDOW, "group": "g", "groups": GROUPS, "domain": ITEMS},
-    "discovered groups": {**WINDOW, "group": "g", "max_groups_per_user": 2, "relation": "replace_one"},
+    "discovered groups": {
+        **WINDOW,
+        "group": "g",
+        "max_groups_per_user": 2,
+        "relation": "replace_one",
+    },
     "counts in groups": {**WINDOW, "group": "g", "max_groups_per_user": 2, "with_counts": True},
     "a catalogue": {**WINDOW, "domain": "items.csv", "domain_column": "i"},
     "counts of a catalogue": {**WINDOW, "domain": ITEMS, "with_counts": True},
@@ -200,28 +234,74 @@ TOPK: dict[str, dict[str, Any]] = {
     "all that is safe": {**WINDOW, "k": "all"},
     "clipped": {**WINDOW, "clip": 1.0, "max_items_per_user": 4, "mechanism": None},
     "sums": {**WINDOW, "value": "v", "value_clip": 5.0, "max_items_per_user": 3},
-    "signed sums": {**WINDOW, "value": "v", "value_clip": (-5.0, 5.0), "domain": ITEMS, "max_items_per_user": 3},
+    "signed sums": {
+        **WINDOW,
+        "value": "v",
+        "value_clip": (-5.0, 5.0),
+        "domain": ITEMS,
+        "max_items_per_user": 3,
+    },
     "small items": {**WINDOW, "min_users": 3, "max_items_per_user": 4},
     "a mechanism": {**WINDOW, "mechanism": "limited_domain", "kbar": 7, "max_items_per_user": 4},
     "a noise": {**WINDOW, "mechanism": "peeling_top_k", "noise": "gumbel", "domain": ITEMS},
-    "on disk": {**WINDOW, "engine": "duckdb", "with_counts": True, "buckets": 3, "memory_limit": "200MiB"},
-    "what came out": {**PAID, "mechanism": "limited_domain", "pay_for_what_came_out": True, "output": "a.json"},
-    "several periods": {**DAYS, "every": None, "time": "t", "period": ["2024-05-01", "2024-05-02"], "output": "a.parquet"},
+    "on disk": {
+        **WINDOW,
+        "engine": "duckdb",
+        "with_counts": True,
+        "buckets": 3,
+        "memory_limit": "200MiB",
+    },
+    "what came out": {
+        **PAID,
+        "mechanism": "limited_domain",
+        "pay_for_what_came_out": True,
+        "output": "a.json",
+    },
+    "several periods": {
+        **DAYS,
+        "every": None,
+        "time": "t",
+        "period": ["2024-05-01", "2024-05-02"],
+        "output": "a.parquet",
+    },
     "every day": {**DAYS, "time": "t", "go_on": True, "where": "x > 100"},
-    "every day in groups": {**DAYS, "time": "t", "go_on": True, "group": "g", "until": "2024-05-02T12:00", "partial_last": True},
+    "every day in groups": {
+        **DAYS,
+        "time": "t",
+        "go_on": True,
+        "group": "g",
+        "until": "2024-05-02T12:00",
+        "partial_last": True,
+    },
 }
 OF_FILES: dict[str, tuple[str, dict[str, Any]]] = {
-    "how a file is written": ("csv", {"format": "csv", "header": True, "delimiter": ",", "quote": '"', "encoding": "utf-8"}),
+    "how a file is written": (
+        "csv",
+        {"format": "csv", "header": True, "delimiter": ",", "quote": '"', "encoding": "utf-8"},
+    ),
     "numbers and times as they are written": (
         "csv",
-        {**WINDOW, "time_format": "%Y-%m-%d", "decimal": ",", "value": "v", "value_clip": 5.0, "max_items_per_user": 3},
+        {
+            **WINDOW,
+            "time_format": "%Y-%m-%d",
+            "decimal": ",",
+            "value": "v",
+            "value_clip": 5.0,
+            "max_items_per_user": 3,
+        },
     ),
     "times of another format": ("csv", {**WINDOW, "time_format": "%d.%m.%Y"}),
     "a table": ("sqlite", {"table": "log"}),
     "a query": ("sqlite", {"table": None, "query": f"SELECT * FROM log WHERE t = '{DAY}'"}),
 }
 CONTINUAL: dict[str, dict[str, Any]] = {
-    "periods": {"count": "period", "exponent": 1.0, "cells": 9, "relation": "replace_one", "dataset": "exchanged"},
+    "periods": {
+        "count": "period",
+        "exponent": 1.0,
+        "cells": 9,
+        "relation": "replace_one",
+        "dataset": "exchanged",
+    },
     "numbers of users": {"with_counts": True, "items_per_period": 2},
     "windows": {"count": "window", "window": 2, "periods": 3},
     "a list": {"domain": ITEMS},
@@ -233,7 +313,13 @@ CONTINUAL: dict[str, dict[str, Any]] = {
 }
 # Of a reading alone, which goes on to scores and a selection.
 READ: dict[str, dict[str, Any]] = {
-    "cells": {"group": "g", "cells": True, "clip": [1.0, 2.0], "clip_norm": "l1", "within": ["g1:i1"]},
+    "cells": {
+        "group": "g",
+        "cells": True,
+        "clip": [1.0, 2.0],
+        "clip_norm": "l1",
+        "within": ["g1:i1"],
+    },
     "within": {"within": ITEMS, **BOUNDED},
     "within nothing": {"within": ["nowhere"], "clip": 1.0},
     "window": WINDOW,
@@ -266,25 +352,42 @@ QUICK |= {
 def spread(configs: Mapping[str, Any], quick: set[str]) -> list[Any]:
     """Names of configurations, those that are not quick marked as slow."""
     assert quick <= configs.keys()
-    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in configs]
+    return [
+        name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in configs
+    ]
 
 
 def test_every_option_that_touches_rows_is_asked_here() -> None:
     """One that is new stands in a configuration, or its `option` says `rows=False`."""
-    stated = {name for config in TOPK.values() for name in config} | {name for _, config in OF_FILES.values() for name in config}
-    assert {name for name in TopKSpec.model_fields if TopKSpec.said(name, "rows")} <= stated | set(ASKED)
+    stated = {name for config in TOPK.values() for name in config} | {
+        name for _, config in OF_FILES.values() for name in config
+    }
+    assert {name for name in TopKSpec.model_fields if TopKSpec.said(name, "rows")} <= stated | set(
+        ASKED
+    )
     kept = {name for config in CONTINUAL.values() for name in config} | {*ASKED, *WINDOW, "every"}
-    own = {name for spec in (ContinualSpec, CloseSpec) for name in spec.model_fields if spec.said(name, "rows")}
+    own = {
+        name
+        for spec in (ContinualSpec, CloseSpec)
+        for name in spec.model_fields
+        if spec.said(name, "rows")
+    }
     assert own - TopKSpec.model_fields.keys() <= kept
-    assert Reading.model_fields.keys() <= stated | set(ASKED) | {name for config in READ.values() for name in config}
+    assert Reading.model_fields.keys() <= stated | set(ASKED) | {
+        name for config in READ.values() for name in config
+    }
 
 
-# -- what came of it, up to what was released --------------------------------------------------------------------------------
+# -- what came of it, up to what was released ------------------------------------------------------
 
 
 def kinds(held: Mapping[str, Any] | None) -> Any:
     """Of a selection what is there, and not what it is."""
-    return held and {name: type(part).__name__ for name, part in held.items() if name not in ("complete", "reason")}
+    return held and {
+        name: type(part).__name__
+        for name, part in held.items()
+        if name not in ("complete", "reason")
+    }
 
 
 def notes(told: Sequence[str]) -> list[str]:
@@ -328,16 +431,26 @@ STEPS = _Steps()
 
 
 def outcome(ask: Callable[[], Any]) -> Any:
-    """All that somebody sees who asks: a refusal in its words, warnings and files; or the answer, in each of its forms."""
+    """All that somebody sees who asks: a refusal in its words, warnings and files; or the answer,
+    in each of its forms.
+    """
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", Unrecorded)
         try:
             found = ask()
         except Exception as error:
-            seen: Any = type(error).__name__, str(error), [*getattr(error, "__notes__", [])], type(error.__cause__).__name__
+            seen: Any = (
+                type(error).__name__,
+                str(error),
+                [*getattr(error, "__notes__", [])],
+                type(error.__cause__).__name__,
+            )
         else:
-            seen = type(found).__name__, public(found) if hasattr(found, "as_data") or isinstance(found, Series) else found
+            seen = (
+                type(found).__name__,
+                public(found) if hasattr(found, "as_data") or isinstance(found, Series) else found,
+            )
             if isinstance(found, Answer):
                 assert repr(found)
                 assert found._repr_html_()
@@ -349,10 +462,20 @@ def outcome(ask: Callable[[], Any]) -> Any:
 
 
 @pytest.fixture
-def differing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., dict[str, Any]]]:
-    """What came of asking each of the logs, each in a folder of its own; those of different outcomes by the people in them."""
+def differing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., dict[str, Any]]]:
+    """What came of asking each of the logs, each in a folder of its own; those of different
+    outcomes by the people in them.
+    """
 
-    def ask_all(source: str, asked: Callable[[Any, dict[str, Any]], Any], people: Sequence[str], *, others: bool = True) -> Any:
+    def ask_all(
+        source: str,
+        asked: Callable[[Any, dict[str, Any]], Any],
+        people: Sequence[str],
+        *,
+        others: bool = True,
+    ) -> Any:
         make, extra = SOURCES[source]
         found = dict[str, Any]()
         for who in people:
@@ -372,7 +495,9 @@ def differing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
 def ledger() -> None:
     with acc.Ledger.open("sqlite:///p.db") as made:
         made.create_dataset("whole", acc.Budget(epsilon=500.0, delta=1e-2), "add_remove")
-        made.create_dataset("days", acc.Budget(epsilon=500.0, delta=1e-2), "add_remove", window="day")
+        made.create_dataset(
+            "days", acc.Budget(epsilon=500.0, delta=1e-2), "add_remove", window="day"
+        )
         made.create_dataset("exchanged", acc.Budget(epsilon=500.0, delta=1e-2), "replace_one")
 
 
@@ -391,18 +516,22 @@ def same(found: dict[str, Any]) -> bool:
     return all(one == first for one in found.values())
 
 
-# -- the table ---------------------------------------------------------------------------------------------------------------
+# -- the table -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("asked", spread(TOPK, QUICK))
 def test_one_user_more_is_not_told(differing: Any, asked: str) -> None:
-    """Nobody or one user: the same outcome but for what was released, and an outcome that is an answer."""
+    """Nobody or one user: the same outcome but for what was released, and an outcome that is an
+    answer.
+    """
     found = differing("pandas", topk(TOPK[asked]), FAST)
     assert same(found), found
     assert found["one"][0][0] in ("Answer", "Series"), found["one"]
 
 
-@pytest.mark.parametrize("source", spread(SOURCES, {"pandas, types inferred", "csv", "json lines", "typed parquet"}))
+@pytest.mark.parametrize(
+    "source", spread(SOURCES, {"pandas, types inferred", "csv", "json lines", "typed parquet"})
+)
 def test_no_source_tells_of_one_user(differing: Any, source: str) -> None:
     """A header or a schema without rows is a log, of which an answer is released like any other."""
     found = differing(source, topk(BOUNDED), FAST, others=source == "two files")
@@ -420,7 +549,9 @@ def test_no_option_of_a_file_tells_of_one_user(differing: Any, asked: str) -> No
 
 
 def turned(names: Sequence[str], place: int, request: pytest.FixtureRequest) -> str:
-    """One of the names for each place, so that a run takes all of them; which one is a matter of the seed (`--explore`)."""
+    """One of the names for each place, so that a run takes all of them; which one is a matter of
+    the seed (`--explore`).
+    """
     return names[(place + request.config.getoption("hypothesis_seed")) % len(names)]
 
 
@@ -447,15 +578,19 @@ RANKING = [kind for kind, one in members().items() if one.traits.ranks_counts]
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", RANKING)
 @pytest.mark.parametrize("domain", [None, ITEMS])
-def test_no_mechanism_tells_of_a_row(differing: Any, kind: str, domain: Any, request: pytest.FixtureRequest) -> None:
+def test_no_mechanism_tells_of_a_row(
+    differing: Any, kind: str, domain: Any, request: pytest.FixtureRequest
+) -> None:
     """Whether it answers or is refused, which is public."""
     how = HOW[turned([*HOW], RANKING.index(kind), request)]
     one = {"k": 1} if members()[kind].traits.answers == "one_item" else {}
-    found = differing("pandas", topk({**WINDOW, "mechanism": kind, "domain": domain, **how, **one}), tuple(PEOPLE))
+    found = differing(
+        "pandas", topk({**WINDOW, "mechanism": kind, "domain": domain, **how, **one}), tuple(PEOPLE)
+    )
     assert same(found), found
 
 
-# -- horizons ----------------------------------------------------------------------------------------------------------------
+# -- horizons --------------------------------------------------------------------------------------
 
 HELD: dict[str, Any] = {**PAID, "state": "h.state", "output": "a.json"}
 
@@ -478,7 +613,9 @@ def closed(config: dict[str, Any]) -> Callable[[Any, dict[str, Any]], Any]:
         read_by = ("group", "where", "item", "until", "partial_last")
         started = {name: config[name] for name in config if name not in (*read_by, *kept)}
         amounts = {name: ASKED[name] for name in ("k", "epsilon", "delta")}
-        dps.continual.start(**kept, **{"periods": 2, "grouped": "group" in config, **amounts, **started})
+        dps.continual.start(
+            **kept, **{"periods": 2, "grouped": "group" in config, **amounts, **started}
+        )
         read = {
             "user": "u",
             "item": "i",
@@ -486,16 +623,18 @@ def closed(config: dict[str, Any]) -> Callable[[Any, dict[str, Any]], Any]:
             **{name: config[name] for name in ("group", "where", "item") if name in config},
         }
         for period, events_of in ((1, frame([])), (2, data)):
-            dps.continual.close(period, events_of, **kept, **(read if period == 2 else {**read, **dict.fromkeys(extra)}))
+            dps.continual.close(
+                period,
+                events_of,
+                **kept,
+                **(read if period == 2 else {**read, **dict.fromkeys(extra)}),
+            )
         return dps.continual.show(**kept, output="shown.json")
 
     return ask
 
 
-@pytest.mark.parametrize(
-    "asked",
-    spread(CONTINUAL, {"groups", "where"}),
-)
+@pytest.mark.parametrize("asked", spread(CONTINUAL, {"groups", "where"}))
 def test_no_horizon_tells_of_one_user(differing: Any, asked: str) -> None:
     """Nobody or one user in the last period: the same outcome, which is an answer."""
     ask = closed if "until" not in CONTINUAL[asked] else continual
@@ -507,19 +646,27 @@ def test_no_horizon_tells_of_one_user(differing: Any, asked: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("ask", [continual, closed])
 @pytest.mark.parametrize("asked", CONTINUAL)
-def test_no_horizon_tells_of_a_row(differing: Any, asked: str, ask: Any, request: pytest.FixtureRequest) -> None:
+def test_no_horizon_tells_of_a_row(
+    differing: Any, asked: str, ask: Any, request: pytest.FixtureRequest
+) -> None:
     """A few logs over a source for each configuration, by one call or a period at a time."""
-    source = turned(["pandas", "csv", "json lines", "typed parquet"], [*CONTINUAL].index(asked), request)
+    source = turned(
+        ["pandas", "csv", "json lines", "typed parquet"], [*CONTINUAL].index(asked), request
+    )
     for people, others in ((("nobody", "one", "text among numbers", "ten"), True), (FAST, False)):
         found = differing(source, ask(CONTINUAL[asked]), people, others=others)
         assert same(found), found
 
 
-# -- readings ----------------------------------------------------------------------------------------------------------------
+# -- readings --------------------------------------------------------------------------------------
 
 
-def read(config: dict[str, Any], reader: Callable[..., Any]) -> Callable[[Any, dict[str, Any]], Any]:
-    """From a reading to scores and a selection; counts themselves are private, and nothing is seen but what they are."""
+def read(
+    config: dict[str, Any], reader: Callable[..., Any]
+) -> Callable[[Any, dict[str, Any]], Any]:
+    """From a reading to scores and a selection; counts themselves are private, and nothing is seen
+    but what they are.
+    """
 
     def ask(data: Any, extra: dict[str, Any]) -> Any:
         found = reader(data, **{"user": "u", "item": "i", **extra, **config}, progress=STEPS)
@@ -530,11 +677,17 @@ def read(config: dict[str, Any], reader: Callable[..., Any]) -> Callable[[Any, d
             if "max_groups_per_user" in config:
                 each = dps.LimitedDomain(k=2, epsilon=0.1, delta=1e-6, kbar=5)
                 discovery = dps.SparseHistogram(scale=50.0, delta=1e-6, sensitivity=few)
-                mechanism: Any = dps.mechanisms.PerGroup(mechanism=each, max_groups_per_user=2, discovery=discovery)
+                mechanism: Any = dps.mechanisms.PerGroup(
+                    mechanism=each, max_groups_per_user=2, discovery=discovery
+                )
             elif listed:
-                mechanism = dps.OneshotTopK(k=1, noise="gumbel", scale=100.0, sensitivity=scores.sensitivity)
+                mechanism = dps.OneshotTopK(
+                    k=1, noise="gumbel", scale=100.0, sensitivity=scores.sensitivity
+                )
             elif "value" in config:
-                mechanism = dps.SparseHistogram(scale=500.0, delta=1e-6, sensitivity=scores.sensitivity)
+                mechanism = dps.SparseHistogram(
+                    scale=500.0, delta=1e-6, sensitivity=scores.sensitivity
+                )
             else:
                 mechanism = dps.LimitedDomain(k=2, epsilon=0.01, delta=1e-6, kbar=5)
             selection = mechanism.select(scores)
@@ -555,16 +708,19 @@ def test_no_reading_tells_of_one_user(differing: Any, asked: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("reader", [events.read, events.hold])
 @pytest.mark.parametrize("asked", READ)
-def test_no_reading_tells_of_a_row(differing: Any, asked: str, reader: Any, request: pytest.FixtureRequest) -> None:
+def test_no_reading_tells_of_a_row(
+    differing: Any, asked: str, reader: Any, request: pytest.FixtureRequest
+) -> None:
     """All logs, over a source for each configuration."""
     source = turned([*SOURCES], [*READ].index(asked), request)
     found = differing(source, read(READ[asked], reader), tuple(PEOPLE))
     assert same(found), found
 
 
-# -- values that cannot be read ------------------------------------------------------------------------------------------------
+# -- values that cannot be read --------------------------------------------------------------------
 
-# What the asker selects, rewrites or leaves out; the malformed value is that of another day, whose user and item are u59 and i3.
+# What the asker selects, rewrites or leaves out; the malformed value is that of another day, whose
+# user and item are u59 and i3.
 SELECTED: dict[str, dict[str, Any]] = {
     "all": {},
     "a condition": {"where": "g = g1"},
@@ -580,7 +736,9 @@ SELECTED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("source", ["csv", *_slow("pandas", "json lines", "parquet", "sqlite", "duckdb relation")])
+@pytest.mark.parametrize(
+    "source", ["csv", *_slow("pandas", "json lines", "parquet", "sqlite", "duckdb relation")]
+)
 @pytest.mark.parametrize("column", ["value", "time"])
 def test_a_value_that_cannot_be_read_is_refused_in_the_same_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str, source: str
@@ -608,29 +766,97 @@ def test_a_value_that_cannot_be_read_is_refused_in_the_same_words(
         assert not any(entry.action == "charge" for entry in held.entries("whole"))
 
 
-# -- the command line ------------------------------------------------------------------------------------------------------------
+# -- the command line ------------------------------------------------------------------------------
 
 EVERY = ("--time", "t", "--where", "x > 100", "--every", "day", "--since")
 COMMANDS: dict[str, list[str]] = {
-    "topk": ["topk", "log.csv", "--time", "t", "--since", DAY, "--until", "2024-06-02", "--output", "a.csv"],
-    "groups": ["topk", "log.csv", "--group", "g", "--where", f"t={DAY}", "--with-counts", "--max-groups-per-user", "2"],
+    "topk": [
+        "topk",
+        "log.csv",
+        "--time",
+        "t",
+        "--since",
+        DAY,
+        "--until",
+        "2024-06-02",
+        "--output",
+        "a.csv",
+    ],
+    "groups": [
+        "topk",
+        "log.csv",
+        "--group",
+        "g",
+        "--where",
+        f"t={DAY}",
+        "--with-counts",
+        "--max-groups-per-user",
+        "2",
+    ],
     "dry run": ["topk", "log.csv", "--where", "x > 3", "--where", f"t = {DAY}", "--dry-run"],
-    "every": ["topk", "log.csv", *EVERY, OUTSIDE, "--until", "2024-05-03", "--go-on", "--output", "top-{period}.json"],
-    "run": ["continual", "run", "log.csv", *EVERY, DAY, "--until", "2024-06-03", "--state", "h.state", "--output", "a.csv"],
+    "every": [
+        "topk",
+        "log.csv",
+        *EVERY,
+        OUTSIDE,
+        "--until",
+        "2024-05-03",
+        "--go-on",
+        "--output",
+        "top-{period}.json",
+    ],
+    "run": [
+        "continual",
+        "run",
+        "log.csv",
+        *EVERY,
+        DAY,
+        "--until",
+        "2024-06-03",
+        "--state",
+        "h.state",
+        "--output",
+        "a.csv",
+    ],
 }
 
 
 def called(words: Sequence[str]) -> Callable[[Any, dict[str, Any]], Any]:
-    """A command's status, its errors, its JSON but for what was released, and the headings of its text."""
+    """A command's status, its errors, its JSON but for what was released, and the headings of its
+    text.
+    """
 
     def ask(data: Any, extra: dict[str, Any]) -> Any:
         ledger()
-        asked = [*words, "--user", "u", "--item", "i", "--k", "3", "--epsilon", ".5", "--delta", "1e-6"]
+        asked = [
+            *words,
+            "--user",
+            "u",
+            "--item",
+            "i",
+            "--k",
+            "3",
+            "--epsilon",
+            ".5",
+            "--delta",
+            "1e-6",
+        ]
         asked += ["--json"]
         if "--every" in words:
-            asked += ["--ledger", "sqlite:///p.db", "--dataset", "days" if words[0] == "topk" else "whole", "--key", "k"]
+            asked += [
+                "--ledger",
+                "sqlite:///p.db",
+                "--dataset",
+                "days" if words[0] == "topk" else "whole",
+                "--key",
+                "k",
+            ]
         result = CliRunner().invoke(app, asked)
-        said = [line for line in result.stderr.splitlines() if not line.startswith(f"warning: {HARDLY_ANY}")]
+        said = [
+            line
+            for line in result.stderr.splitlines()
+            if not line.startswith(f"warning: {HARDLY_ANY}")
+        ]
         told = json.loads(result.stdout) if result.stdout else {}
         return result.exit_code or EXPLAINED, said, sorted(told), notes(told.get("notes", []))
 
@@ -639,7 +865,9 @@ def called(words: Sequence[str]) -> Callable[[Any, dict[str, Any]], Any]:
 
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
 def test_no_command_tells_of_one_user(differing: Any, words: list[str]) -> None:
-    """An answer that noise alone explains has a status of its own, which is a function of what was released."""
+    """An answer that noise alone explains has a status of its own, which is a function of what was
+    released.
+    """
     found = differing("csv", called(words), FAST)
     assert same(found), found
     assert found["one"][0][1][0] == EXPLAINED, found["one"]

@@ -30,7 +30,9 @@ MECHANISMS = [
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: m.kind)
-def test_noise_beyond_the_floats_is_refused_before_the_charge(mechanism: dps.Mechanism, tmp_path: Path) -> None:
+def test_noise_beyond_the_floats_is_refused_before_the_charge(
+    mechanism: dps.Mechanism, tmp_path: Path
+) -> None:
     """`check`, `check_many` and a session raise, and the ledger has no entry."""
     counts = np.array([9, 7, 4, 4, 1, 0])
     scores = dps.Scores(counts, sensitivity=dps.Sensitivity())
@@ -54,20 +56,30 @@ def test_noise_beyond_the_floats_is_refused_before_the_charge(mechanism: dps.Mec
     ],
 )
 def test_spent_prices_its_own_selections_only(selection: dps.Selection) -> None:
-    """What another mechanism released, or nobody could have, is not priced as an abstention or an answer."""
+    """What another mechanism released, or nobody could have, is not priced as an abstention or an
+    answer.
+    """
     mechanism = pate.ConfidentGNMax(threshold=5, sigma_threshold=2, sigma=1, labels=3)
     with pytest.raises(InvalidRequest):
         mechanism.spent(selection)
 
 
 @pytest.mark.parametrize("unit", [2.0**-700, 2.0**900])
-@pytest.mark.parametrize("stated", [{}, {"l0": 3}, {"monotone": False, "l0": 2}, {"relation": "replace_one", "l0": 2}])
-def test_a_price_does_not_depend_on_the_unit_of_scores(unit: float, stated: dict[str, object]) -> None:
-    """Squares of tiny sensitivities underflow to a price of next to nothing, and those of large ones overflow."""
+@pytest.mark.parametrize(
+    "stated", [{}, {"l0": 3}, {"monotone": False, "l0": 2}, {"relation": "replace_one", "l0": 2}]
+)
+def test_a_price_does_not_depend_on_the_unit_of_scores(
+    unit: float, stated: dict[str, object]
+) -> None:
+    """Squares of tiny sensitivities underflow to a price of next to nothing, and those of large
+    ones overflow.
+    """
 
     def price(one: float) -> acc.Curve:
         sensitivity = dps.Sensitivity(linf=one, **stated)  # type: ignore[arg-type]
-        return dps.OneshotTopK(k=1, noise="gaussian", scale=2 * one, candidates=5, sensitivity=sensitivity).curve
+        return dps.OneshotTopK(
+            k=1, noise="gaussian", scale=2 * one, candidates=5, sensitivity=sensitivity
+        ).curve
 
     assert price(unit) == price(1.0)
 
@@ -89,7 +101,9 @@ HUGE = 10**400
         lambda: dps.JointTopK(k=2, epsilon=1.0, sensitivity=dps.Sensitivity(linf=1e308)).rate,
     ],
 )
-def test_sizes_beyond_any_use_are_refused_by_the_configuration(configure: Callable[[], object]) -> None:
+def test_sizes_beyond_any_use_are_refused_by_the_configuration(
+    configure: Callable[[], object],
+) -> None:
     """And not by a raw error of Python's when a price is read, or a draw is made."""
     with pytest.raises(InvalidMechanism):
         configure()
@@ -107,13 +121,17 @@ DISCOVERY = dps.SparseHistogram(k=4, scale=1.0, delta=1e-6, sensitivity=FEW)
 def test_what_chooses_no_item_is_no_selection_of_a_discovery() -> None:
     """The rank of a gap is no item: it would fail at the draw, after the charge."""
     with pytest.raises(InvalidMechanism, match="among the items"):
-        dps.DiscoverThenSelect(discovery=DISCOVERY, selection=dps.LargeGap(epsilon=1.0, kbar=3), candidates=4)
+        dps.DiscoverThenSelect(
+            discovery=DISCOVERY, selection=dps.LargeGap(epsilon=1.0, kbar=3), candidates=4
+        )
 
 
 def test_text_that_nests_without_end_is_refused_by_name() -> None:
     """A few hundred mechanisms inside one another leave Python's stack."""
     best = dps.ExponentialMechanism(epsilon=1.0, sensitivity=FEW)
-    outer = json.loads(dps.DiscoverThenSelect(discovery=DISCOVERY, selection=best, candidates=2).to_json())
+    outer = json.loads(
+        dps.DiscoverThenSelect(discovery=DISCOVERY, selection=best, candidates=2).to_json()
+    )
     inner = outer
     for _ in range(400):
         inner = {**outer, "selection": inner}
@@ -130,7 +148,11 @@ def test_a_stability_test_beyond_the_floats_is_refused_before_a_charge() -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 0.99), (1e6, 1e-6)])
-def test_a_default_of_an_extreme_budget_is_of_what_it_pays_for(epsilon: float, delta: float) -> None:
-    """Where no histogram with a second look has a bounded price, a default that has one is taken, as of any budget."""
+def test_a_default_of_an_extreme_budget_is_of_what_it_pays_for(
+    epsilon: float, delta: float
+) -> None:
+    """Where no histogram with a second look has a bounded price, a default that has one is taken,
+    as of any budget.
+    """
     budget, request = acc.Budget(epsilon=epsilon, delta=delta), TopKRequest(k=3)
     assert budget.admits(default_choice(budget, request).mechanism.curve)

@@ -1,4 +1,6 @@
-"""Ledgers that add up mu^2, or the releases of one declared curve (Theorems F9, F10): every verb counts in it."""
+"""Ledgers that add up mu^2, or the releases of one declared curve (Theorems F9, F10): every verb
+counts in it.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def mu_squared(curve: acc.Curve) -> int:
 
 @pytest.mark.slow
 def test_topk_takes_its_part_of_a_ledger_of_declared_releases(tmp_path: Path) -> None:
-    """`--releases 30` is one of thirty, with the noise of the plan; another kind is refused before it is charged."""
+    """`--releases 30` is one of thirty, with the noise of the plan; another kind is refused before
+    it is charged.
+    """
     log, items = tmp_path / "log.csv", tmp_path / "items.txt"
     log.write_text("who,where\n" + "".join(f"u{n},place{n % 20}\n" for n in range(200)))
     items.write_text("item\n" + "".join(f"place{n}\n" for n in range(20)))
@@ -61,7 +65,9 @@ def test_topk_takes_its_part_of_a_ledger_of_declared_releases(tmp_path: Path) ->
 def ledger(tmp_path: Path) -> Ledger:
     """A dataset that adds up mu^2, and a quota of half its epsilon."""
     made = Ledger.open(f"sqlite:///{tmp_path}/privacy.db")
-    made.create_dataset("visits", acc.Budget(epsilon=1.0, delta=1e-6, order="gaussian"), "add_remove")
+    made.create_dataset(
+        "visits", acc.Budget(epsilon=1.0, delta=1e-6, order="gaussian"), "add_remove"
+    )
     half = acc.Budget(epsilon=0.5, delta=1e-6, order="gaussian")
     made.quotas("visits").declare(acc.ledger.Quota(name="each", limit=half, by="actor"))
     return made
@@ -69,7 +75,9 @@ def ledger(tmp_path: Path) -> Ledger:
 
 @pytest.mark.slow
 def test_histograms_and_horizons_pay_mu_squared(ledger: Ledger, tmp_path: Path) -> None:
-    """What they are charged is the square of their mu and their own chance of failure: no option asks for it."""
+    """What they are charged is the square of their mu and their own chance of failure: no option
+    asks for it.
+    """
     session = dps.Session(ledger, "visits", actor="ada")
     scores = dps.Scores([400, 300, 5], sensitivity=HISTOGRAM.covers, labels=["a", "b", "c"])
     assert session.select(HISTOGRAM, scores).values is not None
@@ -81,26 +89,40 @@ def test_histograms_and_horizons_pay_mu_squared(ledger: Ledger, tmp_path: Path) 
     assert total.spent.failure == 11 * 10**9
     ((_, quota),) = ledger.quotas("visits").standing()
     assert quota.spent == total.spent
-    assert total.mu_left == pytest.approx((total.budget.capacity.main - least) ** 0.5 * 1e-6, rel=1e-9)
+    assert total.mu_left == pytest.approx(
+        (total.budget.capacity.main - least) ** 0.5 * 1e-6, rel=1e-9
+    )
 
 
 @pytest.mark.slow
-def test_a_mixed_ledger_of_mu_squared_settles_limits_reports_and_verifies(ledger: Ledger, tmp_path: Path) -> None:
-    """Picks that did not happen come back in mu^2 to budget and quota; both count in it until they refuse; the audit agrees."""
+def test_a_mixed_ledger_of_mu_squared_settles_limits_reports_and_verifies(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    """Picks that did not happen come back in mu^2 to budget and quota; both count in it until they
+    refuse; the audit agrees.
+    """
     budget, session = ledger.dataset("visits").budget, dps.Session(ledger, "visits", actor="ada")
     few = dps.Scores([9000], sensitivity=PICKS.covers, labels=["a"], domain="observed")
     picked = session.select(PICKS, few, pay="spent")
     assert len(picked) == 1
     settled = ledger.total("visits").spent
-    whole, part = (budget.price(acc.Approximate(curve=n * acc.BoundedRange(epsilon=0.06), delta0=1e-9)) for n in (3, 2))
+    whole, part = (
+        budget.price(acc.Approximate(curve=n * acc.BoundedRange(epsilon=0.06), delta0=1e-9))
+        for n in (3, 2)
+    )
     assert whole.main > part.main >= settled.main > 0
     assert settled == budget.price(PICKS.spent(picked))
     ((quota, standing),) = ledger.quotas("visits").standing()
     assert standing.spent == settled
     fits = session.affordable(HISTOGRAM, one_by_one=True)
-    assert (fits.releases, fits.runs_out) == (quota.limit.how_many(HISTOGRAM, settled), "divergence")
+    assert (fits.releases, fits.runs_out) == (
+        quota.limit.how_many(HISTOGRAM, settled),
+        "divergence",
+    )
     ledger.charge("visits", HISTOGRAM, count=fits.releases, actor="ada")
-    with pytest.raises(acc.BudgetExceeded, match=r"needs .*of the budget of .*quota='each' \(ada\)"):
+    with pytest.raises(
+        acc.BudgetExceeded, match=r"needs .*of the budget of .*quota='each' \(ada\)"
+    ):
         ledger.charge("visits", HISTOGRAM, actor="ada")
     ledger.charge("visits", HISTOGRAM, actor="bo")
     so_far = ledger.total("visits")
@@ -120,7 +142,9 @@ def test_a_mixed_ledger_of_mu_squared_settles_limits_reports_and_verifies(ledger
 
 @pytest.mark.slow
 def test_a_quota_from_a_shell_counts_as_its_dataset_does(tmp_path: Path) -> None:
-    """mu^2 where that is added up, declared releases where those are counted; a limit in rho stays what it is."""
+    """mu^2 where that is added up, declared releases where those are counted; a limit in rho stays
+    what it is.
+    """
     url = f"sqlite:///{tmp_path}/privacy.db"
     with Ledger.open(url) as ledger:
         gaussian = acc.Budget(epsilon=1.0, delta=1e-6, order="gaussian")
@@ -136,8 +160,20 @@ def test_a_quota_from_a_shell_counts_as_its_dataset_does(tmp_path: Path) -> None
             assert quota.limit.admits(fit * VECTOR.curve)
             ledger.charge(name, VECTOR, count=fit - 1)
             assert "quota='half'" in told(
-                "ledger", "charge", "--ledger", url, "--dataset", name, "--mechanism", VECTOR.to_json(), status=3
+                "ledger",
+                "charge",
+                "--ledger",
+                url,
+                "--dataset",
+                name,
+                "--mechanism",
+                VECTOR.to_json(),
+                status=3,
             )
         told("ledger", "quota", "--ledger", url, "--dataset", "mu", "--name", "rho", "--rho", 9)
-        state = json.loads(CliRunner().invoke(app, ["ledger", "show", "--ledger", url, "--dataset", "mu", "--json"]).output)
+        state = json.loads(
+            CliRunner()
+            .invoke(app, ["ledger", "show", "--ledger", url, "--dataset", "mu", "--json"])
+            .output
+        )
     assert sorted(one["name"] for one in state["datasets"][0]["quotas"]) == ["half", "rho"]

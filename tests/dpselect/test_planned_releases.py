@@ -1,4 +1,6 @@
-"""Releases that share a budget, charged one by one: as many fit into a real ledger as were named, and not one more."""
+"""Releases that share a budget, charged one by one: as many fit into a real ledger as were named,
+and not one more.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +35,16 @@ BUDGETS = [
 FEW = dps.Sensitivity.of_counts(items_per_user=3)
 UNKNOWN = TopKRequest(k=10, releases=N)
 FAILING = sorted(
-    kind for kind, member in members().items() if member.traits.failure and member.traits.ranks_counts and member.traits.noise
+    kind
+    for kind, member in members().items()
+    if member.traits.failure and member.traits.ranks_counts and member.traits.noise
 )
 PAYABLE = [
     (kind, budget)
     for kind in FAILING
     for budget in BUDGETS
-    if budget.order != "inf" or kind in ("limited_domain", "top_stable")  # the others have no pure epsilon
+    # the others have no pure epsilon
+    if budget.order != "inf" or kind in ("limited_domain", "top_stable")
     if budget.order != "gaussian" or kind != "stable_top_k_fixed"  # of which only a rho is known
 ]
 
@@ -49,13 +54,19 @@ CHOSEN = {
     "limited_domain": lambda budget: fitted("limited_domain", budget, UNKNOWN),
     "sparse_histogram": lambda budget: default_choice(budget, ONE, max_items_per_user=1).mechanism,
     "racing_top_k": lambda budget: default_choice(budget, UNKNOWN).mechanism,
-    "oneshot_top_k": lambda budget: default_choice(budget, UNKNOWN.model_copy(update={"candidates": 500})).mechanism,
+    "oneshot_top_k": lambda budget: (
+        default_choice(budget, UNKNOWN.model_copy(update={"candidates": 500})).mechanism
+    ),
     "stable_top_k": lambda budget: fitted("stable_top_k", budget, UNKNOWN),
 }
 
 
-def charged(folder: Path, budget: acc.Budget, mechanism: dps.Mechanism) -> tuple[int, acc.BudgetExceeded, acc.price.Price]:
-    """How many releases a ledger on SQLite takes one by one, its refusal, and what was spent then."""
+def charged(
+    folder: Path, budget: acc.Budget, mechanism: dps.Mechanism
+) -> tuple[int, acc.BudgetExceeded, acc.price.Price]:
+    """How many releases a ledger on SQLite takes one by one, its refusal, and what was spent
+    then.
+    """
     with Ledger.open(f"sqlite:///{folder / 'p.db'}") as ledger:
         ledger.create_dataset("d", budget, "add_remove")
         for taken in range(N + 2):
@@ -68,10 +79,16 @@ def charged(folder: Path, budget: acc.Budget, mechanism: dps.Mechanism) -> tuple
 
 @pytest.mark.fast(4)
 @pytest.mark.parametrize(
-    ("kind", "budget"), [*((kind, APPROXIMATE) for kind in CHOSEN), *(("limited_domain", budget) for budget in BUDGETS[1:])]
+    ("kind", "budget"),
+    [
+        *((kind, APPROXIMATE) for kind in CHOSEN),
+        *(("limited_domain", budget) for budget in BUDGETS[1:]),
+    ],
 )
 def test_as_many_fit_as_were_named(tmp_path: Path, kind: str, budget: acc.Budget) -> None:
-    """The defaults for n releases spend their ledger: n fit, the next does not, and no part that they use is left over."""
+    """The defaults for n releases spend their ledger: n fit, the next does not, and no part that
+    they use is left over.
+    """
     mechanism = CHOSEN[kind](budget)
     assert mechanism.kind == kind  # type: ignore[attr-defined]
     taken, refused, spent = charged(tmp_path, budget, mechanism)
@@ -85,16 +102,25 @@ def test_as_many_fit_as_were_named(tmp_path: Path, kind: str, budget: acc.Budget
 @pytest.mark.parametrize(("kind", "budget"), spread(PAYABLE, 12), ids=str)
 def test_every_mechanism_that_fails_shares_its_chance_of_it(kind: str, budget: acc.Budget) -> None:
     """`fitted` for n releases of any of them: the filter pays for n, not for n + 1."""
-    few = {"sensitivity": FEW} if kind in ("sparse_histogram", "two_round_histogram", "racing_top_k") else {}
+    few = (
+        {"sensitivity": FEW}
+        if kind in ("sparse_histogram", "two_round_histogram", "racing_top_k")
+        else {}
+    )
     traits = members()[kind].traits
     one = {"k": 1} if traits.answers == "one_item" else {}
     listed = {"candidates": 100} if traits.domain == "public" else {}
-    assert budget.how_many(fitted(kind, budget, UNKNOWN.model_copy(update={**few, **one, **listed}))) == N
+    assert (
+        budget.how_many(fitted(kind, budget, UNKNOWN.model_copy(update={**few, **one, **listed})))
+        == N
+    )
 
 
 @pytest.mark.slow
 def test_a_share_for_one_stops_a_ledger_early() -> None:
-    """What this is for: with delta split as for one release a ledger takes six of these and a quarter of it is spent."""
+    """What this is for: with delta split as for one release a ledger takes six of these and a
+    quarter of it is spent.
+    """
     each = fitted("limited_domain", acc.Budget(epsilon=0.2, delta=1e-7), TopKRequest(k=10))
     shared = fitted("limited_domain", APPROXIMATE, TopKRequest(k=10, releases=30))
     assert (APPROXIMATE.how_many(each), APPROXIMATE.how_many(shared)) == (6, 30)
@@ -104,23 +130,33 @@ def test_a_share_for_one_stops_a_ledger_early() -> None:
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
 @pytest.mark.parametrize("charges", [1, 2, 40])
 def test_the_costliest_that_so_many_charges_pay_for(budget: acc.Budget, charges: int) -> None:
-    """`calibrate(charges=n)` is attained: n fit into the filter, and with a millionth less noise they do not."""
+    """`calibrate(charges=n)` is attained: n fit into the filter, and with a millionth less noise
+    they do not.
+    """
     found = acc.calibrate(lambda mu: acc.BoundedRange(epsilon=mu), budget, charges=charges)
     for factor, enough in ((1.0, True), (1.000001, False)):
         price = budget._itemised(acc.BoundedRange(epsilon=found * factor))
         assert price is not None
         assert budget.fits(acc.price.Price(0, 0), price.times(charges)) is enough
     curve = acc.BoundedRange(epsilon=found)
-    assert budget.cost_of_each(curve, charges) <= budget.limit < budget.cost_of_each(curve, charges + 1)
+    assert (
+        budget.cost_of_each(curve, charges)
+        <= budget.limit
+        < budget.cost_of_each(curve, charges + 1)
+    )
 
 
 def test_what_cannot_be_shared_is_refused() -> None:
-    """No number of charges, more than the chance of failure can be cut into, and no delta at all are named."""
+    """No number of charges, more than the chance of failure can be cut into, and no delta at all
+    are named.
+    """
     with pytest.raises(acc.AccountingError, match="charges"):
         calibrated(lambda e: dps.ExponentialMechanism(epsilon=e), APPROXIMATE, charges=0)
     with pytest.raises(acc.AccountingError, match="releases"):
         TopKRequest(k=1, releases=0)
-    with pytest.raises(acc.errors.CalibrationError, match="1,000,000,000,000,000 releases by LimitedDomain"):
+    with pytest.raises(
+        acc.errors.CalibrationError, match="1,000,000,000,000,000 releases by LimitedDomain"
+    ):
         fitted("limited_domain", APPROXIMATE, TopKRequest(k=1, releases=10**15))
     with pytest.raises(acc.AccountingError, match="delta"):
         fitted("limited_domain", acc.Budget(epsilon=1.0), UNKNOWN)
@@ -131,7 +167,15 @@ def test_what_cannot_be_shared_is_refused() -> None:
 def test_a_plan_fits_its_ledger(tmp_path: Path) -> None:
     """It shares the chance of failure by itself: as many releases fit as were planned."""
     shape = Profile.zipf(1.1, items=200, users=50_000, items_per_user=3)
-    found = plan(APPROXIMATE, 5, N, profile=shape, unknown_domain=True, mechanism="limited_domain", compare=["stable_top_k"])
+    found = plan(
+        APPROXIMATE,
+        5,
+        N,
+        profile=shape,
+        unknown_domain=True,
+        mechanism="limited_domain",
+        compare=["stable_top_k"],
+    )
     assert len(found.ranked) == 2
     for one in found.ranked:
         (tmp_path / one.name).mkdir()
@@ -139,27 +183,48 @@ def test_a_plan_fits_its_ledger(tmp_path: Path) -> None:
         assert (taken, spent.failure) >= (N, 0.9999 * APPROXIMATE.capacity.failure)
 
 
-# -- the command line -------------------------------------------------------------------------------------------------
+# -- the command line ------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Any:
     """`dpselect` on a log with a ledger of (1, 1e-6)."""
-    rows = "".join(f"u{user},{item}\n" for item, users in (("hit", 900), ("fair", 700)) for user in range(users))
+    rows = "".join(
+        f"u{user},{item}\n"
+        for item, users in (("hit", 900), ("fair", 700))
+        for user in range(users)
+    )
     (tmp_path / "log.csv").write_text("user,item\n" + rows)
     with Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
-        ledger.create_dataset("log", acc.Budget(epsilon=1.0, delta=1e-6, failure=8e-7), "add_remove")
+        ledger.create_dataset(
+            "log", acc.Budget(epsilon=1.0, delta=1e-6, failure=8e-7), "add_remove"
+        )
 
     def run(*words: object) -> Any:
-        return CliRunner().invoke(app, [*map(str, words), "--ledger", f"sqlite:///{tmp_path}/p.db", "--dataset", "log"])
+        return CliRunner().invoke(
+            app, [*map(str, words), "--ledger", f"sqlite:///{tmp_path}/p.db", "--dataset", "log"]
+        )
 
     return run
 
 
 @pytest.mark.slow
 def test_topk_takes_its_share_of_the_datasets_budget(shell: Any, tmp_path: Path) -> None:
-    """With --releases and no budget it is the dataset's, its failure share included: two releases fit, a third is told why."""
-    ask = ("topk", tmp_path / "log.csv", "--user", "user", "--item", "item", "--k", 2, "--releases", 2)
+    """With --releases and no budget it is the dataset's, its failure share included: two releases
+    fit, a third is told why.
+    """
+    ask = (
+        "topk",
+        tmp_path / "log.csv",
+        "--user",
+        "user",
+        "--item",
+        "item",
+        "--k",
+        2,
+        "--releases",
+        2,
+    )
     for words in ((), ("--epsilon", 1, "--delta", 1e-6)):  # the dataset's own, in words
         done = shell(*ask, *words, "--json")
         assert done.exit_code == 0, done.stderr

@@ -1,7 +1,9 @@
-"""An installed package adds a mechanism and a curve: the listing, planner, configuration, ledger and JSON know them.
+"""An installed package adds a mechanism and a curve: the listing, planner, configuration, ledger
+and JSON know them.
 
-The package is the page on extending's own module, a mechanism with a planning law and a curve, on the path with the record that
-an installer leaves. Each program has a process of its own: a kind stays registered.
+The package is the page on extending's own module, a mechanism with a planning law and a curve, on
+the path with the record that an installer leaves. Each program has a process of its own: a kind
+stays registered.
 """
 
 from __future__ import annotations
@@ -16,7 +18,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/extending.md").read_text()
-STABLE_COUNTS = next(block for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S) if "class StableCounts" in block)
+STABLE_COUNTS = next(
+    block
+    for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
+    if "class StableCounts" in block
+)
 ENTRY_POINTS = """
 [dpselect.mechanisms]
 stable_counts = stable_counts:StableCounts
@@ -89,7 +95,7 @@ class TinyMax(Mechanism):
     def _select(self, scores, source): return noisy_max.select_winner(scores, by_name("exponential"), self.scale, source)
     def _select_many(self, matrix, source): return noisy_max.select_winners(matrix, by_name("exponential"), self.scale, source)
     def _probabilities(self, scores): return noisy_max.winner_probabilities(scores, by_name("exponential"), self.scale)
-'''
+'''  # noqa: E501
 KNOWN_EVERYWHERE = """
 import json, sys, warnings
 import accounting as acc, dpselect as dps
@@ -169,7 +175,7 @@ visits = pd.DataFrame({"user": [*range(900), *range(500)], "item": ["zoo"] * 900
 asked = {"user": "user", "item": "item", "k": 3, "epsilon": 1.0, "delta": 1e-6, "max_items_per_user": 2}
 answer = dps.topk(visits, mechanism="stable_counts", **asked)
 assert sorted(answer.items) == ["park", "zoo"] and answer.mechanism.l0 == 2, answer
-"""
+"""  # noqa: E501
 LEDGER_ALONE = """
 import sys
 import accounting as acc
@@ -186,7 +192,9 @@ assert "dpselect" not in sys.modules
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder on the path with the modules of the package `tiny` and the record of its installation."""
+    """A folder on the path with the modules of the package `tiny` and the record of its
+    installation.
+    """
     folder = tmp_path_factory.mktemp("site")
     (folder / "stable_counts.py").write_text(STABLE_COUNTS)
     (folder / "tiny_max.py").write_text(TINY_MAX)
@@ -213,6 +221,8 @@ def _run(program: str, package: Path) -> None:
 
 @pytest.mark.slow
 def test_an_installed_package_adds_a_mechanism_and_a_curve(package: Path) -> None:
-    """All that know of mechanisms know those of the package, once they are asked for; the ledger re-reports without dpselect."""
+    """All that know of mechanisms know those of the package, once they are asked for; the ledger
+    re-reports without dpselect.
+    """
     _run(KNOWN_EVERYWHERE, package)
     _run(LEDGER_ALONE, package)

@@ -17,7 +17,9 @@ from dpselect.sampling import EntropySampler, EntropyUnavailable, SeededSampler
 from dpselect.sampling.contest import LazyUniform, precision
 
 LIMIT = 1e-8  # of draws from a seed
-UNSEEDED = 1e-10  # the entropy source has no seed, and a false alarm would be another one every time: below 1e-9 of each test
+# the entropy source has no seed, and a false alarm would be another one every time: below 1e-9 of
+# each test
+UNSEEDED = 1e-10
 
 
 @pytest.mark.parametrize("count", [1, 64, 65, 50_000])
@@ -51,13 +53,16 @@ def test_threads_do_not_share_a_stream() -> None:
     assert len(np.unique(words)) == len(words)
 
 
-@pytest.mark.parametrize("source", [EntropySampler(), SeededSampler(np.random.default_rng(5))], ids=repr)
+@pytest.mark.parametrize(
+    "source", [EntropySampler(), SeededSampler(np.random.default_rng(5))], ids=repr
+)
 def test_bits_are_balanced(source: EntropySampler | SeededSampler) -> None:
     """Each of the 64 bit positions is set half of the time."""
     words = source.words(200_000)
     ones = np.array([int((words >> np.uint64(bit) & np.uint64(1)).sum()) for bit in range(64)])
     assert 64 * min(binomtest(int(one), 200_000).pvalue for one in ones) > UNSEEDED
-    assert np.abs(ones - 100_000).max() > 20  # no generator's bits are this even, but a counter's are
+    # no generator's bits are this even, but a counter's are
+    assert np.abs(ones - 100_000).max() > 20
 
 
 def test_uniforms_stay_inside_the_unit_interval() -> None:
@@ -72,9 +77,17 @@ def test_uniforms_stay_inside_the_unit_interval() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 1000])
-@pytest.mark.parametrize("failure", [OSError("no entropy"), NotImplementedError("no source")], ids=["OSError", "NotImplemented"])
-def test_no_entropy_is_an_error(monkeypatch: pytest.MonkeyPatch, count: int, failure: Exception) -> None:
-    """Where the operating system has no random bytes nothing else is used: the release fails, in the library's own words."""
+@pytest.mark.parametrize(
+    "failure",
+    [OSError("no entropy"), NotImplementedError("no source")],
+    ids=["OSError", "NotImplemented"],
+)
+def test_no_entropy_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, count: int, failure: Exception
+) -> None:
+    """Where the operating system has no random bytes nothing else is used: the release fails, in
+    the library's own words.
+    """
 
     def broken(size: int) -> bytes:
         raise failure
@@ -85,11 +98,16 @@ def test_no_entropy_is_an_error(monkeypatch: pytest.MonkeyPatch, count: int, fai
 
 
 def test_peeling_draws_fresh_noise_in_every_round() -> None:
-    """Noise that stays would rank the candidates as one shot does: simulated draws follow the law of peeling."""
+    """Noise that stays would rank the candidates as one shot does: simulated draws follow the law
+    of peeling.
+    """
     mechanism, rng = dps.PeelingTopK(k=2, noise="exponential", scale=2.0), np.random.default_rng(9)
     scores = dps.Scores([3, 2, 1], sensitivity=mechanism.covers)
     law = mechanism.probabilities(scores)
-    assert misfit([outcome(mechanism.select(scores, rng=rng), law) for _ in range(15_000)], law) > LIMIT
+    assert (
+        misfit([outcome(mechanism.select(scores, rng=rng), law) for _ in range(15_000)], law)
+        > LIMIT
+    )
 
 
 def test_short_entropy_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,9 +130,13 @@ def test_a_fork_inside_a_refinement_does_not_hang() -> None:
 
 @pytest.mark.slow
 def test_threads_refine_side_by_side() -> None:
-    """Many threads refining at once give coins of the right chance, and leave Arb's precision as it was."""
+    """Many threads refining at once give coins of the right chance, and leave Arb's precision as it
+    was.
+    """
     before, source = ctx.prec, EntropySampler()
     with ThreadPoolExecutor(8) as pool:
-        heads = sum(pool.map(lambda _: LazyUniform(source.words).below(lambda: arb(1) / 3), range(6000)))
+        heads = sum(
+            pool.map(lambda _: LazyUniform(source.words).below(lambda: arb(1) / 3), range(6000))
+        )
     assert ctx.prec == before
     assert abs(heads - 2000) < 7 * np.sqrt(6000 * 2 / 9)

@@ -51,7 +51,9 @@ S = dps.Sensitivity()
     ],
 )
 def test_what_is_no_score_vector_is_refused(make: Callable[[], dps.Scores]) -> None:
-    """Empty, ragged, non-finite, negative, non-numeric or wrongly labelled scores raise InvalidScores."""
+    """Empty, ragged, non-finite, negative, non-numeric or wrongly labelled scores raise
+    InvalidScores.
+    """
     with pytest.raises(dps.errors.InvalidScores):
         make()
 
@@ -65,7 +67,9 @@ def test_an_error_shows_no_score() -> None:
 
 
 def test_scores_show_nothing() -> None:
-    """Neither values nor, of observed candidates, their number appear in the repr; nor do they slip into a pickle or a copy."""
+    """Neither values nor, of observed candidates, their number appear in the repr; nor do they slip
+    into a pickle or a copy.
+    """
     observed = dps.Scores([-123456] * 7, sensitivity=S, kind="utilities", domain="observed")
     assert "123456" not in repr(observed)
     assert "7" not in repr(observed)
@@ -76,7 +80,9 @@ def test_scores_show_nothing() -> None:
 
 
 def test_scores_cannot_be_changed() -> None:
-    """Neither attributes nor arrays can be written, nor made writable again by a flag, and the caller's array stays apart."""
+    """Neither attributes nor arrays can be written, nor made writable again by a flag, and the
+    caller's array stays apart.
+    """
     source = np.array([1.0, 2.0])
     scores = dps.Scores(source, sensitivity=S)
     source[0] = 9
@@ -88,7 +94,10 @@ def test_scores_cannot_be_changed() -> None:
     grouped = dps.Scores.grouped([3, 1], [2, 5], sensitivity=S)
     with pytest.raises(ValueError, match="read-only"):
         grouped.multiplicities[0] = 10**9  # type: ignore[index]
-    for scores in (dps.Scores([1, 2], sensitivity=S), dps.Scores(np.array([1.0, 2.0]), sensitivity=S, owned=True)):
+    for scores in (
+        dps.Scores([1, 2], sensitivity=S),
+        dps.Scores(np.array([1.0, 2.0]), sensitivity=S, owned=True),
+    ):
         with pytest.raises(ValueError, match="WRITEABLE"):
             scores.values.setflags(write=True)
         assert memoryview(scores.values.base).readonly  # type: ignore[arg-type]
@@ -96,7 +105,9 @@ def test_scores_cannot_be_changed() -> None:
 
 @pytest.mark.parametrize("dtype", [np.int64, np.float64])
 def test_read_only_and_owned_arrays_are_held_without_a_copy(dtype: type) -> None:
-    """An array that nobody can write to is held as it is, an owned one becomes read-only; a view of a writable one is copied."""
+    """An array that nobody can write to is held as it is, an owned one becomes read-only; a view of
+    a writable one is copied.
+    """
     source = np.arange(8, dtype=dtype)
     view = source[2:]
     view.setflags(write=False)
@@ -110,8 +121,11 @@ def test_read_only_and_owned_arrays_are_held_without_a_copy(dtype: type) -> None
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=30), st.integers(1, 31), st.randoms())
-def test_ranking_breaks_ties_by_position_or_label(values: list[int], count: int, random: object) -> None:
-    """`ranked` sorts by score, ties by position in a public domain and by label in an observed one, whatever the row order.
+def test_ranking_breaks_ties_by_position_or_label(
+    values: list[int], count: int, random: object
+) -> None:
+    """`ranked` sorts by score, ties by position in a public domain and by label in an observed one,
+    whatever the row order.
 
     Mixed labels have one fixed order: numbers by value, then strings.
     """
@@ -122,7 +136,12 @@ def test_ranking_breaks_ties_by_position_or_label(values: list[int], count: int,
     assert dps.Scores(values, sensitivity=S).ranked(count)[0].tolist() == expected
     rows = list(range(len(values)))
     random.shuffle(rows)  # type: ignore[attr-defined]
-    observed = dps.Scores([values[i] for i in rows], sensitivity=S, labels=[labels[i] for i in rows], domain="observed")
+    observed = dps.Scores(
+        [values[i] for i in rows],
+        sensitivity=S,
+        labels=[labels[i] for i in rows],
+        domain="observed",
+    )
     assert [observed.labels[i] for i in observed.ranked(count)[0]] == [labels[i] for i in expected]
 
 
@@ -137,7 +156,9 @@ def test_large_integers_keep_their_gaps() -> None:
 @pytest.mark.parametrize("count", [1, 7, 400])
 @pytest.mark.parametrize("levels", [1, 2, 50, 10**6])
 def test_the_highest_of_many_are_found_whatever_is_tied(count: int, levels: int) -> None:
-    """As sorting finds them: by value, then by position in a public domain and by label in an observed one."""
+    """As sorting finds them: by value, then by position in a public domain and by label in an
+    observed one.
+    """
     rng = np.random.default_rng(levels)
     values, labels = rng.integers(0, levels, 120_000), rng.permutation(120_000)
     public = dps.Scores(values, sensitivity=S).ranked(count)
@@ -149,15 +170,21 @@ def test_the_highest_of_many_are_found_whatever_is_tied(count: int, levels: int)
 
 @pytest.mark.parametrize("units", [[1], [1.0, 2.0], [-1, 2], [2**53, 0]])
 def test_a_look_that_weighs_returns_whole_sums_of_what_was_asked(units: list[float]) -> None:
-    """Sums of weights are whole numbers of 2^-20, at least 0 and exact as floats, one for each candidate."""
+    """Sums of weights are whole numbers of 2^-20, at least 0 and exact as floats, one for each
+    candidate.
+    """
     one = dps.Sensitivity.of_counts(items_per_user=1)
     asked = (["a", "b"], np.array([1, 2**20]), 1.0)
     look = dps.SecondLook(
-        lambda names: dps.Scores([1] * len(names), labels=names, sensitivity=one), one, weigh=lambda *_: np.array(units)
+        lambda names: dps.Scores([1] * len(names), labels=names, sensitivity=one),
+        one,
+        weigh=lambda *_: np.array(units),
     )
     with pytest.raises(dps.errors.InvalidScores, match="no whole sums"):
         look.weighed(*asked)
-    whole = dps.SecondLook(lambda _: pytest.fail("asked"), one, weigh=lambda *_: np.array([2**20, 3]))
+    whole = dps.SecondLook(
+        lambda _: pytest.fail("asked"), one, weigh=lambda *_: np.array([2**20, 3])
+    )
     assert look.weigh is not None
     assert whole.weighed(*asked).tolist() == [1.0, 3 * 2.0**-20]
     with pytest.raises(dps.errors.InvalidScores, match="cannot weigh"):
@@ -169,7 +196,12 @@ def test_scores_take_a_second_look() -> None:
     look = dps.SecondLook(lambda _: pytest.fail("asked"), dps.Sensitivity())
     counts = dps.Scores([3, 1], sensitivity=dps.Sensitivity(), labels=["a", "b"], domain="observed")
     twice = counts.with_second(look)
-    assert (twice.second, twice.labels, twice.domain, twice.sensitivity) == (look, ("a", "b"), "observed", counts.sensitivity)
+    assert (twice.second, twice.labels, twice.domain, twice.sensitivity) == (
+        look,
+        ("a", "b"),
+        "observed",
+        counts.sensitivity,
+    )
     assert twice.ranked(2)[0].tolist() == counts.ranked(2)[0].tolist()
     assert counts.second is None
     with pytest.raises(dps.errors.InvalidScores, match="labels"):

@@ -1,8 +1,10 @@
-"""No object that people print, pickle or log shows the private table, a user, an item that was not released, or a password.
+"""No object that people print, pickle or log shows the private table, a user, an item that was not
+released, or a password.
 
-Secrets are planted in a table, in the path of a log and in addresses. What is done with them by every door makes objects: those
-of all public classes, found by walking the packages, are caught and looked through. A public class that no door makes an object
-of must show by its annotations that it never sees a log, or stand below with a reason.
+Secrets are planted in a table, in the path of a log and in addresses. What is done with them by
+every door makes objects: those of all public classes, found by walking the packages, are caught and
+looked through. A public class that no door makes an object of must show by its annotations that it
+never sees a log, or stand below with a reason.
 """
 
 from __future__ import annotations
@@ -42,18 +44,31 @@ from dpselect.spec.toml_file import Config, DataTable, LedgerTable, ReleaseTable
 SECRET = "secret-"
 PASSWORD = "postgresql://ann:secret-password@127.0.0.1:1/db"
 USERS = 400
-# The item of one user, that no release shows: those that hold what was counted have it among their labels.
+# The item of one user, that no release shows: those that hold what was counted have it among their
+# labels.
 LONE = "secret-item"
 
 
 def log() -> pd.DataFrame:
-    """Users, an item that is shown, another that one user has, times, and a column that nobody asks for."""
-    rows = [(f"secret-user-{n}", "zoo", f"2024-05-0{1 + n % 2}T10:00:00", f"secret-note-{n}", 1.0, "town") for n in range(USERS)]
+    """Users, an item that is shown, another that one user has, times, and a column that nobody asks
+    for.
+    """
+    rows = [
+        (
+            f"secret-user-{n}",
+            "zoo",
+            f"2024-05-0{1 + n % 2}T10:00:00",
+            f"secret-note-{n}",
+            1.0,
+            "town",
+        )
+        for n in range(USERS)
+    ]
     rows.append(("secret-user-7", LONE, "2024-05-01T10:00:00", "secret-note", 1.0, "town"))
     return pd.DataFrame(rows, columns=["who", "where", "at", "note", "paid", "town"])
 
 
-# -- which classes there are ---------------------------------------------------------------------------------------------------
+# -- which classes there are -----------------------------------------------------------------------
 
 
 def modules() -> Iterator[Any]:
@@ -65,12 +80,22 @@ def modules() -> Iterator[Any]:
 
 
 def classes() -> dict[type, None]:
-    """All public classes that are made objects of, but errors, whose messages are looked at by themselves."""
+    """All public classes that are made objects of, but errors, whose messages are looked at by
+    themselves.
+    """
     found: dict[type, None] = {}
     for module in modules():
         for name, member in vars(module).items():
-            if inspect.isclass(member) and member.__module__ == module.__name__ and not name.startswith("_"):
-                abstract = inspect.isabstract(member) or typing.is_typeddict(member) or getattr(member, "_is_protocol", False)
+            if (
+                inspect.isclass(member)
+                and member.__module__ == module.__name__
+                and not name.startswith("_")
+            ):
+                abstract = (
+                    inspect.isabstract(member)
+                    or typing.is_typeddict(member)
+                    or getattr(member, "_is_protocol", False)
+                )
                 if not abstract and not issubclass(member, BaseException):
                     found[member] = None
     return found
@@ -79,7 +104,7 @@ def classes() -> dict[type, None]:
 CLASSES = classes()
 
 
-# -- which of them never see a log ----------------------------------------------------------------------------------------------
+# -- which of them never see a log -----------------------------------------------------------------
 
 PLAIN = (int, float, complex, bool, str, bytes, type(None), Path)
 
@@ -91,12 +116,21 @@ def annotations(member: type) -> list[Any] | None:
     stated = vars(importlib.import_module(member.__module__))
     names: dict[str, Any] = {**vars(typing), **stated}
     for module in modules():  # imported for type checkers alone
-        names = {**{name: one for name, one in vars(module).items() if inspect.isclass(one)}, **names}
+        names = {
+            **{name: one for name, one in vars(module).items() if inspect.isclass(one)},
+            **names,
+        }
     try:
         if is_dataclass(member):
             held = typing.get_type_hints(member, names)
             return [held[field.name] for field in fields(member)]
-        made = member.__init__ if "__init__" in vars(member) else member.__new__ if hasattr(member, "_fields") else None
+        made = (
+            member.__init__
+            if "__init__" in vars(member)
+            else member.__new__
+            if hasattr(member, "_fields")
+            else None
+        )
         if hasattr(member, "_fields"):  # a named tuple
             return list(typing.get_type_hints(member, names).values())
         if made is None:
@@ -109,7 +143,9 @@ def annotations(member: type) -> list[Any] | None:
 
 
 def sees_nothing(annotation: Any, met: frozenset[Any] = frozenset()) -> bool:
-    """Whether what is annotated so is configuration or numbers: neither a table, an unknown object, nor what may hold one."""
+    """Whether what is annotated so is configuration or numbers: neither a table, an unknown object,
+    nor what may hold one.
+    """
     if annotation in met:
         return True
     met |= {annotation}
@@ -118,7 +154,11 @@ def sees_nothing(annotation: Any, met: frozenset[Any] = frozenset()) -> bool:
     if isinstance(annotation, typing.TypeVar):
         return False
     if isinstance(annotation, typing.ForwardRef):
-        stated = [vars(module)[annotation.__forward_arg__] for module in modules() if annotation.__forward_arg__ in vars(module)]
+        stated = [
+            vars(module)[annotation.__forward_arg__]
+            for module in modules()
+            if annotation.__forward_arg__ in vars(module)
+        ]
         return bool(stated) and all(sees_nothing(one, met) for one in stated)
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Literal:
@@ -132,16 +172,27 @@ def sees_nothing(annotation: Any, met: frozenset[Any] = frozenset()) -> bool:
     if origin is not None and inspect.isclass(origin):
         if issubclass(origin, np.ndarray):
             return arguments[-1] is not Any
-        return "Callable" not in str(annotation) and all(one is ... or sees_nothing(one, met) for one in arguments)
+        return "Callable" not in str(annotation) and all(
+            one is ... or sees_nothing(one, met) for one in arguments
+        )
     if annotation in PLAIN:
         return True
-    if inspect.isclass(annotation) and annotation.__module__.split(".")[0] in ("dpselect", "accounting"):
+    if inspect.isclass(annotation) and annotation.__module__.split(".")[0] in (
+        "dpselect",
+        "accounting",
+    ):
         held = annotations(annotation)
         return held is not None and all(sees_nothing(one, met) for one in held)
-    return inspect.isclass(annotation) and annotation.__module__ in ("datetime", "decimal", "fractions", "zoneinfo", "enum")
+    return inspect.isclass(annotation) and annotation.__module__ in (
+        "datetime",
+        "decimal",
+        "fractions",
+        "zoneinfo",
+        "enum",
+    )
 
 
-# -- looking through ------------------------------------------------------------------------------------------------------------
+# -- looking through -------------------------------------------------------------------------------
 
 TABLES = ("pandas", "polars", "pyarrow", "duckdb")
 
@@ -158,7 +209,9 @@ def held_by(one: Any) -> dict[str, Any]:
 
 
 def written(value: Any) -> str:
-    """A value with everything that lies in it, as text; the name of its type where it is a table."""
+    """A value with everything that lies in it, as text; the name of its type where it is a
+    table.
+    """
     if type(value).__module__.split(".")[0] in TABLES:
         return f"{SECRET}table"
     if isinstance(value, np.ndarray):
@@ -181,7 +234,11 @@ def shown(one: Any) -> Iterator[tuple[str, str]]:
     if isinstance(one, BaseModel):
         with suppress(Exception):
             yield "json", one.model_dump_json()
-    if hasattr(one, "as_data") and not isinstance(one, type) and not inspect.signature(one.as_data).parameters:
+    if (
+        hasattr(one, "as_data")
+        and not isinstance(one, type)
+        and not inspect.signature(one.as_data).parameters
+    ):
         with suppress(AssertionError):  # of a profile that is not kept
             yield "data", json.dumps(one.as_data(), default=str)
     for name, value in held_by(one).items():
@@ -201,18 +258,29 @@ HOLDS: dict[str, str] = {
 }
 # The same of labels, and of nothing else.
 LABELED: dict[str, str] = dict.fromkeys(
-    ("EventCounts", "GroupCounts", "Scores", "GroupedScores", "Comparisons", "Ready"), "numbers of items, by their labels"
+    ("EventCounts", "GroupCounts", "Scores", "GroupedScores", "Comparisons", "Ready"),
+    "numbers of items, by their labels",
 )
 # What is said to whoever may see the log, as text and as JSON.
 SAYS = ("LogCheck", "Alike")
 # What no door makes, and annotations do not clear.
 UNMADE: dict[str, str] = {
-    **dict.fromkeys(("Classes", "RowClasses", "Ranked", "Counts", "AllowedRanks"), "a part of one draw, made of numbers"),
-    **dict.fromkeys(("LazyUniform", "Sweep", "Swept", "Thresholds"), "a part of one draw, made of numbers"),
-    **dict.fromkeys(("TrialVotes", "VotingPlan"), "votes that are declared public, and a plan by them"),
+    **dict.fromkeys(
+        ("Classes", "RowClasses", "Ranked", "Counts", "AllowedRanks"),
+        "a part of one draw, made of numbers",
+    ),
+    **dict.fromkeys(
+        ("LazyUniform", "Sweep", "Swept", "Thresholds"), "a part of one draw, made of numbers"
+    ),
+    **dict.fromkeys(
+        ("TrialVotes", "VotingPlan"), "votes that are declared public, and a plan by them"
+    ),
     "LowerBound": "of a mechanism alone, whose inputs are made up",
     "PlanConverter": "a curve's conversions, which are numbers",
-    **dict.fromkeys(("FileFormat", "Traits"), "what a kind of file, or a mechanism, is: constants of this package"),
+    **dict.fromkeys(
+        ("FileFormat", "Traits"),
+        "what a kind of file, or a mechanism, is: constants of this package",
+    ),
     "Cluster": "a Spark session of the caller's, by the name of its application",
     "Best": "what a function of the caller's returned, which is released",
     "SigningKey": "a private key, which its own tests look for",
@@ -231,7 +299,7 @@ def leaks(one: Any) -> list[str]:
     return found
 
 
-# -- every door -----------------------------------------------------------------------------------------------------------------
+# -- every door ------------------------------------------------------------------------------------
 
 MOST = 4  # objects of a class that are kept of one door
 
@@ -245,7 +313,8 @@ def caught() -> Iterator[dict[type, list[Any]]]:
             if "__init__" in vars(member) and not issubclass(member, BaseModel | str | tuple):
                 patch.setattr(member, "__init__", _noting(vars(member)["__init__"], found))
         yield found
-    for one in gc.get_objects():  # a model is made in many ways, and none of them passes through its class
+    # a model is made in many ways, and none of them passes through its class
+    for one in gc.get_objects():
         if isinstance(one, BaseModel) and type(one) in CLASSES:
             _note(found, one)
 
@@ -281,7 +350,9 @@ def paid(folder: Path, **more: Any) -> dict[str, Any]:
     with acc.Ledger.open(url) as ledger:
         for name, window in (("log", "whole"), ("days", "day")):
             if name not in {one.name for one in ledger.datasets()}:
-                ledger.create_dataset(name, acc.Budget(epsilon=90.0, delta=1e-2), "add_remove", window=window)  # type: ignore[arg-type]
+                ledger.create_dataset(
+                    name, acc.Budget(epsilon=90.0, delta=1e-2), "add_remove", window=window
+                )  # type: ignore[arg-type]
     return {"ledger": url, "dataset": "log", **more}
 
 
@@ -289,7 +360,12 @@ def answers(folder: Path) -> list[Any]:
     """Answers to tables and files, drawn and restored, in groups, sums and counts; and dry runs."""
     table, file, found = log(), written_to(folder), list[Any]()
     with acc.Ledger.open(str(paid(folder)["ledger"])) as ledger:
-        mine: dict[str, Any] = {"ledger": ledger, "dataset": "log", "key": "a", "output": folder / "a.json"}
+        mine: dict[str, Any] = {
+            "ledger": ledger,
+            "dataset": "log",
+            "key": "a",
+            "output": folder / "a.json",
+        }
         found += [dps.topk(table, **ASKED, **mine), dps.topk(table, **ASKED, **mine)]
     found += [dps.topk(file, **ASKED, **paid(folder, key="b")), dps.topk(str(file), **ASKED)]
     found += [dps.topk([file], **ASKED, where="note != secret", max_items_per_user=3)]
@@ -300,9 +376,33 @@ def answers(folder: Path) -> list[Any]:
 
 
 VALUES: dict[str, Any] = {
-    **{"user": "who", "item": "where", "k": 2, "key": "a", "state": "h.state", "every": "day", "time": "at", "periods": 3},
-    **{"since": "2024-05-01", "until": "2024-05-03", "epsilon": 1.0, "delta": 1e-6, "dataset": "log", "mechanism": "gnmax"},
-    **{"output": "a.json", "sigma": 2.0, "name": "q", "shape": "zipf:1", "items": 20, "users": 500, "entry": 1},
+    **{
+        "user": "who",
+        "item": "where",
+        "k": 2,
+        "key": "a",
+        "state": "h.state",
+        "every": "day",
+        "time": "at",
+        "periods": 3,
+    },
+    **{
+        "since": "2024-05-01",
+        "until": "2024-05-03",
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "dataset": "log",
+        "mechanism": "gnmax",
+    },
+    **{
+        "output": "a.json",
+        "sigma": 2.0,
+        "name": "q",
+        "shape": "zipf:1",
+        "items": 20,
+        "users": 500,
+        "entry": 1,
+    },
 }
 
 
@@ -313,31 +413,57 @@ MORE: dict[str, dict[str, Any]] = {
 
 
 def questions(_: Path) -> list[Any]:
-    """Every spec with a ledger behind a password, the file that states one, the ledger itself, and questions to private logs."""
+    """Every spec with a ledger behind a password, the file that states one, the ledger itself, and
+    questions to private logs.
+    """
     found: list[Any] = []
     for member in CLASSES:
         if issubclass(member, Spec):
-            stated = {name: VALUES[name] for name, field in member.model_fields.items() if field.is_required() and name in VALUES}
+            stated = {
+                name: VALUES[name]
+                for name, field in member.model_fields.items()
+                if field.is_required() and name in VALUES
+            }
             if "ledger" in member.model_fields:
                 stated |= {
-                    name: value for name, value in (("ledger", PASSWORD), ("dataset", "log")) if name in member.model_fields
+                    name: value
+                    for name, value in (("ledger", PASSWORD), ("dataset", "log"))
+                    if name in member.model_fields
                 }
-            with suppress(acc.AccountingError):  # of what needs more beside it; then no object is made
+            # of what needs more beside it; then no object is made
+            with suppress(acc.AccountingError):
                 found.append(member(**stated | MORE.get(member.__name__, {})))
                 if "ledger" in member.model_fields:
-                    assert revealed(found[-1].ledger) == revealed(found[-1].model_copy().ledger) == PASSWORD
-    config = Config(ledger=LedgerTable(url=PASSWORD, dataset="log"), data=DataTable(user="who"), release=ReleaseTable(k=2))
+                    assert (
+                        revealed(found[-1].ledger)
+                        == revealed(found[-1].model_copy().ledger)
+                        == PASSWORD
+                    )
+    config = Config(
+        ledger=LedgerTable(url=PASSWORD, dataset="log"),
+        data=DataTable(user="who"),
+        release=ReleaseTable(k=2),
+    )
     found += [config, config.ledger, config.data, config.release, Address(PASSWORD)]
     for source in (log(), Path("password=secret-path/log.csv"), PASSWORD, [PASSWORD]):
-        found.append(Question.of(source, TopKSpec(**ASKED, table="t", ledger=PASSWORD, dataset="log")))
-    store = importlib.import_module("accounting.ledger.store").Store.at(PASSWORD, create=False, timeout=1.0)
+        found.append(
+            Question.of(source, TopKSpec(**ASKED, table="t", ledger=PASSWORD, dataset="log"))
+        )
+    store = importlib.import_module("accounting.ledger.store").Store.at(
+        PASSWORD, create=False, timeout=1.0
+    )
     ledger = acc.Ledger(store)
     return [*found, store, ledger]
 
 
 def series(folder: Path) -> list[Any]:
     """Releases by period, and over a horizon."""
-    when: dict[str, Any] = {"time": "at", "since": "2024-05-01", "until": "2024-05-03", "every": "day"}
+    when: dict[str, Any] = {
+        "time": "at",
+        "since": "2024-05-01",
+        "until": "2024-05-03",
+        "every": "day",
+    }
     more = paid(folder, dataset="days", key="s", output=folder / "{period}.json")
     found: list[Any] = [dps.topk(written_to(folder), **ASKED, **when, **more)]
     kept = {**paid(folder, key="h"), "state": folder / "h.state"}
@@ -351,15 +477,42 @@ def counted(folder: Path) -> list[Any]:
     found: list[Any] = []
     with ExitStack() as stack:
         pairs = stack.enter_context(dps.events.pairs(log(), **asked))
-        held = stack.enter_context(dps.events.hold(written_to(folder), **asked, max_items_per_user=2))
-        counts, grouped = pairs.read(), dps.events.read(log(), **asked, group="town", max_groups_per_user=1)
+        held = stack.enter_context(
+            dps.events.hold(written_to(folder), **asked, max_items_per_user=2)
+        )
+        counts, grouped = (
+            pairs.read(),
+            dps.events.read(log(), **asked, group="town", max_groups_per_user=1),
+        )
         assert isinstance(counts, dps.events.EventCounts)
-        scores, session = counts.scores(["zoo", "pier"]), dps.Session.open(str(paid(folder)["ledger"]), "log")
-        found += [pairs, held, held.scores(), counts, grouped, grouped.scores(), scores, counts.report]
+        scores, session = (
+            counts.scores(["zoo", "pier"]),
+            dps.Session.open(str(paid(folder)["ledger"]), "log"),
+        )
+        found += [
+            pairs,
+            held,
+            held.scores(),
+            counts,
+            grouped,
+            grouped.scores(),
+            scores,
+            counts.report,
+        ]
         flip, whole = dps.PermuteAndFlip(epsilon=1.0), dps.Sensitivity(l0=1)
-        found += [session, session.ledger, session.select(flip, scores), session.schedule([(1, flip)])]
-        found += [session.select(dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=1e-6), counts.scores())]
-        found += [session.ledger.quotas("log"), dps.SparseHistogram(scale=2.0, delta=1e-6, sensitivity=whole)]
+        found += [
+            session,
+            session.ledger,
+            session.select(flip, scores),
+            session.schedule([(1, flip)]),
+        ]
+        found += [
+            session.select(dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=1e-6), counts.scores())
+        ]
+        found += [
+            session.ledger.quotas("log"),
+            dps.SparseHistogram(scale=2.0, delta=1e-6, sensitivity=whole),
+        ]
         found += [dps.continual.History(found[-1], k=2, releases=2)]
         found += [
             many := dps.RepeatAndSelect(base=flip, distribution=acc.curves.PoissonRuns(mean=2.0)),
@@ -385,7 +538,11 @@ def labeled(folder: Path) -> list[Any]:
     asked: dict[str, Any] = {"mechanism": "gnmax", "sigma": 2.0, "output": folder / "labels.jsonl"}
     found: list[Any] = [dps.pate.label(folder / "votes.npz", **asked)]
     found.append(dps.pate.Ballots([[20, 0], [20, 0]], teachers=20))
-    found.append(dps.pate.data_dependent([[20, 0], [20, 0]], dps.pate.GNMax(sigma=4.0, labels=2), teachers=20))
+    found.append(
+        dps.pate.data_dependent(
+            [[20, 0], [20, 0]], dps.pate.GNMax(sigma=4.0, labels=2), teachers=20
+        )
+    )
     judged = pd.DataFrame({"w": ["a", "a"], "l": [LONE, LONE], "n": ["secret-judge"] * 2})
     return [*found, dps.ranking.read(judged, winner="w", loser="l")]
 
@@ -419,7 +576,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
 SLOW = ("answers", "series", "planned")
 
 
-@pytest.mark.parametrize("door", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in DOORS])
+@pytest.mark.parametrize(
+    "door", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in DOORS]
+)
 def test_no_object_shows_a_secret(door: str, found: Found) -> None:
     """Neither what a door returns nor what it makes on the way, of whatever public class."""
     told = {f"{type(one).__name__} shows {words}" for one in found(door) for words in leaks(one)}
@@ -427,7 +586,9 @@ def test_no_object_shows_a_secret(door: str, found: Found) -> None:
 
 
 def test_an_answer_shows_what_was_released_and_no_more(tmp_path: Path) -> None:
-    """It holds neither the table nor a way to open the ledger, which it names; nor does what it was asked."""
+    """It holds neither the table nor a way to open the ledger, which it names; nor does what it was
+    asked.
+    """
     with acc.Ledger.open(str(paid(tmp_path)["ledger"])) as ledger:
         answer = dps.topk(log(), **ASKED, ledger=ledger, dataset="log", key="a")
         assert answer.question.spec.ledger == repr(ledger), "its name, and no way to open it"
@@ -437,17 +598,25 @@ def test_an_answer_shows_what_was_released_and_no_more(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_every_public_class_is_looked_through_or_sees_no_log(found: Found) -> None:
-    """A class that is new is made by one of the doors, or its annotations say that it holds numbers and configuration."""
+    """A class that is new is made by one of the doors, or its annotations say that it holds numbers
+    and configuration.
+    """
     met = {type(one) for name in DOORS for one in found(name)}
     unseen = [one for one in CLASSES if one not in met and one.__qualname__ not in UNMADE]
-    missing = [one.__qualname__ for one in unseen if (held := annotations(one)) is None or not all(map(sees_nothing, held))]
+    missing = [
+        one.__qualname__
+        for one in unseen
+        if (held := annotations(one)) is None or not all(map(sees_nothing, held))
+    ]
     assert sorted(missing) == []
     names = {one.__qualname__ for one in CLASSES}
     assert {*HOLDS, *LABELED, *SAYS, *UNMADE} <= names, "what is gone needs no reason"
 
 
 def test_what_sees_a_log_is_told_by_its_annotations() -> None:
-    """Whatever may be a table, an unknown object or a question to one is not cleared, however deep it lies."""
+    """Whatever may be a table, an unknown object or a question to one is not cleared, however deep
+    it lies.
+    """
 
     @dataclass
     class Kept:
@@ -463,7 +632,11 @@ def test_what_sees_a_log_is_told_by_its_annotations() -> None:
 
     for member in (Kept, Deep, Number):
         member.__module__ = Question.__module__
-    assert [all(map(sees_nothing, annotations(one) or [Any])) for one in (Number, Kept, Deep)] == [True, False, False]
+    assert [all(map(sees_nothing, annotations(one) or [Any])) for one in (Number, Kept, Deep)] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_a_file_that_is_written_has_the_password_that_was_stated(tmp_path: Path) -> None:
@@ -472,17 +645,22 @@ def test_a_file_that_is_written_has_the_password_that_was_stated(tmp_path: Path)
     config.write(tmp_path / "c.toml")
     again = toml_file.read(tmp_path / "c.toml")
     assert again.ledger is not None
-    assert (revealed(again.ledger.ledger), str(again.ledger.ledger)) == (PASSWORD, "postgresql://ann:***@127.0.0.1:1/db")
+    assert (revealed(again.ledger.ledger), str(again.ledger.ledger)) == (
+        PASSWORD,
+        "postgresql://ann:***@127.0.0.1:1/db",
+    )
     spec = TopKSpec(**{**again.values(TopKSpec, ()), **ASKED})
     assert isinstance(spec.ledger, str)
     assert revealed(spec.ledger) == PASSWORD
 
 
-# -- errors ---------------------------------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 def chained(error: BaseException | None, met: tuple[int, ...] = ()) -> Iterator[str]:
-    """All that an error says, and whatever it is chained to: its cause, its context and its notes."""
+    """All that an error says, and whatever it is chained to: its cause, its context and its
+    notes.
+    """
     if error is not None and id(error) not in met:
         yield f"{error!r} {error} {error.args} {getattr(error, '__notes__', '')} {vars(error)}"
         for other in (error.__cause__, error.__context__):
@@ -500,30 +678,50 @@ TIMES: dict[str, Any] = {"time": "at", "since": "2024-05-01"}
 SUMS: dict[str, Any] = {"value": "paid", "value_clip": 1.0, "max_items_per_user": 1}
 FAILS: dict[str, Callable[[Path], object]] = {
     "database": lambda _: dps.topk(PASSWORD, **ASKED, table="t"),
-    "database by its connection": lambda _: dps.topk(f"{PASSWORD}?sslpassword=secret-too", **ASKED, table="t"),
+    "database by its connection": lambda _: dps.topk(
+        f"{PASSWORD}?sslpassword=secret-too", **ASKED, table="t"
+    ),
     "driver": lambda _: dps.topk("nosuch://ann:secret-password@host/db", **ASKED, table="t"),
     "ledger": lambda _: dps.topk(log(), **ASKED, ledger=PASSWORD, dataset="log"),
     "ledger of another kind": lambda _: acc.Ledger.open("mysql://ann:secret-password@host/db"),
     "no ledger": lambda _: acc.Ledger.open("://ann:secret-password@host/db"),
     "spec": lambda _: TopKSpec(**{**ASKED, "k": 0}, ledger=PASSWORD, dataset="log"),
     "spec without a dataset": lambda _: TopKSpec(**ASKED, ledger=PASSWORD),
-    "number": lambda folder: dps.topk(malformed(folder, f"{HEAD}{ROW}u,zoo,2024-05-01,secret-number\n"), **ASKED, **SUMS),
-    "time": lambda folder: dps.topk(malformed(folder, f"{HEAD}{ROW}u,zoo,secret-time,1\n"), **ASKED, **TIMES),
-    "row": lambda folder: dps.topk(malformed(folder, f'{HEAD}{ROW}secret-user,"zoo,secret-row\n'), **ASKED),
-    "column": lambda folder: dps.topk(malformed(folder, HEAD + ROW), **{**ASKED, "item": "nowhere"}),
+    "number": lambda folder: dps.topk(
+        malformed(folder, f"{HEAD}{ROW}u,zoo,2024-05-01,secret-number\n"), **ASKED, **SUMS
+    ),
+    "time": lambda folder: dps.topk(
+        malformed(folder, f"{HEAD}{ROW}u,zoo,secret-time,1\n"), **ASKED, **TIMES
+    ),
+    "row": lambda folder: dps.topk(
+        malformed(folder, f'{HEAD}{ROW}secret-user,"zoo,secret-row\n'), **ASKED
+    ),
+    "column": lambda folder: dps.topk(
+        malformed(folder, HEAD + ROW), **{**ASKED, "item": "nowhere"}
+    ),
     "missing": lambda folder: dps.topk(folder / "password=secret-path" / "none.csv", **ASKED),
     "table": lambda _: dps.topk(log().assign(where=[{"a": "secret-item"}] * (USERS + 1)), **ASKED),
     "scores": lambda _: dps.Scores([-1.0], sensitivity=dps.Sensitivity(), labels=["secret-item"]),
-    "labels": lambda _: dps.Scores([1, 2], sensitivity=dps.Sensitivity(), labels=["secret-item"] * 2),
-    "votes": lambda folder: dps.pate.label(malformed(folder, "secret-vote"), mechanism="gnmax", sigma=1.0, output="a.csv"),
+    "labels": lambda _: dps.Scores(
+        [1, 2], sensitivity=dps.Sensitivity(), labels=["secret-item"] * 2
+    ),
+    "votes": lambda folder: dps.pate.label(
+        malformed(folder, "secret-vote"), mechanism="gnmax", sigma=1.0, output="a.csv"
+    ),
     "address": lambda _: dps.topk("s3://bucket/log.csv?X-Amz-Signature=secret-signature", **ASKED),
-    "output": lambda folder: dps.topk(log(), **ASKED, output=folder / "password=secret-path" / "none" / "a.json"),
-    "profile": lambda folder: dps.Profile.of_log(malformed(folder, "secret-row"), user="who", item="where", public=True),
+    "output": lambda folder: dps.topk(
+        log(), **ASKED, output=folder / "password=secret-path" / "none" / "a.json"
+    ),
+    "profile": lambda folder: dps.Profile.of_log(
+        malformed(folder, "secret-row"), user="who", item="where", public=True
+    ),
 }
 
 
 @pytest.mark.parametrize("fails", FAILS)
-def test_no_error_and_nothing_that_it_is_chained_to_shows_a_secret(fails: str, tmp_path: Path) -> None:
+def test_no_error_and_nothing_that_it_is_chained_to_shows_a_secret(
+    fails: str, tmp_path: Path
+) -> None:
     """A handler, a logger and a reporter of errors look at causes, contexts and notes as well."""
     with pytest.raises(acc.AccountingError) as raised:
         FAILS[fails](tmp_path)

@@ -1,4 +1,6 @@
-"""What a mechanism releases: order only where it is covered, nothing private, refusals before any draw."""
+"""What a mechanism releases: order only where it is covered, nothing private, refusals before any
+draw.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +24,35 @@ OBSERVED = dps.Scores([50, 3, 30, 1], sensitivity=S, labels=["b", "c", "a", "z"]
     "mechanism",
     [
         dps.StabilityTest(k=3, scale=10.0, failure_delta=1e-6),
-        dps.StableTopK(rho=1.0, failure_delta=1e-6, kbar=3, regularizer=dps.mechanisms.TargetSize(k=3, penalty=50_000.0)),
+        dps.StableTopK(
+            rho=1.0,
+            failure_delta=1e-6,
+            kbar=3,
+            regularizer=dps.mechanisms.TargetSize(k=3, penalty=50_000.0),
+        ),
         dps.TopStable(k=3, kbar=3, epsilon=1.0, delta=1e-6),
     ],
     ids=lambda mechanism: mechanism.kind,
 )
-def test_a_set_of_observed_items_is_released_in_the_order_of_labels(mechanism: dps.Mechanism) -> None:
+def test_a_set_of_observed_items_is_released_in_the_order_of_labels(
+    mechanism: dps.Mechanism,
+) -> None:
     """However the counts are ranked, the labels come sorted: their ranks are not paid for."""
     for names in (["m", "z", "a", "k"], ["z", "m", "a", "k"], ["a", "z", "m", "k"]):
-        scores = dps.Scores([120_000, 90_000, 60_000, 1], sensitivity=mechanism.covers, labels=names, domain="observed")
+        scores = dps.Scores(
+            [120_000, 90_000, 60_000, 1],
+            sensitivity=mechanism.covers,
+            labels=names,
+            domain="observed",
+        )
         released = mechanism.select(scores)
         assert (released.labels, released.ordered) == (("a", "m", "z"), False)
 
 
 def test_positions_among_observed_candidates_stay_private() -> None:
-    """A selection of observed items shows labels; positions, which count other items, are in neither repr nor JSON."""
+    """A selection of observed items shows labels; positions, which count other items, are in
+    neither repr nor JSON.
+    """
     selection = dps.LimitedDomain(k=1, kbar=2, epsilon=20, delta=0.01).select(OBSERVED)
     assert selection.labels == ("b",)
     assert selection.to_arrow()["item"].to_pylist() == ["b"]
@@ -47,39 +63,78 @@ def test_positions_among_observed_candidates_stay_private() -> None:
 
 
 def test_what_follows_an_item_that_is_far_ahead_has_its_law() -> None:
-    """LimitedDomain's law after an item beyond any weight that floats hold is the one without that item."""
+    """LimitedDomain's law after an item beyond any weight that floats hold is the one without that
+    item.
+    """
     mechanism = dps.LimitedDomain(k=3, kbar=3, epsilon=0.1, delta=0.2)
     after = mechanism.probabilities(dps.Scores([10**6, 4, 1], sensitivity=S, domain="observed"))
-    alone = mechanism.model_copy(update={"k": 2}).probabilities(dps.Scores([4, 1], sensitivity=S, domain="observed"))
-    assert {outcome[1:]: chance for outcome, chance in after.items() if outcome[:1] == (0,)} == pytest.approx(
-        {tuple(place + 1 for place in outcome): chance for outcome, chance in alone.items()}, rel=1e-12
+    alone = mechanism.model_copy(update={"k": 2}).probabilities(
+        dps.Scores([4, 1], sensitivity=S, domain="observed")
+    )
+    assert {
+        outcome[1:]: chance for outcome, chance in after.items() if outcome[:1] == (0,)
+    } == pytest.approx(
+        {tuple(place + 1 for place in outcome): chance for outcome, chance in alone.items()},
+        rel=1e-12,
     )
 
 
 @pytest.mark.parametrize(
     ("make", "error"),
     [
-        (lambda: dps.OneshotTopK(k=5, noise="gumbel", scale=1).select(SCORES), dps.errors.InvalidRequest),
-        (lambda: dps.PeelingTopK(k=5, noise="gumbel", scale=1).select(SCORES), dps.errors.InvalidRequest),
-        (lambda: dps.OneshotTopK(k=1, noise="laplace", scale=1, candidates=3).select(SCORES), dps.errors.InvalidRequest),
-        (lambda: dps.ExponentialMechanism(epsilon=1).select(SCORES, rng=7), dps.errors.InvalidRequest),
+        (
+            lambda: dps.OneshotTopK(k=5, noise="gumbel", scale=1).select(SCORES),
+            dps.errors.InvalidRequest,
+        ),
+        (
+            lambda: dps.PeelingTopK(k=5, noise="gumbel", scale=1).select(SCORES),
+            dps.errors.InvalidRequest,
+        ),
+        (
+            lambda: dps.OneshotTopK(k=1, noise="laplace", scale=1, candidates=3).select(SCORES),
+            dps.errors.InvalidRequest,
+        ),
+        (
+            lambda: dps.ExponentialMechanism(epsilon=1).select(SCORES, rng=7),
+            dps.errors.InvalidRequest,
+        ),
         (lambda: dps.ExponentialMechanism(epsilon=1).select([1, 2]), dps.errors.InvalidScores),
         (lambda: dps.ExponentialMechanism(epsilon=1).select_many([1, 2]), dps.errors.InvalidScores),
-        (lambda: dps.ExponentialMechanism(epsilon=1).select_many(np.empty((0, 3))), dps.errors.InvalidScores),
-        (lambda: dps.ExponentialMechanism(epsilon=1).select_many([[np.nan, 2]]), dps.errors.InvalidScores),
-        (lambda: dps.ExponentialMechanism(epsilon=1).select_many([[1], [1, 2]]), dps.errors.InvalidScores),
+        (
+            lambda: dps.ExponentialMechanism(epsilon=1).select_many(np.empty((0, 3))),
+            dps.errors.InvalidScores,
+        ),
+        (
+            lambda: dps.ExponentialMechanism(epsilon=1).select_many([[np.nan, 2]]),
+            dps.errors.InvalidScores,
+        ),
+        (
+            lambda: dps.ExponentialMechanism(epsilon=1).select_many([[1], [1, 2]]),
+            dps.errors.InvalidScores,
+        ),
         (lambda: dps.ExponentialMechanism(epsilon=1).select_many(SCORES), dps.errors.InvalidScores),
-        (lambda: dps.ExponentialMechanism(epsilon=1e-309).select(SCORES), dps.errors.InvalidMechanism),
-        (lambda: dps.ReportNoisyMax(noise="laplace", scale=1e-310).curve, dps.errors.InvalidMechanism),
+        (
+            lambda: dps.ExponentialMechanism(epsilon=1e-309).select(SCORES),
+            dps.errors.InvalidMechanism,
+        ),
+        (
+            lambda: dps.ReportNoisyMax(noise="laplace", scale=1e-310).curve,
+            dps.errors.InvalidMechanism,
+        ),
         (lambda: dps.ReportNoisyMax(noise="gaussian", scale=1), dps.errors.InvalidMechanism),
-        (lambda: dps.OneshotTopK(k=3, noise="gumbel", scale=1, candidates=2), dps.errors.InvalidMechanism),
+        (
+            lambda: dps.OneshotTopK(k=3, noise="gumbel", scale=1, candidates=2),
+            dps.errors.InvalidMechanism,
+        ),
         (lambda: dps.LimitedDomain(k=3, kbar=2, epsilon=1, delta=0.1), dps.errors.InvalidMechanism),
         (lambda: dps.Mechanism.from_json('{"kind": "nonsense"}'), dps.errors.InvalidMechanism),
         (lambda: dps.Mechanism.from_json("{"), dps.errors.InvalidMechanism),
     ],
 )
 def test_bad_requests_are_refused(make: Callable[[], object], error: type[Exception]) -> None:
-    """A wrong configuration or request raises its own error class, a subclass of AccountingError."""
+    """A wrong configuration or request raises its own error class, a subclass of
+    AccountingError.
+    """
     with pytest.raises(error) as caught:
         make()
     assert isinstance(caught.value, acc.AccountingError)
@@ -87,7 +142,9 @@ def test_bad_requests_are_refused(make: Callable[[], object], error: type[Except
 
 def test_batches_are_sequences_of_selections() -> None:
     """select_many returns one selection per row, sliceable, with what single selections carry."""
-    batch = dps.LimitedDomain(k=2, kbar=2, epsilon=50, delta=0.1).select_many([[90, 1, 50, 0], [0, 0, 0, 0], [0, 70, 0, 90]])
+    batch = dps.LimitedDomain(k=2, kbar=2, epsilon=50, delta=0.1).select_many(
+        [[90, 1, 50, 0], [0, 0, 0, 0], [0, 70, 0, 90]]
+    )
     assert len(batch) == 3
     assert [s.indices for s in batch] == [(0, 2), (), (3, 1)]
     assert [s.complete for s in batch] == [True, False, True]
@@ -98,14 +155,33 @@ def test_batches_are_sequences_of_selections() -> None:
 
 def _everything_that_leaves(selection: dps.Selection) -> str:
     """A selection in every form in which it could be passed on."""
-    forms = (selection.to_json(), dict(selection), list(selection), vars(selection), pickle.dumps(selection), repr(selection))
-    return " ".join(map(repr, (*forms, selection.model_dump(), copy.deepcopy(selection), selection.__getstate__())))
+    forms = (
+        selection.to_json(),
+        dict(selection),
+        list(selection),
+        vars(selection),
+        pickle.dumps(selection),
+        repr(selection),
+    )
+    return " ".join(
+        map(
+            repr,
+            (*forms, selection.model_dump(), copy.deepcopy(selection), selection.__getstate__()),
+        )
+    )
 
 
 def test_nothing_of_a_selection_tells_how_many_other_items_there_are() -> None:
-    """Selections of the same items are the same object in every form, whatever other items were observed before them."""
+    """Selections of the same items are the same object in every form, whatever other items were
+    observed before them.
+    """
     mechanism = dps.LimitedDomain(k=1, kbar=2, epsilon=50, delta=0.01)
-    crowd = dps.Scores([1] * 70 + [90], sensitivity=S, labels=[f"x{i}" for i in range(70)] + ["b"], domain="observed")
+    crowd = dps.Scores(
+        [1] * 70 + [90],
+        sensitivity=S,
+        labels=[f"x{i}" for i in range(70)] + ["b"],
+        domain="observed",
+    )
     few, many = (mechanism.select(scores) for scores in (OBSERVED, crowd))
     assert few == many
     assert hash(few) == hash(many)
@@ -134,8 +210,14 @@ def test_a_selection_survives_json_and_pickle(selection: dps.Selection) -> None:
     """from_json(to_json(s)) == s, and so does what pickle carries."""
     assert dps.Selection.from_json(selection.to_json()) == selection
     assert pickle.loads(pickle.dumps(selection)) == copy.deepcopy(selection) == selection
-    assert dict(selection) == selection.model_dump() == json.loads(selection.to_json(), object_hook=_tuples)
+    assert (
+        dict(selection)
+        == selection.model_dump()
+        == json.loads(selection.to_json(), object_hook=_tuples)
+    )
 
 
 def _tuples(data: dict[str, object]) -> dict[str, object]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
+    return {
+        name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
+    }

@@ -29,7 +29,9 @@ import dpselect as dps
     ],
 )
 def test_range(sensitivity: dps.Sensitivity, expected: float) -> None:
-    """The range is linf where all scores move together and twice that where they need not: replacing a user costs double."""
+    """The range is linf where all scores move together and twice that where they need not:
+    replacing a user costs double.
+    """
     assert sensitivity.range == pytest.approx(expected, rel=1e-15)
 
 
@@ -64,19 +66,34 @@ def test_wrong_sensitivities_are_refused(fields: dict[str, object]) -> None:
     [
         ({}, [{}, {"linf": 0.5}, {"l0": 3}], [{"linf": 2}, {"monotone": False}]),
         ({"l0": 2}, [{"l0": 1}], [{"l0": 3}, {}]),
-        ({"l2": 2, "linf": 1}, [{"l2": 2, "linf": 1}, {"l0": 4}, {"l1": 4, "linf": 1}], [{"l2": 2.5, "linf": 1}, {"l0": 5}, {}]),
+        (
+            {"l2": 2, "linf": 1},
+            [{"l2": 2, "linf": 1}, {"l0": 4}, {"l1": 4, "linf": 1}],
+            [{"l2": 2.5, "linf": 1}, {"l0": 5}, {}],
+        ),
         ({"l2": 2, "linf": 1}, [], [{"l1": 4}]),
         (
             {"l1": 2, "l2": 1.4, "linf": 1},
             [{"l1": 2, "l2": 1, "linf": 1}],
             [{"l1": 3, "l2": 1, "linf": 0.5}, {"l2": 1, "linf": 1}],
         ),
-        ({"l2": 1, "l0": 9, "uniform": True}, [{"l2": 1, "l0": 5, "uniform": True}], [{"l2": 1, "l0": 9}]),
+        (
+            {"l2": 1, "l0": 9, "uniform": True},
+            [{"l2": 1, "l0": 5, "uniform": True}],
+            [{"l2": 1, "l0": 9}],
+        ),
     ],
 )
 def test_wider_scores_are_refused(proved: Any, taken: list[Any], refused: list[Any]) -> None:
-    """A mechanism takes scores that declare, or imply, at most what it is proved for, and refuses others before a draw."""
-    mechanism = dps.OneshotTopK(k=1, noise="gaussian" if proved else "gumbel", scale=1, sensitivity=dps.Sensitivity(**proved))
+    """A mechanism takes scores that declare, or imply, at most what it is proved for, and refuses
+    others before a draw.
+    """
+    mechanism = dps.OneshotTopK(
+        k=1,
+        noise="gaussian" if proved else "gumbel",
+        scale=1,
+        sensitivity=dps.Sensitivity(**proved),
+    )
     for declared in taken:
         mechanism.check(dps.Scores([1, 2], sensitivity=dps.Sensitivity(**declared)))
     for declared in refused:
@@ -90,7 +107,9 @@ def test_relations_do_not_mix(relation: acc.arguments.Relation) -> None:
     other: acc.arguments.Relation = "replace_one" if relation == "add_remove" else "add_remove"
     scores = dps.Scores([1, 2], sensitivity=dps.Sensitivity(relation=other))
     with pytest.raises(acc.RelationMismatch):
-        dps.ExponentialMechanism(epsilon=1, sensitivity=dps.Sensitivity(relation=relation)).select(scores)
+        dps.ExponentialMechanism(epsilon=1, sensitivity=dps.Sensitivity(relation=relation)).select(
+            scores
+        )
     with pytest.raises(acc.RelationMismatch):
         acc.Accountant().compose(dps.ExponentialMechanism(epsilon=1)).compose(
             dps.ExponentialMechanism(epsilon=1, sensitivity=dps.Sensitivity(relation="replace_one"))
@@ -98,12 +117,16 @@ def test_relations_do_not_mix(relation: acc.arguments.Relation) -> None:
 
 
 def test_no_form_of_input_gets_around_the_relation() -> None:
-    """monotone under replace_one is refused whatever kind of mapping it comes in, and the range is never halved."""
+    """monotone under replace_one is refused whatever kind of mapping it comes in, and the range is
+    never halved.
+    """
     fields = MappingProxyType({"relation": "replace_one"})
     assert dps.Sensitivity.model_validate(fields).range == 2
     assert dps.ExponentialMechanism(epsilon=1, sensitivity=fields).covers.range == 2  # type: ignore[arg-type]
     with pytest.raises(dps.errors.InvalidMechanism, match="cannot hold"):
-        dps.Sensitivity.model_validate(MappingProxyType({"relation": "replace_one", "monotone": True}))
+        dps.Sensitivity.model_validate(
+            MappingProxyType({"relation": "replace_one", "monotone": True})
+        )
 
 
 @pytest.mark.parametrize(
@@ -122,24 +145,42 @@ def test_no_form_of_input_gets_around_the_relation() -> None:
         ({"linf": 1e-300, "l0": 9}, None, 9e-300, 3e-300),
     ],
 )
-def test_norms_imply_one_another(fields: dict[str, float], count: int | None, l1: float, l2: float) -> None:
-    """Theorem H1: each norm is the best that the stated ones imply, never below it and at most a few units above."""
+def test_norms_imply_one_another(
+    fields: dict[str, float], count: int | None, l1: float, l2: float
+) -> None:
+    """Theorem H1: each norm is the best that the stated ones imply, never below it and at most a
+    few units above.
+    """
     sensitivity = dps.Sensitivity(**fields)  # type: ignore[arg-type]
     assert sensitivity.l1_of(count) == pytest.approx(l1, rel=1e-15)
     assert sensitivity.l2_of(count) == pytest.approx(l2, rel=1e-15)
 
 
 @given(
-    change=st.lists(st.floats(-4, 4).map(lambda x: round(x, 2)), min_size=1, max_size=6).filter(any),
+    change=st.lists(st.floats(-4, 4).map(lambda x: round(x, 2)), min_size=1, max_size=6).filter(
+        any
+    ),
     stated=st.sets(st.sampled_from(["l0", "l1", "l2"])),
     count=st.integers(1, 6),
 )
-def test_norms_bound_every_change_that_meets_what_is_stated(change: list[float], stated: set[str], count: int) -> None:
-    """Theorem H1 on random changes: whatever subset of its true norms is stated, range, l1 and l2 of its parts are covered."""
+def test_norms_bound_every_change_that_meets_what_is_stated(
+    change: list[float], stated: set[str], count: int
+) -> None:
+    """Theorem H1 on random changes: whatever subset of its true norms is stated, range, l1 and l2
+    of its parts are covered.
+    """
     size = sorted((abs(x) for x in change), reverse=True)
-    exact = {"l0": sum(x > 0 for x in size), "l1": math.fsum(size), "l2": math.sqrt(math.fsum(x * x for x in size)) * (1 + 1e-15)}
+    exact = {
+        "l0": sum(x > 0 for x in size),
+        "l1": math.fsum(size),
+        "l2": math.sqrt(math.fsum(x * x for x in size)) * (1 + 1e-15),
+    }
     of_one_sign = min(change) >= 0 or max(change) <= 0
-    bounds: Any = {"linf": size[0], "monotone": of_one_sign, **{name: exact[name] for name in stated}}
+    bounds: Any = {
+        "linf": size[0],
+        "monotone": of_one_sign,
+        **{name: exact[name] for name in stated},
+    }
     sensitivity = dps.Sensitivity(**bounds)
     slack = 1 + 1e-14
     assert max(change) - min(change) <= sensitivity.range * slack or of_one_sign
@@ -148,7 +189,9 @@ def test_norms_bound_every_change_that_meets_what_is_stated(change: list[float],
 
 
 def test_stated_norms_imply_linf_and_old_texts_load() -> None:
-    """No score changes by more than l1 or l2; what was written before these fields existed reads as it did."""
+    """No score changes by more than l1 or l2; what was written before these fields existed reads as
+    it did.
+    """
     assert dps.Sensitivity(l2=5).linf == 5
     assert dps.Sensitivity(l2=0.5, linf=1).linf == 0.5
     assert dps.Sensitivity(l1=np.float32(5)).linf == 5
@@ -159,7 +202,9 @@ def test_stated_norms_imply_linf_and_old_texts_load() -> None:
 
 
 def test_counts_and_clipped_counts() -> None:
-    """The constructors state what one user, or two under replace_one, can do; shares are of one user."""
+    """The constructors state what one user, or two under replace_one, can do; shares are of one
+    user.
+    """
     assert dps.Sensitivity.of_counts() == dps.Sensitivity()
     assert dps.Sensitivity.of_counts("add_remove", 7) == dps.Sensitivity(l0=7)
     replaced = dps.Sensitivity.of_counts("replace_one", 7)
@@ -173,25 +218,40 @@ def test_counts_and_clipped_counts() -> None:
     pure = dps.Sensitivity.of_clipped(2.0, "l1", "replace_one")
     assert (pure.l1_of(None), pure.alone(8), pure.items_alone) == (4, pytest.approx(0.25), None)
     of = dps.Sensitivity
-    for wrong in (lambda: of.of_clipped(0.0), lambda: of.of_clipped(1.0, "l3"), lambda: of.of_counts("replace_one", 0)):
+    for wrong in (
+        lambda: of.of_clipped(0.0),
+        lambda: of.of_clipped(1.0, "l3"),
+        lambda: of.of_counts("replace_one", 0),
+    ):
         with pytest.raises(dps.errors.InvalidMechanism):
             wrong()
 
 
 @pytest.mark.parametrize("l0", [1, 3])
 def test_an_odd_l0_is_not_twice_one_users(l0: int) -> None:
-    """Of uniform shares under replace_one an odd l0 is refused: half of it would price fewer items than a user may have."""
+    """Of uniform shares under replace_one an odd l0 is refused: half of it would price fewer items
+    than a user may have.
+    """
     with pytest.raises(dps.errors.InvalidMechanism, match=f"l0={l0} cannot be odd"):
         dps.Sensitivity(l0=l0, relation="replace_one", uniform=True)
     assert dps.Sensitivity(l0=l0, relation="replace_one").items_alone == l0
-    assert dps.Sensitivity(l0=l0 + 1, relation="replace_one", uniform=True).items_alone == (l0 + 1) // 2
+    assert (
+        dps.Sensitivity(l0=l0 + 1, relation="replace_one", uniform=True).items_alone
+        == (l0 + 1) // 2
+    )
 
 
 def test_groups_of_uniform_shares_need_an_even_l0() -> None:
-    """`PerGroup(uniform=True)` halves what its mechanism's sensitivity states, so that l0 must be twice one user's there too."""
+    """`PerGroup(uniform=True)` halves what its mechanism's sensitivity states, so that l0 must be
+    twice one user's there too.
+    """
     for l0 in (3, 4):
         one = dps.OneshotTopK(
-            k=2, noise="gaussian", scale=4.0, sensitivity=dps.Sensitivity(l0=l0, relation="replace_one"), candidates=3
+            k=2,
+            noise="gaussian",
+            scale=4.0,
+            sensitivity=dps.Sensitivity(l0=l0, relation="replace_one"),
+            candidates=3,
         )
         assert dps.PerGroup(mechanism=one, max_groups_per_user=1).curve == 2 * one.curve
         if l0 % 2:

@@ -58,7 +58,9 @@ def actions(session: Session) -> list[str]:
 
 
 def test_a_release_is_charged_drawn_and_recorded(session: Session) -> None:
-    """One select is one charge at the mechanism's curve, with the mechanism as provenance, and one release; its key pays once."""
+    """One select is one charge at the mechanism's curve, with the mechanism as provenance, and one
+    release; its key pays once.
+    """
     selection = session.select(MECHANISM, SCORES, label="best page", key="monday", salt="pepper")
     assert set(selection.labels or ()) < {"a", "b", "c"}
     for again in (partial(session.select, MECHANISM, SCORES), partial(session.require, MECHANISM)):
@@ -66,7 +68,12 @@ def test_a_release_is_charged_drawn_and_recorded(session: Session) -> None:
             again(key="monday")
     assert actions(session) == ["charge", "release"]
     entry = next(session.ledger.entries("clicks"))
-    assert (entry.label, entry.key, entry.salt, left(session)) == ("best page", "monday", "pepper", 0.75)
+    assert (entry.label, entry.key, entry.salt, left(session)) == (
+        "best page",
+        "monday",
+        "pepper",
+        0.75,
+    )
     assert dps.Mechanism.from_json(entry.mechanism or "") == MECHANISM
 
 
@@ -82,9 +89,15 @@ def test_the_budget_ends_releases(session: Session, monkeypatch: pytest.MonkeyPa
         session.require(MECHANISM)
 
 
-@pytest.mark.parametrize(("owner", "name"), [(dps.ExponentialMechanism, "_select"), (Ledger, "release")])
-def test_a_failed_draw_stays_charged(session: Session, monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
-    """Whatever interrupts a draw or its record, nothing leaves the session, there is no refund and no release on record."""
+@pytest.mark.parametrize(
+    ("owner", "name"), [(dps.ExponentialMechanism, "_select"), (Ledger, "release")]
+)
+def test_a_failed_draw_stays_charged(
+    session: Session, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
+) -> None:
+    """Whatever interrupts a draw or its record, nothing leaves the session, there is no refund and
+    no release on record.
+    """
 
     def fail(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -97,11 +110,17 @@ def test_a_failed_draw_stays_charged(session: Session, monkeypatch: pytest.Monke
         session.ledger.void("clicks", "interrupted", actor="ada", reason="it failed")
 
 
-def test_what_a_release_would_raise_is_read_once(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`require` opens the ledger once, for a key that is new, has paid, or has paid for something else."""
+def test_what_a_release_would_raise_is_read_once(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`require` opens the ledger once, for a key that is new, has paid, or has paid for something
+    else.
+    """
     session.select(MECHANISM, SCORES, key="monday")
     opened, reading = list[str](), ledger_module.reading
-    monkeypatch.setattr(ledger_module, "reading", lambda store, name: (opened.append(name), reading(store, name))[1])
+    monkeypatch.setattr(
+        ledger_module, "reading", lambda store, name: (opened.append(name), reading(store, name))[1]
+    )
     session.require(MECHANISM, key="tuesday")
     for item, error in ((MECHANISM, AlreadyCharged), (FLIP, KeyConflict)):
         with pytest.raises(error, match="monday"):
@@ -110,29 +129,44 @@ def test_what_a_release_would_raise_is_read_once(session: Session, monkeypatch: 
 
 
 def test_misconfigured_releases_cost_nothing(session: Session) -> None:
-    """Dataset, relation, sensitivity, domain, size, plan and keywords are checked before anything is charged."""
+    """Dataset, relation, sensitivity, domain, size, plan and keywords are checked before anything
+    is charged.
+    """
     swapped = dps.Sensitivity(relation="replace_one")
     other = dps.ExponentialMechanism(epsilon=0.25, sensitivity=swapped)
     peeling = dps.PeelingTopK(k=9, noise="gumbel", scale=99.0, sensitivity=SENSITIVITY)
     observed = dps.Scores([1, 2], sensitivity=SENSITIVITY, labels=["x", "y"], domain="observed")
-    wide, matrix = dps.Scores([1, 2], sensitivity=dps.Sensitivity(linf=5.0)), np.arange(12).reshape(4, 3)
-    plans: list[Any] = [[], [(0, MECHANISM)], [(1.5, MECHANISM)], [MECHANISM], [(1, MECHANISM.curve)]]
+    wide, matrix = (
+        dps.Scores([1, 2], sensitivity=dps.Sensitivity(linf=5.0)),
+        np.arange(12).reshape(4, 3),
+    )
+    plans: list[Any] = [
+        [],
+        [(0, MECHANISM)],
+        [(1.5, MECHANISM)],
+        [MECHANISM],
+        [(1, MECHANISM.curve)],
+    ]
     refused: list[tuple[type[Exception], Callable[[], Any]]] = [
         (UnknownDataset, lambda: Session(session.ledger, "click")),
         (LedgerUnavailable, lambda: Session.open("sqlite:///nowhere.db", "clicks")),
-        (acc.RelationMismatch, lambda: session.select(other, dps.Scores([1, 2], sensitivity=swapped))),
-        (acc.RelationMismatch, lambda: session.require(other)),
         (
-            dps.errors.SensitivityMismatch,
-            lambda: session.select(MECHANISM, wide),
+            acc.RelationMismatch,
+            lambda: session.select(other, dps.Scores([1, 2], sensitivity=swapped)),
         ),
+        (acc.RelationMismatch, lambda: session.require(other)),
+        (dps.errors.SensitivityMismatch, lambda: session.select(MECHANISM, wide)),
         (dps.errors.DomainMismatch, lambda: session.select(MECHANISM, observed)),
         (InvalidScores, lambda: session.select_many(MECHANISM, np.zeros(3))),
         (InvalidRequest, lambda: session.select_many(peeling, np.zeros((2, 3)))),
         *((InvalidRequest, partial(session.schedule, plan)) for plan in plans),
-        # No keyword overrides what is charged, seeds the noise, or is ignored because it is mistyped.
+        # No keyword overrides what is charged, seeds the noise, or is ignored because it is
+        # mistyped.
         *(
-            (acc.errors.InvalidArgument, partial(session.select_many, MECHANISM, matrix, **{keyword: 1}))
+            (
+                acc.errors.InvalidArgument,
+                partial(session.select_many, MECHANISM, matrix, **{keyword: 1}),
+            )
             for keyword in ("count", "period", "rng", "lable")
         ),
     ]
@@ -143,7 +177,9 @@ def test_misconfigured_releases_cost_nothing(session: Session) -> None:
 
 
 def test_many_rounds_are_one_charge(session: Session) -> None:
-    """select_many charges rounds times the curve, as one item, and releases one selection per row."""
+    """select_many charges rounds times the curve, as one item, and releases one selection per
+    row.
+    """
     assert len(session.select_many(MECHANISM, np.arange(12).reshape(4, 3))) == 4
     entry = next(session.ledger.entries("clicks"))
     assert (entry.count, left(session)) == (4, 0.0)
@@ -152,7 +188,9 @@ def test_many_rounds_are_one_charge(session: Session) -> None:
 
 
 def test_releases_one_by_one_are_counted_as_they_are_charged(ledger: Ledger) -> None:
-    """After one release the count is one less, where the same runs as one plan no longer fit; a period that is short decides."""
+    """After one release the count is one less, where the same runs as one plan no longer fit; a
+    period that is short decides.
+    """
     mechanism = dps.LimitedDomain(k=2, kbar=10, epsilon=0.2, delta=1e-8)
     budget = acc.Budget(epsilon=1.0, delta=1e-6)
     ledger.create_dataset("monthly", budget, "add_remove", window="month")
@@ -162,16 +200,27 @@ def test_releases_one_by_one_are_counted_as_they_are_charged(ledger: Ledger) -> 
     counts = dps.Scores([30, 10], sensitivity=dps.Sensitivity(), labels=["a", "b"])
     Session(ledger, "monthly", period="2024-02").select(mechanism, counts)
     after = both.affordable(mechanism, one_by_one=True)
-    assert (after.releases, after.account, after.runs_out) == (counted.releases - 1, "2024-02", "divergence")
+    assert (after.releases, after.account, after.runs_out) == (
+        counted.releases - 1,
+        "2024-02",
+        "divergence",
+    )
     other = Session(ledger, "monthly", period="2024-01")
-    assert other.affordable(mechanism) >= other.affordable(mechanism, one_by_one=True).releases == counted.releases
+    assert (
+        other.affordable(mechanism)
+        >= other.affordable(mechanism, one_by_one=True).releases
+        == counted.releases
+    )
     with pytest.raises(acc.RelationMismatch):
         other.affordable(
-            dps.ExponentialMechanism(epsilon=1, sensitivity=dps.Sensitivity(relation="replace_one")), one_by_one=True
+            dps.ExponentialMechanism(
+                epsilon=1, sensitivity=dps.Sensitivity(relation="replace_one")
+            ),
+            one_by_one=True,
         )
 
 
-# -- schedules ----------------------------------------------------------------------------------------------------------
+# -- schedules -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -183,8 +232,12 @@ def schedule(session: Session) -> Schedule:
 FLIP = dps.PermuteAndFlip(epsilon=0.5, sensitivity=SENSITIVITY)
 
 
-def test_a_schedule_draws_what_was_planned_and_no_more(session: Session, schedule: Schedule) -> None:
-    """One item at the composition of its runs, once under its key; they are drawn in any order, each once, without a charge."""
+def test_a_schedule_draws_what_was_planned_and_no_more(
+    session: Session, schedule: Schedule
+) -> None:
+    """One item at the composition of its runs, once under its key; they are drawn in any order,
+    each once, without a charge.
+    """
     (entry,) = session.ledger.entries("clicks")
     assert acc.Curve.from_json(entry.curve or "") == 2 * MECHANISM.curve + FLIP.curve
     assert (entry.action, left(session)) == ("reserve", 0.0)
@@ -200,8 +253,12 @@ def test_a_schedule_draws_what_was_planned_and_no_more(session: Session, schedul
     assert session.ledger.verify().ok
 
 
-def test_a_schedule_is_voided_until_something_is_drawn(session: Session, schedule: Schedule) -> None:
-    """Before the first draw the reservation is given back; a voided plan draws nothing, a used one is not voided."""
+def test_a_schedule_is_voided_until_something_is_drawn(
+    session: Session, schedule: Schedule
+) -> None:
+    """Before the first draw the reservation is given back; a voided plan draws nothing, a used one
+    is not voided.
+    """
     schedule.void(actor="ada", reason="cancelled")
     assert left(session) == 1.0
     with pytest.raises(InvalidTransition):
@@ -212,8 +269,12 @@ def test_a_schedule_is_voided_until_something_is_drawn(session: Session, schedul
         used.void(actor="ada", reason="cancelled")
 
 
-def test_no_run_of_a_schedule_is_drawn_twice(schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One whose draw failed is used up; a forked or pickled copy would draw the same runs for one charge, and is refused."""
+def test_no_run_of_a_schedule_is_drawn_twice(
+    schedule: Schedule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One whose draw failed is used up; a forked or pickled copy would draw the same runs for one
+    charge, and is refused.
+    """
     with monkeypatch.context() as patch:
         patch.setattr(dps.PermuteAndFlip, "_select", lambda *_: 1 // 0)
         with pytest.raises(ZeroDivisionError):
@@ -237,7 +298,8 @@ def test_no_run_of_a_schedule_is_drawn_twice(schedule: Schedule, monkeypatch: py
     os.waitpid(child, 0)
 
 
-LIMITED = dps.LimitedDomain(k=3, kbar=3, epsilon=0.1, delta=1e-12)  # the chance that an item of one user shows
+# the chance that an item of one user shows
+LIMITED = dps.LimitedDomain(k=3, kbar=3, epsilon=0.1, delta=1e-12)
 ONE = dps.Scores([9000, 1], sensitivity=SENSITIVITY, labels=["a", "b"], domain="observed")
 
 
@@ -245,13 +307,17 @@ ONE = dps.Scores([9000, 1], sensitivity=SENSITIVITY, labels=["a", "b"], domain="
 def filtered(tmp_path: Path) -> Iterator[Session]:
     """A session on a dataset with epsilon = 1, delta = 1e-4, added up as pure epsilons."""
     with Ledger.open(f"sqlite:///{tmp_path / 'filter.db'}") as opened:
-        opened.create_dataset("clicks", acc.Budget(epsilon=1.0, delta=1e-4, order="inf"), "add_remove")
+        opened.create_dataset(
+            "clicks", acc.Budget(epsilon=1.0, delta=1e-4, order="inf"), "add_remove"
+        )
         opened.create_dataset("ballots", acc.Budget(rho=100.0), "replace_one")
         yield Session(opened, "clicks")
 
 
 def test_a_release_pays_for_what_came_out(filtered: Session) -> None:
-    """One item and the threshold are two picks of three: the third is given back with the record of the release."""
+    """One item and the threshold are two picks of three: the third is given back with the record of
+    the release.
+    """
     selection = filtered.select(LIMITED, ONE, pay="spent", key="one")
     assert selection.labels == ("a",)
     assert actions(filtered) == ["reserve", "commit", "release"]
@@ -263,8 +329,10 @@ def test_a_release_pays_for_what_came_out(filtered: Session) -> None:
     nothing = dps.Scores([1], sensitivity=SENSITIVITY, labels=["a"], domain="observed")
     assert len(filtered.select(with_values, nothing, pay="spent")) == 0  # one pick, and no values
     assert left(filtered) == pytest.approx(0.7, abs=1e-12)
-    assert len(filtered.select(with_values, ONE, pay="spent")) == 1  # two picks, and values at the price of three
-    assert 0.4 - 3e-12 <= left(filtered) <= 0.4  # three vectors of 1/30 each, rounded up to whole units of 1e-12
+    # two picks, and values at the price of three
+    assert len(filtered.select(with_values, ONE, pay="spent")) == 1
+    # three vectors of 1/30 each, rounded up to whole units of 1e-12
+    assert 0.4 - 3e-12 <= left(filtered) <= 0.4
     assert filtered.ledger.verify().ok
 
 
@@ -273,12 +341,22 @@ def test_rounds_that_abstain_pay_for_their_test(filtered: Session) -> None:
     votes = dps.pate.Ballots(np.array([[50, 0], [25, 25], [0, 50]]), teachers=50)
     mechanism = dps.pate.ConfidentGNMax(threshold=40, sigma_threshold=0.5, sigma=0.4, labels=2)
     session = Session(filtered.ledger, "ballots")
-    assert session.select_many(mechanism, votes, pay="spent").complete.tolist() == [True, False, True]
-    assert session.totals()[0].spent == session.dataset.budget.price(mechanism.test_curve + 2 * mechanism.curve)
+    assert session.select_many(mechanism, votes, pay="spent").complete.tolist() == [
+        True,
+        False,
+        True,
+    ]
+    assert session.totals()[0].spent == session.dataset.budget.price(
+        mechanism.test_curve + 2 * mechanism.curve
+    )
 
 
-def test_what_is_interrupted_stays_whole(filtered: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A draw or a price that fails leaves the reservation committed, at the mechanism's whole price, and its key used."""
+def test_what_is_interrupted_stays_whole(
+    filtered: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A draw or a price that fails leaves the reservation committed, at the mechanism's whole
+    price, and its key used.
+    """
 
     def fail(*_: object, **__: object) -> None:
         raise OSError("the disk is full")
@@ -292,13 +370,16 @@ def test_what_is_interrupted_stays_whole(filtered: Session, monkeypatch: pytest.
         assert left(filtered) == pytest.approx(1 - 0.3 * number, abs=1e-12)
         with pytest.raises(AlreadyCharged):
             filtered.select(LIMITED, ONE, pay="spent", key=str(number))
-    with pytest.raises(acc.BudgetExceeded):  # one pick would fit into what is left, but not all three
+    # one pick would fit into what is left, but not all three
+    with pytest.raises(acc.BudgetExceeded):
         filtered.select(LIMITED, ONE, pay="spent")
     assert "release" not in actions(filtered)
 
 
 def test_only_what_has_such_a_price_is_paid_so(filtered: Session) -> None:
-    """A mechanism that costs the same whatever comes out is refused before anything is charged, and so is an unknown word."""
+    """A mechanism that costs the same whatever comes out is refused before anything is charged, and
+    so is an unknown word.
+    """
     for mechanism in (MECHANISM, dps.WithValues(mechanism=MECHANISM, noise="laplace", scale=9.0)):
         with pytest.raises(InvalidRequest, match="costs the same"):
             filtered.select(mechanism, SCORES, pay="spent")
@@ -310,13 +391,17 @@ def test_only_what_has_such_a_price_is_paid_so(filtered: Session) -> None:
 
 
 def test_a_session_of_queries_pays_for_the_runs_it_began(filtered: Session) -> None:
-    """A session that is closed answers nothing more, and costs one run for every unstable query and one more, at most c."""
+    """A session that is closed answers nothing more, and costs one run for every unstable query and
+    one more, at most c.
+    """
     mechanism, ledger = dps.OnlineStableQueries(epsilon=0.1, delta=1e-12, c=4), filtered.ledger
     for key, distances, runs in (("a", [0.0, 5000.0], 2), ("b", [5000.0], 1)):
         ledger.reserve("clicks", mechanism, key=key)
         ledger.commit("clicks", key)
         queries = mechanism.session()
-        assert [queries.answer(distance) for distance in distances] == [distance > 0 for distance in distances]
+        assert [queries.answer(distance) for distance in distances] == [
+            distance > 0 for distance in distances
+        ]
         before = left(filtered)
         ledger.release("clicks", key, spent=queries.close())
         assert left(filtered) - before == pytest.approx(0.1 * (4 - runs), abs=1e-12)
@@ -329,7 +414,9 @@ def test_a_session_of_queries_pays_for_the_runs_it_began(filtered: Session) -> N
 
 
 def test_a_resumed_release_is_charged_once_and_has_one_draw(session: Session) -> None:
-    """Called again under its key it charges nothing, says if the draw may have been seen, and takes no other draw's claim."""
+    """Called again under its key it charges nothing, says if the draw may have been seen, and takes
+    no other draw's claim.
+    """
     seen: list[tuple[bool, bool]] = []
 
     def drawn(claim: str) -> Callable[[Receipt], tuple[str, str]]:
@@ -339,7 +426,10 @@ def test_a_resumed_release_is_charged_once_and_has_one_draw(session: Session) ->
 
         return draw
 
-    assert [session.resume(MECHANISM, drawn("one"), key="job/0") for _ in range(2)] == ["one", "one"]
+    assert [session.resume(MECHANISM, drawn("one"), key="job/0") for _ in range(2)] == [
+        "one",
+        "one",
+    ]
     with pytest.raises(ClaimConflict):
         session.resume(MECHANISM, drawn("two"), key="job/0")
     assert seen == [(False, False), (True, True), (True, True)]

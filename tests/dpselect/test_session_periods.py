@@ -1,4 +1,6 @@
-"""One charge that reads several periods: without one user's rows of one period, other rows of that user may be counted."""
+"""One charge that reads several periods: without one user's rows of one period, other rows of that
+user may be counted.
+"""
 
 from __future__ import annotations
 
@@ -33,34 +35,52 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def loss(mechanism: Any, sensitivity: dps.Sensitivity) -> float:
-    """The largest log-ratio of one outcome between the pair: a user's item of January is kept, or that of February."""
-    with_january, without = (dps.Scores(counts, sensitivity=sensitivity) for counts in ([1, 20], [0, 21]))
+    """The largest log-ratio of one outcome between the pair: a user's item of January is kept, or
+    that of February.
+    """
+    with_january, without = (
+        dps.Scores(counts, sensitivity=sensitivity) for counts in ([1, 20], [0, 21])
+    )
     laws = [mechanism.probabilities(scores) for scores in (with_january, without)]
     return max(abs(math.log(laws[0][outcome] / laws[1][outcome])) for outcome in laws[0])
 
 
 def test_a_bound_over_several_periods_is_refused_at_the_price_of_one(ledger: Ledger) -> None:
-    """The exact pair tells twice of what the curve of add_remove claims; nothing is charged and nothing drawn."""
+    """The exact pair tells twice of what the curve of add_remove claims; nothing is charged and
+    nothing drawn.
+    """
     mechanism = dps.ExponentialMechanism(epsilon=1.0)
     assert loss(mechanism, BOUNDED) > 1.9 * mechanism.curve.epsilon(0.0)
     with pytest.raises(dps.errors.SensitivityMismatch, match="replace_one"):
-        Session(ledger, "log", period=BOTH).select(mechanism, dps.Scores([3, 2], sensitivity=BOUNDED))
+        Session(ledger, "log", period=BOTH).select(
+            mechanism, dps.Scores([3, 2], sensitivity=BOUNDED)
+        )
     assert list(ledger.entries("log")) == []
 
 
 @pytest.mark.parametrize(
-    ("periods", "sensitivity"), [(["2024-01"], BOUNDED), ("2024-01", BOUNDED), (BOTH, dps.Sensitivity())], ids=str
+    ("periods", "sensitivity"),
+    [(["2024-01"], BOUNDED), ("2024-01", BOUNDED), (BOTH, dps.Sensitivity())],
+    ids=str,
 )
-def test_one_period_and_whole_counts_cost_what_one_release_does(ledger: Ledger, periods: Any, sensitivity: Any) -> None:
-    """Within one period who is there or not is all that a neighbour changes; of users in full each count moves by 1, one way."""
+def test_one_period_and_whole_counts_cost_what_one_release_does(
+    ledger: Ledger, periods: Any, sensitivity: Any
+) -> None:
+    """Within one period who is there or not is all that a neighbour changes; of users in full each
+    count moves by 1, one way.
+    """
     session = Session(ledger, "log", period=periods)
-    session.select(dps.ExponentialMechanism(epsilon=1.0), dps.Scores([3, 2], sensitivity=sensitivity))
+    session.select(
+        dps.ExponentialMechanism(epsilon=1.0), dps.Scores([3, 2], sensitivity=sensitivity)
+    )
     assert {total.spent.main for total in session.totals()} == {10**12}
 
 
 def test_the_price_of_an_exchange_is_charged_and_covers_the_pair(ledger: Ledger) -> None:
     """A mechanism of replace_one: each month pays its epsilon, which the pair attains to 5 %."""
-    mechanism = dps.ExponentialMechanism(epsilon=1.0, sensitivity=dps.Sensitivity(relation="replace_one"))
+    mechanism = dps.ExponentialMechanism(
+        epsilon=1.0, sensitivity=dps.Sensitivity(relation="replace_one")
+    )
     attained = loss(mechanism, EXCHANGED)
     Session(ledger, "log", period=BOTH).select(mechanism, dps.Scores([3, 2], sensitivity=EXCHANGED))
     for month in BOTH:
@@ -70,26 +90,42 @@ def test_the_price_of_an_exchange_is_charged_and_covers_the_pair(ledger: Ledger)
 
 @pytest.mark.parametrize("held", [False, True])
 def test_sums_cut_to_one_are_no_whole_counts(ledger: Ledger, held: bool) -> None:
-    """Without January, -5 of "a" and 1 of "b", the sum of "a" rises as that of "b" falls: twice what the curve claims."""
+    """Without January, -5 of "a" and 1 of "b", the sum of "a" rises as that of "b" falls: twice
+    what the curve claims.
+    """
     amounts = {"who": ["u", "u", "u"], "where": ["a", "b", "a"], "paid": [-5.0, 1.0, 5.0]}
-    whole, without = pa.table(amounts), pa.table({name: column[2:] for name, column in amounts.items()})
+    whole, without = (
+        pa.table(amounts),
+        pa.table({name: column[2:] for name, column in amounts.items()}),
+    )
     how: Any = {"user": "who", "item": "where", "value": "paid", "value_clip": 1.0}
     mechanism = dps.ExponentialMechanism(epsilon=1.0)
-    with_january, february = (events.read(log, **how).scores(["a", "b"]) for log in (whole, without))
+    with_january, february = (
+        events.read(log, **how).scores(["a", "b"]) for log in (whole, without)
+    )
     laws = [mechanism.probabilities(scores) for scores in (with_january, february)]
     ratios = [math.log(laws[1][place] / laws[0][place]) for place in laws[0]]
-    assert max(ratios) - min(ratios) == pytest.approx(2 * 1.0)  # a range of 2, where BoundedRange(1) is charged
+    # a range of 2, where BoundedRange(1) is charged
+    assert max(ratios) - min(ratios) == pytest.approx(2 * 1.0)
     assert list(february.values - with_january.values) == [1.0, -1.0]
     with ExitStack() as stack:
-        scores = stack.enter_context(events.hold(whole, **how)).scores(["a", "b"]) if held else with_january
+        scores = (
+            stack.enter_context(events.hold(whole, **how)).scores(["a", "b"])
+            if held
+            else with_january
+        )
         assert scores.sensitivity == dps.Sensitivity()
         with pytest.raises(dps.errors.SensitivityMismatch, match="no sums"):
-            Session(ledger, "log", period=BOTH).select(dps.PeelingTopK(k=1, noise="exponential", scale=1.0), scores)
+            Session(ledger, "log", period=BOTH).select(
+                dps.PeelingTopK(k=1, noise="exponential", scale=1.0), scores
+            )
     assert ledger.total("log", BOTH[0]).spent.main == 0
 
 
 def test_a_plan_over_several_periods_checks_every_draw(ledger: Ledger) -> None:
-    """A schedule that was reserved for whole counts draws from no others; one of bounded users is not reserved."""
+    """A schedule that was reserved for whole counts draws from no others; one of bounded users is
+    not reserved.
+    """
     mechanism = dps.ExponentialMechanism(epsilon=1.0)
     bounded = dps.OneshotTopK(k=1, noise="laplace", scale=2.0, sensitivity=BOUNDED)
     with pytest.raises(dps.errors.SensitivityMismatch):
@@ -103,15 +139,50 @@ def test_a_plan_over_several_periods_checks_every_draw(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "relation"), [((), "add_remove"), (("--max-items-per-user", "1"), "replace_one"), (("--clip", "1"), "replace_one")]
+    ("words", "relation"),
+    [
+        ((), "add_remove"),
+        (("--max-items-per-user", "1"), "replace_one"),
+        (("--clip", "1"), "replace_one"),
+    ],
 )
-def test_the_command_pays_for_what_it_reads(ledger: Ledger, tmp_path: Path, words: tuple[str, ...], relation: str) -> None:
-    """topk over two months: the mechanism is proved for an exchange as soon as users are bounded, and both months pay."""
+def test_the_command_pays_for_what_it_reads(
+    ledger: Ledger, tmp_path: Path, words: tuple[str, ...], relation: str
+) -> None:
+    """topk over two months: the mechanism is proved for an exchange as soon as users are bounded,
+    and both months pay.
+    """
     log, items = tmp_path / "log.csv", tmp_path / "items.csv"
-    log.write_text("who,where\n" + "".join(f"u{user},{item}\n" for user in range(40) for item in "ab"))
+    log.write_text(
+        "who,where\n" + "".join(f"u{user},{item}\n" for user in range(40) for item in "ab")
+    )
     items.write_text("where\na\nb\nc\n")
-    asked = ["topk", str(log), "--user", "who", "--item", "where", "--k", "1", "--epsilon", "1", "--domain", str(items), *words]
-    paid = ["--ledger", f"sqlite:///{tmp_path}/l.db", "--dataset", "log", "--period", BOTH[0], "--period", BOTH[1], "--json"]
+    asked = [
+        "topk",
+        str(log),
+        "--user",
+        "who",
+        "--item",
+        "where",
+        "--k",
+        "1",
+        "--epsilon",
+        "1",
+        "--domain",
+        str(items),
+        *words,
+    ]
+    paid = [
+        "--ledger",
+        f"sqlite:///{tmp_path}/l.db",
+        "--dataset",
+        "log",
+        "--period",
+        BOTH[0],
+        "--period",
+        BOTH[1],
+        "--json",
+    ]
     done = CliRunner().invoke(app, [*asked, *paid])
     assert done.exit_code == 0, done.stderr
     told = json.loads(done.stdout)
@@ -123,7 +194,9 @@ def test_the_command_pays_for_what_it_reads(ledger: Ledger, tmp_path: Path, word
 
 
 def test_what_states_no_sensitivity_does_not_count_as_whole(ledger: Ledger) -> None:
-    """A matrix of rounds, a function that draws and runs of a best of many: nothing says that users are counted in full."""
+    """A matrix of rounds, a function that draws and runs of a best of many: nothing says that users
+    are counted in full.
+    """
     session, mechanism = Session(ledger, "log", period=BOTH), dps.ExponentialMechanism(epsilon=0.1)
     with pytest.raises(dps.errors.SensitivityMismatch, match="in Scores that say so"):
         session.select_many(mechanism, [[3, 2], [2, 3]])
@@ -131,7 +204,8 @@ def test_what_states_no_sensitivity_does_not_count_as_whole(ledger: Ledger) -> N
         session.publish(mechanism, lambda: pytest.fail("drawn"))
     with pytest.raises(dps.errors.SensitivityMismatch):
         session.best_of(
-            dps.RepeatAndSelect(base=mechanism, distribution=acc.curves.PoissonRuns(mean=2.0)), lambda: pytest.fail("run")
+            dps.RepeatAndSelect(base=mechanism, distribution=acc.curves.PoissonRuns(mean=2.0)),
+            lambda: pytest.fail("run"),
         )
     assert list(ledger.entries("log")) == []
     Session(ledger, "log", period=BOTH[0]).select_many(mechanism, [[3, 2], [2, 3]])

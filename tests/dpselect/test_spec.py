@@ -58,7 +58,9 @@ def _run(*words: str) -> Any:
 
 
 def test_a_field_more_is_an_option_a_key_and_a_keyword() -> None:
-    """A field of a subclass is in the help of its command with its words, in a table of a file, and in Python."""
+    """A field of a subclass is in the help of its command with its words, in a table of a file, and
+    in Python.
+    """
     assert "--favourite WORD" in _run("--help")[0].stdout
     result, (spec,) = _run("--user", "u", "--item", "i", "--k", "3", "--favourite", "tea")
     assert (result.exit_code, spec.favourite) == (0, "tea")
@@ -70,12 +72,17 @@ def test_a_field_more_is_an_option_a_key_and_a_keyword() -> None:
 
 
 def test_the_types_of_keywords_are_those_of_the_fields(pytestconfig: pytest.Config) -> None:
-    """What a function takes as `**asked` has the types of its spec's fields: those that its overloads narrow are its own."""
+    """What a function takes as `**asked` has the types of its spec's fields: those that its
+    overloads narrow are its own.
+    """
     dry = ("dry_run",)
     narrowed = {TopKSpec: ("every", *dry), PlanSpec: ("k", "releases", "periods", "pate")}
     asked = (StartSpec, CloseSpec, ShowSpec, RechargeSpec, ContinualSpec, LabelSpec)
     specs = narrowed | dict.fromkeys(asked, dry)
-    file, made = Path(dps.__file__).parent / "spec" / "keyword_types.pyi", keyword_types.module(specs)
+    file, made = (
+        Path(dps.__file__).parent / "spec" / "keyword_types.pyi",
+        keyword_types.module(specs),
+    )
     if pytestconfig.getoption("golden"):
         file.write_text(made)
     assert ast.unparse(_classes(file.read_text())) == ast.unparse(_classes(made))
@@ -88,17 +95,17 @@ def _classes(text: str) -> ast.Module:
 def test_python_and_the_command_ask_the_same() -> None:
     """Keywords of `dps.topk` and options of `dpselect topk` are the fields of one spec."""
     keywords = set(inspect.signature(dps.topk).parameters) - {"data", "progress"}
-    options = set(inspect.signature(from_model.command(TopKSpec, lambda spec: print(spec))).parameters) - {
-        "config",
-        "debug",
-        "help_all",
-    }
+    options = set(
+        inspect.signature(from_model.command(TopKSpec, lambda spec: print(spec))).parameters
+    ) - {"config", "debug", "help_all"}
     assert keywords == options == set(TopKSpec.model_fields)
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.__name__)
 def test_every_field_says_what_it_is(spec: Any) -> None:
-    """A field has a sentence and a section; what it names as an option is spelled by the command."""
+    """A field has a sentence and a section; what it names as an option is spelled by the
+    command.
+    """
     for name, field in spec.model_fields.items():
         assert len(field.description) > 10, name
         assert "--" not in field.description, name
@@ -107,17 +114,26 @@ def test_every_field_says_what_it_is(spec: Any) -> None:
 
 
 def test_messages_name_a_field_as_the_surface_does() -> None:
-    """A refusal says max_items_per_user= in Python and --max-items-per-user at the command, and of what is off --no-verify."""
+    """A refusal says max_items_per_user= in Python and --max-items-per-user at the command, and of
+    what is off --no-verify.
+    """
     with pytest.raises(dps.errors.InvalidRequest, match="max_items_per_user=") as refused:
         TopKSpec(**ASKED, value="v", value_clip=1.0)
     assert "needs --max-items-per-user:" in from_model.spelled(str(refused.value), TopKSpec)
-    assert from_model.spelled("check=False checks nothing", ReportSpec) == "--no-verify checks nothing"
+    assert (
+        from_model.spelled("check=False checks nothing", ReportSpec) == "--no-verify checks nothing"
+    )
 
 
 def test_no_function_of_a_command_takes_more_than_twelve() -> None:
-    """What is asked is a spec: functions of commands and of the executor have twelve parameters at most."""
+    """What is asked is a spec: functions of commands and of the executor have twelve parameters at
+    most.
+    """
     long = {}
-    for path in [*(ROOT / "dpselect" / "cli").rglob("*.py"), *(ROOT / "dpselect" / "release").rglob("*.py")]:
+    for path in [
+        *(ROOT / "dpselect" / "cli").rglob("*.py"),
+        *(ROOT / "dpselect" / "release").rglob("*.py"),
+    ]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 taken = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
@@ -126,7 +142,9 @@ def test_no_function_of_a_command_takes_more_than_twelve() -> None:
 
 
 def test_ways_of_a_plan_take_what_they_use() -> None:
-    """A field that says nothing of what is planned is refused, and what a plan of its own needs is named with it."""
+    """A field that says nothing of what is planned is refused, and what a plan of its own needs is
+    named with it.
+    """
     asked: dict[str, Any] = {"k": 3, "epsilon": 1.0, "shape": "zipf:1", "items": 9, "users": 30}
     assert PlanSpec(**asked).way == "releases"
     assert PlanSpec(**asked, periods=4, cells=5).way == "periods"
@@ -134,7 +152,17 @@ def test_ways_of_a_plan_take_what_they_use() -> None:
         ({"cells": 5}, "cells= belongs to plan with periods="),
         ({"periods": 4, "kbar": 200}, "kbar= does not go with periods="),
         ({"pate": True}, "shape= does not go with pate="),
-        ({"pate": True, "k": None, "shape": None, "items": None, "users": None, "relation": "add_remove"}, "relation= does not"),
+        (
+            {
+                "pate": True,
+                "k": None,
+                "shape": None,
+                "items": None,
+                "users": None,
+                "relation": "add_remove",
+            },
+            "relation= does not",
+        ),
     ):
         with pytest.raises(dps.errors.InvalidRequest, match=words):
             PlanSpec(**{**asked, **more})
@@ -142,8 +170,23 @@ def test_ways_of_a_plan_take_what_they_use() -> None:
 
 def test_a_spec_reads_a_log_as_the_library_does() -> None:
     """Fields of a log make a reading, and what a spec calls by the same name is left out."""
-    kept: Any = {"ledger": "l.db", "dataset": "d", "key": "k", "state": "s", "user": "u", "item": "i", "k": 1, "epsilon": 1.0}
-    when: Any = {"delta": 1e-6, "time": "t", "every": "day", "since": "2024-01-01", "until": "2024-02-01"}
+    kept: Any = {
+        "ledger": "l.db",
+        "dataset": "d",
+        "key": "k",
+        "state": "s",
+        "user": "u",
+        "item": "i",
+        "k": 1,
+        "epsilon": 1.0,
+    }
+    when: Any = {
+        "delta": 1e-6,
+        "time": "t",
+        "every": "day",
+        "since": "2024-01-01",
+        "until": "2024-02-01",
+    }
     reading = ContinualSpec(**kept, **when, delimiter=";", cells=7).reading()
     assert (reading.delimiter, reading.time, reading.cells) == (";", "t", False)
 
@@ -164,7 +207,9 @@ def test_a_spec_reads_a_log_as_the_library_does() -> None:
     ],
 )
 def test_an_error_knows_its_field(spec: Any, asked: dict[str, Any], path: tuple[str, ...]) -> None:
-    """A refused value leads to its field through what lies in between, and so does a contradiction of one field with others."""
+    """A refused value leads to its field through what lies in between, and so does a contradiction
+    of one field with others.
+    """
     with pytest.raises(dps.errors.InvalidRequest) as refused:
         spec(**asked)
     assert (refused.value.path, refused.value.field) == (path, path[-1] if path else None)

@@ -1,4 +1,6 @@
-"""A selection as a table: one set of columns, from which pandas, Polars and Arrow are made; and cards for notebooks."""
+"""A selection as a table: one set of columns, from which pandas, Polars and Arrow are made; and
+cards for notebooks.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,23 @@ def test_a_table_has_rank_item_value_and_interval() -> None:
     """One row for each item, in order; an interval is the value and the margin on both sides."""
     table = RANKED.to_arrow(margin=2.0)
     kinds = [pa.int64(), pa.string(), pa.float64(), pa.float64(), pa.float64()]
-    assert table.schema.equals(pa.schema(list(zip(("rank", "item", "value", "low", "high"), kinds, strict=True))))
-    assert list(zip(*table.to_pydict().values(), strict=True)) == [(1, "zoo", 9.5, 7.5, 11.5), (2, "park", 7.25, 5.25, 9.25)]
+    assert table.schema.equals(
+        pa.schema(list(zip(("rank", "item", "value", "low", "high"), kinds, strict=True)))
+    )
+    assert list(zip(*table.to_pydict().values(), strict=True)) == [
+        (1, "zoo", 9.5, 7.5, 11.5),
+        (2, "park", 7.25, 5.25, 9.25),
+    ]
 
 
 def test_every_library_gets_the_same_table() -> None:
     """pandas and Polars hold what Arrow holds, cell by cell and name by name."""
-    for selection in (RANKED, SET, GROUPS, dps.Selection(ordered=True, requested=3, complete=False, labels=())):
+    for selection in (
+        RANKED,
+        SET,
+        GROUPS,
+        dps.Selection(ordered=True, requested=3, complete=False, labels=()),
+    ):
         table = selection.to_arrow()
         frame, rows = selection.to_pandas(), selection.to_polars()
         assert isinstance(frame, pd.DataFrame)
@@ -38,7 +50,8 @@ def test_every_library_gets_the_same_table() -> None:
 
 
 def test_what_was_not_released_is_null() -> None:
-    """A set has no ranks, a selection without values neither values nor intervals, and positions stand for missing labels.
+    """A set has no ranks, a selection without values neither values nor intervals, and positions
+    stand for missing labels.
 
     Of groups the group comes first, and a rank is that within it.
     """
@@ -62,7 +75,9 @@ def test_what_was_not_released_is_null() -> None:
     ],
 )
 def test_items_keep_their_names(labels: tuple[int | str, ...], kind: Any) -> None:
-    """Integers of 64 bits stay integers; what no integer column holds is text, and no two items become one."""
+    """Integers of 64 bits stay integers; what no integer column holds is text, and no two items
+    become one.
+    """
     items = dps.Selection(ordered=True, labels=labels).to_arrow()["item"]
     assert items.type == kind
     assert [str(item) for item in items.to_pylist()] == [str(label) for label in labels]
@@ -72,18 +87,27 @@ def test_items_keep_their_names(labels: tuple[int | str, ...], kind: Any) -> Non
 
 @pytest.mark.parametrize("margin", [0.0, -1.0, float("nan"), float("inf"), "wide", True])
 def test_a_margin_is_a_width(margin: Any) -> None:
-    """Anything else than a finite number above 0 is refused, and so is the margin of values that were not released."""
+    """Anything else than a finite number above 0 is refused, and so is the margin of values that
+    were not released.
+    """
     with pytest.raises(dps.errors.InvalidRequest, match="margin"):
         RANKED.to_arrow(margin=margin)
     with pytest.raises(dps.errors.InvalidRequest, match="has none"):
         SET.to_arrow(margin=1.0)
 
 
-@pytest.mark.parametrize(("module", "method"), [("pyarrow", "to_arrow"), ("pandas", "to_pandas"), ("polars", "to_polars")])
-def test_a_missing_library_is_named_with_its_extra(module: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("module", "method"),
+    [("pyarrow", "to_arrow"), ("pandas", "to_pandas"), ("polars", "to_polars")],
+)
+def test_a_missing_library_is_named_with_its_extra(
+    module: str, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The error says what to install."""
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(acc.errors.MissingExtra, match=rf"\.\[{module.replace('pyarrow', 'arrow')}\]"):
+    with pytest.raises(
+        acc.errors.MissingExtra, match=rf"\.\[{module.replace('pyarrow', 'arrow')}\]"
+    ):
         getattr(RANKED, method)()
 
 
@@ -94,15 +118,29 @@ def test_cards_escape_what_they_show(tmp_path: Any) -> None:
     """Every object's card is HTML in which names, labels and reasons are text."""
     with acc.Ledger.open(f"sqlite:///{tmp_path / 'l.db'}") as ledger:
         ledger.create_dataset("visits <b>", acc.Budget(epsilon=1.0), "add_remove", window="month")
-        ledger.charge("visits <b>", acc.PureDP(epsilon=0.25), relation="add_remove", period="2024-01")
+        ledger.charge(
+            "visits <b>", acc.PureDP(epsilon=0.25), relation="add_remove", period="2024-01"
+        )
         cards = [
-            dps.Selection(ordered=True, labels=(HOSTILE,), complete=False, reason=HOSTILE)._repr_html_(),
+            dps.Selection(
+                ordered=True, labels=(HOSTILE,), complete=False, reason=HOSTILE
+            )._repr_html_(),
             acc.Accountant().compose(acc.PureDP(epsilon=0.5), 3, HOSTILE)._repr_html_(),
             (acc.GaussianDP(mu=1.0) + acc.PureDP(epsilon=0.5))._repr_html_(),
             ledger._repr_html_(),
         ]
-    assert all(card.startswith('<div class="dpselect-card">') and "<script" not in card and "<b>" not in card for card in cards)
-    assert [HOSTILE.replace("<", "&lt;").replace(">", "&gt;") in card for card in cards] == [True, True, False, False]
+    assert all(
+        card.startswith('<div class="dpselect-card">')
+        and "<script" not in card
+        and "<b>" not in card
+        for card in cards
+    )
+    assert [HOSTILE.replace("<", "&lt;").replace(">", "&gt;") in card for card in cards] == [
+        True,
+        True,
+        False,
+        False,
+    ]
     assert "25%" in cards[3]
     assert "2024-01" in cards[3]
 

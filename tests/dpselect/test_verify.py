@@ -1,4 +1,6 @@
-"""Checks of mechanisms: exact worst cases, lower bounds from samples, and what the literature's broken algorithms show."""
+"""Checks of mechanisms: exact worst cases, lower bounds from samples, and what the literature's
+broken algorithms show.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ S = dps.Sensitivity()
 
 
 def test_divergences_of_a_known_pair() -> None:
-    """Renyi, hockey-stick and log-ratio of two-point laws agree with their definitions, infinities included."""
+    """Renyi, hockey-stick and log-ratio of two-point laws agree with their definitions, infinities
+    included.
+    """
     p, q = [0.75, 0.25], [0.5, 0.5]
     assert renyi(p, q, [2.0])[0, 0] == pytest.approx(np.log(0.75**2 / 0.5 + 0.25**2 / 0.5))
     assert hockey_stick(p, q, [0.0, 10.0])[:, 0] == pytest.approx([0.25, 0])
@@ -45,21 +49,31 @@ def test_changes_are_those_of_the_relation() -> None:
 
 @pytest.mark.parametrize(("norm", "both"), [("l2", 1.3), ("l1", 1.9)])
 def test_two_replaced_users_have_a_norm_each(norm: str, both: float) -> None:
-    """Shares of one user measure at most half of what two do: two whole items of one user are no neighbour, one of each are."""
+    """Shares of one user measure at most half of what two do: two whole items of one user are no
+    neighbour, one of each are.
+    """
     shares = dps.Sensitivity.of_clipped(both, norm, "replace_one", items_per_user=2)
     found = set(dps.verify.changes(shares, 3))
     assert (1, -1, 0) in found
     assert not {(1, 1, 0), (1, 1, -1), (-1, 0, -1)} & found
     histogram = dps.SparseHistogram(
-        k=2, scale=3.5, delta=0.1, sensitivity=shares, noise="gaussian" if norm == "l2" else "laplace"
+        k=2,
+        scale=3.5,
+        delta=0.1,
+        sensitivity=shares,
+        noise="gaussian" if norm == "l2" else "laplace",
     )
-    worst = dps.verify.worst_case(histogram, candidates=3, highest=1, domain="observed", epsilons=(30.0,))
+    worst = dps.verify.worst_case(
+        histogram, candidates=3, highest=1, domain="observed", epsilons=(30.0,)
+    )
     assert worst.delta[0] <= 0.1 * (1 + 1e-9)
 
 
 def test_the_worst_case_of_the_exponential_mechanism() -> None:
     """For two candidates the worst pair is known: a log-odds shift of epsilon across the middle."""
-    worst = dps.verify.worst_case(dps.ExponentialMechanism(epsilon=1.0), candidates=2, highest=6, epsilons=(0.0,))
+    worst = dps.verify.worst_case(
+        dps.ExponentialMechanism(epsilon=1.0), candidates=2, highest=6, epsilons=(0.0,)
+    )
     exact = 1 / (1 + np.exp(-1.0)) - 0.5
     assert worst.delta[0] == pytest.approx(exact)
     assert worst.pairs == 2 * (6 * 7 * 2 + 6 * 6)
@@ -68,10 +82,14 @@ def test_the_worst_case_of_the_exponential_mechanism() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, pytest.param(2.0, marks=pytest.mark.slow)])
 def test_a_sound_mechanism_is_cleared(epsilon: float) -> None:
-    """The sampled lower bound stays below the true epsilon (false alarm 1e-6), and comes near it where the pair is bad enough."""
+    """The sampled lower bound stays below the true epsilon (false alarm 1e-6), and comes near it
+    where the pair is bad enough.
+    """
     first, second = dps.Scores([4, 0], sensitivity=S), dps.Scores([4, 1], sensitivity=S)
     mechanism = dps.PermuteAndFlip(epsilon=epsilon)
-    found = dps.verify.lower_bound(mechanism, second, first, samples=20_000, rng=np.random.default_rng(7))
+    found = dps.verify.lower_bound(
+        mechanism, second, first, samples=20_000, rng=np.random.default_rng(7)
+    )
     assert found.epsilon <= epsilon
     if epsilon == 0.5:
         assert found.epsilon > 0.2
@@ -83,7 +101,11 @@ def test_a_wrong_claim_is_convicted() -> None:
     first, second = dps.Scores([3, 3], sensitivity=S), dps.Scores([3, 2], sensitivity=S)
     claimed = 0.5
     found = dps.verify.lower_bound(
-        dps.ExponentialMechanism(epsilon=4 * claimed), first, second, samples=20_000, rng=np.random.default_rng(8)
+        dps.ExponentialMechanism(epsilon=4 * claimed),
+        first,
+        second,
+        samples=20_000,
+        rng=np.random.default_rng(8),
     )
     assert found.epsilon > claimed
 
@@ -98,7 +120,9 @@ def test_wrong_settings_are_refused() -> None:
 
 
 def test_a_box_without_neighbours_is_refused() -> None:
-    """Where l1 leaves no user a whole step of linf, no pair of the box says anything: that is said, not a bound of 0."""
+    """Where l1 leaves no user a whole step of linf, no pair of the box says anything: that is said,
+    not a bound of 0.
+    """
     sensitivity = dps.Sensitivity(relation="replace_one", monotone=False, l1=1.0, uniform=True)
     with pytest.raises(dps.errors.InvalidRequest, match="no user changes a score by linf=1 within"):
         dps.verify.worst_case(dps.PermuteAndFlip(epsilon=1.0, sensitivity=sensitivity))
@@ -106,7 +130,9 @@ def test_a_box_without_neighbours_is_refused() -> None:
 
 @pytest.mark.parametrize("confidence", [0.9, 0.999])
 def test_each_limit_misses_half_as_often_as_the_statement(confidence: float) -> None:
-    """Exactly: of 40 draws at the limit's chance, as many as were seen, or more (fewer), come with half of what may be missed."""
+    """Exactly: of 40 draws at the limit's chance, as many as were seen, or more (fewer), come with
+    half of what may be missed.
+    """
     low, high = _limits([30, 3], 40, confidence)
     assert binom.sf(29, 40, low) == pytest.approx((1 - confidence) / 2, rel=1e-9)
     assert binom.cdf(3, 40, high) == pytest.approx((1 - confidence) / 2, rel=1e-9)
@@ -118,20 +144,36 @@ CONFIDENCE = 1 - 1e-6
 
 @pytest.mark.fast(2)
 @pytest.mark.parametrize(
-    "form", [float, np.float64, lambda value: [float(value)], lambda value: np.array([value]), lambda value: [np.float64(value)]]
+    "form",
+    [
+        float,
+        np.float64,
+        lambda value: [float(value)],
+        lambda value: np.array([value]),
+        lambda value: [np.float64(value)],
+    ],
 )
 def test_numbers_are_told_apart_by_cells(form: Callable[[float], Any]) -> None:
-    """Laplace noise of scale 1/2 in place of 1: more than the claimed 1 in 4,000 samples, not more than the true 2."""
+    """Laplace noise of scale 1/2 in place of 1: more than the claimed 1 in 4,000 samples, not more
+    than the true 2.
+    """
     rng = np.random.default_rng(7)
-    found = verify.lower_bound(lambda count: form(count + rng.laplace(0, 0.5)), 4, 3, samples=4000, confidence=CONFIDENCE)
+    found = verify.lower_bound(
+        lambda count: form(count + rng.laplace(0, 0.5)), 4, 3, samples=4000, confidence=CONFIDENCE
+    )
     assert 1.0 < found.epsilon <= 2.0
 
 
 def test_honest_noise_is_not_convicted() -> None:
     """The bound stays below the true epsilon (false alarm 1e-6), for items as for numbers."""
     rng = np.random.default_rng(8)
-    assert verify.lower_bound(lambda count: float(count + rng.laplace()), 4, 3, samples=4000).epsilon <= 1.0
-    coin = verify.lower_bound(lambda p: "yes" if rng.random() < p else "no", 0.75, 0.25, samples=4000)
+    assert (
+        verify.lower_bound(lambda count: float(count + rng.laplace()), 4, 3, samples=4000).epsilon
+        <= 1.0
+    )
+    coin = verify.lower_bound(
+        lambda p: "yes" if rng.random() < p else "no", 0.75, 0.25, samples=4000
+    )
     assert 0.8 < coin.epsilon <= np.log(3)
 
 
@@ -157,7 +199,9 @@ def more_in_front(answers: list[int], count: int) -> int:
     return sum(answers[:count]) - sum(answers[count:])
 
 
-def sparse_vector(rng: Any, *, threshold: float, noise: float, stop: int | None) -> Callable[[list[float]], list[int]]:
+def sparse_vector(
+    rng: Any, *, threshold: float, noise: float, stop: int | None
+) -> Callable[[list[float]], list[int]]:
     """Comparisons with one noisy threshold, until so many are above."""
 
     def answers(queries: list[float]) -> list[int]:
@@ -173,7 +217,10 @@ def sparse_vector(rng: Any, *, threshold: float, noise: float, stop: int | None)
 
 def noisy_max_with_its_value(rng: Any) -> tuple[Callable[[Any], Any], Any]:
     """Report noisy max as it is often coded: the noisy value is released too."""
-    return lambda counts: float((np.array(counts) + rng.laplace(0, 1.0, len(counts))).max()), ([0.0] * 10, [1.0] * 10)
+    return lambda counts: float((np.array(counts) + rng.laplace(0, 1.0, len(counts))).max()), (
+        [0.0] * 10,
+        [1.0] * 10,
+    )
 
 
 def laplace_of_half_the_scale(rng: Any) -> tuple[Callable[[Any], Any], Any]:
@@ -182,7 +229,9 @@ def laplace_of_half_the_scale(rng: Any) -> tuple[Callable[[Any], Any], Any]:
 
 
 def lee_and_clifton(rng: Any) -> tuple[Callable[[Any], Any], Any]:
-    """Lee and Clifton (2014): noise that does not grow with the number of answers "above", here 20."""
+    """Lee and Clifton (2014): noise that does not grow with the number of answers "above",
+    here 20.
+    """
     answers = sparse_vector(rng, threshold=4.0, noise=4 / 3, stop=20)
     return lambda queries: more_in_front(answers(queries), 20), halves(20)
 
@@ -233,41 +282,61 @@ def test_a_released_noisy_answer_needs_many_samples() -> None:
     rng, samples = np.random.default_rng(5), 200_000
 
     def drawn(queries: list[float]) -> Any:
-        level, noisy = rng.laplace(0, 2.0, samples), np.array(queries) + rng.laplace(0, 2.0, (samples, len(queries)))
+        level, noisy = (
+            rng.laplace(0, 2.0, samples),
+            np.array(queries) + rng.laplace(0, 2.0, (samples, len(queries))),
+        )
         last_only = (noisy[:, :-1] < level[:, None]).all(axis=1) & (noisy[:, -1] >= level)
         return iter(np.where(last_only, noisy[:, -1], 1e6).tolist())
 
     streams = {0: drawn([0.0] * 5 + [1.0]), 1: drawn([1.0] * 5 + [0.0])}
-    assert verify.lower_bound(lambda given: next(streams[given]), 0, 1, samples=samples).epsilon > 1.0
+    assert (
+        verify.lower_bound(lambda given: next(streams[given]), 0, 1, samples=samples).epsilon > 1.0
+    )
     assert f"| {samples:,} |" in PAGE
 
 
 @pytest.mark.parametrize(("threshold", "noise", "stop"), [(2.0, 4.0, 1), (2.0, 40.0, 10)])
 def test_the_sparse_vector_that_is_proved_is_not(threshold: float, noise: float, stop: int) -> None:
-    """That of Lyu, Su and Li (2017), at epsilon 1: below its claim on the pairs that convict the others."""
+    """That of Lyu, Su and Li (2017), at epsilon 1: below its claim on the pairs that convict the
+    others.
+    """
     answers = sparse_vector(np.random.default_rng(5), threshold=threshold, noise=noise, stop=stop)
     first, second = halves(20)
-    assert verify.lower_bound(lambda queries: more_in_front(answers(queries), 20), first, second, samples=4000).epsilon <= 1.0
+    assert (
+        verify.lower_bound(
+            lambda queries: more_in_front(answers(queries), 20), first, second, samples=4000
+        ).epsilon
+        <= 1.0
+    )
 
 
 @pytest.mark.slow
 def test_opendp_is_audited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Noisy max and Laplace noise of OpenDP stay within the epsilon that its map states, and spend a part of it."""
+    """Noisy max and Laplace noise of OpenDP stay within the epsilon that its map states, and spend
+    a part of it.
+    """
     monkeypatch.setattr(os, "environ", os.environ.copy())
     dp = pytest.importorskip("opendp.prelude", reason="OpenDP is not installed")
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T=int)), dp.linf_distance(T=int)
     noisy_max = dp.m.make_noisy_max(*space, dp.max_divergence(), scale=2.0)
     laplace = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), scale=1.0)
-    for measurement, pair in ((noisy_max, ([5, 4, 4], [4, 5, 5])), (lambda count: float(laplace(count)), (4, 3))):
-        found = verify.lower_bound(measurement, *pair, samples=10_000, confidence=1 - 1e-11)  # its noise takes no seed
+    for measurement, pair in (
+        (noisy_max, ([5, 4, 4], [4, 5, 5])),
+        (lambda count: float(laplace(count)), (4, 3)),
+    ):
+        # its noise takes no seed
+        found = verify.lower_bound(measurement, *pair, samples=10_000, confidence=1 - 1e-11)
         assert 0.3 < found.epsilon <= 1.0
     assert noisy_max.map(1) == laplace.map(1) == 1.0
 
 
 @pytest.mark.slow
 def test_diffprivlib_is_audited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its exponential mechanism and Laplace noise, likewise. Its models, which no longer import beside scikit-learn, stay out."""
+    """Its exponential mechanism and Laplace noise, likewise. Its models, which no longer import
+    beside scikit-learn, stay out.
+    """
     monkeypatch.setattr(os, "environ", os.environ.copy())
     pytest.importorskip("sklearn.utils", reason="scikit-learn is not installed")
     found = importlib.util.find_spec("diffprivlib")
@@ -277,7 +346,11 @@ def test_diffprivlib_is_audited(monkeypatch: pytest.MonkeyPatch) -> None:
     package.__path__ = list(found.submodule_search_locations or ())
     with patch.dict(sys.modules, {"diffprivlib": package}):
         mechanisms = importlib.import_module("diffprivlib.mechanisms")
-    known: dict[str, Any] = {"epsilon": 1.0, "sensitivity": 1.0, "random_state": np.random.RandomState(5)}
+    known: dict[str, Any] = {
+        "epsilon": 1.0,
+        "sensitivity": 1.0,
+        "random_state": np.random.RandomState(5),
+    }
 
     def exponential(utility: list[float]) -> Any:
         return mechanisms.Exponential(utility=utility, **known).randomise()

@@ -1,4 +1,6 @@
-"""Arguments of a wrong type get the library's own error, which names the field, the rule and the remedy, and not Python's."""
+"""Arguments of a wrong type get the library's own error, which names the field, the rule and the
+remedy, and not Python's.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,23 @@ EM = dps.ExponentialMechanism(epsilon=1.0)
 ONCE = dps.Sensitivity.of_clipped(1.0, "l2", items_per_user=9)
 TWICE = dps.DiscoverThenSelect(
     discovery=dps.SparseHistogram(k=2, scale=1.0, delta=1e-6, sensitivity=ONCE),
-    selection=dps.OneshotTopK(k=1, noise="gaussian", scale=2.0, sensitivity=dps.Sensitivity.of_clipped(2.0, "l2"), values=True),
+    selection=dps.OneshotTopK(
+        k=1,
+        noise="gaussian",
+        scale=2.0,
+        sensitivity=dps.Sensitivity.of_clipped(2.0, "l2"),
+        values=True,
+    ),
     candidates=2,
 )
 
 
 CALLS: dict[str, tuple[Callable[[], Any], type[acc.AccountingError], str]] = {
-    "calibrate": (lambda: A.calibrate(3, BUDGET), acc.errors.InvalidArgument, "family must be a function .* not int: pass one"),
+    "calibrate": (
+        lambda: A.calibrate(3, BUDGET),
+        acc.errors.InvalidArgument,
+        "family must be a function .* not int: pass one",
+    ),
     "calibrate_count": (
         lambda: calibrate_count(cast(Any, 3), BUDGET),
         acc.errors.InvalidArgument,
@@ -54,9 +66,21 @@ CALLS: dict[str, tuple[Callable[[], Any], type[acc.AccountingError], str]] = {
         dps.errors.InvalidRequest,
         r"votes must name a .npz or .npy file, not be a ndarray: write an array with numpy.save",
     ),
-    "Session": (lambda: D.Session(3, "x"), dps.errors.InvalidRequest, "ledger must be an accounting.Ledger, not int: open one"),
-    "PrivacyFilter": (lambda: A.PrivacyFilter("b"), acc.errors.InvalidArgument, "budget must be a Budget, not str: state one"),
-    "worst_case": (lambda: D.verify.worst_case(CURVE), dps.errors.InvalidRequest, "mechanism must be .* not BoundedRange: pass"),
+    "Session": (
+        lambda: D.Session(3, "x"),
+        dps.errors.InvalidRequest,
+        "ledger must be an accounting.Ledger, not int: open one",
+    ),
+    "PrivacyFilter": (
+        lambda: A.PrivacyFilter("b"),
+        acc.errors.InvalidArgument,
+        "budget must be a Budget, not str: state one",
+    ),
+    "worst_case": (
+        lambda: D.verify.worst_case(CURVE),
+        dps.errors.InvalidRequest,
+        "mechanism must be .* not BoundedRange: pass",
+    ),
     "worst_case, size": (
         lambda: D.verify.worst_case(EM, candidates="x"),
         dps.errors.InvalidRequest,
@@ -98,11 +122,17 @@ CALLS: dict[str, tuple[Callable[[], Any], type[acc.AccountingError], str]] = {
         "path must name a file, not a list",
     ),
     "a second look forgotten": (
-        lambda: TWICE.select(dps.Scores([9, 8], sensitivity=ONCE, labels=["a", "b"], domain="observed")),
+        lambda: TWICE.select(
+            dps.Scores([9, 8], sensitivity=ONCE, labels=["a", "b"], domain="observed")
+        ),
         dps.errors.InvalidRequest,
         "have no second look: pass",
     ),
-    "Scores.ranked": (lambda: D.Scores.ranked(SCORES, "x"), dps.errors.InvalidRequest, "count=<str> must be an integer >= 1"),
+    "Scores.ranked": (
+        lambda: D.Scores.ranked(SCORES, "x"),
+        dps.errors.InvalidRequest,
+        "count=<str> must be an integer >= 1",
+    ),
     "adaptive_composition": (
         lambda: adaptive_composition(cast(Any, 3), 1e-6),
         acc.errors.InvalidArgument,

@@ -1,4 +1,5 @@
-"""Table 2 of Zhu and Wang (2022), CelebA, redone: what 600 rounds of their mechanism cost, and of ours with as much noise.
+"""Table 2 of Zhu and Wang (2022), CelebA, redone: what 600 rounds of their mechanism cost, and of
+ours with as much noise.
 
 Statement: docs/theorems/pate.md, erratum EP1. `python notebooks/papers_stable.py` prints the table.
 """
@@ -21,13 +22,16 @@ from dpselect.mechanisms.noise_curves import ratio_up
 
 ROUNDS, LABELS, GAP_NOISE, TEST_NOISE, FAILURE, DELTA = 600, 40, 50.0, 60.0, 1e-9, 1e-6
 PRINTED = 3.6
-SAME_DEVIATION = GAP_NOISE * math.sqrt(6) / math.pi  # Gumbel noise of this scale has the standard deviation of theirs
+# Gumbel noise of this scale has the standard deviation of theirs
+SAME_DEVIATION = GAP_NOISE * math.sqrt(6) / math.pi
 SHIFTS: dict[acc.arguments.Relation, int] = {"add_remove": 1, "replace_one": 2}
 
 
 @dataclass(frozen=True)
 class Celeba:
-    """Epsilon of all rounds at DELTA, failures of the tests included: by the Renyi route, which the paper takes, and the best."""
+    """Epsilon of all rounds at DELTA, failures of the tests included: by the Renyi route, which the
+    paper takes, and the best.
+    """
 
     rdp: float
     best: float
@@ -40,9 +44,13 @@ def gaussian_gap(relation: acc.arguments.Relation) -> acc.Curve:
 
 
 def gumbel_gap(relation: acc.arguments.Relation, scale: float) -> acc.Curve:
-    """One round with Gumbel noise on the gaps instead (Theorem S3): what StableVoting does, with two noises of its own."""
+    """One round with Gumbel noise on the gaps instead (Theorem S3): what StableVoting does, with
+    two noises of its own.
+    """
     shift = SHIFTS[relation]
-    return acc.BoundedRange(epsilon=ratio_up(2 * shift, scale)) + acc.GaussianDP(mu=ratio_up(shift, TEST_NOISE))
+    return acc.BoundedRange(epsilon=ratio_up(2 * shift, scale)) + acc.GaussianDP(
+        mu=ratio_up(shift, TEST_NOISE)
+    )
 
 
 def as_published() -> acc.Curve:
@@ -61,21 +69,32 @@ def cost(per_round: acc.Curve) -> Celeba:
 def programme(relation: acc.arguments.Relation, scale: float) -> float:
     """The same by the adaptive programme, for Gumbel noise."""
     shift = SHIFTS[relation]
-    choice = acc.Approximate(curve=acc.BoundedRange(epsilon=ratio_up(2 * shift, scale)), delta0=FAILURE)
+    choice = acc.Approximate(
+        curve=acc.BoundedRange(epsilon=ratio_up(2 * shift, scale)), delta0=FAILURE
+    )
     test = acc.GaussianDP(mu=ratio_up(shift, TEST_NOISE))
     return adaptive_composition([choice, test] * ROUNDS, DELTA)
 
 
 def table() -> Iterator[str]:
     """The lines of the table in docs/theorems/pate.md."""
-    yield f"CelebA as in Zhu and Wang, Table 2: {ROUNDS} rounds, {LABELS} labels, s1 = {GAP_NOISE:g}, s = {TEST_NOISE:g},"
-    yield f"failure {FAILURE:g} a round, delta {DELTA:g} in all. Printed there: epsilon = {PRINTED:g}"
+    yield (
+        f"CelebA as in Zhu and Wang, Table 2: {ROUNDS} rounds, {LABELS} labels, s1 = {GAP_NOISE:g},"
+        f" s = {TEST_NOISE:g},"
+    )
+    yield (
+        f"failure {FAILURE:g} a round, delta {DELTA:g} in all. Printed there: epsilon = {PRINTED:g}"
+    )
     yield f"  {'':<52}{'RDP':>8}{'best':>8}{'adaptive':>10}"
     published = cost(as_published())
-    yield f"  {'what they charge (no guarantee)':<52}{published.rdp:>8.2f}{published.best:>8.2f}{'':>10}"
+    yield (
+        f"  {'what they charge (no guarantee)':<52}{published.rdp:>8.2f}{published.best:>8.2f}{'':>10}"  # noqa: E501
+    )
     for relation in SHIFTS:
         theirs = cost(gaussian_gap(relation))
-        yield f"  {f'Gaussian gap noise, {relation}':<52}{theirs.rdp:>8.2f}{theirs.best:>8.2f}{'':>10}"
+        yield (
+            f"  {f'Gaussian gap noise, {relation}':<52}{theirs.rdp:>8.2f}{theirs.best:>8.2f}{'':>10}"  # noqa: E501
+        )
         for words, scale in (("of equal deviation", SAME_DEVIATION), ("of scale s1", GAP_NOISE)):
             ours = cost(gumbel_gap(relation, scale))
             row = f"Gumbel gap noise {words}, {relation}"
@@ -83,24 +102,34 @@ def table() -> Iterator[str]:
 
 
 def test_ep1_the_printed_number_charges_two_scalars() -> None:
-    """3.6 is a/(2 s1^2) + a/(2 s^2) a round, converted by rho + 2 sqrt(rho ln 1/delta): neither labels nor ballots enter. By
-    their own Corollary 9 it would be 71 (ES2)."""
+    """3.6 is a/(2 s1^2) + a/(2 s^2) a round, converted by rho + 2 sqrt(rho ln 1/delta): neither
+    labels nor ballots enter. By their own Corollary 9 it would be 71 (ES2).
+    """
     rho = ROUNDS * (1 / (2 * GAP_NOISE**2) + 1 / (2 * TEST_NOISE**2))
-    by_hand = [rho + 2 * math.sqrt(rho * math.log(1 / delta)) for delta in (DELTA, DELTA - ROUNDS * FAILURE)]
+    by_hand = [
+        rho + 2 * math.sqrt(rho * math.log(1 / delta))
+        for delta in (DELTA, DELTA - ROUNDS * FAILURE)
+    ]
     assert by_hand[0] < PRINTED < by_hand[1]
     assert by_hand == pytest.approx([3.555, 3.665], abs=1e-3)
     assert cost(as_published()).rdp == pytest.approx(3.278, abs=1e-3)
     linear = ROUNDS * (2 / GAP_NOISE**2 + 1 / (2 * TEST_NOISE**2))
     constant = ROUNDS * math.log(LABELS) + math.log(1 / DELTA)
     assert linear + 2 * math.sqrt(linear * constant) == pytest.approx(71.4, abs=0.05)
-    corollary = acc.curves.GaussianMax(mu=2 / GAP_NOISE, candidates=LABELS) + acc.GaussianDP(mu=1 / TEST_NOISE)
+    corollary = acc.curves.GaussianMax(mu=2 / GAP_NOISE, candidates=LABELS) + acc.GaussianDP(
+        mu=1 / TEST_NOISE
+    )
     assert 67 < rdp_to_epsilon((ROUNDS * corollary).rdp, DELTA).value < 71.4
 
 
 def test_ep1_what_their_variant_costs() -> None:
-    """Gaussian noise on 40 gaps: 20.8 under add_remove, 52.0 under replace_one by the Renyi route, of which the failures are .6
-    and 1.1; 15.3 and 37.3 at best."""
-    for relation, rdp, alone, best in (("add_remove", 20.80, 20.2, 15.27), ("replace_one", 51.97, 50.9, 37.32)):
+    """Gaussian noise on 40 gaps: 20.8 under add_remove, 52.0 under replace_one by the Renyi route,
+    of which the failures are .6 and 1.1; 15.3 and 37.3 at best.
+    """
+    for relation, rdp, alone, best in (
+        ("add_remove", 20.80, 20.2, 15.27),
+        ("replace_one", 51.97, 50.9, 37.32),
+    ):
         round_, found = gaussian_gap(relation), cost(gaussian_gap(relation))
         assert found.rdp == pytest.approx(rdp, abs=0.01)
         assert rdp_to_epsilon((ROUNDS * round_).rdp, DELTA).value == pytest.approx(alone, abs=0.1)
@@ -123,14 +152,18 @@ def test_ep1_what_their_variant_costs() -> None:
 def test_ep1_gumbel_noise_costs_what_they_hoped_for(
     relation: acc.arguments.Relation, scale: float, expected: tuple[float, float]
 ) -> None:
-    """With Gumbel noise labels cost nothing: 3.9 under add_remove at equal deviation, and 8.6 for ballots that are replaced."""
+    """With Gumbel noise labels cost nothing: 3.9 under add_remove at equal deviation, and 8.6 for
+    ballots that are replaced.
+    """
     assert cost(gumbel_gap(relation, scale)).rdp == pytest.approx(expected[0], abs=2e-3)
     assert programme(relation, scale) == pytest.approx(expected[1], rel=1e-3)
 
 
 @pytest.mark.slow
 def test_ep1_the_table_has_every_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line for what is published and three for each relation. What the programme finds has a test of its own."""
+    """One line for what is published and three for each relation. What the programme finds has a
+    test of its own.
+    """
     monkeypatch.setitem(globals(), "programme", lambda *_: 1.0)
     lines = list(table())
     assert len(lines) == 3 + 1 + 2 * 3

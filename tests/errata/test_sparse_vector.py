@@ -1,4 +1,6 @@
-"""Errata of the sparse vector family, each with its numbers. Statements: docs/theorems/sparse_vector.md and ranking.md."""
+"""Errata of the sparse vector family, each with its numbers. Statements:
+docs/theorems/sparse_vector.md and ranking.md.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,21 @@ from dpselect.verify.quadrature import NoisyComparisons, ordered_probabilities
 EPSILON, DELTA = 1.0, 0.01
 
 
-def public_code(counts: list[float], k: int, kbar: int, rule: StableRule) -> dict[frozenset[int], float]:
-    """The law of the published program: with 0-based i it tests counts[i] - counts[i + 1] and releases the first i items."""
+def public_code(
+    counts: list[float], k: int, kbar: int, rule: StableRule
+) -> dict[frozenset[int], float]:
+    """The law of the published program: with 0-based i it tests counts[i] - counts[i + 1] and
+    releases the first i items.
+    """
     order = sorted(range(len(counts)), key=lambda i: -counts[i])
     descending = [counts[i] for i in order]
     tested = [*range(k, kbar + 1), *range(k - 1, 0, -1)]
-    distances = np.array([max(descending[i] - descending[i + 1] - 1, 0) for i in tested], dtype=float)
-    run = NoisyComparisons(distances - rule.threshold, by_name("laplace"), rule.scale, rule.test_scale)
+    distances = np.array(
+        [max(descending[i] - descending[i + 1] - 1, 0) for i in tested], dtype=float
+    )
+    run = NoisyComparisons(
+        distances - rule.threshold, by_name("laplace"), rule.scale, rule.test_scale
+    )
     *chances, nothing = run.first_passing().tolist()
     law = {frozenset[int](): nothing}
     for i, chance in zip(tested, chances, strict=True):
@@ -41,7 +51,9 @@ def delta_at(first: dict[Any, float], second: dict[Any, float], epsilon: float) 
 
 
 def test_the_published_top_stable_is_off_by_one() -> None:
-    """Erratum 4: the published code, claiming (1, .01)-DP, has delta above .60 on two items with one user between them."""
+    """Erratum 4: the published code, claiming (1, .01)-DP, has delta above .60 on two items with
+    one user between them.
+    """
     rule = StableRule(EPSILON, 0.37, DELTA, 1)
     pair = [20.0, 20, 0, 0], [20.0, 21, 0, 0]
     theirs = [public_code(counts, 1, 1, rule) for counts in pair]
@@ -52,9 +64,14 @@ def test_the_published_top_stable_is_off_by_one() -> None:
 
 
 def test_the_published_top_stable_underprices_its_subset() -> None:
-    """Erratum 4: the published code subtracts epsilon_em once from the budget, but its k picks cost k times that."""
+    """Erratum 4: the published code subtracts epsilon_em once from the budget, but its k picks cost
+    k times that.
+    """
     k, epsilon_em = 3, 1.0
-    laws = [ordered_probabilities(by_name("gumbel"), 1 / epsilon_em, counts, k) for counts in ([3.0, 3, 3, 9], [4.0, 4, 4, 9])]
+    laws = [
+        ordered_probabilities(by_name("gumbel"), 1 / epsilon_em, counts, k)
+        for counts in ([3.0, 3, 3, 9], [4.0, 4, 4, 9])
+    ]
     likeliest = max(math.log(laws[1][s] / laws[0][s]) for s in laws[0])
     assert likeliest > 1.5 * epsilon_em
     sets: list[dict[frozenset[int], float]] = [{}, {}]
@@ -66,7 +83,9 @@ def test_the_published_top_stable_underprices_its_subset() -> None:
 
 @pytest.mark.parametrize("ratio", [2 * 0.37 / 0.63, 0.5, 2.0])
 def test_the_papers_lemma_is_an_upper_bound(ratio: float) -> None:
-    """Theorem V3: the exact failure probability lies 6 to 15 % below the paper's Lemma 3.1, in the form its code computes."""
+    """Theorem V3: the exact failure probability lies 6 to 15 % below the paper's Lemma 3.1, in the
+    form its code computes.
+    """
     for height in (4.0, 8.0, 14.0, 30.0):
         d = math.exp(-height)
         lemma = (2 * d**ratio + d - ratio * (d**ratio + 2 * d)) / (4 - 4 * ratio)
@@ -76,11 +95,18 @@ def test_the_papers_lemma_is_an_upper_bound(ratio: float) -> None:
 
 @pytest.mark.slow
 def test_the_whole_l1_norm_is_not_needed() -> None:
-    """Theorem K2: the change of a centrality is half of the published 2/(d L (1 - rho)), over all flips of random tournaments."""
+    """Theorem K2: the change of a centrality is half of the published 2/(d L (1 - rho)), over all
+    flips of random tournaments.
+    """
     rng, worst = np.random.default_rng(1), 0.0
     for _ in range(40):
         items, repeats = int(rng.integers(3, 6)), int(rng.integers(1, 4))
-        rows = [(i, j) if rng.random() < 0.5 else (j, i) for i in range(items) for j in range(i) for _ in range(repeats)]
+        rows = [
+            (i, j) if rng.random() < 0.5 else (j, i)
+            for i in range(items)
+            for j in range(i)
+            for _ in range(repeats)
+        ]
         chains = [transition(Pairwise(*map(list, zip(*rows, strict=True))), items)]
         for place, (winner, loser) in enumerate(rows):
             flipped = [*rows[:place], (loser, winner), *rows[place + 1 :]]
@@ -88,5 +114,7 @@ def test_the_whole_l1_norm_is_not_needed() -> None:
         rho = max(ergodicity_coefficient(chain) for chain in chains)
         published = 2 / (items * repeats * (1 - rho))
         places = [walk(chain, 400) for chain in chains]
-        worst = max(worst, max(float(np.abs(place - places[0]).max()) for place in places) / published)
+        worst = max(
+            worst, max(float(np.abs(place - places[0]).max()) for place in places) / published
+        )
     assert 0.2 < worst <= 0.5

@@ -1,8 +1,10 @@
-"""What each command prints today, word by word: a change of behaviour changes a transcript, and is read as one.
+"""What each command prints today, word by word: a change of behaviour changes a transcript, and is
+read as one.
 
-A transcript is its own list of commands: lines `$ dpselect ...`, each followed by what it prints. `pytest tests/golden --golden`
-writes the answers anew, to be looked at with `git diff`. Noise comes from a seeded generator that the test puts in place of the
-operating system's, in this process: no option of a command could.
+A transcript is its own list of commands: lines `$ dpselect ...`, each followed by what it prints.
+`pytest tests/golden --golden` writes the answers anew, to be looked at with `git diff`. Noise comes
+from a seeded generator that the test puts in place of the operating system's, in this process: no
+option of a command could.
 """
 
 from __future__ import annotations
@@ -26,24 +28,33 @@ CHANGING = {
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+(Z|\+00:00)?| UTC)": "TIME",
     r"\b[0-9a-f]{32,}\b": "HEX",
     r"/\S*?dpselect-demo-\w+": "DEMO",
-    r"(?m)^(  s\d+ +score )-?\d+\.\d *$": r"\1SCORE",  # a horizon's items have no order of their own, and noise meets any of them
+    # a horizon's items have no order of their own, and noise meets any of them
+    r"(?m)^(  s\d+ +score )-?\d+\.\d *$": r"\1SCORE",
     r'"dpselect": "[\d.]+[^"]*"': '"dpselect": "VERSION"',
     r"(\.\d{9})\d+": r"\1",  # the last digits differ between machines
 }
 
 
 def _log(folder: Path) -> None:
-    """600 users of up to five shops in two towns over four days, and public lists of shops and towns."""
+    """600 users of up to five shops in two towns over four days, and public lists of shops and
+    towns.
+    """
     rng = np.random.default_rng(1)
     rows = ["person,shop,town,at,price"]
     for user in range(600):
         for shop in sorted({min(int(rng.zipf(1.6)), 12) for _ in range(4)}):
             town, day = ("york", "leeds")[user % 3 == 0], 1 + int(rng.integers(4))
-            rows.append(f"u{user},s{shop},{town},2024-05-0{day}T10:00:00,{int(rng.integers(1, 90))}")
+            rows.append(
+                f"u{user},s{shop},{town},2024-05-0{day}T10:00:00,{int(rng.integers(1, 90))}"
+            )
     (folder / "log.csv").write_text("\n".join(rows) + "\n")
-    (folder / "shops.csv").write_text("shop,owner\n" + "".join(f"s{number},x\n" for number in range(1, 15)))
+    (folder / "shops.csv").write_text(
+        "shop,owner\n" + "".join(f"s{number},x\n" for number in range(1, 15))
+    )
     (folder / "towns.csv").write_text("york\nleeds\nhull\n")
-    (folder / "public.csv").write_text("shop,users\n" + "".join(f"s{rank},{9000 // rank}\n" for rank in range(1, 200)))
+    (folder / "public.csv").write_text(
+        "shop,users\n" + "".join(f"s{rank},{9000 // rank}\n" for rank in range(1, 200))
+    )
 
 
 def _votes(folder: Path) -> None:
@@ -64,7 +75,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     _votes(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr("accounting.ledger.model._user", lambda: "ada")  # getpass is asked once in a process
+    # getpass is asked once in a process
+    monkeypatch.setattr("accounting.ledger.model._user", lambda: "ada")
     chance = np.random.default_rng(3)
     monkeypatch.setattr("secrets.token_hex", lambda size=32: chance.bytes(size).hex())
     monkeypatch.setattr("secrets.token_bytes", lambda size=32: chance.bytes(size))
@@ -85,7 +97,9 @@ def _answered(command: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "path", [pytest.param(p, marks=[pytest.mark.slow] if p.stem in LONG else []) for p in TRANSCRIPTS], ids=lambda path: path.stem
+    "path",
+    [pytest.param(p, marks=[pytest.mark.slow] if p.stem in LONG else []) for p in TRANSCRIPTS],
+    ids=lambda path: path.stem,
 )
 def test_commands_print_what_the_transcript_says(
     path: Path, place: Path, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
@@ -100,9 +114,15 @@ def test_commands_print_what_the_transcript_says(
     assert found == path.read_text()
 
 
-@pytest.mark.parametrize("path", [path for path in TRANSCRIPTS if path.stem.endswith("_refusals")], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [path for path in TRANSCRIPTS if path.stem.endswith("_refusals")],
+    ids=lambda path: path.stem,
+)
 def test_a_refusal_is_one_line_and_a_status(path: Path) -> None:
-    """Nothing on standard output and no traceback: one error, and the status of what was asked wrongly or could not be read."""
+    """Nothing on standard output and no traceback: one error, and the status of what was asked
+    wrongly or could not be read.
+    """
     for told in path.read_text().split("\n\n"):
         _, said, status = told.splitlines()
         assert said.startswith("error: "), said

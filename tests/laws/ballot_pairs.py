@@ -23,20 +23,32 @@ def added(first: Counts, second: Counts) -> Counts:
 
 
 @cache
-def neighbours(labels: int, fewest: int, most: int, teachers: int, relation: acc.arguments.Relation) -> frozenset[Pair]:
-    """All ordered pairs of counts of `teachers` ballots of so many votes that differ by one of these, or by one teacher."""
-    choices = [ballot for ballot in itertools.product((0, 1), repeat=labels) if fewest <= sum(ballot) <= most]
+def neighbours(
+    labels: int, fewest: int, most: int, teachers: int, relation: acc.arguments.Relation
+) -> frozenset[Pair]:
+    """All ordered pairs of counts of `teachers` ballots of so many votes that differ by one of
+    these, or by one teacher.
+    """
+    choices = [
+        ballot
+        for ballot in itertools.product((0, 1), repeat=labels)
+        if fewest <= sum(ballot) <= most
+    ]
     rest = {(0,) * labels}
     for _ in range(teachers - 1):
         rest = {added(counts, ballot) for counts in rest for ballot in choices}
     if relation == "replace_one":
-        one_way = {(added(r, a), added(r, b)) for r in rest for a in choices for b in choices if a != b}
+        one_way = {
+            (added(r, a), added(r, b)) for r in rest for a in choices for b in choices if a != b
+        }
     else:
         one_way = {(r, added(r, a)) for r in rest for a in choices if any(a)}
     return frozenset(one_way | {(b, a) for a, b in one_way})
 
 
-def worst(mechanism: dps.Mechanism, pairs: Iterable[Pair], epsilons: tuple[float, ...] = verify.EPSILONS) -> verify.WorstCase:
+def worst(
+    mechanism: dps.Mechanism, pairs: Iterable[Pair], epsilons: tuple[float, ...] = verify.EPSILONS
+) -> verify.WorstCase:
     """Exact divergences over pairs of counts."""
     laws = cache(lambda counts: law_of(mechanism, counts))
     return worst_of([(laws(first), laws(second)) for first, second in pairs], epsilons)

@@ -1,4 +1,6 @@
-"""`Case`: a mechanism and the boxes on which its law is enumerated, and the sensitivities that cases share."""
+"""`Case`: a mechanism and the boxes on which its law is enumerated, and the sensitivities that
+cases share.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,9 @@ class Case:
 
     boxes: (candidates, highest count) pairs.
     tight: whether the pure epsilon is reached within 1e-6 on the largest box.
-    rounds: how many are drawn at once; fewer where a draw is slow and the member's own file draws more.
-    values: scores to draw from, if those of the boxes are too small to show all that may come out.
+    rounds: how many are drawn at once; fewer where a draw is slow and the member's own file draws
+    more. values: scores to draw from, if those of the boxes are too small to show all that may come
+    out.
     """
 
     mechanism: dps.Mechanism
@@ -51,4 +54,8 @@ def each(
 ) -> list[Case]:
     """A case of a mechanism for each row of its fields, and each domain."""
     made = [kind(**dict(zip(fields.split(), row, strict=True))) for row in rows]
-    return [Case(one, boxes(one) if callable(boxes) else boxes, domain=domain, **more) for one in made for domain in domains]
+    return [
+        Case(one, boxes(one) if callable(boxes) else boxes, domain=domain, **more)
+        for one in made
+        for domain in domains
+    ]

@@ -1,4 +1,6 @@
-"""All law cases, family by family. A new mechanism adds its cases here; `test_architecture.py` fails if it does not."""
+"""All law cases, family by family. A new mechanism adds its cases here; `test_architecture.py`
+fails if it does not.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,22 @@ EITHER = COUNTS, REPLACED
 OTHERS = [name for name in get_args(LipschitzNoise) if name != "gumbel"]
 SMALL = ((1, 3), (2, 5), (3, 3))
 
-# -- noisy max, peeling, one shot ---------------------------------------------------------------------------------------------
+# -- noisy max, peeling, one shot ------------------------------------------------------------------
 
 EXPONENTIAL = [
-    *each(dps.ExponentialMechanism, "epsilon sensitivity", product((0.1, 1.0, 5.0), (*EITHER, HALF)), SMALL),
-    *each(dps.PermuteAndFlip, "epsilon sensitivity", product((0.5, 1.0, 3.0), EITHER), ((1, 2), (2, 8), (3, 8)), tight=True),
+    *each(
+        dps.ExponentialMechanism,
+        "epsilon sensitivity",
+        product((0.1, 1.0, 5.0), (*EITHER, HALF)),
+        SMALL,
+    ),
+    *each(
+        dps.PermuteAndFlip,
+        "epsilon sensitivity",
+        product((0.5, 1.0, 3.0), EITHER),
+        ((1, 2), (2, 8), (3, 8)),
+        tight=True,
+    ),
     *each(
         dps.ReportNoisyMax,
         "noise scale sensitivity",
@@ -51,7 +64,10 @@ NOISY_MAX = [
     *each(
         dps.ReportNoisyMax,
         "noise scale sensitivity candidates",
-        [*product(["gaussian"], [1.3], (*EITHER, TWO_ITEMS, TWO_ITEMS_TWO_SIDED), (3, 40)), ("gaussian", 1.0, TWO_ITEMS, None)],
+        [
+            *product(["gaussian"], [1.3], (*EITHER, TWO_ITEMS, TWO_ITEMS_TWO_SIDED), (3, 40)),
+            ("gaussian", 1.0, TWO_ITEMS, None),
+        ],
         SMALL,
     ),
 ]
@@ -59,8 +75,21 @@ _STATED = ("gaussian", "laplace")
 """Noises whose price is that of a stated number of candidates."""
 ONE_SHOT = [
     *[
-        Case(dps.OneshotTopK(k=k, noise=noise, scale=0.8, sensitivity=covers, candidates=3 if noise in _STATED else None), boxes)
-        for k, all_boxes in {1: ((1, 3), (2, 4), (3, 2)), 2: ((2, 3), (3, 3)), 3: ((3, 2), (4, 1))}.items()
+        Case(
+            dps.OneshotTopK(
+                k=k,
+                noise=noise,
+                scale=0.8,
+                sensitivity=covers,
+                candidates=3 if noise in _STATED else None,
+            ),
+            boxes,
+        )
+        for k, all_boxes in {
+            1: ((1, 3), (2, 4), (3, 2)),
+            2: ((2, 3), (3, 3)),
+            3: ((3, 2), (4, 1)),
+        }.items()
         for noise in NOISES
         for boxes in [tuple(box for box in all_boxes if box[0] <= 3 or noise not in _STATED)]
         for covers in EITHER
@@ -71,26 +100,46 @@ ONE_SHOT = [
         "scale k sensitivity noise",
         [
             (0.8, k, covers, noise)
-            for k, covers in ((1, dps.Sensitivity(l0=1)), (2, dps.Sensitivity(l0=1)), (2, TWO_ITEMS), (3, TWO_ITEMS_TWO_SIDED))
+            for k, covers in (
+                (1, dps.Sensitivity(l0=1)),
+                (2, dps.Sensitivity(l0=1)),
+                (2, TWO_ITEMS),
+                (3, TWO_ITEMS_TWO_SIDED),
+            )
             for noise in _STATED
         ],
         ((3, 2),),
     ),
-    Case(dps.OneshotTopK(k=2, noise="laplace", scale=0.8, sensitivity=dps.Sensitivity(l1=1.5, linf=1.0)), ((3, 3),)),
+    Case(
+        dps.OneshotTopK(
+            k=2, noise="laplace", scale=0.8, sensitivity=dps.Sensitivity(l1=1.5, linf=1.0)
+        ),
+        ((3, 3),),
+    ),
     *each(
-        dps.OneshotTopK, "k noise scale sensitivity candidates", product([3], ["laplace"], [0.8], EITHER, [4]), ((3, 2), (4, 2))
+        dps.OneshotTopK,
+        "k noise scale sensitivity candidates",
+        product([3], ["laplace"], [0.8], EITHER, [4]),
+        ((3, 2), (4, 2)),
     ),
 ]
 PEELING = [
     Case(
-        dps.PeelingTopK(k=k, noise=noise, scale=0.8, sensitivity=covers, candidates=3 if noise == "gaussian" else None),
+        dps.PeelingTopK(
+            k=k,
+            noise=noise,
+            scale=0.8,
+            sensitivity=covers,
+            candidates=3 if noise == "gaussian" else None,
+        ),
         ((k, 2), (3, 2)),
-        rounds=40_000 if noise == "gumbel" else 10_000,  # other noise is drawn afresh for each winner, row by row
+        # other noise is drawn afresh for each winner, row by row
+        rounds=40_000 if noise == "gumbel" else 10_000,
     )
     for k, noise, covers in product((1, 2, 3), NOISES, EITHER)
 ]
 
-# -- limited domain, canonical and joint --------------------------------------------------------------------------------------
+# -- limited domain, canonical and joint -----------------------------------------------------------
 
 LIMITED_DOMAIN = [
     *each(
@@ -110,7 +159,12 @@ LIMITED_DOMAIN = [
     *each(
         dps.LimitedDomain,
         "k kbar_least kbar epsilon delta l0",
-        [(1, 1, 3, 1.0, 0.05, None), (1, 2, 3, 0.5, 1e-3, 2), (2, 2, 4, 1.0, 0.02, None), (3, 3, 3, 2.0, 0.1, 1)],
+        [
+            (1, 1, 3, 1.0, 0.05, None),
+            (1, 2, 3, 0.5, 1e-3, 2),
+            (2, 2, 4, 1.0, 0.02, None),
+            (3, 3, 3, 2.0, 0.1, 1),
+        ],
         ((1, 5), (2, 4), (3, 3), (4, 2)),
         domains=DOMAINS,
     ),
@@ -141,7 +195,11 @@ CANONICAL = [
         "epsilon k gamma top_set sensitivity noise",
         [
             (0.9, *settings, noise)
-            for settings in ((2, 0.5, "tied", COUNTS), (2, 0.7, "gap", REPLACED), (1, 1.0, "tied", TWO_SIDED))
+            for settings in (
+                (2, 0.5, "tied", COUNTS),
+                (2, 0.7, "gap", REPLACED),
+                (1, 1.0, "tied", TWO_SIDED),
+            )
             for noise in OTHERS
         ],
         lambda mechanism: _around(mechanism, quick=False),
@@ -150,11 +208,14 @@ CANONICAL = [
 JOINT = each(
     dps.JointTopK,
     "k epsilon beta sensitivity",
-    [(k, *cut, covers) for k, cut, covers in product((1, 2, 3), ((0.9, None), (3.0, 0.3)), (*EITHER, HALF))],
+    [
+        (k, *cut, covers)
+        for k, cut, covers in product((1, 2, 3), ((0.9, None), (3.0, 0.3)), (*EITHER, HALF))
+    ],
     _around,
 )
 
-# -- histograms over an unknown domain ----------------------------------------------------------------------------------------
+# -- histograms over an unknown domain -------------------------------------------------------------
 
 ONE, TWO = dps.Sensitivity(l0=1), dps.Sensitivity.of_counts(items_per_user=2)
 SHARED = dps.Sensitivity.of_counts("replace_one", 1)
@@ -162,10 +223,14 @@ _FIND = dps.SparseHistogram(scale=1.2, delta=0.1, sensitivity=TWO)
 
 
 def _histogram(*row: Any) -> dps.SparseHistogram:
-    return dps.SparseHistogram(**dict(zip(("k", "noise", "scale", "delta", "sensitivity", "floor"), row, strict=False)))
+    return dps.SparseHistogram(
+        **dict(zip(("k", "noise", "scale", "delta", "sensitivity", "floor"), row, strict=False))
+    )
 
 
-def _twice(discovery: dps.Mechanism, k: int, noise: Any, scale: float, candidates: int) -> dps.DiscoverThenSelect:
+def _twice(
+    discovery: dps.Mechanism, k: int, noise: Any, scale: float, candidates: int
+) -> dps.DiscoverThenSelect:
     selection = dps.OneshotTopK(k=k, noise=noise, scale=scale, sensitivity=TWO)
     return dps.DiscoverThenSelect(discovery=discovery, selection=selection, candidates=candidates)
 
@@ -180,7 +245,12 @@ def _race(**settings: Any) -> dps.RacingTopK:
 
 _SHOT = dps.OneshotTopK(k=2, noise="gaussian", scale=1.5, sensitivity=TWO)
 HISTOGRAMS = [
-    Case(mechanism, boxes, domain=domain, rounds=20_000 if mechanism.kind == "two_round_histogram" else 40_000)
+    Case(
+        mechanism,
+        boxes,
+        domain=domain,
+        rounds=20_000 if mechanism.kind == "two_round_histogram" else 40_000,
+    )
     for boxes, cases in {
         ((1, 4), (2, 4), (3, 2)): [
             (_histogram(None, "gaussian", 1.3, 0.05, ONE), "observed"),
@@ -215,14 +285,23 @@ HISTOGRAMS = [
             (_race(delta=0.1), "observed"),
             (_race(delta=0.05, combine=0.0, scale=1.0, norm=1.0), "public"),
             (_race(delta=0.1, sensitivity=SHARED, k=2, floors=(-1.0, 0.5)), "observed"),
-            (_race(delta=0.2, shares=(0.6, 0.4), floors=(0.5,), bands=((0.5, 1.0),), failures=(0.3, 0.7)), "observed"),
+            (
+                _race(
+                    delta=0.2,
+                    shares=(0.6, 0.4),
+                    floors=(0.5,),
+                    bands=((0.5, 1.0),),
+                    failures=(0.3, 0.7),
+                ),
+                "observed",
+            ),
             (_race(sensitivity=SHARED), "public"),
         ],
     }.items()
     for mechanism, domain in cases
 ]
 
-# -- gaps and stable sets -----------------------------------------------------------------------------------------------------
+# -- gaps and stable sets --------------------------------------------------------------------------
 
 # kbar below, at and above the number of candidates; ties everywhere in the boxes.
 GAPS = [
@@ -245,7 +324,11 @@ GAPS = [
     *each(
         GaussianGap,
         "relation scale kbar regularizer",
-        [(r, *settings) for r in RELATIONS for settings in ((1.5, 2, None), (0.8, 4, TargetSize(k=1, penalty=0.3)))],
+        [
+            (r, *settings)
+            for r in RELATIONS
+            for settings in ((1.5, 2, None), (0.8, 4, TargetSize(k=1, penalty=0.3)))
+        ],
         ((1, 3), (2, 4), (3, 2)),
         domains=DOMAINS,
     ),
@@ -255,7 +338,12 @@ _TESTED = {1: ((1, 8), (2, 7), (3, 4)), 2: ((2, 7), (3, 4)), 3: ((3, 5), (4, 3))
 STABILITY_TESTS = each(
     StabilityTest,
     "relation k noise scale failure_delta",
-    [(*given, *noise) for *given, noise in product(RELATIONS, _TESTED, (("gaussian", 0.7, 0.02), ("laplace", 1.5, 0.3)))],
+    [
+        (*given, *noise)
+        for *given, noise in product(
+            RELATIONS, _TESTED, (("gaussian", 0.7, 0.02), ("laplace", 1.5, 0.3))
+        )
+    ],
     lambda mechanism: _TESTED[mechanism.k],
     domains=DOMAINS,
 )
@@ -303,11 +391,15 @@ FIXED_SIZES = each(
     lambda mechanism: _ASKED[mechanism.k],
 )
 
-# -- the sparse vector family -------------------------------------------------------------------------------------------------
+# -- the sparse vector family ----------------------------------------------------------------------
 
 
-def _above(settings: Any, sensitivities: Any = (*EITHER, TWO_ITEMS), **more: Any) -> list[AboveThreshold]:
-    """Thresholds on, between and beyond the answers; c below, at and above the number of queries."""
+def _above(
+    settings: Any, sensitivities: Any = (*EITHER, TWO_ITEMS), **more: Any
+) -> list[AboveThreshold]:
+    """Thresholds on, between and beyond the answers; c below, at and above the number of
+    queries.
+    """
     fields = ["threshold", "scale", "answer_scale", "c", "candidates"]
     return [
         AboveThreshold(**dict(zip(fields, row, strict=False)), **more, sensitivity=covers)
@@ -328,7 +420,11 @@ ABOVE_THRESHOLD = [
         )
     ),
     *(
-        Case(AboveThreshold(threshold=5.0, scale=2.0, c=2, noise=noise), ((3, 3),), values=(3, 6, 5, 9, 1))  # type: ignore[arg-type]
+        Case(
+            AboveThreshold(threshold=5.0, scale=2.0, c=2, noise=noise),
+            ((3, 3),),
+            values=(3, 6, 5, 9, 1),
+        )  # type: ignore[arg-type]
         for noise in ("laplace", "exponential")
     ),
     *(
@@ -341,13 +437,17 @@ STABLE_QUERIES = [
     for mechanism, values in (
         (FirstStable(epsilon=1.0, delta=0.1, candidates=3), ()),
         (FirstStable(epsilon=3.0, delta=0.05, candidates=4), (3, 6, 0, 9)),
-        (FirstStable(epsilon=3.0, delta=0.4, candidates=5, split=1 / 3, relation="replace_one"), ()),
+        (
+            FirstStable(epsilon=3.0, delta=0.4, candidates=5, split=1 / 3, relation="replace_one"),
+            (),
+        ),
         (OnlineStableQueries(epsilon=1.0, delta=0.3, c=1), ()),
         (OnlineStableQueries(epsilon=3.0, delta=0.05, c=2, split=0.2), (7, 0, 9, 5, 12)),
         (OnlineStableQueries(epsilon=2.0, delta=0.5, c=4, relation="replace_one"), ()),
     )
 ]
-# k from 1 to m, kbar at k, between k and m, and above m; both orders of search, both ways of picking k out of more.
+# k from 1 to m, kbar at k, between k and m, and above m; both orders of search, both ways of
+# picking k out of more.
 _RANKED = {1: ((1, 8), (2, 7), (3, 4), (4, 2)), 2: ((2, 7), (3, 4), (4, 2)), 3: ((3, 5), (4, 2))}
 TOP_STABLE = [
     Case(mechanism, _RANKED[mechanism.k], domain=domain, values=values)
@@ -379,19 +479,28 @@ SPECTRAL = each(
     lambda mechanism: ((mechanism.k, 2), (3, 2)),
 )
 
-# -- teachers' ballots: the boxes have as many candidates as the mechanism has labels ------------------------------------------
+# -- teachers' ballots: the boxes have as many candidates as the mechanism has labels --------------
 
 
 def _votes(**near: Any) -> list[Case]:
     winners = [
-        *[pate.GNMax(sigma=sigma, labels=labels, **near) for sigma in (0.7, 2.0) for labels in (1, 2, 3)],
         *[
-            pate.ConfidentGNMax(threshold=2, sigma_threshold=first, sigma=second, labels=labels, **near)
+            pate.GNMax(sigma=sigma, labels=labels, **near)
+            for sigma in (0.7, 2.0)
+            for labels in (1, 2, 3)
+        ],
+        *[
+            pate.ConfidentGNMax(
+                threshold=2, sigma_threshold=first, sigma=second, labels=labels, **near
+            )
             for first, second, labels in ((1.3, 0.8, 2), (0.6, 2.0, 3))
         ],
     ]
     levels = [
-        *[pate.BinaryVoting(sigma=0.8, labels=labels, threshold=1.5, **near) for labels in (1, 2, 3)],
+        *[
+            pate.BinaryVoting(sigma=0.8, labels=labels, threshold=1.5, **near)
+            for labels in (1, 2, 3)
+        ],
         *[pate.TauVoting(tau=tau, sigma=0.8, labels=3, threshold=2, **near) for tau in (1, 2, 4)],
         pate.TauVoting(tau=1, sigma=1.5, labels=2, threshold=1.5, **near),
     ]
@@ -399,9 +508,17 @@ def _votes(**near: Any) -> list[Case]:
     stable = [
         *[
             pate.StableVoting(**dict(zip(fields, row, strict=False)), **near)
-            for row in ((1.0, 0.05, 1), (1.0, 0.01, 2), (0.2, 0.3, 3, 2, (0.0, 1.0)), (3.0, 1e-3, 3))
+            for row in (
+                (1.0, 0.05, 1),
+                (1.0, 0.01, 2),
+                (0.2, 0.3, 3, 2, (0.0, 1.0)),
+                (3.0, 1e-3, 3),
+            )
         ],
-        *[pate.TopVotes(k=k, scale=b, labels=labels, **near) for k, b, labels in ((1, 0.8, 2), (2, 2.0, 3), (1, 3.0, 1))],
+        *[
+            pate.TopVotes(k=k, scale=b, labels=labels, **near)
+            for k, b, labels in ((1, 0.8, 2), (2, 2.0, 3), (1, 3.0, 1))
+        ],
     ]
     return [
         *(Case(vote, ((vote.least_candidates, 4),)) for vote in winners),
@@ -422,7 +539,7 @@ BALLOTS = [
     Case(pate.TauVoting(tau=1, sigma=1.0, labels=3, teachers=4), ((3, 3),)),
 ]
 
-# -- mechanisms that are made of mechanisms -----------------------------------------------------------------------------------
+# -- mechanisms that are made of mechanisms --------------------------------------------------------
 
 _LIMITED = dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=0.02, l0=1)
 COMBINED = [
@@ -437,15 +554,27 @@ COMBINED = [
         for one, noise, scale in (
             (dps.ExponentialMechanism(epsilon=0.7), "laplace", 1.5),
             (dps.PermuteAndFlip(epsilon=1.0, sensitivity=REPLACED), "gaussian", 1.5),
-            (dps.PeelingTopK(k=2, noise="exponential", scale=2.0, sensitivity=TWO_ITEMS), "laplace", 2.0),
-            (dps.OneshotTopK(k=2, noise="gumbel", scale=2.0, sensitivity=TWO_ITEMS_TWO_SIDED), "gaussian", 2.0),
+            (
+                dps.PeelingTopK(k=2, noise="exponential", scale=2.0, sensitivity=TWO_ITEMS),
+                "laplace",
+                2.0,
+            ),
+            (
+                dps.OneshotTopK(k=2, noise="gumbel", scale=2.0, sensitivity=TWO_ITEMS_TWO_SIDED),
+                "gaussian",
+                2.0,
+            ),
             (dps.CanonicalTopK(k=2, epsilon=1.0), "gaussian", 1.2),
             (_LIMITED, "laplace", 1.0),
             (dps.LimitedDomain(k=2, kbar=2, epsilon=1.0, delta=0.02, l0=2), "gaussian", 1.0),
         )
     ),
     *(
-        Case(dps.PerGroup(mechanism=mechanism, max_groups_per_user=2), ((2, 2), (2, 3)), domain=domain)  # type: ignore[arg-type]
+        Case(
+            dps.PerGroup(mechanism=mechanism, max_groups_per_user=2),
+            ((2, 2), (2, 3)),
+            domain=domain,
+        )  # type: ignore[arg-type]
         for mechanism, domain in (
             (dps.PermuteAndFlip(epsilon=0.5), "public"),
             (dps.OneshotTopK(k=2, noise="gumbel", scale=2.0, sensitivity=REPLACED), "public"),
@@ -454,10 +583,23 @@ COMBINED = [
     ),
 ]
 
-# Values of noise of their own: what is seen is cells of values, and `probabilities` has no law of them.
-CELLS = [Case(dps.OneshotTopK(k=k, noise="gumbel", scale=2.0, value_scale=4.0), ((3, 3),)) for k in (1, 2)]
+# Values of noise of their own: what is seen is cells of values, and `probabilities` has no law of
+# them.
+CELLS = [
+    Case(dps.OneshotTopK(k=k, noise="gumbel", scale=2.0, value_scale=4.0), ((3, 3),))
+    for k in (1, 2)
+]
 CASES: list[Case] = [
-    *(*EXPONENTIAL, *NOISY_MAX, *ONE_SHOT, *PEELING, *LIMITED_DOMAIN, *CANONICAL, *JOINT, *HISTOGRAMS),
+    *(
+        *EXPONENTIAL,
+        *NOISY_MAX,
+        *ONE_SHOT,
+        *PEELING,
+        *LIMITED_DOMAIN,
+        *CANONICAL,
+        *JOINT,
+        *HISTOGRAMS,
+    ),
     *(*COMBINED, *GAPS, *STABILITY_TESTS, *STABLE_SETS, *FIXED_SIZES),
     *(*ABOVE_THRESHOLD, *STABLE_QUERIES, *TOP_STABLE, *LARGE_MARGIN, *SPECTRAL, *BALLOTS),
 ]

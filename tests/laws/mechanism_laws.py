@@ -1,4 +1,6 @@
-"""The laws that every mechanism obeys, written once. `test_mechanisms.py` applies them to every case."""
+"""The laws that every mechanism obeys, written once. `test_mechanisms.py` applies them to every
+case.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def curve_covers(mechanism: dps.Mechanism, worst: verify.WorstCase) -> list[str]:
-    """Ways in which the exact worst case exceeds the mechanism's curve; empty if the guarantee holds."""
+    """Ways in which the exact worst case exceeds the mechanism's curve; empty if the guarantee
+    holds.
+    """
     return exceeded(mechanism.curve, worst)
 
 
@@ -32,7 +36,14 @@ def epsilons_for(mechanism: dps.Mechanism) -> tuple[float, ...]:
 
 def cheaper(mechanism: dps.Mechanism, share: float) -> dps.Mechanism:
     """The mechanism with this share of its noise."""
-    power = {"scale": 1, "answer_scale": 1, "sigma": 1, "sigma_threshold": 1, "epsilon": -1, "rho": -2}
+    power = {
+        "scale": 1,
+        "answer_scale": 1,
+        "sigma": 1,
+        "sigma_threshold": 1,
+        "epsilon": -1,
+        "rho": -2,
+    }
     said = mechanism.model_copy(
         update={
             name: getattr(mechanism, name) * share ** power[name]
@@ -46,7 +57,10 @@ def cheaper(mechanism: dps.Mechanism, share: float) -> dps.Mechanism:
 def some_scores(mechanism: dps.Mechanism, candidates: int, domain: Domain) -> list[dps.Scores]:
     """A few score vectors with ties, gaps and zeros."""
     vectors = [v for v in itertools.product((0, 1, 3), repeat=candidates) if v[0] >= v[-1]][-3:]
-    return [dps.Scores(np.array(v) * mechanism.covers.linf, sensitivity=mechanism.covers, domain=domain) for v in vectors]
+    return [
+        dps.Scores(np.array(v) * mechanism.covers.linf, sensitivity=mechanism.covers, domain=domain)
+        for v in vectors
+    ]
 
 
 def outcome(selection: dps.Selection, law: dict[object, float]) -> object:
@@ -66,17 +80,23 @@ def outcomes(many: dps.selection.Selections, law: dict[object, float]) -> Counte
 
 
 def misfit(observed: Iterable[object], law: dict[object, float]) -> float:
-    """A true p-value of outcomes, listed or counted, against their law; 0 if an impossible one occurs. See `chance.fit`."""
+    """A true p-value of outcomes, listed or counted, against their law; 0 if an impossible one
+    occurs. See `chance.fit`.
+    """
     counted = Counter(observed)
     return 0.0 if set(counted) - set(law) else fit([counted[o] for o in law], list(law.values()))
 
 
-def relabelled_covers(mechanism: dps.Mechanism, laws: NDArray[np.float64], pairs: Pairs, orders: tuple[float, ...]) -> list[str]:
-    """Ways in which no pair of laws within delta0 of the exact ones stays below the curve's Renyi divergences or core epsilon.
+def relabelled_covers(
+    mechanism: dps.Mechanism, laws: NDArray[np.float64], pairs: Pairs, orders: tuple[float, ...]
+) -> list[str]:
+    """Ways in which no pair of laws within delta0 of the exact ones stays below the curve's Renyi
+    divergences or core epsilon.
 
-    Theorem A1: what a curve with delta0 > 0 states holds for laws P~, Q~ within delta0 (total variation) of P, Q. Whatever they
-    are, P~ lacks at most delta0 of P and Q~ has at most delta0 more than Q, which lowers the divergence most where P / Q is
-    largest: there both flatten the ratio to one level c. A lower bound on what the curve must allow, nearly attained for a small
+    Theorem A1: what a curve with delta0 > 0 states holds for laws P~, Q~ within delta0 (total
+    variation) of P, Q. Whatever they are, P~ lacks at most delta0 of P and Q~ has at most delta0
+    more than Q, which lowers the divergence most where P / Q is largest: there both flatten the
+    ratio to one level c. A lower bound on what the curve must allow, nearly attained for a small
     delta0.
     """
     curve, broken = mechanism.curve, []
@@ -98,7 +118,9 @@ def relabelled_covers(mechanism: dps.Mechanism, laws: NDArray[np.float64], pairs
 def flattened(
     p: NDArray[np.float64], q: NDArray[np.float64], delta0: float, orders: tuple[float, ...]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(pairs,) the log of the level c and (orders, pairs) the least Renyi divergences of pairs of laws (pairs, outcomes)."""
+    """(pairs,) the log of the level c and (orders, pairs) the least Renyi divergences of pairs of
+    laws (pairs, outcomes).
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(p > 0, p / q, 0.0)
         order = np.argsort(-ratio, axis=1)

@@ -1,4 +1,6 @@
-"""Pairs of laws that attain what curves promise, and their delta by other means than the curves': the plain reference."""
+"""Pairs of laws that attain what curves promise, and their delta by other means than the curves':
+the plain reference.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ Delta = Callable[[float], float]
 
 
 def response(epsilon: float, failure: float = 0.0) -> tuple[Floats, Floats]:
-    """Randomised response: the bit, told with odds of epsilon; with the failure, its value is given away first and last."""
+    """Randomised response: the bit, told with odds of epsilon; with the failure, its value is given
+    away first and last.
+    """
     high, low = (1 - failure) / (1 + math.exp(-epsilon)), (1 - failure) / (1 + math.exp(epsilon))
     p = np.array([failure, high, low, 0.0] if failure else [high, low])
     return p, np.array([0.0, low, high, failure]) if failure else p[::-1]
@@ -47,16 +51,22 @@ def of_densities(p: Callable[[Floats], Floats], q: Callable[[Floats], Floats]) -
 
 def gaussian(mu: float) -> Delta:
     """That of a Gaussian shift."""
-    return lambda epsilon: float(norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu))
+    return lambda epsilon: float(
+        norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+    )
 
 
 def laplace(epsilon0: float) -> Delta:
     """That of a Laplace shift."""
-    return of_densities(lambda x: np.exp(-np.abs(x)) / 2, lambda x: np.exp(-np.abs(x + epsilon0)) / 2)
+    return of_densities(
+        lambda x: np.exp(-np.abs(x)) / 2, lambda x: np.exp(-np.abs(x + epsilon0)) / 2
+    )
 
 
 def sampled_gaussian(mu: float, rate: float) -> Delta:
-    """That of a Gaussian shift of a record that is in a sample at this rate, the worse way round."""
+    """That of a Gaussian shift of a record that is in a sample at this rate, the worse way
+    round.
+    """
 
     def mixed(x: Floats) -> Floats:
         return np.asarray((1 - rate) * norm.pdf(x) + rate * norm.pdf(x - mu))

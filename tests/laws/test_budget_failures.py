@@ -1,7 +1,8 @@
-"""Delta of every kind of budget, in every way that charges are held against one: fifty fiftieths are allowed, and not one more.
+"""Delta of every kind of budget, in every way that charges are held against one: fifty fiftieths
+are allowed, and not one more.
 
-A budget that let 5 % too much fail would allow the fifty-first. Kinds and ways are listed by the packages themselves, so that a
-new one without a case fails.
+A budget that let 5 % too much fail would allow the fifty-first. Kinds and ways are listed by the
+packages themselves, so that a new one without a case fails.
 """
 
 from __future__ import annotations
@@ -24,14 +25,18 @@ Kind = tuple[str, Measure | Literal["order"]]
 
 
 class Case(NamedTuple):
-    """A budget with the failure probability that charges one by one may add up to, and that a plan may have."""
+    """A budget with the failure probability that charges one by one may add up to, and that a plan
+    may have.
+    """
 
     budget: acc.Budget
     failure: float
     planned: float
 
     def part(self, of: float) -> acc.Curve:
-        """A charge with a fiftieth of one of them, and next to no epsilon; of a pure budget any failure is one too many."""
+        """A charge with a fiftieth of one of them, and next to no epsilon; of a pure budget any
+        failure is one too many.
+        """
         return acc.ApproxDP(epsilon=1e-5, delta=of / PARTS or 1e-12)
 
 
@@ -39,21 +44,31 @@ _RELEASE = acc.ApproxDP(epsilon=1e-5, delta=2e-8)
 CASES: dict[Kind, Case] = {
     ("pure", "epsilon"): Case(acc.Budget(epsilon=1.0), 0.0, 0.0),
     ("zcdp", "rho"): Case(acc.Budget(rho=0.1, delta=1e-8), 1e-8, 1e-8),
-    ("approximate", "order"): Case(acc.Budget(epsilon=1.0, delta=1e-6, order=30.0, failure=2e-7), 2e-7, 1e-6),
+    ("approximate", "order"): Case(
+        acc.Budget(epsilon=1.0, delta=1e-6, order=30.0, failure=2e-7), 2e-7, 1e-6
+    ),
     ("approximate", "epsilon"): Case(acc.Budget(epsilon=1.0, delta=1e-6, order="inf"), 1e-6, 1e-6),
-    ("approximate", "mu^2"): Case(acc.Budget(epsilon=1.0, delta=1e-6, order="gaussian"), 5e-7, 1e-6),
-    ("approximate", "release"): Case(acc.Budget(epsilon=1.0, delta=1e-6, release=_RELEASE), 1e-6, 1e-6),
+    ("approximate", "mu^2"): Case(
+        acc.Budget(epsilon=1.0, delta=1e-6, order="gaussian"), 5e-7, 1e-6
+    ),
+    ("approximate", "release"): Case(
+        acc.Budget(epsilon=1.0, delta=1e-6, release=_RELEASE), 1e-6, 1e-6
+    ),
 }
 
 
 def test_every_kind_of_budget_has_a_case() -> None:
     """Of every form, and of everything that prices add up."""
-    measured = {("order" if isinstance(case.budget.measure, float) else case.budget.measure) for case in CASES.values()}
+    measured = {
+        ("order" if isinstance(case.budget.measure, float) else case.budget.measure)
+        for case in CASES.values()
+    }
     number, named = get_args(Measure)
     assert number is float
     assert measured == {"order", *get_args(named)}
     forms = get_args(get_type_hints(type.__getattribute__(acc.Budget, "form").fget)["return"])
-    assert {case.budget.form for case in CASES.values()} == set(forms) - {"advantage"}  # which no filter adds up
+    # which no filter adds up
+    assert {case.budget.form for case in CASES.values()} == set(forms) - {"advantage"}
     for (form, measure), case in CASES.items():
         assert case.budget.form == form
         assert measure in (case.budget.measure, "order")
@@ -62,7 +77,8 @@ def test_every_kind_of_budget_has_a_case() -> None:
 Rule = Callable[[acc.Budget, acc.Curve, int], bool]
 """Whether so many charges of a curve are within a budget."""
 Way = Callable[[acc.Budget, acc.Curve, Any], list[bool]]
-"""Whether fifty charges of a curve are allowed, and then one more; the last argument is a folder."""
+"""Whether fifty charges of a curve are allowed, and then one more; the last argument is a folder.
+"""
 
 
 def by_rule(rule: Rule) -> Way:
@@ -113,14 +129,19 @@ def _can_afford(budget: acc.Budget, curve: acc.Curve, count: int) -> bool:
 
 def _how_many(budget: acc.Budget, curve: acc.Curve, count: int) -> bool:
     try:
-        return budget.how_many(curve) >= count and budget.how_many(curve, _price(budget, curve, count - 1) or NOTHING) >= 1
+        return (
+            budget.how_many(curve) >= count
+            and budget.how_many(curve, _price(budget, curve, count - 1) or NOTHING) >= 1
+        )
     except acc.errors.Unaffordable:
         return False
 
 
 def _remaining(budget: acc.Budget, curve: acc.Curve, count: int) -> bool:
     left = acc.remaining.Remaining(budget, _price(budget, curve, count - 1) or NOTHING)
-    return left.main >= 1 if budget.release is not None else left.failure * (1 + 1e-9) >= curve.delta0
+    return (
+        left.main >= 1 if budget.release is not None else left.failure * (1 + 1e-9) >= curve.delta0
+    )
 
 
 def _of_each(budget: acc.Budget, curve: acc.Curve, count: int) -> bool:
@@ -132,7 +153,13 @@ def _of_each(budget: acc.Budget, curve: acc.Curve, count: int) -> bool:
 def _calibrated(budget: acc.Budget, curve: acc.Curve, count: int) -> bool:
     try:
         return (
-            acc.calibrate(lambda scale: curve if scale >= 1 else acc.PureDP(epsilon=1e-9), budget, (0.5, 1), charges=count) == 1
+            acc.calibrate(
+                lambda scale: curve if scale >= 1 else acc.PureDP(epsilon=1e-9),
+                budget,
+                (0.5, 1),
+                charges=count,
+            )
+            == 1
         )
     except acc.errors.CalibrationError:
         return False
@@ -163,11 +190,22 @@ def _charge(ledger: Ledger, verb: str, curve: acc.Curve, times: int, **terms: An
 def _quota(**scope: Any) -> Way:
     def way(budget: acc.Budget, curve: acc.Curve, folder: Any) -> list[bool]:
         with Ledger.open(f"sqlite:///{folder}/privacy.db") as ledger:
-            ledger.create_dataset("visits", acc.Budget(epsilon=100.0, delta=0.5, order="inf"), "add_remove", window="day")
+            ledger.create_dataset(
+                "visits",
+                acc.Budget(epsilon=100.0, delta=0.5, order="inf"),
+                "add_remove",
+                window="day",
+            )
             ledger.quotas("visits").declare(Quota(name="limit", limit=budget, **scope))
-            days = iter(["2024-07-01"] * 3 if scope.get("window") == "day" else ["2024-07-01", "2024-07-02", "2024-07-01"])
+            days = iter(
+                ["2024-07-01"] * 3
+                if scope.get("window") == "day"
+                else ["2024-07-01", "2024-07-02", "2024-07-01"]
+            )
             terms = {"actor": "ann", "team": "maps", "purpose": "tests"}
-            return _charged(lambda times: _charge(ledger, "charge", curve, times, period=next(days), **terms))
+            return _charged(
+                lambda times: _charge(ledger, "charge", curve, times, period=next(days), **terms)
+            )
 
     return way
 
@@ -180,16 +218,23 @@ CHARGED: dict[str, Way] = {
     "Budget.how_many": by_rule(_how_many),
     "Remaining": by_rule(_remaining),
     "Budget.failure_of_each": by_rule(_of_each),
-    "Budget.cost_of_each": by_rule(lambda budget, curve, count: budget.cost_of_each(curve, count) <= budget.limit),
+    "Budget.cost_of_each": by_rule(
+        lambda budget, curve, count: budget.cost_of_each(curve, count) <= budget.limit
+    ),
     "calibrate": by_rule(_calibrated),
-    **dict.fromkeys(("ledger.Dataset", "ledger.Ledger.create_dataset", "Ledger.create_dataset"), _ledger("charge")),
+    **dict.fromkeys(
+        ("ledger.Dataset", "ledger.Ledger.create_dataset", "Ledger.create_dataset"),
+        _ledger("charge"),
+    ),
     "ledger.Quota": _quota(),
 }
 PLANNED: dict[str, Rule] = {
     "Budget.admits": lambda budget, curve, count: budget.admits(count * curve),
     "Budget.cost": lambda budget, curve, count: budget.cost(count * curve) <= budget.limit,
     "Budget.covers": lambda budget, curve, count: budget.covers(budget.cost(count * curve)),
-    "calibrate_count": lambda budget, curve, count: acc.calibration.calibrate_count(curve, budget) >= count,
+    "calibrate_count": lambda budget, curve, count: (
+        acc.calibration.calibrate_count(curve, budget) >= count
+    ),
 }
 # Which of them it is does not depend on the kind of budget.
 SCOPES: dict[str, Way] = {
@@ -216,29 +261,49 @@ _ELSEWHERE = {
 
 
 def test_every_way_has_a_case() -> None:
-    """What takes a budget, and what a budget does: of the public names of the package and its ledger."""
-    found = {f"Budget.{name}" for name in vars(acc.Budget) if not name.startswith(("_", "model_")) and name != "error_class"}
+    """What takes a budget, and what a budget does: of the public names of the package and its
+    ledger.
+    """
+    found = {
+        f"Budget.{name}"
+        for name in vars(acc.Budget)
+        if not name.startswith(("_", "model_")) and name != "error_class"
+    }
     found -= {f"Budget.{name}" for name in acc.Budget.model_fields}
     for start, module in (("", acc), ("ledger.", acc.ledger)):
         for name in module.__all__:
             made = getattr(module, name)
-            members = {name: made} | ({} if not inspect.isclass(made) else {f"{name}.{at}": it for at, it in vars(made).items()})
-            found |= {start + label for label, member in members.items() if "._" not in label and takes_a_budget(member)}
+            members = {name: made} | (
+                {}
+                if not inspect.isclass(made)
+                else {f"{name}.{at}": it for at, it in vars(made).items()}
+            )
+            found |= {
+                start + label
+                for label, member in members.items()
+                if "._" not in label and takes_a_budget(member)
+            }
     ways = {*CHARGED, *PLANNED, *_ELSEWHERE}
     assert found - ways == set()
 
 
-def takes_a_budget(member: Any, words: frozenset[str] = frozenset(), kinds: tuple[str, ...] = ("Budget",)) -> bool:
+def takes_a_budget(
+    member: Any, words: frozenset[str] = frozenset(), kinds: tuple[str, ...] = ("Budget",)
+) -> bool:
     """Whether something callable has a parameter of such a name, or of such a type."""
     member = getattr(member, "__func__", member)
     try:
         told = inspect.signature(member).parameters.values() if callable(member) else ()
     except (TypeError, ValueError):
         return False
-    return any(one.name in words or any(kind in str(one.annotation) for kind in kinds) for one in told)
+    return any(
+        one.name in words or any(kind in str(one.annotation) for kind in kinds) for one in told
+    )
 
 
-NAMED = pytest.mark.parametrize("case", CASES.values(), ids=["-".join(map(str, kind)) for kind in CASES])
+NAMED = pytest.mark.parametrize(
+    "case", CASES.values(), ids=["-".join(map(str, kind)) for kind in CASES]
+)
 DISTINCT = {way: name for name, way in CHARGED.items()}
 
 
@@ -251,7 +316,9 @@ def test_fifty_fiftieths_are_charged_and_not_one_more(case: Case, way: Way, tmp_
 
 @pytest.mark.parametrize("way", SCOPES.values(), ids=SCOPES)
 def test_so_do_all_ways_to_charge_and_all_scopes(way: Way, tmp_path: Any) -> None:
-    """What leaves exactly the failure that a charge takes pays for it once, through every way to charge."""
+    """What leaves exactly the failure that a charge takes pays for it once, through every way to
+    charge.
+    """
     case = CASES["approximate", "order"]
     assert way(case.budget, case.part(case.failure), tmp_path) == [True, False]
 
@@ -265,15 +332,23 @@ def test_fifty_fiftieths_are_a_plan_and_not_one_more(case: Case, rule: Rule) -> 
 
 @NAMED
 def test_the_failure_is_there_to_the_unit(case: Case) -> None:
-    """In units of 10^-18, for charges and for plans; of a plan that ran in part the chance of failure stays charged."""
+    """In units of 10^-18, for charges and for plans; of a plan that ran in part the chance of
+    failure stays charged.
+    """
     units = round(case.failure * 1e18)
     if case.budget.release is None:
         assert case.budget.capacity.failure == units
         assert case.budget.fits(NOTHING, acc.price.Price(0, units))
         assert not case.budget.fits(NOTHING, acc.price.Price(0, units + 1))
         assert not case.budget.fits(acc.price.Price(0, 1), acc.price.Price(0, units)) or not units
-        for delta, fits in ((case.planned or 0.0, True), (1.0000001 * (case.planned or 1e-12), False)):
-            assert case.budget.admits(acc.Approximate(curve=acc.PureDP(epsilon=1e-5), delta0=delta)) is fits
+        for delta, fits in (
+            (case.planned or 0.0, True),
+            (1.0000001 * (case.planned or 1e-12), False),
+        ):
+            assert (
+                case.budget.admits(acc.Approximate(curve=acc.PureDP(epsilon=1e-5), delta0=delta))
+                is fits
+            )
     curve = case.part(case.failure)
     assert case.budget.unused(10 * curve, 3 * curve).failure == 0
     if units and case.budget.release is None:

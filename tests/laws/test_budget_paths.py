@@ -1,4 +1,5 @@
-"""What each path of this package takes from a budget: its whole price where it charges, and no more than is stated where it fits.
+"""What each path of this package takes from a budget: its whole price where it charges, and no more
+than is stated where it fits.
 
 Paths are listed by the public names and the commands, so that a new one without a case fails.
 """
@@ -38,12 +39,13 @@ from dpselect.plan import (
 )
 from dpselect.session import Schedule
 
-# -- paths that charge a ledger -----------------------------------------------------------------------------------------------
+# -- paths that charge a ledger --------------------------------------------------------------------
 
 COUNTS = dps.Scores([900, 500, 20, 3], sensitivity=dps.Sensitivity())
 FEW = dps.Sensitivity.of_counts(items_per_user=3)
 STABLE = dps.StableTopK(kbar=3, rho=0.01, failure_delta=1e-7)
-HISTOGRAM = dps.SparseHistogram(scale=8.0, delta=1e-6, sensitivity=FEW)  # gaussian: half of its delta is for means
+# gaussian: half of its delta is for means
+HISTOGRAM = dps.SparseHistogram(scale=8.0, delta=1e-6, sensitivity=FEW)
 OBSERVED = dps.Scores([9000, 5000], labels=["zoo", "park"], sensitivity=FEW, domain="observed")
 FLIP = dps.PermuteAndFlip(epsilon=0.3)
 RUNS = dps.RepeatAndSelect(
@@ -53,11 +55,15 @@ RUNS = dps.RepeatAndSelect(
 )
 HORIZON = dps.ContinualTopK(k=2, periods=2, scale=20.0, delta=1e-6)
 ONE_BATCH = pate.StableVoting(rho=0.01, failure_delta=1e-7, labels=3)
-LOG = pd.DataFrame({"who": range(600), "where": ["zoo"] * 500 + ["park"] * 100, "paid": [1.0] * 600})
+LOG = pd.DataFrame(
+    {"who": range(600), "where": ["zoo"] * 500 + ["park"] * 100, "paid": [1.0] * 600}
+)
 
 
 class Charged(NamedTuple):
-    """A path that charges a session; what one passage costs, as it is charged, and under which relation."""
+    """A path that charges a session; what one passage costs, as it is charged, and under which
+    relation.
+    """
 
     charge: Callable[[dps.Session, Path], object]
     curves: list[acc.Curve]
@@ -74,7 +80,14 @@ def _schedule(session: dps.Session, _: Path) -> None:
 
 def _labeled(session: dps.Session, folder: Path) -> None:
     """Five rounds in batches of two."""
-    job = Labeling(session, ONE_BATCH, pate.Ballots(np.full((5, 3), 10), teachers=10), folder, key=folder.name, batch_size=2)
+    job = Labeling(
+        session,
+        ONE_BATCH,
+        pate.Ballots(np.full((5, 3), 10), teachers=10),
+        folder,
+        key=folder.name,
+        batch_size=2,
+    )
     with Labeling.held(folder):
         job.run()
     assert len(job.answers) == 5
@@ -83,21 +96,33 @@ def _labeled(session: dps.Session, folder: Path) -> None:
 CHARGED: dict[str, Charged] = {
     "Session.select": Charged(lambda session, _: session.select(STABLE, COUNTS), [STABLE.curve]),
     "Session.select_many": Charged(
-        lambda session, _: session.select_many(STABLE, np.array([[9.0, 5, 2, 1]] * 3)), [3 * STABLE.curve]
+        lambda session, _: session.select_many(STABLE, np.array([[9.0, 5, 2, 1]] * 3)),
+        [3 * STABLE.curve],
     ),
-    "Session.publish": Charged(lambda session, _: session.publish(STABLE, lambda: "drawn"), [STABLE.curve]),
+    "Session.publish": Charged(
+        lambda session, _: session.publish(STABLE, lambda: "drawn"), [STABLE.curve]
+    ),
     "Session.resume": Charged(
-        lambda session, path: session.resume(STABLE, lambda _: ("drawn", "claim"), key=path.name), [STABLE.curve]
+        lambda session, path: session.resume(STABLE, lambda _: ("drawn", "claim"), key=path.name),
+        [STABLE.curve],
     ),
-    "Session.best_of": Charged(lambda session, _: session.best_of(RUNS, lambda: (1.0, "run")), [RUNS.curve]),
+    "Session.best_of": Charged(
+        lambda session, _: session.best_of(RUNS, lambda: (1.0, "run")), [RUNS.curve]
+    ),
     "Session.schedule": Charged(_schedule, [2 * STABLE.curve + FLIP.curve]),
     "continual.open": Charged(
-        lambda session, folder: dps.continual.open(session, HORIZON, state=folder, key=folder.name), [HORIZON.curve]
+        lambda session, folder: dps.continual.open(session, HORIZON, state=folder, key=folder.name),
+        [HORIZON.curve],
     ),
     "continual.History.release": Charged(
-        lambda session, _: dps.continual.History(HISTOGRAM, k=2, releases=2).release(session, OBSERVED), [HISTOGRAM.curve]
+        lambda session, _: dps.continual.History(HISTOGRAM, k=2, releases=2).release(
+            session, OBSERVED
+        ),
+        [HISTOGRAM.curve],
     ),
-    "dpselect pate": Charged(_labeled, [2 * ONE_BATCH.curve] * 2 + [ONE_BATCH.curve], "replace_one"),
+    "dpselect pate": Charged(
+        _labeled, [2 * ONE_BATCH.curve] * 2 + [ONE_BATCH.curve], "replace_one"
+    ),
 }
 ORDER = 8.0
 EARLIER = acc.ApproxDP(epsilon=1.0, delta=1e-9)
@@ -110,10 +135,17 @@ def priced(*curves: acc.Curve) -> acc.price.Price:
 
 
 def paid_by(
-    ledger: Ledger, name: str, price: acc.price.Price, relation: acc.arguments.Relation, main: float, failure: float
+    ledger: Ledger,
+    name: str,
+    price: acc.price.Price,
+    relation: acc.arguments.Relation,
+    main: float,
+    failure: float,
 ) -> dps.Session:
-    """A session on a new dataset of which these shares of the two parts of a price are left, after an earlier charge: the first
-    one of a budget may be a plan, which is priced by the best accounting."""
+    """A session on a new dataset of which these shares of the two parts of a price are left, after
+    an earlier charge: the first one of a budget may be a plan, which is priced by the best
+    accounting.
+    """
     spent = priced(EARLIER)
     chance = float_up(int(price.failure * failure) + spent.failure, FAILURE_UNIT)
     terms: Any = {"delta": chance + 0.1, "order": ORDER, "failure": chance}
@@ -125,9 +157,12 @@ def paid_by(
 
 
 @pytest.mark.parametrize("path", CHARGED)
-def test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay(path: str, tmp_path: Path) -> None:
-    """Of divergence and of failure: the ledger has the price to the unit, a second passage is refused, and so is either part a
-    thousandth too small, before anything is charged."""
+def test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay(
+    path: str, tmp_path: Path
+) -> None:
+    """Of divergence and of failure: the ledger has the price to the unit, a second passage is
+    refused, and so is either part a thousandth too small, before anything is charged.
+    """
     charge, curves, relation = CHARGED[path]
     price = priced(*curves)
     with Ledger.open(f"sqlite:///{tmp_path}/privacy.db") as ledger:
@@ -154,17 +189,30 @@ def test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay(path: str, tm
 def test_what_is_asked_beforehand_is_what_a_charge_takes(part: str, tmp_path: Path) -> None:
     """`require` and `affordable`, both ways: five fifths of either part fit, and no sixth."""
     with Ledger.open(f"sqlite:///{tmp_path}/privacy.db") as ledger:
-        session = paid_by(ledger, "visits", priced(STABLE.curve), "add_remove", **{"main": 7.0, "failure": 7.0, part: 5 + 1e-6})
+        session = paid_by(
+            ledger,
+            "visits",
+            priced(STABLE.curve),
+            "add_remove",
+            **{"main": 7.0, "failure": 7.0, part: 5 + 1e-6},
+        )
         session.require(STABLE, count=5)
         with pytest.raises(acc.BudgetExceeded):
             session.require(STABLE, count=6)
-        assert session.affordable(STABLE) == session.affordable(STABLE, one_by_one=True).releases == 5
+        assert (
+            session.affordable(STABLE) == session.affordable(STABLE, one_by_one=True).releases == 5
+        )
         session.select_many(STABLE, np.array([[9.0, 5, 2, 1]] * 4))
-        assert session.affordable(STABLE) == session.affordable(STABLE, one_by_one=True).releases == 1
+        assert (
+            session.affordable(STABLE) == session.affordable(STABLE, one_by_one=True).releases == 1
+        )
 
 
 STATED: dict[str, tuple[acc.Budget, dict[str, Any]]] = {
-    "order": (acc.Budget(epsilon=1.0, delta=1e-6), {"epsilon": 0.25, "delta": 2.5e-7, "mechanism": "limited_domain"}),
+    "order": (
+        acc.Budget(epsilon=1.0, delta=1e-6),
+        {"epsilon": 0.25, "delta": 2.5e-7, "mechanism": "limited_domain"},
+    ),
     "inf": (acc.Budget(epsilon=1.0, delta=1e-6, order="inf"), {"epsilon": 0.25, "delta": 2.5e-7}),
     "gaussian": (
         acc.Budget(epsilon=1.0, delta=1e-6, order="gaussian"),
@@ -186,13 +234,16 @@ def test_topk_takes_the_share_that_it_states_of_both_parts(form: str, tmp_path: 
     with Ledger.open(f"sqlite:///{tmp_path}/privacy.db") as ledger:
         ledger.create_dataset("visits", budget, "add_remove")
         dps.topk(LOG, user="who", item="where", k=1, ledger=ledger, dataset="visits", **stated)
-        shares = [part / of for part, of in zip(ledger.total("visits").spent, budget.capacity, strict=True)]
+        shares = [
+            part / of
+            for part, of in zip(ledger.total("visits").spent, budget.capacity, strict=True)
+        ]
         assert max(shares) <= 0.25
         assert min(shares) > (0.24 if form == "failure" else 0.2499)
         assert max(shares) > 0.2499
 
 
-# -- paths that find what a budget pays for -----------------------------------------------------------------------------------
+# -- paths that find what a budget pays for --------------------------------------------------------
 
 REQUEST = TopKRequest(k=3)
 LOOK = Profile.zipf(1.0, items=200, users=5000)
@@ -205,7 +256,11 @@ def _planned(budget: acc.Budget, **more: Any) -> Curves:
 
 
 def _asked(budget: acc.Budget, **more: Any) -> Curves:
-    return [dps.topk(LOG, user="who", item="where", k=1, epsilon=budget.epsilon, delta=budget.delta, **more).mechanism.curve]
+    return [
+        dps.topk(
+            LOG, user="who", item="where", k=1, epsilon=budget.epsilon, delta=budget.delta, **more
+        ).mechanism.curve
+    ]
 
 
 def _stable(budget: acc.Budget) -> Callable[[float], dps.Mechanism]:
@@ -220,39 +275,67 @@ FITTED: dict[str, Callable[[acc.Budget], Curves]] = {
     "plan.default_mechanism of groups": lambda budget: [
         default_mechanism(budget, REQUEST, kind="limited_domain", groups=Grouping(2)).curve
     ],
-    "plan.default_choice of groups": lambda budget: [default_choice(budget, REQUEST, groups=Grouping(2)).mechanism.curve],
+    "plan.default_choice of groups": lambda budget: [
+        default_choice(budget, REQUEST, groups=Grouping(2)).mechanism.curve
+    ],
     "plan": _planned,
     "plan of groups": partial(_planned, groups=3, max_groups_per_user=2),
-    "plan of a series": lambda budget: [dps.plan(budget, 2, profile=LOOK, periods=2, cells=10).mechanism.curve],
+    "plan of a series": lambda budget: [
+        dps.plan(budget, 2, profile=LOOK, periods=2, cells=10).mechanism.curve
+    ],
     "ContinualTopK.fitted": lambda budget: [dps.ContinualTopK.fitted(budget, k=2, periods=3).curve],
     "plan.calibrated of releases": lambda budget: [
         20 * calibrated(lambda sigma: pate.GNMax(sigma=sigma, labels=3), budget, releases=20).curve
     ],
-    "pate.fitted": lambda budget: [20 * pate.fitted("stable_voting", budget, rounds=20, labels=3).curve],
-    "pate.plan_votes": lambda budget: [10 * one.mechanism.curve for one in pate.plan_votes(MODEL, budget, rounds=10).ranked],
+    "pate.fitted": lambda budget: [
+        20 * pate.fitted("stable_voting", budget, rounds=20, labels=3).curve
+    ],
+    "pate.plan_votes": lambda budget: [
+        10 * one.mechanism.curve for one in pate.plan_votes(MODEL, budget, rounds=10).ranked
+    ],
     "topk": _asked,
     "topk with counts": partial(_asked, with_counts=True),
 }
 
 
-_LONG = {"plan.default_mechanism of groups", "plan of groups", "pate.plan_votes", "topk with counts"}
+_LONG = {
+    "plan.default_mechanism of groups",
+    "plan of groups",
+    "pate.plan_votes",
+    "topk with counts",
+}
 
 
-@pytest.mark.parametrize("path", [pytest.param(name, marks=[pytest.mark.slow] * (name in _LONG)) for name in FITTED])
+@pytest.mark.parametrize(
+    "path", [pytest.param(name, marks=[pytest.mark.slow] * (name in _LONG)) for name in FITTED]
+)
 def test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more(path: str) -> None:
     """All of it is admitted; with a twentieth less of epsilon, or of delta, not all."""
     budget = acc.Budget(epsilon=1.0, delta=1e-6)
     curves = FITTED[path](budget)
     assert all(map(budget.admits, curves))
     assert not all(map(acc.Budget(epsilon=0.95, delta=1e-6).admits, curves))
-    less = 0.5 if path == "plan of groups" else 0.95  # rho adds up, or a round is much of the budget
+    # rho adds up, or a round is much of the budget
+    less = 0.5 if path == "plan of groups" else 0.95
     assert not all(map(acc.Budget(epsilon=1.0, delta=less * 1e-6).admits, curves))
 
 
-# -- all paths ----------------------------------------------------------------------------------------------------------------
+# -- all paths -------------------------------------------------------------------------------------
 
-_OF_LEDGERS = ["init", "charge", "quota", "void", "show", "report", "verify", "heads", "export", "import"]
-# What commands charge and fit by: the paths above. The others spend nothing, or what the package of accounts holds to.
+_OF_LEDGERS = [
+    "init",
+    "charge",
+    "quota",
+    "void",
+    "show",
+    "report",
+    "verify",
+    "heads",
+    "export",
+    "import",
+]
+# What commands charge and fit by: the paths above. The others spend nothing, or what the package of
+# accounts holds to.
 COMMANDS: dict[str, set[str]] = {
     "topk": {"topk"},
     "continual start": {"ContinualTopK.fitted", "continual.open"},
@@ -261,11 +344,13 @@ COMMANDS: dict[str, set[str]] = {
     "demo": {"topk"},
     "pate": {"pate.fitted", "dpselect pate"},
     "ledger affordable": {"Session.affordable"},
-    **{f"continual {verb}": set() for verb in ("close", "show", "recharge")},  # of a horizon that is paid for
+    # of a horizon that is paid for
+    **{f"continual {verb}": set() for verb in ("close", "show", "recharge")},
     **{f"ledger {verb}": set() for verb in _OF_LEDGERS},
 }
 _ASKED = {"Session.require", "Session.affordable"}
-# They say what something costs or is, or draw what has been paid for: `Schedule` above, a horizon in test_horizon.py.
+# They say what something costs or is, or draw what has been paid for: `Schedule` above, a horizon
+# in test_horizon.py.
 _NO_PATH = {
     *(
         "plan.TopKPlan",
@@ -293,19 +378,48 @@ _NO_PATH = {
     "plan.Grouping.every",  # asked by default_choice
     *(
         f"continual.Horizon.{name}"
-        for name in ("key", "state", "close", "rehearse", "released", "count_closed", "periods_left", "left")
+        for name in (
+            "key",
+            "state",
+            "close",
+            "rehearse",
+            "released",
+            "count_closed",
+            "periods_left",
+            "left",
+        )
     ),
-    *(f"continual.{name}" for name in ("start", "close", "show", "recharge", "run")),  # what their commands do, above
+    # what their commands do, above
+    *(f"continual.{name}" for name in ("start", "close", "show", "recharge", "run")),
     "pate.label",
     *(f"Schedule.{name}" for name in ("key", "left", "select", "void")),
 }
-_WORDS = frozenset({"epsilon", "delta", "rho", "budget", "ledger", "dataset", "session", "share", "charge", "failure", "price"})
+_WORDS = frozenset(
+    {
+        "epsilon",
+        "delta",
+        "rho",
+        "budget",
+        "ledger",
+        "dataset",
+        "session",
+        "share",
+        "charge",
+        "failure",
+        "price",
+    }
+)
 
 
 def _public() -> Iterator[tuple[str, object]]:
-    """Public functions and classes, and what these define; a mechanism's own epsilon is the matter of other laws."""
+    """Public functions and classes, and what these define; a mechanism's own epsilon is the matter
+    of other laws.
+    """
     seen = set[object]()
-    for package in ("dpselect", *(f"dpselect.{part}" for part in ("continual", "events", "pate", "plan", "ranking"))):
+    for package in (
+        "dpselect",
+        *(f"dpselect.{part}" for part in ("continual", "events", "pate", "plan", "ranking")),
+    ):
         module, start = import_module(package), package.removeprefix("dpselect").removeprefix(".")
         for name in module.__all__:
             made: Any = getattr(module, name)
@@ -322,15 +436,31 @@ def _public() -> Iterator[tuple[str, object]]:
 
 
 def _members(label: str, kind: type) -> Iterator[tuple[str, object]]:
-    return ((f"{label}.{name}", member) for name, member in vars(kind).items() if not name.startswith("_"))
+    return (
+        (f"{label}.{name}", member)
+        for name, member in vars(kind).items()
+        if not name.startswith("_")
+    )
 
 
 def test_every_path_has_a_case() -> None:
-    """All that a session, a schedule and a horizon do, and every public function and method that takes what could be spent."""
-    found = {label for label, member in _public() if takes_a_budget(member, _WORDS, ("Budget", "Ledger", "Session"))}
-    for label, kind in {"Session": dps.Session, "Schedule": Schedule, "continual.Horizon": Horizon}.items():
+    """All that a session, a schedule and a horizon do, and every public function and method that
+    takes what could be spent.
+    """
+    found = {
+        label
+        for label, member in _public()
+        if takes_a_budget(member, _WORDS, ("Budget", "Ledger", "Session"))
+    }
+    for label, kind in {
+        "Session": dps.Session,
+        "Schedule": Schedule,
+        "continual.Horizon": Horizon,
+    }.items():
         found |= {name for name, _ in _members(label, kind)}
-    paths = {name.split(" ")[0] for name in (*CHARGED, *FITTED) if not name.startswith("dpselect ")} | _ASKED
+    paths = {
+        name.split(" ")[0] for name in (*CHARGED, *FITTED) if not name.startswith("dpselect ")
+    } | _ASKED
     assert found == paths | _NO_PATH
 
 

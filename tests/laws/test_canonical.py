@@ -38,43 +38,81 @@ def counts(values: object, sensitivity: dps.Sensitivity = COUNTS) -> dps.Scores:
     return dps.Scores(values, sensitivity=sensitivity, kind="utilities")
 
 
-@pytest.mark.parametrize("sensitivity", [COUNTS, REPLACED, dps.Sensitivity(linf=0.5, monotone=False)])
+@pytest.mark.parametrize(
+    "sensitivity", [COUNTS, REPLACED, dps.Sensitivity(linf=0.5, monotone=False)]
+)
 @pytest.mark.parametrize("gamma", [0.5, 0.6, 0.9, 1.0])
-def test_random_larger_vectors_stay_below_the_curve(gamma: float, sensitivity: dps.Sensitivity) -> None:
-    """On random vectors of 5 to 8 scores, ties included, extreme and random changes cost at most the curve, both ways round."""
+def test_random_larger_vectors_stay_below_the_curve(
+    gamma: float, sensitivity: dps.Sensitivity
+) -> None:
+    """On random vectors of 5 to 8 scores, ties included, extreme and random changes cost at most
+    the curve, both ways round.
+    """
     rng = np.random.default_rng(7)
     for _ in range(12):
         size = int(rng.integers(5, 9))
         k = int(rng.integers(1, size + 1))
         for mechanism in (
-            CanonicalTopK(k=k, epsilon=1.1, gamma=gamma, top_set=str(rng.choice(["tied", "gap"])), sensitivity=sensitivity),
-            JointTopK(k=min(k, 4), epsilon=1.1, beta=None if rng.random() < 0.5 else 0.2, sensitivity=sensitivity),
+            CanonicalTopK(
+                k=k,
+                epsilon=1.1,
+                gamma=gamma,
+                top_set=str(rng.choice(["tied", "gap"])),
+                sensitivity=sensitivity,
+            ),
+            JointTopK(
+                k=min(k, 4),
+                epsilon=1.1,
+                beta=None if rng.random() < 0.5 else 0.2,
+                sensitivity=sensitivity,
+            ),
         ):
             first = rng.integers(0, 6, size) * sensitivity.linf
             low = 0 if sensitivity.monotone else -1
             step = rng.integers(low, 2, size) if rng.random() < 0.5 else rng.uniform(low, 1, size)
             p, q = (
-                list(mechanism.probabilities(counts(v, sensitivity)).values()) for v in (first, first + step * sensitivity.linf)
+                list(mechanism.probabilities(counts(v, sensitivity)).values())
+                for v in (first, first + step * sensitivity.linf)
             )
             for one, other in ((p, q), (q, p)):
-                assert np.all(renyi(one, other, verify.ORDERS)[:, 0] <= mechanism.curve.rdp(verify.ORDERS) + 1e-9)
+                assert np.all(
+                    renyi(one, other, verify.ORDERS)[:, 0]
+                    <= mechanism.curve.rdp(verify.ORDERS) + 1e-9
+                )
                 assert log_ratio(one, other)[0] <= mechanism.curve.pure_epsilon + 1e-9
 
 
 def test_bounded_range_of_canonical_and_joint() -> None:
-    """Log-ratios of neighbouring laws span at most epsilon, and on some pair of four candidates all of it."""
-    canonical = [CanonicalTopK(k=2, epsilon=1.0, gamma=g, top_set=t) for g in (0.5, 0.8, 1.0) for t in ("tied", "gap")]
-    vectors, steps = list(itertools.product(range(3), repeat=4)), list(itertools.product((0, 1), repeat=4))
+    """Log-ratios of neighbouring laws span at most epsilon, and on some pair of four candidates all
+    of it.
+    """
+    canonical = [
+        CanonicalTopK(k=2, epsilon=1.0, gamma=g, top_set=t)
+        for g in (0.5, 0.8, 1.0)
+        for t in ("tied", "gap")
+    ]
+    vectors, steps = (
+        list(itertools.product(range(3), repeat=4)),
+        list(itertools.product((0, 1), repeat=4)),
+    )
     for mechanism in (*canonical, JointTopK(k=2, epsilon=1.0), JointTopK(k=1, epsilon=1.0)):
         laws = {v: np.log(list(mechanism.probabilities(counts(v)).values())) for v in vectors}
-        spans = [np.ptp(laws[v] - laws[w]) for v in vectors for s in steps if (w := tuple(np.add(v, s))) in laws]
+        spans = [
+            np.ptp(laws[v] - laws[w])
+            for v in vectors
+            for s in steps
+            if (w := tuple(np.add(v, s))) in laws
+        ]
         assert max(spans) == pytest.approx(1.0, abs=1e-9)
 
 
-# -- canonical: classes, draws, probabilities -------------------------------------------------------------------------
+# -- canonical: classes, draws, probabilities ------------------------------------------------------
 
 
-@pytest.mark.parametrize(("n", "r"), [(10**6, 1000), (10**7, 100), (10**6, 1), (10**6, 10**6 - 1), (40, 17), (16, 8), (15, 7)])
+@pytest.mark.parametrize(
+    ("n", "r"),
+    [(10**6, 1000), (10**7, 100), (10**6, 1), (10**6, 10**6 - 1), (40, 17), (16, 8), (15, 7)],
+)
 def test_log_binomial_matches_forty_digits(n: int, r: int) -> None:
     """The logarithm of a binomial coefficient is right to 1e-14, at n = 10^6 and k = 1000 too."""
     with mp.workdps(40):
@@ -84,12 +122,16 @@ def test_log_binomial_matches_forty_digits(n: int, r: int) -> None:
 
 @pytest.mark.parametrize("gamma", [0.5, 1.0])
 def test_sizes_of_classes_and_blocks(gamma: float) -> None:
-    """The classes of n = 10^6, k = 1000 hold C(n, k) sets between them, to 1e-8 in the logarithm; the closed form of a run of
-    classes is the sum over its classes, near the top and far down."""
+    """The classes of n = 10^6, k = 1000 hold C(n, k) sets between them, to 1e-8 in the logarithm;
+    the closed form of a run of classes is the sum over its classes, near the top and far down.
+    """
     classes = Classes(Ranked(counts(np.zeros(10**6))), 1000, gamma, "tied")
     rows = np.arange(classes.rows)
     ends = classes.log_mass(rows, np.full(len(rows), classes.first), np.full(len(rows), 10**6 + 1))
-    low, high = (np.logaddexp(logsumexp(parts), 0.0) if classes.separate_top else logsumexp(parts) for parts in ends)
+    low, high = (
+        np.logaddexp(logsumexp(parts), 0.0) if classes.separate_top else logsumexp(parts)
+        for parts in ends
+    )
     assert low < float(log_binomial(10**6, 1000)) < high < low * (1 + 1e-12)
     classes = Classes(Ranked(counts(np.zeros(200_000))), 60, gamma, "tied")
     for row in range(0, classes.rows, 29):
@@ -104,9 +146,16 @@ def test_sizes_of_classes_and_blocks(gamma: float) -> None:
 @pytest.mark.parametrize("noise", ["gumbel", *OTHERS])
 @pytest.mark.parametrize("top_set", ["tied", "gap"])
 def test_classes_agree_with_enumeration(noise: str, top_set: str) -> None:
-    """The probability of a set from the classes equals report-noisy-max over all sets one by one; a subset of another size, with
-    repeats or out of range has none."""
-    for values, k in (([5, 3, 3, 2, 0], 2), ([2.5, 1, 7, 7, 3], 3), ([4, 1, 1], 3), ([2, 9], 1), ([3, -1, -5, -2], 2)):
+    """The probability of a set from the classes equals report-noisy-max over all sets one by one; a
+    subset of another size, with repeats or out of range has none.
+    """
+    for values, k in (
+        ([5, 3, 3, 2, 0], 2),
+        ([2.5, 1, 7, 7, 3], 3),
+        ([4, 1, 1], 3),
+        ([2, 9], 1),
+        ([3, -1, -5, -2], 2),
+    ):
         for gamma in (0.5, 0.7, 1.0):
             mechanism = CanonicalTopK(k=k, epsilon=0.8, gamma=gamma, noise=noise, top_set=top_set)
             law = mechanism.probabilities(counts(values))
@@ -119,21 +168,36 @@ def test_classes_agree_with_enumeration(noise: str, top_set: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("gamma", "noise", "children"), spread([(0.5, "gumbel", 2), (0.5, "gumbel", 8), (1.0, "gumbel", 3), (0.8, "logistic", 8)], 2)
+    ("gamma", "noise", "children"),
+    spread([(0.5, "gumbel", 2), (0.5, "gumbel", 8), (1.0, "gumbel", 3), (0.8, "logistic", 8)], 2),
 )
-def test_splitting_blocks_follows_the_law(monkeypatch: pytest.MonkeyPatch, gamma: float, noise: str, children: int) -> None:
-    """Drawn by branch and bound from whole rows, the classes of 60 candidates have their exact probabilities."""
+def test_splitting_blocks_follows_the_law(
+    monkeypatch: pytest.MonkeyPatch, gamma: float, noise: str, children: int
+) -> None:
+    """Drawn by branch and bound from whole rows, the classes of 60 candidates have their exact
+    probabilities.
+    """
     monkeypatch.setattr(canonical_draw, "_FEW", 0)
     monkeypatch.setattr(canonical_draw, "_CHILDREN", children)
     values = np.sort(np.random.default_rng(3).integers(0, 30, 60))[::-1]
     mechanism = CanonicalTopK(k=3, epsilon=1.5, gamma=gamma, noise=noise)
     classes = Classes(Ranked(counts(values)), 3, gamma, "tied")
-    keys = [(row, low) for row in range(classes.rows) for low in range(classes.first, 61 if noise == "gumbel" else 16)]
+    keys = [
+        (row, low)
+        for row in range(classes.rows)
+        for low in range(classes.first, 61 if noise == "gumbel" else 16)
+    ]
     law: dict[object, float] = {}
     for row, low in keys:
         held = row if gamma < 1 else 0
-        member = [*range(held), *range(low - 3 + held, low)] if gamma < 1 else [low - 3, low - 2, low - 1]
-        law[(held, low)] = math.exp(classes.log_size(row, low)) * mechanism.set_probability(counts(values), member)
+        member = (
+            [*range(held), *range(low - 3 + held, low)]
+            if gamma < 1
+            else [low - 3, low - 2, low - 1]
+        )
+        law[(held, low)] = math.exp(classes.log_size(row, low)) * mechanism.set_probability(
+            counts(values), member
+        )
     if classes.separate_top:
         law["top"] = mechanism.set_probability(counts(values), [0, 1, 2])
     law["rest"] = max(0.0, 1 - sum(law.values()))
@@ -146,24 +210,39 @@ def test_splitting_blocks_follows_the_law(monkeypatch: pytest.MonkeyPatch, gamma
 
 
 def test_ranks_are_those_of_scores() -> None:
-    """Positions and scores by rank are those of `Scores.ranked`, for integers, floats, ties and huge integers; of more candidates
-    than one chunk holds too, with many ties, none, and numbers at the ends of float64."""
+    """Positions and scores by rank are those of `Scores.ranked`, for integers, floats, ties and
+    huge integers; of more candidates than one chunk holds too, with many ties, none, and numbers at
+    the ends of float64.
+    """
     rng = np.random.default_rng(1)
     wide = np.concatenate([rng.normal(size=150_000), [-1.7e308, 1.7e308, 5e-324, 0.0]])
-    long = (rng.integers(0, 50, 150_000), rng.normal(size=150_000), wide, rng.integers(-(2**62), 2**62, 150_000))
-    draws = (lambda n: rng.integers(0, 6, n), lambda n: rng.normal(size=n).round(1), lambda n: 2**62 + rng.integers(0, 3, n))
+    long = (
+        rng.integers(0, 50, 150_000),
+        rng.normal(size=150_000),
+        wide,
+        rng.integers(-(2**62), 2**62, 150_000),
+    )
+    draws = (
+        lambda n: rng.integers(0, 6, n),
+        lambda n: rng.normal(size=n).round(1),
+        lambda n: 2**62 + rng.integers(0, 3, n),
+    )
     for values in (*long, *(draw(int(rng.integers(1, 40))) for draw in draws for _ in range(60))):
         scores = counts(values)
         positions, best = scores.ranked(scores.size)
         ranks = rng.permutation(scores.size)[: int(rng.integers(1, min(scores.size, 400) + 1))] + 1
         assert np.array_equal(Ranked(scores).positions(ranks), positions[ranks - 1])
         if scores.size < 100:
-            assert np.array_equal(Ranked(scores).below_top(ranks), (best[ranks - 1] - best[0]).astype(float))
+            assert np.array_equal(
+                Ranked(scores).below_top(ranks), (best[ranks - 1] - best[0]).astype(float)
+            )
 
 
 @pytest.mark.parametrize("noise", ["gumbel", *OTHERS])
 def test_noise_of_many_draws(noise: str) -> None:
-    """The map from Gumbel to the noise inverts -ln(-ln F), rises, and stays finite at the best of exp(7000) draws."""
+    """The map from Gumbel to the noise inverts -ln(-ln F), rises, and stays finite at the best of
+    exp(7000) draws.
+    """
     law, z = by_name(noise), np.linspace(0.01, 30, 200)
     assert noise_at(law, -np.log(-law.log_cdf(z))) == pytest.approx(z, rel=1e-9)
     far = noise_at(law, np.linspace(-3, 7000, 5000))
@@ -172,8 +251,9 @@ def test_noise_of_many_draws(noise: str) -> None:
 
 
 def test_one_of_k_is_the_exponential_mechanism() -> None:
-    """For k = 1 and gamma = 1 canonical top-k, and for k = 1 joint top-k, have the exponential mechanism's law. Scoring the true
-    top set by its real gap never lowers its probability."""
+    """For k = 1 and gamma = 1 canonical top-k, and for k = 1 joint top-k, have the exponential
+    mechanism's law. Scoring the true top set by its real gap never lowers its probability.
+    """
     scores = counts([3, 0, 1, 1, 5])
     law = dps.ExponentialMechanism(epsilon=0.7).probabilities(scores)
     canonical = CanonicalTopK(k=1, epsilon=0.7, gamma=1.0).probabilities(scores)
@@ -182,24 +262,35 @@ def test_one_of_k_is_the_exponential_mechanism() -> None:
     assert [joint[(i,)] for i in law] == pytest.approx(list(law.values()))
     for values in np.random.default_rng(2).integers(0, 9, (50, 12)):
         best = Ranked(counts(values)).positions(np.arange(1, 5)).tolist()
-        tied, gap = (CanonicalTopK(k=4, epsilon=1.0, top_set=t).set_probability(counts(values), best) for t in ("tied", "gap"))
+        tied, gap = (
+            CanonicalTopK(k=4, epsilon=1.0, top_set=t).set_probability(counts(values), best)
+            for t in ("tied", "gap")
+        )
         assert gap >= tied * (1 - 1e-12)
 
 
-# -- joint -----------------------------------------------------------------------------------------------------------
+# -- joint -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("beta", [None, 1e-3])
 def test_joint_loss_has_its_law_at_a_thousand_candidates(beta: float | None) -> None:
-    """The loss of sequences drawn from 1,000 candidates has the distribution given by counting sequences level by level."""
+    """The loss of sequences drawn from 1,000 candidates has the distribution given by counting
+    sequences level by level.
+    """
     values = np.sort(np.random.default_rng(4).geometric(0.02, 1000))[::-1]
     mechanism = JointTopK(k=5, epsilon=1.0, beta=beta)
     gaps = np.arange(int(values[0] - values[-1]) + 1)
-    allowed = np.stack([(values[None, :] >= (values[i] - gaps)[:, None]).sum(axis=1) - i for i in range(5)])
+    allowed = np.stack(
+        [(values[None, :] >= (values[i] - gaps)[:, None]).sum(axis=1) - i for i in range(5)]
+    )
     upto = np.prod(allowed.astype(float), axis=0)
-    weight = np.diff(upto, prepend=0) * np.exp(-mechanism.rate * np.minimum(gaps, mechanism.cut(1000)))
-    law: dict[object, float] = dict(zip(gaps.tolist(), (weight / weight.sum()).tolist(), strict=True))
+    weight = np.diff(upto, prepend=0) * np.exp(
+        -mechanism.rate * np.minimum(gaps, mechanism.cut(1000))
+    )
+    law: dict[object, float] = dict(
+        zip(gaps.tolist(), (weight / weight.sum()).tolist(), strict=True)
+    )
     drawn = mechanism.select_many(np.tile(values, (4000, 1)), rng=np.random.default_rng(6)).indices
     losses = (values[:5] - values[drawn]).max(axis=1)
     assert len(np.unique(drawn[0])) == 5
@@ -207,22 +298,36 @@ def test_joint_loss_has_its_law_at_a_thousand_candidates(beta: float | None) -> 
 
 
 def test_joint_cut_is_public_and_rarely_met() -> None:
-    """The cut depends on the number of candidates only, and losses reach it with probability at most beta. Of scores whose
-    differences no float holds, what is that far behind has no chance, and sequences of the same scores share all there is."""
+    """The cut depends on the number of candidates only, and losses reach it with probability at
+    most beta. Of scores whose differences no float holds, what is that far behind has no chance,
+    and sequences of the same scores share all there is.
+    """
     mechanism = JointTopK(k=2, epsilon=2.0, beta=0.1)
     assert mechanism.cut(5) == pytest.approx((math.log(20) + math.log(10)) / mechanism.rate)
     for values in ([100, 50, 3, 0, 0], [9, 9, 0, 0, 0], [0, 0, 0, 0, 0]):
         law, best = mechanism.probabilities(counts(values)), sorted(values, reverse=True)
-        far = sum(p for s, p in law.items() if max(b - values[i] for b, i in zip(best, s, strict=False)) >= mechanism.cut(5))
+        far = sum(
+            p
+            for s, p in law.items()
+            if max(b - values[i] for b, i in zip(best, s, strict=False)) >= mechanism.cut(5)
+        )
         assert far <= 0.1
     for values in ([1e308, -1e308, 0.0], [1e308, -1e308, -1e308], [0.0, 0.0, -1.7e308]):
         law = JointTopK(k=2, epsilon=50.0).probabilities(counts(values))
-        alike = [chance for order, chance in law.items() if [values[i] for i in order] == sorted(values)[:0:-1]]
+        alike = [
+            chance
+            for order, chance in law.items()
+            if [values[i] for i in order] == sorted(values)[:0:-1]
+        ]
         assert alike == pytest.approx([1 / len(alike)] * len(alike))
 
 
-def two_groups(first: float, second: float, sizes: tuple[int, int], k: int, scale: float) -> np.ndarray:
-    """Law of how many of the top k come from the first of two groups of equal scores, by quadrature over the k-th largest."""
+def two_groups(
+    first: float, second: float, sizes: tuple[int, int], k: int, scale: float
+) -> np.ndarray:
+    """Law of how many of the top k come from the first of two groups of equal scores, by quadrature
+    over the k-th largest.
+    """
     noise = by_name("laplace")
     z = np.linspace(-15, 15, 20_001) * scale
     (a, b), up = sizes, np.array
@@ -230,8 +335,12 @@ def two_groups(first: float, second: float, sizes: tuple[int, int], k: int, scal
     for taken in range(max(0, k - b), min(a, k) + 1):
         left = k - taken
         logs = up([log_binomial(a, taken) + log_binomial(b, left)])
-        body = taken * noise.log_cdf((first - z) / scale) + (a - taken) * noise.log_cdf((z - first) / scale)
-        body += left * noise.log_cdf((second - z) / scale) + (b - left) * noise.log_cdf((z - second) / scale)
+        body = taken * noise.log_cdf((first - z) / scale) + (a - taken) * noise.log_cdf(
+            (z - first) / scale
+        )
+        body += left * noise.log_cdf((second - z) / scale) + (b - left) * noise.log_cdf(
+            (z - second) / scale
+        )
         # The k-th largest is in one group or the other: pdf/sf of that member.
         rate = taken * noise.pdf((z - first) / scale) / noise.sf((z - first) / scale)
         rate += left * noise.pdf((z - second) / scale) / noise.sf((z - second) / scale)
@@ -241,7 +350,9 @@ def two_groups(first: float, second: float, sizes: tuple[int, int], k: int, scal
 
 @pytest.mark.slow
 def test_sqrt_k_family_covers_two_groups_of_many() -> None:
-    """At k = 400 of 800, where the family beats the pure bound, exact laws of two-group pairs stay below it; less noise fails."""
+    """At k = 400 of 800, where the family beats the pure bound, exact laws of two-group pairs stay
+    below it; less noise fails.
+    """
     k, m = 400, 800
     curve = winners_curve("laplace", 20_000.0, dps.Sensitivity(monotone=False), m, k)
     assert isinstance(curve, acc.curves.Tighter)
@@ -251,7 +362,9 @@ def test_sqrt_k_family_covers_two_groups_of_many() -> None:
         q = two_groups(start + 1, -1.0, sizes, k, 20_000.0)
         assert p.sum() == pytest.approx(1, abs=1e-5)
         for epsilon in (0.0, 0.005, 0.01, 0.02, 0.03):
-            exact = max(float(hockey_stick(p, q, epsilon)[0, 0]), float(hockey_stick(q, p, epsilon)[0, 0]))
+            exact = max(
+                float(hockey_stick(p, q, epsilon)[0, 0]), float(hockey_stick(q, p, epsilon)[0, 0])
+            )
             assert exact <= curve.delta(epsilon) + 1e-5
         assert log_ratio(p, q)[0] <= curve.pure_epsilon
     # The theorem is far from tight: it takes a hundredth of the noise to exceed its profile.
@@ -262,23 +375,39 @@ def test_sqrt_k_family_covers_two_groups_of_many() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.7, 3.0])
 def test_one_point_is_pure_or_approximate(epsilon: float) -> None:
-    """A profile of one point has the Renyi bound, rho, profile and distribution of PureDP or ApproxDP."""
+    """A profile of one point has the Renyi bound, rho, profile and distribution of PureDP or
+    ApproxDP.
+    """
     orders = np.array([1 + 1e-6, 1.5, 2, 8, 64, 1e6])
-    for delta, reference in ((0.0, acc.PureDP(epsilon=epsilon)), (1e-5, acc.ApproxDP(epsilon=epsilon, delta=1e-5))):
+    for delta, reference in (
+        (0.0, acc.PureDP(epsilon=epsilon)),
+        (1e-5, acc.ApproxDP(epsilon=epsilon, delta=1e-5)),
+    ):
         curve = ProfileTable(epsilons=(epsilon,), deltas=(delta,))
         assert curve.rdp(orders) == pytest.approx(reference.rdp(orders), rel=1e-11)
         assert curve.rho == pytest.approx(reference.rho, rel=1e-11)
-        assert curve.profile(epsilon / 3) == pytest.approx(reference.profile(epsilon / 3), rel=1e-11)
-        assert curve.pld().get_epsilon_for_delta(1e-4) == pytest.approx(reference.pld().get_epsilon_for_delta(1e-4), abs=1e-6)
+        assert curve.profile(epsilon / 3) == pytest.approx(
+            reference.profile(epsilon / 3), rel=1e-11
+        )
+        assert curve.pld().get_epsilon_for_delta(1e-4) == pytest.approx(
+            reference.pld().get_epsilon_for_delta(1e-4), abs=1e-6
+        )
         assert acc.Curve.from_json(curve.to_json()) == curve
-    for points in (((0.1, 0.1), (0.2, 0.1)), ((0.2, 0.1), (0.2, 0.1)), ((0.1,), (0.2, 0.1)), ((0.1,), (1.0,)), ((), ())):
+    for points in (
+        ((0.1, 0.1), (0.2, 0.1)),
+        ((0.2, 0.1), (0.2, 0.1)),
+        ((0.1,), (0.2, 0.1)),
+        ((0.1,), (1.0,)),
+        ((), ()),
+    ):
         with pytest.raises(acc.InvalidCurve):  # not strictly ordered, or no pairs
             ProfileTable(epsilons=points[0], deltas=points[1])
 
 
 def test_many_points_cover_the_curve_they_come_from() -> None:
-    """Points read off a Gaussian profile give bounds at least the Gaussian's, close to them, and compose through either route; a
-    point that the others imply leaves every bound as it is."""
+    """Points read off a Gaussian profile give bounds at least the Gaussian's, close to them, and
+    compose through either route; a point that the others imply leaves every bound as it is.
+    """
     exact, at = acc.GaussianDP(mu=0.5), np.linspace(0.02, 6, 300)
     curve = ProfileTable(epsilons=tuple(at), deltas=tuple(exact.profile(float(e)) for e in at))
     orders = np.array([1.01, 1.5, 2, 4, 8])
@@ -286,18 +415,30 @@ def test_many_points_cover_the_curve_they_come_from() -> None:
     assert curve.rdp(orders) == pytest.approx(exact.rdp(orders), rel=5e-3)
     assert np.all(curve.rdp(orders) <= curve.rho * orders)
     for epsilon in (0.0, 0.31, 1.003, 2.5):
-        assert exact.profile(epsilon) * (1 - 1e-9) <= curve.profile(epsilon) <= exact.profile(epsilon) * 1.1
+        assert (
+            exact.profile(epsilon) * (1 - 1e-9)
+            <= curve.profile(epsilon)
+            <= exact.profile(epsilon) * 1.1
+        )
     composed = (10 * curve).pld()
     assert composed is not None
-    assert (10 * exact).epsilon(1e-5) <= composed.get_epsilon_for_delta(1e-5) <= (10 * curve).epsilon(1e-5) * 1.001
+    assert (
+        (10 * exact).epsilon(1e-5)
+        <= composed.get_epsilon_for_delta(1e-5)
+        <= (10 * curve).epsilon(1e-5) * 1.001
+    )
     lean = ProfileTable(epsilons=(0.1, 1.0), deltas=(1e-2, 0.0))
     fat = ProfileTable(epsilons=(0.1, 0.5, 1.0), deltas=(1e-2, 9.9e-3, 0.0))
     assert fat.rdp([2.0, 8.0]) == pytest.approx(lean.rdp([2.0, 8.0]), rel=1e-12)
-    assert [fat.profile(e) for e in (0, 0.3, 0.9)] == pytest.approx([lean.profile(e) for e in (0, 0.3, 0.9)], rel=1e-11)
+    assert [fat.profile(e) for e in (0, 0.3, 0.9)] == pytest.approx(
+        [lean.profile(e) for e in (0, 0.3, 0.9)], rel=1e-11
+    )
 
 
 def test_utility_bound_is_below_the_exact_probability() -> None:
-    """With gaps of D between neighbours in rank, the true set comes out at least as often as Theorem 2.3 says."""
+    """With gaps of D between neighbours in rank, the true set comes out at least as often as
+    Theorem 2.3 says.
+    """
     mechanism = OneshotTopK(k=2, noise="laplace", scale=1.7)
     for gap in (0.5, 3.0, 10.0, 25.0):
         law = mechanism.probabilities(counts(gap * np.arange(5)))
@@ -308,15 +449,21 @@ def test_utility_bound_is_below_the_exact_probability() -> None:
 
 
 def test_values_are_charged_and_have_no_probabilities_and_no_batch() -> None:
-    """Values of noise of their own cost k LaplaceDP more, whatever chose; the exact law and select_many are refused, with a
-    remedy. How they fall is a law of test_mechanisms.py."""
-    plain, valued = (OneshotTopK(k=2, noise="laplace", scale=1.0, candidates=5, value_scale=scale) for scale in (None, 4.0))
+    """Values of noise of their own cost k LaplaceDP more, whatever chose; the exact law and
+    select_many are refused, with a remedy. How they fall is a law of test_mechanisms.py.
+    """
+    plain, valued = (
+        OneshotTopK(k=2, noise="laplace", scale=1.0, candidates=5, value_scale=scale)
+        for scale in (None, 4.0)
+    )
     assert valued.curve == plain.curve + 2 * acc.LaplaceDP(epsilon=0.25)
     with pytest.raises(dps.errors.NoClosedForm, match="cell_probabilities"):
         valued.probabilities(counts([1, 2, 3, 4, 5]))
     with pytest.raises(dps.errors.InvalidRequest, match="value_scale"):
         valued.select_many([[1, 2, 3, 4, 5]])
-    shown = OneshotTopK(k=2, noise="laplace", scale=1.0, sensitivity=dps.Sensitivity(l0=2), values=True)
+    shown = OneshotTopK(
+        k=2, noise="laplace", scale=1.0, sensitivity=dps.Sensitivity(l0=2), values=True
+    )
     with pytest.raises(dps.errors.NoClosedForm, match="leave them out"):
         shown.probabilities(counts([1, 2, 3, 4, 5], shown.covers))
     with pytest.raises(dps.errors.NoClosedForm, match="lower_bound"):
@@ -326,24 +473,30 @@ def test_values_are_charged_and_have_no_probabilities_and_no_batch() -> None:
 K, BUDGETS = 100, (0.1, 0.2, 0.5)
 
 
-# -- accuracy on NETFLIX counts, k = 100 ----------------------------------------------------------------------------------
+# -- accuracy on NETFLIX counts, k = 100 -----------------------------------------------------------
 
 
-needs_data = pytest.mark.skipif(not papers.DATA.exists(), reason="the shared score vectors are not beside the repository")
+needs_data = pytest.mark.skipif(
+    not papers.DATA.exists(), reason="the shared score vectors are not beside the repository"
+)
 
 
 @needs_data
 @pytest.mark.slow
 def test_the_published_probabilities_of_the_true_set_are_reached() -> None:
-    """Canonical to three decimals, exactly, and more often with the real gap; one-shot Gumbel with the textbook's zCDP
-    conversion, to the two figures of a simulation, and more with the exact curve of bounded range."""
+    """Canonical to three decimals, exactly, and more often with the real gap; one-shot Gumbel with
+    the textbook's zCDP conversion, to the two figures of a simulation, and more with the exact
+    curve of bounded range.
+    """
     values = papers.load("NETFLIX")
 
     def of_scale(scale: Callable[[float], float]) -> list[float]:
         return [papers.one_shot(values, K, "gumbel", scale(e)) for e in BUDGETS]
 
     for gamma, anchors in ((0.5, (0.759, 0.950, 1.0)), (1.0, (0.182, 0.831, 1.0))):
-        assert [papers.canonical(values, K, e, gamma) for e in BUDGETS] == pytest.approx(anchors, abs=6e-4)
+        assert [papers.canonical(values, K, e, gamma) for e in BUDGETS] == pytest.approx(
+            anchors, abs=6e-4
+        )
     real = [papers.canonical(values, K, e, 0.5, "gap") for e in BUDGETS]
     assert all(more > published for more, published in zip(real, (0.93, 0.99, 0.9999), strict=True))
     textbook = of_scale(lambda e: papers.gumbel_scale(K, e, convert=papers.by_textbook_zcdp))
@@ -360,7 +513,9 @@ def test_one_shot_exponential_reaches_its_anchors() -> None:
 
 
 def test_the_integral_is_the_law_on_a_small_domain() -> None:
-    """The integral behind the anchors is the exact law of one-shot top-k, and the level sum that of joint top-k."""
+    """The integral behind the anchors is the exact law of one-shot top-k, and the level sum that of
+    joint top-k.
+    """
     values = np.array([9, 7, 6, 2, 2])
     for noise in ("exponential", "gumbel", "laplace", "half_logistic"):
         law = dps.OneshotTopK(k=2, noise=noise, scale=3.0).probabilities(papers.scores(values))
@@ -374,7 +529,9 @@ def test_the_integral_is_the_law_on_a_small_domain() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "anchor"), [(0.2, 0.025), (0.5, 0.15)])
 def test_peeling_reaches_its_anchors(epsilon: float, anchor: float) -> None:
-    """Peeling with permute-and-flip, 600 draws: within five standard errors and the anchor's rounding."""
+    """Peeling with permute-and-flip, 600 draws: within five standard errors and the anchor's
+    rounding.
+    """
     values = papers.load("NETFLIX")
     mechanism = dps.PeelingTopK(k=K, noise="exponential", scale=K / epsilon)
     near = papers.nearby(values, K, K / epsilon)

@@ -1,4 +1,6 @@
-"""Theorems T1 to T4, T6, T8 to T10: what one user moves, exactly; what lone items pass; who reads answers; 5 % mutants."""
+"""Theorems T1 to T4, T6, T8 to T10: what one user moves, exactly; what lone items pass; who reads
+answers; 5 % mutants.
+"""
 
 from __future__ import annotations
 
@@ -42,11 +44,21 @@ def of(count: str, window: int | None, **settings: Any) -> dps.ContinualTopK:
 
 
 def fed(
-    state: states.State, period: int, users: Any, items: Any, groups: Any = None, source: Any = None, kinds: Any = KINDS
+    state: states.State,
+    period: int,
+    users: Any,
+    items: Any,
+    groups: Any = None,
+    source: Any = None,
+    kinds: Any = KINDS,
 ) -> Any:
-    """Give a state events: the selection of the period that is closed, or without a source the increment that they add."""
+    """Give a state events: the selection of the period that is closed, or without a source the
+    increment that they add.
+    """
     relation = "events"
-    state._connection.register("events", {"u": np.asarray(users, dtype=np.int64), "i": np.asarray(items, dtype=np.int64)})
+    state._connection.register(
+        "events", {"u": np.asarray(users, dtype=np.int64), "i": np.asarray(items, dtype=np.int64)}
+    )
     if groups is not None:
         state._connection.register("events", {"u": users, "g": groups, "i": items})
         relation, kinds = f"({cells_of('events', None)})", {"user": "int", "item": "str"}
@@ -59,16 +71,26 @@ def fed(
 def taken(
     mechanism: dps.ContinualTopK, events: list[tuple[int, int, int]], items: int = 0
 ) -> tuple[states.State, list[Increment]]:
-    """The real state after (period, user, item) events, and its increments; `items` of a user, in two groups if there are any."""
+    """The real state after (period, user, item) events, and its increments; `items` of a user, in
+    two groups if there are any.
+    """
     state, found = states.State.in_memory(mechanism), []
     for period in range(1, mechanism.periods + 1):
-        user, item = np.array([event[1:] for event in events if event[0] == period], dtype=np.int64).reshape(-1, 2).T
-        found.append(fed(state, period, user, item, groups=item % items // 2 if mechanism.grouped else None))
+        user, item = (
+            np.array([event[1:] for event in events if event[0] == period], dtype=np.int64)
+            .reshape(-1, 2)
+            .T
+        )
+        found.append(
+            fed(state, period, user, item, groups=item % items // 2 if mechanism.grouped else None)
+        )
     return state, found
 
 
 def every_user(periods: int, items: int) -> tuple[list[tuple[int, int, int]], int]:
-    """One user for each set of (period, item) cells, with items of its own: all that one user can do."""
+    """One user for each set of (period, item) cells, with items of its own: all that one user can
+    do.
+    """
     cells = list(itertools.product(range(1, periods + 1), range(items)))
     users = list(itertools.product([False, True], repeat=len(cells)))
     events = [
@@ -114,11 +136,14 @@ def moved(mechanism: dps.ContinualTopK, items: int) -> np.ndarray:
     ids=str,
 )
 def test_no_user_moves_the_measurements_further_than_the_norm(counted: Any, users: Clip) -> None:
-    """T2 and T9: of all that one user can do in four periods with two items, or in two groups with two items in three periods, as
-    the state counts it, the most is one norm D, and is reached."""
+    """T2 and T9: of all that one user can do in four periods with two items, or in two groups with
+    two items in three periods, as the state counts it, the most is one norm D, and is reached.
+    """
     grouped = counted[0] == "grouped"
     given = ("running", None) if grouped else counted
-    mechanism = of(*given, users=users, scale=2.0**-10 * 3, grouped=grouped, periods=3 if grouped else 4)
+    mechanism = of(
+        *given, users=users, scale=2.0**-10 * 3, grouped=grouped, periods=3 if grouped else 4
+    )
     most = moved(mechanism, 4 if grouped else 2).max() / mechanism.strategy.norm**2
     assert most <= 1
     assert (users.cells > 1 and not grouped) or most >= 1 - 1e-5
@@ -127,23 +152,31 @@ def test_no_user_moves_the_measurements_further_than_the_norm(counted: Any, user
 @pytest.mark.parametrize(("count", "window"), COUNTS)
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_the_curve_is_that_of_the_norm(count: str, window: int | None, relation: Any) -> None:
-    """T1: the price is GaussianDP of D/scale, times sqrt(2) under replace_one, to the last digits; delta is charged as stated."""
+    """T1: the price is GaussianDP of D/scale, times sqrt(2) under replace_one, to the last digits;
+    delta is charged as stated.
+    """
     mechanism = of(count, window, relation=relation, scale=3.0, delta=1e-6)
-    factors = [math.comb(2 * j, j) / 4**j for j in range({"period": 1, "running": 4, "window": window}[count] or 0)]
+    factors = [
+        math.comb(2 * j, j) / 4**j
+        for j in range({"period": 1, "running": 4, "window": window}[count] or 0)
+    ]
     mu = math.hypot(*factors) / 3.0 * (1 if relation == "add_remove" else math.sqrt(2))
     exact = acc.Approximate(curve=acc.GaussianDP(mu=mu), delta0=1e-6)
     assert mechanism.curve.epsilon(1e-5) == pytest.approx(exact.epsilon(1e-5), rel=1e-5)
     public = of(count, window, relation=relation, scale=3.0, delta=None)
-    assert public.curve.epsilon(1e-5) == pytest.approx(acc.GaussianDP(mu=mu).epsilon(1e-5), rel=1e-5)
+    assert public.curve.epsilon(1e-5) == pytest.approx(
+        acc.GaussianDP(mu=mu).epsilon(1e-5), rel=1e-5
+    )
     assert (mechanism.takes_observed, public.takes_observed) == (True, False)
 
 
 @pytest.mark.parametrize(("count", "window"), [*COUNTS, ("window", 7)])
 @pytest.mark.parametrize("periods", [1, 2, 30, 365])
 def test_the_estimates_are_the_counts(count: Any, window: int | None, periods: int) -> None:
-    """T2: B C = A to 1e-10, so that an estimate's mean is what is counted; C C is the triangle of ones up to its rounding. The
-    deviation of a running count is that of the square root: 2.15 times the noise of one release after 30 periods, 2.94 after
-    365, 2.51 after 30 of these."""
+    """T2: B C = A to 1e-10, so that an estimate's mean is what is counted; C C is the triangle of
+    ones up to its rounding. The deviation of a running count is that of the square root: 2.15 times
+    the noise of one release after 30 periods, 2.94 after 365, 2.51 after 30 of these.
+    """
     found = strategy(count, periods, window)
     measured = found.measured / UNIT
     for estimator, summed in ((found.estimator, found.counted), (found.totals, 1)):
@@ -158,16 +191,12 @@ def test_the_estimates_are_the_counts(count: Any, window: int | None, periods: i
 
 
 @pytest.mark.parametrize(
-    "users",
-    [
-        Clip(),
-        Clip(exponent=0, cells=1000),
-        Clip(exponent=4, cells=50),
-    ],
-    ids=str,
+    "users", [Clip(), Clip(exponent=0, cells=1000), Clip(exponent=4, cells=50)], ids=str
 )
 def test_the_weights_of_a_user_are_bounded_in_every_order(users: dps.continual.HorizonClip) -> None:
-    """T3: the squares of weights add up to at most 1 however a user's cells fall into periods, and to nearly 1."""
+    """T3: the squares of weights add up to at most 1 however a user's cells fall into periods, and
+    to nearly 1.
+    """
     table, rng = users.weights(), np.random.default_rng(1)
     for _ in range(50):
         used, squares = 0, 0
@@ -184,17 +213,25 @@ def test_the_weights_of_a_user_are_bounded_in_every_order(users: dps.continual.H
 
 
 def passes(bar: float, deviation: float, means: list[np.ndarray]) -> float:
-    """The greatest chance, added up, that lone items with any of these means pass one test: a tail of the normal law each."""
+    """The greatest chance, added up, that lone items with any of these means pass one test: a tail
+    of the normal law each.
+    """
     return max(float(norm.sf((bar - mean) / deviation).sum()) for mean in means)
 
 
 def worst_weights(cells: int, most: float) -> list[np.ndarray]:
-    """Weights of users who spend their squares in many ways: j even ones, and some of one size with the others of a second."""
+    """Weights of users who spend their squares in many ways: j even ones, and some of one size with
+    the others of a second.
+    """
     found = [np.full(j, min(most, 1 / math.sqrt(j))) for j in range(1, cells + 1)]
     for heavy, weight in itertools.product(range(1, cells), np.linspace(0.05, 1, 20) * most):
         if (left := 1 - heavy * weight**2) >= 0:
             rest = cells - heavy
-            found.append(np.concatenate([np.full(heavy, weight), np.full(rest, min(most, math.sqrt(left / rest)))]))
+            found.append(
+                np.concatenate(
+                    [np.full(heavy, weight), np.full(rest, min(most, math.sqrt(left / rest)))]
+                )
+            )
     return found
 
 
@@ -203,45 +240,71 @@ def worst_weights(cells: int, most: float) -> list[np.ndarray]:
     ("count", "window", "relation"),
     [("period", None, "add_remove"), ("running", None, "replace_one"), ("window", 7, "add_remove")],
 )
-def test_lone_items_pass_with_the_chance_that_is_charged(epsilon: float, count: Any, window: int | None, relation: Any) -> None:
-    """T4: whatever a user's weights, lone items pass with at most delta in all (half, if two users differ), and nearly that."""
+def test_lone_items_pass_with_the_chance_that_is_charged(
+    epsilon: float, count: Any, window: int | None, relation: Any
+) -> None:
+    """T4: whatever a user's weights, lone items pass with at most delta in all (half, if two users
+    differ), and nearly that.
+    """
     budget = acc.Budget(epsilon=epsilon, delta=1e-6)
-    mechanism = dps.ContinualTopK.fitted(budget, k=10, periods=30, count=count, window=window, relation=relation)
+    mechanism = dps.ContinualTopK.fitted(
+        budget, k=10, periods=30, count=count, window=window, relation=relation
+    )
     assert mechanism.delta is not None
     kinds = 1 if count == "running" else 2  # of tests, which share the failures
     allowed = mechanism.delta / (1 if relation == "add_remove" else 2) / kinds
     weights, scale = worst_weights(20, mechanism.users.most), mechanism.scale
     for period in (1, 30):
-        passed = passes(mechanism.thresholds()[period - 1], mechanism.deviations[period - 1], weights)
+        passed = passes(
+            mechanism.thresholds()[period - 1], mechanism.deviations[period - 1], weights
+        )
         assert 0.95 < passed / allowed * (1 if count == "period" else 30) <= 1
         if mechanism.total_thresholds() is not None:
             repeats = {"period": min(period, 20), "window": math.ceil(period / 7)}[count]
             means = [math.sqrt(repeats) * norms for norms in worst_weights(20, 1.0)]
             passed = passes(
-                mechanism.total_thresholds()[period - 1], scale * mechanism.strategy.total_deviations[period - 1], means
+                mechanism.total_thresholds()[period - 1],
+                scale * mechanism.strategy.total_deviations[period - 1],
+                means,
             )
             assert 0.9 < passed / allowed * 30 <= 1
 
 
 def test_thresholds_rise_by_the_rounding_of_measurements() -> None:
-    """T4: half the public grid times the sum of |B|, so that rounded measurements pass no more often."""
+    """T4: half the public grid times the sum of |B|, so that rounded measurements pass no more
+    often.
+    """
     lone, window = of("running", None), of("window", 2)
     repeats = np.sqrt([1, 1, 2, 2])
     for bars, deviations, most, cells, chance, column, times in (
-        (lone.thresholds(), lone.deviations, lone.users.most, lone.users.cells, 1e-3 / 4, lone.strategy.estimator, 1.0),
+        (
+            lone.thresholds(),
+            lone.deviations,
+            lone.users.most,
+            lone.users.cells,
+            1e-3 / 4,
+            lone.strategy.estimator,
+            1.0,
+        ),
         (
             window.total_thresholds(),
             window.strategy.total_deviations / repeats,
             *(1.0, 20, 1e-3 / 2 / 4, window.strategy.totals, repeats),
         ),
     ):
-        raised = bars - times * np.array(thresholds(tuple(deviations.tolist()), most, cells, chance))
+        raised = bars - times * np.array(
+            thresholds(tuple(deviations.tolist()), most, cells, chance)
+        )
         assert raised == pytest.approx(np.cumsum(np.abs(column)) * public_grid(1.0) / 2, rel=1e-6)
 
 
 def test_totals_need_the_root_of_how_often_a_pair_counts() -> None:
-    """T4: a user who is there in every period has one item whose total is sqrt(periods) times its norm."""
-    mechanism = of("period", None, periods=4, users=Clip(exponent=0.0, cells=4), delta=1e-3, scale=0.05)
+    """T4: a user who is there in every period has one item whose total is sqrt(periods) times its
+    norm.
+    """
+    mechanism = of(
+        "period", None, periods=4, users=Clip(exponent=0.0, cells=4), delta=1e-3, scale=0.05
+    )
     _, increments = taken(mechanism, [(period, 1, 1) for period in range(1, 5)])
     total = sum(float(one.weights.sum()) for one in increments) / UNIT
     assert total == pytest.approx(2.0, abs=1e-4)
@@ -255,7 +318,9 @@ def test_totals_need_the_root_of_how_often_a_pair_counts() -> None:
 def test_an_item_that_scores_little_in_each_period_is_discovered_by_its_total() -> None:
     """T4: eight users a period, a third of a threshold; in thirty periods they are enough."""
     mechanism = of("period", None, periods=30, scale=6.0, delta=1e-4, users=ONE_CELL)
-    state = closed(mechanism, [[(period * 100 + user, 1) for user in range(8)] for period in range(30)])
+    state = closed(
+        mechanism, [[(period * 100 + user, 1) for user in range(8)] for period in range(30)]
+    )
     found = [bool(one.selection.labels) for one in state.closed()]
     assert mechanism.thresholds()[0] > 24
     assert (any(found[:10]), found[-1]) == (False, True)
@@ -263,8 +328,8 @@ def test_an_item_that_scores_little_in_each_period_is_discovered_by_its_total() 
 
 @pytest.mark.parametrize("charged", ["once", "one by one"])
 def test_lone_items_are_discovered_with_the_chance_that_is_charged(charged: str) -> None:
-    """T4 and T8: 2,000 users with an item each, there in the first of eight periods: by all tests together at most delta of them
-    pass, of a horizon as of releases that remember.
+    """T4 and T8: 2,000 users with an item each, there in the first of eight periods: by all tests
+    together at most delta of them pass, of a horizon as of releases that remember.
 
     A false alarm has a chance below 1e-7 (a binomial law, 5.3 deviations), and the seed is fixed.
     """
@@ -273,9 +338,17 @@ def test_lone_items_are_discovered_with_the_chance_that_is_charged(charged: str)
         state = closed(mechanism, [[(user, user) for user in range(2000)], *[[(5000, 5000)]] * 7])
         passed = int(np.isin(state.discovered(), range(2000)).sum())
     else:
-        memory, rng = dps.continual.History(histogram(2.0, 0.2), k=10, releases=8), np.random.default_rng(6)
+        memory, rng = (
+            dps.continual.History(histogram(2.0, 0.2), k=10, releases=8),
+            np.random.default_rng(6),
+        )
         for period in range(8):
-            shown = memory.select(counted_once([f"lone {place}" for place in range(2000)] if period == 0 else ["other"]), rng=rng)
+            shown = memory.select(
+                counted_once(
+                    [f"lone {place}" for place in range(2000)] if period == 0 else ["other"]
+                ),
+                rng=rng,
+            )
         passed = sum(str(label).startswith("lone") for label in shown.labels or ())
     assert 0.09 < passed / 2000 < 0.2 + 5.3 * math.sqrt(0.16 / 2000)
 
@@ -288,7 +361,9 @@ def _pieces(edges: np.ndarray, mean: float, scale: float) -> np.ndarray:
 
 
 def _shown(joint: np.ndarray, early: np.ndarray, late: np.ndarray) -> np.ndarray:
-    """The law of (when discovered, what was shown) from that of two measurements, in thirty pieces of each."""
+    """The law of (when discovered, what was shown) from that of two measurements, in thirty pieces
+    of each.
+    """
     coarse, shown = np.arange(len(joint)) * 30 // len(joint), np.zeros((3, 30, 30))
     for place, mask in enumerate((early, late)):
         np.add.at(shown[place], (coarse[:, None], coarse[None, :]), joint * mask)
@@ -299,8 +374,12 @@ def _shown(joint: np.ndarray, early: np.ndarray, late: np.ndarray) -> np.ndarray
 @pytest.mark.parametrize("scale", [0.7, 1.5])
 @pytest.mark.parametrize("count", ["period", "running"])
 def test_an_adversary_who_reads_the_answers_gains_nothing(count: str, scale: float) -> None:
-    """T1: which item a user touches in the second of two periods depends on the first answer; enumerated, and attained."""
-    mechanism = of(count, None, periods=2, scale=scale, delta=None, users=Clip(exponent=0.0, cells=2))
+    """T1: which item a user touches in the second of two periods depends on the first answer;
+    enumerated, and attained.
+    """
+    mechanism = of(
+        count, None, periods=2, scale=scale, delta=None, users=Clip(exponent=0.0, cells=2)
+    )
     table, factors = mechanism.users.weights() / UNIT, [*mechanism.strategy.measured / UNIT, 0.0]
     edges = np.array([-math.inf, *np.linspace(-3 * scale, 3 * scale + 1, 49), math.inf])
     laws: dict[bool, Any] = {True: [], False: []}
@@ -308,32 +387,47 @@ def test_an_adversary_who_reads_the_answers_gains_nothing(count: str, scale: flo
         first, second = (weight if there else 0.0 for weight in (table[0, 1], table[1, 1]))
         for place, chance in enumerate(_pieces(edges, first, scale)):
             other = place % 2 == 0  # what the adversary does next depends on what was seen
-            old = _pieces(edges, factors[1] * first + (0.0 if other or count == "running" else second), scale)
+            old = _pieces(
+                edges, factors[1] * first + (0.0 if other or count == "running" else second), scale
+            )
             new = _pieces(edges, second if other or count == "running" else 0.0, scale)
             law.append(chance * np.outer(old, new))
     with_user, without = np.array(laws[True]).ravel(), np.array(laws[False]).ravel()
     for epsilon in (0.0, 0.2, 0.5, 1.0, 2.0):
         assert apart(with_user, without, epsilon)[0, 0] <= mechanism.curve.delta(epsilon) + 1e-12
     if count == "period":
-        assert apart(with_user, without, 0.2)[0, 0] > acc.GaussianDP(mu=0.95 * mechanism.strategy.norm / scale).delta(0.2)
+        assert apart(with_user, without, 0.2)[0, 0] > acc.GaussianDP(
+            mu=0.95 * mechanism.strategy.norm / scale
+        ).delta(0.2)
 
 
 @pytest.mark.fast(5)
 @pytest.mark.parametrize("scale", [0.7, 1.5])
-@pytest.mark.parametrize("user", [None, (1, 1), (1, 0), (0, 1)], ids=["horizon", "both", "first", "second"])
+@pytest.mark.parametrize(
+    "user", [None, (1, 1), (1, 0), (0, 1)], ids=["horizon", "both", "first", "second"]
+)
 @pytest.mark.parametrize("others", [(0, 0), (0, 1), (1, 0), (1, 1)], ids=str)
-def test_one_item_of_an_unknown_domain(scale: float, user: tuple[int, int] | None, others: tuple[int, int]) -> None:
-    """T4 and T8: the law of (when discovered, what was shown) of one item of two periods, enumerated, with and without a user; of
-    a horizon, or of two releases that remember, where it stays below the prices of those that read the user's rows. Delta is
-    nearly attained."""
+def test_one_item_of_an_unknown_domain(
+    scale: float, user: tuple[int, int] | None, others: tuple[int, int]
+) -> None:
+    """T4 and T8: the law of (when discovered, what was shown) of one item of two periods,
+    enumerated, with and without a user; of a horizon, or of two releases that remember, where it
+    stays below the prices of those that read the user's rows. Delta is nearly attained.
+    """
     delta, fine = 0.05, np.linspace(-9 * scale, 9 * scale + 3, 1201)
     middle, sparse = (fine[1:] + fine[:-1]) / 2, histogram(scale, delta)
     horizon_ = of("running", None, periods=2, scale=scale, delta=delta, users=ONE_CELL)
     single, bars = histories.single_test(sparse).threshold, histories.mean_thresholds(sparse, 2, 2)
-    factors, estimator, levels = horizon_.strategy.measured / UNIT, horizon_.strategy.estimator, horizon_.thresholds()
+    factors, estimator, levels = (
+        horizon_.strategy.measured / UNIT,
+        horizon_.strategy.estimator,
+        horizon_.thresholds(),
+    )
     laws = []
     for there in (1, 0):
-        first, second = (there * mine + other for mine, other in zip(user or (1, 0), others, strict=True))
+        first, second = (
+            there * mine + other for mine, other in zip(user or (1, 0), others, strict=True)
+        )
         means = (first, factors[1] * first + second) if user is None else (first, second)
         joint = np.outer(*(_pieces(fine, float(mean), scale) for mean in means))
         if user is None:
@@ -350,7 +444,8 @@ def test_one_item_of_an_unknown_domain(scale: float, user: tuple[int, int] | Non
     for epsilon in (0.0, 0.5, 1.0, 3.0):
         assert apart(*laws, epsilon)[0, 0] <= price.delta(epsilon) + 1e-9
     if others == (0, 0):
-        assert apart(*laws, 30.0)[0, 0] > (0.7 if user is None else 0.49) * delta  # of a memory the half of single scores
+        # of a memory the half of single scores
+        assert apart(*laws, 30.0)[0, 0] > (0.7 if user is None else 0.49) * delta
 
 
 # What is measured
@@ -358,34 +453,50 @@ def test_one_item_of_an_unknown_domain(scale: float, user: tuple[int, int] | Non
 
 @pytest.mark.parametrize("weight", [0, 3 * UNIT // 7, 2**45])
 def test_measurements_are_the_exact_gaussian_on_the_grid(weight: int) -> None:
-    """T1: C x plus sigma Z, rounded to the public grid, whatever the size of the count: no deviation that is 1 % too small."""
+    """T1: C x plus sigma Z, rounded to the public grid, whatever the size of the count: no
+    deviation that is 1 % too small.
+    """
     mechanism = of("running", None, scale=5.0)
     increments = [Increment(1, np.arange(40_000), np.full(40_000, weight))]
     true = true_measurements(mechanism, 2, 40_000, increments)
     grid = public_grid(5.0)
     exact = weight * 2.0**-21
-    noise = (measure(mechanism, true, sampler(np.random.default_rng(7))) - exact / grid) * (grid / 5.0)
+    noise = (measure(mechanism, true, sampler(np.random.default_rng(7))) - exact / grid) * (
+        grid / 5.0
+    )
     assert abs(noise.mean()) < 5 / math.sqrt(40_000)
     assert abs(noise.std() - 1) < 5 / math.sqrt(80_000)
 
 
 def test_sums_are_exact_and_estimates_say_how_far_floats_may_be_off() -> None:
-    """T5: a count of 2^40 users is measured exactly, where one limb of 64 bits would wrap at 2^23. T4: the estimate of large
-    counts differs from the exact sum by less than the error that it states. T1: equal measurements have equal sums to the last
-    bit, wherever they stand among the items: numbers of items tell when these first existed."""
+    """T5: a count of 2^40 users is measured exactly, where one limb of 64 bits would wrap at 2^23.
+    T4: the estimate of large counts differs from the exact sum by less than the error that it
+    states. T1: equal measurements have equal sums to the last bit, wherever they stand among the
+    items: numbers of items tell when these first existed.
+    """
     mechanism, rng = of("running", None, scale=1.0), np.random.default_rng(3)
     weights = np.array([2**60, 2**60 - 1])
     whole, rest = true_measurements(mechanism, 2, 2, [Increment(1, np.arange(2), weights)])
     steps, factor = int(public_grid(1.0) * 2**40), int(mechanism.strategy.measured[1])
-    assert [int(w) * steps + int(r) for w, r in zip(whole, rest, strict=True)] == [factor * int(weight) for weight in weights]
+    assert [int(w) * steps + int(r) for w, r in zip(whole, rest, strict=True)] == [
+        factor * int(weight) for weight in weights
+    ]
     mechanism, rows = of("running", None, periods=40), rng.integers(-(2**50), 2**50, (40, 5))
     for column in (mechanism.strategy.estimator, -3 * mechanism.strategy.estimator):
         found, off = estimate(mechanism, column, rows.astype(float))
         for item in range(5):
-            exact = sum(Fraction(weight) * int(value) for weight, value in zip(column[::-1].tolist(), rows[:, item], strict=True))
-            assert abs(Fraction(found[item].item()) - exact * Fraction(public_grid(1.0))) <= Fraction(off[item].item())
+            exact = sum(
+                Fraction(weight) * int(value)
+                for weight, value in zip(column[::-1].tolist(), rows[:, item], strict=True)
+            )
+            assert abs(
+                Fraction(found[item].item()) - exact * Fraction(public_grid(1.0))
+            ) <= Fraction(off[item].item())
             assert off[item] < 1e-12 * np.abs(rows).max()
-    alike, columns = np.repeat(rng.integers(-(2**30), 2**30, (30, 1)), 1003, axis=1).astype(float), rng.random((8, 30))
+    alike, columns = (
+        np.repeat(rng.integers(-(2**30), 2**30, (30, 1)), 1003, axis=1).astype(float),
+        rng.random((8, 30)),
+    )
     assert (np.ptp(weighted(columns, alike), axis=1) == 0).all()
     np.testing.assert_allclose(weighted(columns, alike), columns @ alike, rtol=1e-9)
 
@@ -393,7 +504,9 @@ def test_sums_are_exact_and_estimates_say_how_far_floats_may_be_off() -> None:
 # What the state does
 
 
-def closed(mechanism: dps.ContinualTopK, periods: list[list[tuple[int, int]]], seed: int = 0) -> states.State:
+def closed(
+    mechanism: dps.ContinualTopK, periods: list[list[tuple[int, int]]], seed: int = 0
+) -> states.State:
     """A state after these periods of (user, item) events."""
     state, source = states.State.in_memory(mechanism), sampler(np.random.default_rng(seed))
     for period, events in enumerate(periods, start=1):
@@ -404,13 +517,19 @@ def closed(mechanism: dps.ContinualTopK, periods: list[list[tuple[int, int]]], s
 
 @pytest.mark.parametrize(("count", "window"), COUNTS)
 def test_spent_users_create_no_items(count: str, window: int | None) -> None:
-    """T4: an item exists by weight, not by event: what a user touches after its last cell is tested by nobody."""
-    state = closed(of(count, window, users=Clip(cells=2)), [[(1, 1), (1, 2)], [(1, 3)], [(1, 4), (2, 5)]])
+    """T4: an item exists by weight, not by event: what a user touches after its last cell is tested
+    by nobody.
+    """
+    state = closed(
+        of(count, window, users=Clip(cells=2)), [[(1, 1), (1, 2)], [(1, 3)], [(1, 4), (2, 5)]]
+    )
     assert state.number_of_items() == 3
 
 
 def test_one_clock_of_noise() -> None:
-    """T4: an item that appears late has a row of noise for every earlier period, kept once drawn."""
+    """T4: an item that appears late has a row of noise for every earlier period, kept once
+    drawn.
+    """
     state = closed(of("running", None), [[(1, 1)], [(1, 2), (2, 1)], [(3, 3)]])
     ((first, drawn),), ((_, again),) = state.measured(3, 3), state.measured(3, 3)
     assert first == 0
@@ -420,17 +539,25 @@ def test_one_clock_of_noise() -> None:
 
 @pytest.mark.slow
 def test_existing_items_are_tested_in_every_period() -> None:
-    """T4: an item that many have is discovered in a later period in which nobody touches it, and stays discovered."""
+    """T4: an item that many have is discovered in a later period in which nobody touches it, and
+    stays discovered.
+    """
     mechanism = of("running", None, periods=30, scale=8.0, delta=0.01, k=3)
     crowd = [(user, 1) for user in range(45)]
     found = [closed(mechanism, [crowd, *[[(1000, 2)]] * 4], seed).closed() for seed in range(4)]
     first = [next((one.period for one in run if one.selection.labels), 6) for run in found]
     assert any(1 < period < 6 for period in first)
-    assert all(1 in (one.selection.labels or ()) for run, period in zip(found, first, strict=True) for one in run[period - 1 :])
+    assert all(
+        1 in (one.selection.labels or ())
+        for run, period in zip(found, first, strict=True)
+        for one in run[period - 1 :]
+    )
 
 
 def test_per_period_a_discovered_item_is_measured_untouched() -> None:
-    """T4: an item once discovered has a noisy score in every later period: its absence would tell that nobody touched it."""
+    """T4: an item once discovered has a noisy score in every later period: its absence would tell
+    that nobody touched it.
+    """
     mechanism = of("period", None, scale=1.0, delta=0.01, k=3)
     state = closed(mechanism, [[(user, 1) for user in range(200)], [], [(7, 2)], []])
     assert [one.selection.labels for one in state.closed()] == [(1,)] * 4
@@ -438,8 +565,12 @@ def test_per_period_a_discovered_item_is_measured_untouched() -> None:
 
 @pytest.mark.parametrize(("count", "window"), COUNTS)
 @pytest.mark.parametrize("text", spread([True, False], 1))
-def test_what_is_counted_is_what_a_dictionary_counts(count: str, window: int | None, text: bool) -> None:
-    """T2: of random events, given in two overlapping tables, each pair counts once a period, and again only as its count says."""
+def test_what_is_counted_is_what_a_dictionary_counts(
+    count: str, window: int | None, text: bool
+) -> None:
+    """T2: of random events, given in two overlapping tables, each pair counts once a period, and
+    again only as its count says.
+    """
     mechanism, rng = (
         of(count, window, periods=6, users=Clip(exponent=0.0, cells=400)),
         np.random.default_rng(6),
@@ -456,11 +587,17 @@ def test_what_is_counted_is_what_a_dictionary_counts(count: str, window: int | N
                 last[user, item] = period
                 expected[str(item)] = expected.get(str(item), 0) + 1
         for number, table in enumerate(tables):
-            state._connection.register(f"t{number}", {"u": table[0].astype(str) if text else table[0], "i": table[1].astype(str)})
+            state._connection.register(
+                f"t{number}",
+                {"u": table[0].astype(str) if text else table[0], "i": table[1].astype(str)},
+            )
         state.load(states.Events("(FROM t0 UNION ALL FROM t1)", kinds))
         found = state.take(period)
         names = [str(label) for label in state.labels(found.items)]
-        assert dict(zip(names, (found.weights / each).round().astype(int).tolist(), strict=True)) == expected
+        assert (
+            dict(zip(names, (found.weights / each).round().astype(int).tolist(), strict=True))
+            == expected
+        )
 
 
 def test_a_public_domain_of_text_holds_the_integers_that_are_written_so() -> None:
@@ -475,15 +612,26 @@ def test_a_public_domain_of_text_holds_the_integers_that_are_written_so() -> Non
 
 @pytest.mark.slow
 def test_a_long_horizon_counts_what_its_windows_hold() -> None:
-    """T2: with hardly any noise, scores are the users of the last three periods, also where older increments are forgotten."""
-    mechanism, rng = of("window", 3, periods=35, scale=2.0**-10, delta=None, users=ONE_CELL, k=2), np.random.default_rng(9)
-    state, source, each = states.State.in_memory(mechanism, [0, 1]), sampler(rng), mechanism.users.weights()[0, 1] / UNIT
+    """T2: with hardly any noise, scores are the users of the last three periods, also where older
+    increments are forgotten.
+    """
+    mechanism, rng = (
+        of("window", 3, periods=35, scale=2.0**-10, delta=None, users=ONE_CELL, k=2),
+        np.random.default_rng(9),
+    )
+    state, source, each = (
+        states.State.in_memory(mechanism, [0, 1]),
+        sampler(rng),
+        mechanism.users.weights()[0, 1] / UNIT,
+    )
     users = rng.integers(0, 30, (35, 2))
     for period in range(1, 36):
         items = np.repeat([0, 1], users[period - 1])
         chosen = fed(state, period, 100 * period + np.arange(len(items)), items, source=source)
         counts = users[max(period - 3, 0) : period].sum(axis=0)
-        np.testing.assert_allclose(np.array(chosen.values)[np.argsort(np.array(chosen.labels))], counts * each, atol=0.05)
+        np.testing.assert_allclose(
+            np.array(chosen.values)[np.argsort(np.array(chosen.labels))], counts * each, atol=0.05
+        )
     assert len(state._run("FROM duckdb_tables() WHERE table_name LIKE 'increments%'")) == 1
 
 
@@ -492,16 +640,27 @@ def test_a_long_horizon_counts_what_its_windows_hold() -> None:
 
 @pytest.mark.slow
 def test_the_order_leans_on_earlier_periods_where_these_help() -> None:
-    """Steady items are found by what they scored before; items that take turns are still found, if fewer."""
+    """Steady items are found by what they scored before; items that take turns are still found, if
+    fewer.
+    """
     mechanism = of("period", None, periods=12, scale=15.0, delta=None, users=ONE_CELL, k=5)
 
     def right(best: Callable[[int], set[int]]) -> float:
-        state, source = states.State.in_memory(mechanism, range(50)), sampler(np.random.default_rng(5))
+        state, source = (
+            states.State.in_memory(mechanism, range(50)),
+            sampler(np.random.default_rng(5)),
+        )
         found = []
         for period in range(1, 13):
-            events = [(item, user) for item in range(50) for user in range(60 if item in best(period) else 30)]
+            events = [
+                (item, user)
+                for item in range(50)
+                for user in range(60 if item in best(period) else 30)
+            ]
             items, users = np.array(events).T
-            chosen = fed(state, period, users + 1000 * items + 100_000 * period, items, source=source)
+            chosen = fed(
+                state, period, users + 1000 * items + 100_000 * period, items, source=source
+            )
             found.append(len(best(period) & set(chosen.labels or ())) / 5)
         return float(np.mean(found[6:]))
 
@@ -510,8 +669,8 @@ def test_the_order_leans_on_earlier_periods_where_these_help() -> None:
 
 
 def test_the_order_does_not_depend_on_how_items_are_numbered() -> None:
-    """Numbers of an unknown domain follow when items first existed: measurements that tie must not let them through, in a horizon
-    or in releases that are charged one by one.
+    """Numbers of an unknown domain follow when items first existed: measurements that tie must not
+    let them through, in a horizon or in releases that are charged one by one.
     """
     mechanism, rng = of("period", None, periods=3, scale=1000.0, k=2), np.random.default_rng(8)
     columns = over_time.columns(mechanism, 3)
@@ -522,7 +681,8 @@ def test_the_order_does_not_depend_on_how_items_are_numbered() -> None:
             means.add(row)
         return means.order(0.01)
 
-    for drawn in rng.integers(0, 3, (60, 3, 10)).astype(float):  # nearly all have ties at the border
+    # nearly all have ties at the border
+    for drawn in rng.integers(0, 3, (60, 3, 10)).astype(float):
         again = rng.permutation(10)
         first, second = (
             over_time.order_by(mechanism, 3, values[2], weighted(columns, values))
@@ -533,8 +693,13 @@ def test_the_order_does_not_depend_on_how_items_are_numbered() -> None:
 
 
 def test_equal_scores_are_released_in_the_order_of_labels() -> None:
-    """At the cut as well: the numbers of an unknown domain would tell which of them existed first."""
-    state = closed(of("period", None, k=3), [[(item, item) for item in (9, 4, 7)], [(item, item) for item in (5, 8, 6)]])
+    """At the cut as well: the numbers of an unknown domain would tell which of them existed
+    first.
+    """
+    state = closed(
+        of("period", None, k=3),
+        [[(item, item) for item in (9, 4, 7)], [(item, item) for item in (5, 8, 6)]],
+    )
     items = np.arange(6)
     labels = state.labels(items)
     for scores in itertools.product([0.0, 1.0], repeat=6):
@@ -546,11 +711,14 @@ def test_equal_scores_are_released_in_the_order_of_labels() -> None:
 
 
 def test_the_weights_of_the_order_add_up_to_one() -> None:
-    """A column of weights is a mean of scores: of one that never changes it makes the same, whatever the memory."""
+    """A column of weights is a mean of scores: of one that never changes it makes the same,
+    whatever the memory.
+    """
     for count, window in COUNTS:
         mechanism = of(count, window, periods=9)
         for memory, period in itertools.product(over_time.RATES, (1, 2, 9)):
-            scored = np.convolve(mechanism.strategy.measured / UNIT, np.ones(9))[:9]  # what is measured if x is 1 in all periods
+            # what is measured if x is 1 in all periods
+            scored = np.convolve(mechanism.strategy.measured / UNIT, np.ones(9))[:9]
             counts = np.cumsum(mechanism.strategy.counted)[:period]
             weights = memory ** np.arange(period)[::-1]
             column = over_time._column(mechanism, period, memory)
@@ -560,14 +728,18 @@ def test_the_weights_of_the_order_add_up_to_one() -> None:
 # Histograms that are charged one by one and remember
 
 
-def histogram(scale: float = 2.0, delta: float = 0.05, relation: Any = "add_remove", items: int = 1) -> dps.SparseHistogram:
+def histogram(
+    scale: float = 2.0, delta: float = 0.05, relation: Any = "add_remove", items: int = 1
+) -> dps.SparseHistogram:
     clipped = dps.Sensitivity.of_clipped(1.0, relation=relation, items_per_user=items)
     return dps.SparseHistogram(scale=scale, delta=delta, sensitivity=clipped)
 
 
 def counted_once(labels: list[str], count: int = 1) -> dps.Scores:
     """Scores of items of one count each."""
-    return dps.Scores([count] * len(labels), labels=labels, sensitivity=histogram().sensitivity, domain="observed")
+    return dps.Scores(
+        [count] * len(labels), labels=labels, sensitivity=histogram().sensitivity, domain="observed"
+    )
 
 
 def deviations_of_means(release: int) -> np.ndarray:
@@ -579,8 +751,9 @@ def deviations_of_means(release: int) -> np.ndarray:
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("scale", [0.5, 25.0])
 def test_means_pass_lone_items_with_the_chance_that_is_charged(relation: Any, scale: float) -> None:
-    """T8: by all tests of all releases together lone items pass with half of delta (a quarter, if two users differ) at most, and
-    each test takes its share but for a tenth; 5 % lower thresholds, or 5 % more delta, take more.
+    """T8: by all tests of all releases together lone items pass with half of delta (a quarter, if
+    two users differ) at most, and each test takes its share but for a tenth; 5 % lower thresholds,
+    or 5 % more delta, take more.
     """
     users, norm_ = (1, 1.0) if relation == "add_remove" else (2, math.sqrt(2))
     sparse = histogram(scale, 1e-6, relation, items=3)
@@ -594,15 +767,20 @@ def test_means_pass_lone_items_with_the_chance_that_is_charged(relation: Any, sc
             assert 0.9 * share < passed <= share
             assert passes(0.95 * bar / norm_, deviation / norm_, weights) > share
         more = histories.mean_thresholds(sparse.model_copy(update={"delta": 1.1e-6}), release, 30)
-        assert passes(more[0] / norm_, scale * deviations_of_means(release)[0] / norm_, weights) > 0.99 * share
+        assert (
+            passes(more[0] / norm_, scale * deviations_of_means(release)[0] / norm_, weights)
+            > 0.99 * share
+        )
 
 
 @pytest.mark.parametrize("counts", [(3, 3), (3, 0), (0, 3)], ids=["stays", "leaves", "comes"])
 def test_a_memory_discovers_with_the_chances_of_its_tests(counts: tuple[int, int]) -> None:
-    """T8: of 4,000 items of one count, those found by two releases are as many as the exact chance says.
+    """T8: of 4,000 items of one count, those found by two releases are as many as the exact chance
+    says.
 
-    Items that come late have the noise of all releases, and those that leave are tested. A false alarm has a chance below 1e-6
-    (5.4 deviations of a binomial law and of five spreads), and the seed is fixed.
+    Items that come late have the noise of all releases, and those that leave are tested. A false
+    alarm has a chance below 1e-6 (5.4 deviations of a binomial law and of five spreads), and the
+    seed is fixed.
     """
     sparse, size = histogram(1.5, 0.05), 4000
     memory, rng = dps.continual.History(sparse, k=10, releases=2), np.random.default_rng(4)
@@ -612,7 +790,13 @@ def test_a_memory_discovers_with_the_chances_of_its_tests(counts: tuple[int, int
     z = np.linspace(-8, 8, 16_001)
     first, single = counts[0] + 1.5 * z, histories.single_test(sparse).threshold
     bars = histories.mean_thresholds(sparse, 2, 2)
-    lowest = np.min([bar * (1 + rate) - rate * first for rate, bar in zip(over_time.RATES[2:], bars, strict=True)], axis=0)
+    lowest = np.min(
+        [
+            bar * (1 + rate) - rate * first
+            for rate, bar in zip(over_time.RATES[2:], bars, strict=True)
+        ],
+        axis=0,
+    )
     lowest = np.minimum(lowest, single if counts[1] else np.inf)
     found = norm.sf((lowest - counts[1]) / 1.5)
     chance = float(norm.pdf(z) @ np.where((first > single) & (counts[0] > 0), 1.0, found)) * 1e-3
@@ -623,12 +807,14 @@ def test_a_memory_discovers_with_the_chances_of_its_tests(counts: tuple[int, int
     np.testing.assert_allclose(spread, 1.5 * deviations_of_means(2), rtol=5.4 / math.sqrt(2 * size))
     known = sum(str(label).startswith("item") for label in shown.labels or ())
     assert 0.05 < chance < 0.95
-    assert abs(known / size - chance) < 5.4 * math.sqrt(chance * (1 - chance) / size) + 1e-3  # a sum across a step
+    # a sum across a step
+    assert abs(known / size - chance) < 5.4 * math.sqrt(chance * (1 - chance) / size) + 1e-3
 
 
 def test_the_cells_that_count_are_any_with_the_same_chance() -> None:
-    """Over all orders of coins each set of a crowded user's cells is kept equally often, at the weight of its size, and nobody
-    else's cells depend on them; the squares of what is kept and what was used before fill the bound.
+    """Over all orders of coins each set of a crowded user's cells is kept equally often, at the
+    weight of its size, and nobody else's cells depend on them; the squares of what is kept and what
+    was used before fill the bound.
     """
     users = Clip(exponent=1.5, cells=5)
     owner, used = np.array([1, 0, 1, 1, 2, 1]), np.array([0, 3, 5], dtype=np.int16)
@@ -650,14 +836,16 @@ def test_the_cells_that_count_are_any_with_the_same_chance() -> None:
     assert sets == dict.fromkeys(itertools.combinations(crowded.tolist(), 2), 4)
 
 
-# -- groups and counts: T9 and T10 -----------------------------------------------------------------------------------------
+# -- groups and counts: T9 and T10 -----------------------------------------------------------------
 
 
 def test_cells_of_a_group_and_an_item_are_never_written_alike() -> None:
     """T9: a cell has one group and one item, in Python as in SQL, whatever characters they hold."""
     parts = ["", "1", ":", "1:", "a,b", "ü", "\U0001f600:", "12"]
     state = states.State.in_memory(of("running", None, grouped=True))
-    state._connection.register("pairs", pd.DataFrame(list(itertools.product(parts, parts)), columns=["g", "i"]).assign(u=1))
+    state._connection.register(
+        "pairs", pd.DataFrame(list(itertools.product(parts, parts)), columns=["g", "i"]).assign(u=1)
+    )
     found = state._run(f"SELECT g, i, c FROM (SELECT g, i, {CELL} AS c FROM pairs)")
     assert len({written for *_, written in found}) == len(parts) ** 2
     for group, item, written in found:
@@ -665,13 +853,21 @@ def test_cells_of_a_group_and_an_item_are_never_written_alike() -> None:
 
 
 def test_margins_hold_for_the_noise_with_the_chance_that_is_stated() -> None:
-    """T10: the noise of a score or a count exceeds its margin with chance 1 - confidence, no less and hardly more."""
-    for mechanism in (of("running", None, periods=9), of("window", 3, periods=9), of("period", None, scale=50.0)):
+    """T10: the noise of a score or a count exceeds its margin with chance 1 - confidence, no less
+    and hardly more.
+    """
+    for mechanism in (
+        of("running", None, periods=9),
+        of("window", 3, periods=9),
+        of("period", None, scale=50.0),
+    ):
         for confidence in (0.5, 0.95, 0.999):
             outside = 2 * norm.sf(mechanism.margins(confidence) / mechanism.deviations)
             assert (outside <= 1 - confidence).all()
             assert (outside >= (1 - confidence) * 0.99).all()
-            (beside,) = set(mechanism.model_copy(update={"counts": COUNTS_OF_3}).margins(confidence).tolist())
+            (beside,) = set(
+                mechanism.model_copy(update={"counts": COUNTS_OF_3}).margins(confidence).tolist()
+            )
             assert 2 * norm.sf((beside - 0.5) / COUNTS_OF_3.scale) == pytest.approx(1 - confidence)
 
 
@@ -689,8 +885,12 @@ COUNTS_OF_3 = dps.continual.HorizonCounts(items=3, scale=40.0)
         ({"k": 5, "count": "window", "window": 2}, 3),
     ],
 )
-def test_counts_cost_what_one_user_moves_them_by(relation: Any, settings: dict[str, Any], most: int) -> None:
-    """T10: mu of the scores and mu of the counts add up in squares; a user moves a period's counts by the root of `most`."""
+def test_counts_cost_what_one_user_moves_them_by(
+    relation: Any, settings: dict[str, Any], most: int
+) -> None:
+    """T10: mu of the scores and mu of the counts add up in squares; a user moves a period's counts
+    by the root of `most`.
+    """
     given = {
         "count": "period",
         "window": None,
@@ -704,23 +904,37 @@ def test_counts_cost_what_one_user_moves_them_by(relation: Any, settings: dict[s
     users = 1 if relation == "add_remove" else 2
     norm = mechanism.strategy.norm
     mu = math.sqrt(users * ((norm / 3.0) ** 2 + 4 * most / 40.0**2))
-    exact = acc.GaussianDP(mu=mu) if mechanism.delta is None else acc.Approximate(curve=acc.GaussianDP(mu=mu), delta0=1e-6)
+    exact = (
+        acc.GaussianDP(mu=mu)
+        if mechanism.delta is None
+        else acc.Approximate(curve=acc.GaussianDP(mu=mu), delta0=1e-6)
+    )
     assert mechanism.curve.epsilon(1e-5) == pytest.approx(exact.epsilon(1e-5), rel=1e-7)
 
 
 @pytest.mark.parametrize(("count", "window"), COUNTS)
 @pytest.mark.parametrize("items", [1, 2, 4])
-def test_a_user_counts_for_as_many_released_items_as_are_charged(count: str, window: int | None, items: int) -> None:
-    """T10: of all that one user can do in four periods with three items, most moves each period's counts by the root of
-    `items`, and one who has all of them does so."""
+def test_a_user_counts_for_as_many_released_items_as_are_charged(
+    count: str, window: int | None, items: int
+) -> None:
+    """T10: of all that one user can do in four periods with three items, most moves each period's
+    counts by the root of `items`, and one who has all of them does so.
+    """
     beside = dps.continual.HorizonCounts(items=items, scale=1.0)
     mechanism = of(count, window, users=Clip(exponent=0.0, cells=12), counts=beside)
     events, users = every_user(4, 3)
     state, moved = states.State.in_memory(mechanism), list[int]()
     for period in range(1, 5):
-        user, item = np.array([event[1:] for event in events if event[0] == period], dtype=np.int64).reshape(-1, 2).T
+        user, item = (
+            np.array([event[1:] for event in events if event[0] == period], dtype=np.int64)
+            .reshape(-1, 2)
+            .T
+        )
         fed(state, period, user, item)
-        owner = np.array([int(label) for (label,) in state._run("SELECT i FROM items ORDER BY iid")]) // 3
+        owner = (
+            np.array([int(label) for (label,) in state._run("SELECT i FROM items ORDER BY iid")])
+            // 3
+        )
         counted = state.count_users(period, range(len(owner)))
         assert set(counted.tolist()) <= {0, 1}  # each item has one user
         moved.append(int(np.bincount(owner, counted, minlength=users).max()))
@@ -728,7 +942,9 @@ def test_a_user_counts_for_as_many_released_items_as_are_charged(count: str, win
 
 
 def test_counts_are_numbers_of_users_of_the_period_or_so_far() -> None:
-    """T10: under a bound that nobody exceeds they are what a dictionary counts, whatever weights are left to choose with."""
+    """T10: under a bound that nobody exceeds they are what a dictionary counts, whatever weights
+    are left to choose with.
+    """
     rng = np.random.default_rng(5)
     events = [
         (at, int(user), int(item))
@@ -736,8 +952,15 @@ def test_counts_are_numbers_of_users_of_the_period_or_so_far() -> None:
         for user, item in zip(rng.integers(40, size=60), rng.integers(9, size=60), strict=True)
     ]
     beside = dps.continual.HorizonCounts(items=9, scale=1.0)
-    for count, window, cells in (("period", None, 2), ("running", None, 9), ("window", 2, 54), ("window", 3, 54)):
-        state = states.State.in_memory(of(count, window, periods=6, users=Clip(cells=cells), counts=beside), list(range(9)))
+    for count, window, cells in (
+        ("period", None, 2),
+        ("running", None, 9),
+        ("window", 2, 54),
+        ("window", 3, 54),
+    ):
+        state = states.State.in_memory(
+            of(count, window, periods=6, users=Clip(cells=cells), counts=beside), list(range(9))
+        )
         last = dict[tuple[int, ...], int]()
         for period in range(1, 7):
             now = [event[1:] for event in events if event[0] == period]
@@ -745,18 +968,26 @@ def test_counts_are_numbers_of_users_of_the_period_or_so_far() -> None:
             shown = [7, 0, 3]
             since = {"period": period, "running": 1, "window": period - (window or 0) + 1}[count]
             there = {event[1:] for event in events if since <= event[0] <= period}
-            if window is not None:  # a pair counts again once what was counted of it has left the window
+            # a pair counts again once what was counted of it has left the window
+            if window is not None:
                 last |= {pair: period for pair in now if period - last.get(pair, -9) >= window}
                 there = {pair for pair in there if last[pair] >= since}
-            assert state.count_users(period, shown).tolist() == [sum(item == one for _, item in there) for one in shown]
+            assert state.count_users(period, shown).tolist() == [
+                sum(item == one for _, item in there) for one in shown
+            ]
             assert state.count_users(period, []).tolist() == []
 
 
 def test_the_noise_of_counts_is_the_exact_gaussian_in_whole_users() -> None:
-    """T10: fresh in every period and of the stated scale, also beside items that nobody has; values are integers."""
+    """T10: fresh in every period and of the stated scale, also beside items that nobody has; values
+    are integers.
+    """
     beside = dps.continual.HorizonCounts(items=3, scale=30.0)
     mechanism = of("period", None, k=1000, delta=None, candidates=1000, counts=beside)
-    state, source = states.State.in_memory(mechanism, list(range(1000))), sampler(np.random.default_rng(4))
+    state, source = (
+        states.State.in_memory(mechanism, list(range(1000))),
+        sampler(np.random.default_rng(4)),
+    )
     values = np.array([fed(state, period, [], [], source=source).values for period in range(1, 5)])
     assert (values == np.rint(values)).all()
     assert values.std() == pytest.approx(30.0, rel=0.02)  # a standard error is .011
@@ -764,8 +995,19 @@ def test_the_noise_of_counts_is_the_exact_gaussian_in_whole_users() -> None:
 
 
 def test_counts_of_a_stationary_log_are_stationary_numbers_of_users() -> None:
-    """T10: the same 900 users come in each of 10 periods, long after their weights are used up: every count is 900 users."""
-    mechanism = of("period", None, k=2, periods=10, scale=2.0, delta=1e-6, users=Clip(cells=20), counts=COUNTS_OF_3)
+    """T10: the same 900 users come in each of 10 periods, long after their weights are used up:
+    every count is 900 users.
+    """
+    mechanism = of(
+        "period",
+        None,
+        k=2,
+        periods=10,
+        scale=2.0,
+        delta=1e-6,
+        users=Clip(cells=20),
+        counts=COUNTS_OF_3,
+    )
     state, source, away = states.State.in_memory(mechanism), sampler(np.random.default_rng(3)), 0
     for period in range(1, 11):
         chosen = fed(state, period, np.arange(900), np.zeros(900), source=source)
@@ -785,11 +1027,21 @@ WHOLE: list[tuple[dict[str, Any], bool]] = [
 
 
 @pytest.mark.parametrize(("settings", "whole"), WHOLE)
-def test_a_high_end_is_stated_where_every_released_item_of_a_user_counts(settings: Any, whole: bool) -> None:
-    """T10: where a period shows no more items than a user counts for, and counts that period; otherwise "at least"."""
-    mechanism = dps.ContinualTopK(**{"k": 1, "periods": 4, "scale": 2.0, "delta": 1e-6, "counts": COUNTS_OF_3, **settings})
+def test_a_high_end_is_stated_where_every_released_item_of_a_user_counts(
+    settings: Any, whole: bool
+) -> None:
+    """T10: where a period shows no more items than a user counts for, and counts that period;
+    otherwise "at least".
+    """
+    mechanism = dps.ContinualTopK(
+        **{"k": 1, "periods": 4, "scale": 2.0, "delta": 1e-6, "counts": COUNTS_OF_3, **settings}
+    )
     shown = horizon.Period(2, dps.Selection(ordered=True, labels=("a",), values=(400.0,)))
     (row,) = HorizonAnswer(mechanism, "h", "h.state", 2, (shown,), None).rows
     assert row["users"] - row["low"] == pytest.approx(mechanism.margins()[1])
     assert mechanism.in_part != whole
-    assert (row["high"] == pytest.approx(2 * row["users"] - row["low"])) if whole else (row["high"] is None)
+    assert (
+        (row["high"] == pytest.approx(2 * row["users"] - row["low"]))
+        if whole
+        else (row["high"] is None)
+    )

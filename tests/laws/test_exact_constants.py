@@ -1,4 +1,6 @@
-"""Constants that no divergence comes near: each is held to its closed form, so that 5 % less, or one off, is noticed."""
+"""Constants that no divergence comes near: each is held to its closed form, so that 5 % less, or
+one off, is noticed.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ from dpselect.sampling.base import Sampler
 
 @given(delta=st.floats(1e-300, 0.5), order=st.floats(1.01, 1e6))
 def test_waiting_for_all_moments_costs_its_closed_form(delta: float, order: float) -> None:
-    """Theorem F6: ln(1/delta)/(order - 1) of the decimals as printed, rounded up by less than 1e-12."""
+    """Theorem F6: ln(1/delta)/(order - 1) of the decimals as printed, rounded up by less than
+    1e-12.
+    """
     with mp.workdps(60):
         exact = mp.log(1 / mp.mpf(repr(delta))) / (mp.mpf(repr(order)) - 1)
         paid = mp.mpf(str(waiting_cost(delta, order)))
@@ -50,7 +54,9 @@ def test_a_sampled_delta_is_rounded_up(rate: float, delta: float) -> None:
 
 @given(mu=st.floats(1e-6, 50), count=st.integers(1, 10**6))
 def test_a_composition_of_gaussians_is_sampled_as_one_rounded_up(mu: float, count: int) -> None:
-    """The mu of `count` Gaussian mechanisms is sqrt(count) mu: never below it, and not 1e-14 above."""
+    """The mu of `count` Gaussian mechanisms is sqrt(count) mu: never below it, and not 1e-14
+    above.
+    """
     with mp.workdps(40):
         exact = mp.sqrt(2 * mp.mpf((count * acc.GaussianDP(mu=mu)).rho))
         found = acc.poisson_sampled(count * acc.GaussianDP(mu=mu), 0.5, relation="add_remove")
@@ -60,8 +66,12 @@ def test_a_composition_of_gaussians_is_sampled_as_one_rounded_up(mu: float, coun
 
 
 @pytest.mark.parametrize(("noise", "buckets"), [(0.9, 3), (0.5, 10), (0.1, 100)])
-def test_the_rho_of_a_table_is_the_divergence_of_the_pair_that_it_states(noise: float, buckets: int) -> None:
-    """Randomised response of several answers attains its table: its Kullback-Leibler divergence is (1 - noise) epsilon."""
+def test_the_rho_of_a_table_is_the_divergence_of_the_pair_that_it_states(
+    noise: float, buckets: int
+) -> None:
+    """Randomised response of several answers attains its table: its Kullback-Leibler divergence is
+    (1 - noise) epsilon.
+    """
     curve = acc.from_dp_event(dp_event.RandomizedResponseDpEvent(noise, buckets), "replace_one")
     assert isinstance(curve, ProfileTable)
     told, other = 1 - noise + noise / buckets, noise / buckets
@@ -69,17 +79,25 @@ def test_the_rho_of_a_table_is_the_divergence_of_the_pair_that_it_states(noise: 
     assert exact <= curve.rho * (1 + 1e-12)
     least = exact
     for order in (1.01, 1.2, 1.5, 2.0, 3.0, 8.0):
-        moment = told**order * other ** (1 - order) + other**order * told ** (1 - order) + (buckets - 2) * other
+        moment = (
+            told**order * other ** (1 - order)
+            + other**order * told ** (1 - order)
+            + (buckets - 2) * other
+        )
         divergence = math.log(moment) / (order - 1)
         assert divergence <= order * curve.rho * (1 + 1e-12)
         least = max(least, divergence / order)
     assert curve.rho <= least * 1.1
 
 
-@pytest.mark.parametrize(("k", "m", "scale"), [(400, 800, 20_000.0), (1000, 10_000, 5_000.0), (1000, 10**6, 6_000.0)])
+@pytest.mark.parametrize(
+    ("k", "m", "scale"), [(400, 800, 20_000.0), (1000, 10_000, 5_000.0), (1000, 10**6, 6_000.0)]
+)
 def test_the_family_of_one_shot_laplace_is_its_closed_form(k: int, m: int, scale: float) -> None:
-    """Theorem M2: every point of the table costs m exp(-(epsilon/(4 ratio))^2/min(k, m - k)), rounded up by less than 1e-9, and
-    none lies beyond epsilon .2 and delta .05, up to which it is proved."""
+    """Theorem M2: every point of the table costs m exp(-(epsilon/(4 ratio))^2/min(k, m - k)),
+    rounded up by less than 1e-9, and none lies beyond epsilon .2 and delta .05, up to which it is
+    proved.
+    """
     covers = dps.Sensitivity(monotone=False)
     curve = winners_curve("laplace", scale, covers, m, k)
     tables = [part for part in getattr(curve, "curves", (curve,)) if isinstance(part, ProfileTable)]
@@ -94,23 +112,37 @@ def test_the_family_of_one_shot_laplace_is_its_closed_form(k: int, m: int, scale
 
 @pytest.mark.parametrize(("gap", "candidates"), [(3.0, 2), (9.0, 5), (20.0, 100)])
 def test_the_chance_of_the_true_set_is_its_closed_form(gap: float, candidates: int) -> None:
-    """Theorem M4; for two candidates it equals the chance that two Laplace noises differ by less than the gap."""
+    """Theorem M4; for two candidates it equals the chance that two Laplace noises differ by less
+    than the gap.
+    """
     mechanism = dps.OneshotTopK(k=1, noise="laplace", scale=1.5)
     width = gap / 1.5
     missed = (candidates - 1) * (2 + width) * math.exp(-width) / 4
-    assert mechanism.true_set_bound(gap, candidates) == pytest.approx(max(0.0, 1 - missed), rel=1e-13)
-    pair = mechanism.probabilities(dps.Scores([gap, 0.0], sensitivity=mechanism.covers, kind="utilities"))
-    right = next(p for outcome, p in pair.items() if 0 in (outcome if isinstance(outcome, frozenset | tuple) else (outcome,)))
+    assert mechanism.true_set_bound(gap, candidates) == pytest.approx(
+        max(0.0, 1 - missed), rel=1e-13
+    )
+    pair = mechanism.probabilities(
+        dps.Scores([gap, 0.0], sensitivity=mechanism.covers, kind="utilities")
+    )
+    right = next(
+        p
+        for outcome, p in pair.items()
+        if 0 in (outcome if isinstance(outcome, frozenset | tuple) else (outcome,))
+    )
     assert mechanism.true_set_bound(gap, 2) == pytest.approx(right, abs=1e-12)
 
 
 @pytest.mark.parametrize("l0", [1, 2, 3, 20])
 def test_limited_domain_prefers_by_what_one_user_can_touch(l0: int) -> None:
-    """The threshold's height grows with ln min(l0, rank): what one user can push over it, and no more."""
+    """The threshold's height grows with ln min(l0, rank): what one user can push over it, and no
+    more.
+    """
     mechanism = dps.LimitedDomain(k=2, kbar=6, kbar_least=2, epsilon=1.0, delta=1e-3, l0=l0)
     preferences = mechanism._preferences(np.zeros(5))
     sizes = np.minimum(l0, np.arange(2, 7))
-    assert preferences[0] - preferences == pytest.approx(np.log(sizes / sizes[0]) / mechanism.epsilon, abs=1e-5)
+    assert preferences[0] - preferences == pytest.approx(
+        np.log(sizes / sizes[0]) / mechanism.epsilon, abs=1e-5
+    )
     margins = np.array([mechanism.margin_at(size) for size in range(1, 7)])
     touched = np.minimum(l0, np.arange(1, 7))
     assert margins == pytest.approx(1 + np.log(touched * 0.999 / 1e-3), rel=1e-12)
@@ -118,12 +150,19 @@ def test_limited_domain_prefers_by_what_one_user_can_touch(l0: int) -> None:
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_ballots_of_one_vote_more_than_configured_are_refused(relation: Any) -> None:
-    """A mechanism for ballots of one vote takes ballots of one and refuses ballots of two; where only counts are known, three
-    teachers of one vote each give three votes and not four."""
+    """A mechanism for ballots of one vote takes ballots of one and refuses ballots of two; where
+    only counts are known, three teachers of one vote each give three votes and not four.
+    """
     mechanism = pate.GNMax(sigma=3.0, labels=4, relation=relation)
-    told = [pate.Ballots(np.tile(np.arange(4) < votes, (2, 3, 1)), split="identifier") for votes in (1, 2)]
+    told = [
+        pate.Ballots(np.tile(np.arange(4) < votes, (2, 3, 1)), split="identifier")
+        for votes in (1, 2)
+    ]
     counted = [pate.Ballots(np.array([[2, 1, 0, last]]), teachers=3) for last in (0, 1)]
-    for fits, too_many in ((told[0], told[1]), *([(counted[0], counted[1])] if relation == "replace_one" else [])):
+    for fits, too_many in (
+        (told[0], told[1]),
+        *([(counted[0], counted[1])] if relation == "replace_one" else []),
+    ):
         assert len(mechanism.select_many(fits, rng=np.random.default_rng(1))) == fits.rounds
         with pytest.raises(pate.InvalidBallots, match="more votes than the 1"):
             mechanism.select_many(too_many, rng=np.random.default_rng(1))
@@ -154,15 +193,24 @@ def test_the_prices_of_stable_sets_are_their_closed_forms(rho: float, relation: 
 
 
 @pytest.mark.parametrize(("mu", "candidates"), [(0.1, 2), (0.4, 10), (2.0, 1000), (0.03, 10**18)])
-def test_the_moments_of_a_gaussian_maximum_are_their_union_bound(mu: float, candidates: int) -> None:
-    """Theorem C9: order mu^2/2 + ln(candidates)/(order - 1), and its least value below the order where that is."""
-    curve, best = acc.curves.GaussianMax(mu=mu, candidates=candidates), 1 + math.sqrt(2 * math.log(candidates)) / mu
+def test_the_moments_of_a_gaussian_maximum_are_their_union_bound(
+    mu: float, candidates: int
+) -> None:
+    """Theorem C9: order mu^2/2 + ln(candidates)/(order - 1), and its least value below the order
+    where that is.
+    """
+    curve, best = (
+        acc.curves.GaussianMax(mu=mu, candidates=candidates),
+        1 + math.sqrt(2 * math.log(candidates)) / mu,
+    )
     least = mu**2 / 2 + mu * math.sqrt(2 * math.log(candidates))
     assert curve.rho == pytest.approx(least, rel=1e-12)
     for order in (1.01, (1 + best) / 2, best):
         assert float(curve.rdp(order)) == pytest.approx(min(least, order * curve.rho), rel=1e-12)
     for order in (1.5 * best, 20 * best):
-        assert float(curve.rdp(order)) == pytest.approx(order * mu**2 / 2 + math.log(candidates) / (order - 1), rel=1e-12)
+        assert float(curve.rdp(order)) == pytest.approx(
+            order * mu**2 / 2 + math.log(candidates) / (order - 1), rel=1e-12
+        )
 
 
 @pytest.fixture
@@ -175,16 +223,27 @@ def ledger(tmp_path: Path) -> Iterator[acc.Ledger]:
 
 def reserved(ledger: acc.Ledger, key: str) -> Any:
     """The entry of a tenth of it."""
-    return ledger.reserve("visits", acc.PureDP(epsilon=100.0), relation="add_remove", key=key).entries[0]
+    return ledger.reserve(
+        "visits", acc.PureDP(epsilon=100.0), relation="add_remove", key=key
+    ).entries[0]
 
 
 def test_what_another_machine_may_have_moved_is_in_doubt(ledger: acc.Ledger) -> None:
-    """Two units and two in 10^8 of the price where machines differ, nothing where this one wrote both; half is kept back."""
+    """Two units and two in 10^8 of the price where machines differ, nothing where this one wrote
+    both; half is kept back.
+    """
     budget, opening = ledger.dataset("visits").budget, reserved(ledger, "one")
     assert doubt(budget, opening, opening) == 0
-    assert doubt(budget, replace(opening, package="99.0"), opening) == 2 * (1 + opening.main // 10**8) > 2
+    assert (
+        doubt(budget, replace(opening, package="99.0"), opening)
+        == 2 * (1 + opening.main // 10**8)
+        > 2
+    )
     assert returned(budget, opening, None, opening).main == opening.main
-    assert returned(budget, opening, None, replace(opening, package="99.0")).main == opening.main - 1 - opening.main // 10**8
+    assert (
+        returned(budget, opening, None, replace(opening, package="99.0")).main
+        == opening.main - 1 - opening.main // 10**8
+    )
 
 
 def test_a_quota_adds_up_what_other_machines_may_have_moved(ledger: acc.Ledger) -> None:
@@ -195,7 +254,13 @@ def test_a_quota_adds_up_what_other_machines_may_have_moved(ledger: acc.Ledger) 
     assert [list(book.follow(replace(entry, package="99.0"))) for entry in charged] == [[], []]
     ((place, spent),) = book.found.items()
     doubts = sum(2 * (1 + entry.main // 10**8) for entry in charged)
-    for off, differs in ((0, False), (doubts, False), (doubts + 1, True), (-doubts, False), (-doubts - 1, True)):
+    for off, differs in (
+        (0, False),
+        (doubts, False),
+        (doubts + 1, True),
+        (-doubts, False),
+        (-doubts - 1, True),
+    ):
         assert book.differs({place: Price(spent.main + off, 0)}) == differs
 
 
@@ -207,14 +272,21 @@ def test_an_entry_a_millionth_too_cheap_is_found() -> None:
 
 
 def test_the_reader_loads_and_fetches_no_extension(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No file makes the engine install or load what is not built in: nothing is fetched, on any connection that is opened."""
+    """No file makes the engine install or load what is not built in: nothing is fetched, on any
+    connection that is opened.
+    """
     seen: list[dict[str, Any]] = []
     connect = duckdb.connect
 
     def noted(*args: Any, **keywords: Any) -> Any:
         connection = connect(*args, **keywords)
         names = ("autoinstall_known_extensions", "autoload_known_extensions")
-        seen.append({name: connection.execute(f"SELECT current_setting('{name}')").fetchone()[0] for name in names})
+        seen.append(
+            {
+                name: connection.execute(f"SELECT current_setting('{name}')").fetchone()[0]
+                for name in names
+            }
+        )
         return connection
 
     monkeypatch.setattr(duckdb, "connect", noted)
@@ -236,8 +308,10 @@ class _Words(SeededSampler):
 
 
 def test_words_that_do_not_split_evenly_and_tied_keys_are_drawn_again() -> None:
-    """Of 2^64 words 2^64 mod 3 = 1 is left over, the last: it is drawn again, and the one before it is not. Equal keys of a
-    subset would be ordered by the sort's own rule: such keys are dropped whole."""
+    """Of 2^64 words 2^64 mod 3 = 1 is left over, the last: it is drawn again, and the one before it
+    is not. Equal keys of a subset would be ordered by the sort's own rule: such keys are dropped
+    whole.
+    """
     assert Sampler.below(_Words([2**64 - 1, 1]), np.array([3])).tolist() == [1]
     assert Sampler.below(_Words([2**64 - 2, 1]), np.array([3])).tolist() == [(2**64 - 2) % 3]
     assert Sampler.subset(_Words([7, 7, 9, 30, 20, 10]), 3, 1).tolist() == [2]

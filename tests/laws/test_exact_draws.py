@@ -1,4 +1,6 @@
-"""Draws decide as infinitely precise noise would: same bits, same answer, at the ends of float64 and beyond 2^53 too."""
+"""Draws decide as infinitely precise noise would: same bits, same answer, at the ends of float64
+and beyond 2^53 too.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def utilities(values: Any) -> dps.Scores:
 
 
 def awkward(seed: int, count: int) -> Iterator[np.ndarray]:
-    """Small vectors of every awkward kind: ties, huge integers, adjacent floats, denormals, both ends of float64."""
+    """Small vectors of every awkward kind: ties, huge integers, adjacent floats, denormals, both
+    ends of float64.
+    """
     rng = np.random.default_rng(seed)
     for _ in range(count):
         size = int(rng.integers(2, 7))
@@ -77,11 +81,13 @@ def cell(word: int) -> arb:
     return arb(arb((2 * word + 1, -65)), arb((1, -65)))
 
 
-# -- canonical ------------------------------------------------------------------------------------------------------------------
+# -- canonical -------------------------------------------------------------------------------------
 
 
 def canonical_reference(mechanism: dps.CanonicalTopK, values: np.ndarray, words: list[int]) -> int:
-    """Which class wins, in the library's order of classes, by Arb at 2,600 bits from combinations counted one by one."""
+    """Which class wins, in the library's order of classes, by Arb at 2,600 bits from combinations
+    counted one by one.
+    """
     noise, k, gamma = by_name(mechanism.noise), mechanism.k, exact(mechanism.gamma)
     x = [exact(v) for v in sorted(values.tolist(), reverse=True)]
     found: dict[tuple[int, int], int] = {}
@@ -93,13 +99,20 @@ def canonical_reference(mechanism: dps.CanonicalTopK, values: np.ndarray, words:
     classes = sorted(found) + ([(k, k)] if top else [])
     totals = []
     for (held, lowest), word in zip(classes, words, strict=True):
-        missing = (k if mechanism.top_set == "tied" else min(k + 1, len(x))) if held == k else held + 1
+        missing = (
+            (k if mechanism.top_set == "tied" else min(k + 1, len(x))) if held == k else held + 1
+        )
         size = top if held == k else found[held, lowest]
         time = -(1 - cell(word)).log() / size
         score = gamma * x[lowest - 1] - (1 - gamma) * x[missing - 1]
-        totals.append(arb(score) + arb(exact(mechanism.scale)) * NOISE_LAWS[noise.name].inverse(1 - (-time).exp()))
+        totals.append(
+            arb(score)
+            + arb(exact(mechanism.scale)) * NOISE_LAWS[noise.name].inverse(1 - (-time).exp())
+        )
     best = max(range(len(totals)), key=lambda i: totals[i].mid())
-    assert all(totals[best] > total for i, total in enumerate(totals) if i != best), "64 bits do not decide this case"
+    assert all(totals[best] > total for i, total in enumerate(totals) if i != best), (
+        "64 bits do not decide this case"
+    )
     return best
 
 
@@ -113,7 +126,9 @@ def widened(bounds: Any, by: float) -> Any:
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_canonical_classes_are_decided_by_all_bits(noise: Any, monkeypatch: Patch) -> None:
-    """For the same bits both draws, at their own precision, a low one and none, agree with an all-Arb reference; 100 cases."""
+    """For the same bits both draws, at their own precision, a low one and none, agree with an
+    all-Arb reference; 100 cases.
+    """
     rng, real = np.random.default_rng(3), canonical_draw.totals
     for case, values in enumerate(awkward(5, 100)):
         k = int(rng.integers(1, len(values) + 1))
@@ -132,7 +147,10 @@ def test_canonical_classes_are_decided_by_all_bits(noise: Any, monkeypatch: Patc
         chosen = classes.chosen(int(blocks.row[expected]), int(blocks.start[expected]))
         for by in (0.0, mechanism.scale, np.inf):
             monkeypatch.setattr(canonical_draw, "totals", widened(real, by))
-            assert canonical_draw.draw_class(classes, by_name(noise), mechanism.scale, sampler(case)) == chosen
+            assert (
+                canonical_draw.draw_class(classes, by_name(noise), mechanism.scale, sampler(case))
+                == chosen
+            )
             if k == len(values) or mechanism.gamma < 1:
                 held, lowest = rows_winner(mechanism, values, case)
                 assert (held, lowest) == (chosen.held + (chosen.lowest == k), chosen.lowest)
@@ -140,33 +158,53 @@ def test_canonical_classes_are_decided_by_all_bits(noise: Any, monkeypatch: Patc
 
 def rows_winner(mechanism: dps.CanonicalTopK, values: np.ndarray, seed: int) -> tuple[int, int]:
     """The class that the draw for matrices chooses."""
-    layout, ordered, words = canonical_draw.RowClasses(mechanism, len(values)), np.sort(values)[::-1], sampler(seed).words
+    layout, ordered, words = (
+        canonical_draw.RowClasses(mechanism, len(values)),
+        np.sort(values)[::-1],
+        sampler(seed).words,
+    )
     winner = int(canonical_draw._winners(ordered[None], layout, mechanism, sampler(seed).words)[0])
-    assert winner == canonical_draw._settled(ordered, layout, mechanism, words(len(layout.n)), words)
+    assert winner == canonical_draw._settled(
+        ordered, layout, mechanism, words(len(layout.n)), words
+    )
     return int(layout.held[winner]), int(layout.lowest[winner])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("gamma", "noise"), spread([(0.8, "laplace"), (0.5, "gumbel"), (1.0, "exponential")], 1))
-def test_blocks_that_floats_never_decide_follow_the_law(gamma: float, noise: Any, monkeypatch: Patch) -> None:
-    """Split from whole rows, every heir picked and every winner found by ball arithmetic, the sets have their exact law."""
+@pytest.mark.parametrize(
+    ("gamma", "noise"), spread([(0.8, "laplace"), (0.5, "gumbel"), (1.0, "exponential")], 1)
+)
+def test_blocks_that_floats_never_decide_follow_the_law(
+    gamma: float, noise: Any, monkeypatch: Patch
+) -> None:
+    """Split from whole rows, every heir picked and every winner found by ball arithmetic, the sets
+    have their exact law.
+    """
     monkeypatch.setattr(canonical_draw, "_FEW", 0)
     monkeypatch.setattr(canonical_draw, "_CHILDREN", 2)
     monkeypatch.setattr(canonical_draw, "totals", widened(canonical_draw.totals, np.inf))
     monkeypatch.setattr(canonical_draw, "picked_rows", nowhere)
     scores = dps.Scores([5, 3, 3, 2, 1, 0], sensitivity=ANY)
     mechanism = dps.CanonicalTopK(k=2, epsilon=1.5, gamma=gamma, noise=noise)
-    drawn: list[object] = [frozenset(mechanism.select(scores, rng=np.random.default_rng(i)).indices) for i in range(800)]
+    drawn: list[object] = [
+        frozenset(mechanism.select(scores, rng=np.random.default_rng(i)).indices)
+        for i in range(800)
+    ]
     assert misfit(drawn, mechanism.probabilities(scores)) > FALSE_ALARM
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", NOISES)
 def test_luck_bounds_contain_the_real_number(noise: Any) -> None:
-    """The float64 enclosure of the largest of M draws contains Arb's, for M from 1 to exp(7000) and words from end to end."""
+    """The float64 enclosure of the largest of M draws contains Arb's, for M from 1 to exp(7000) and
+    words from end to end.
+    """
     law, rng = by_name(noise), np.random.default_rng(1)
     words = np.concatenate(
-        [rng.integers(0, 2**64, 500, dtype=np.uint64), np.array([2**12, 2**63, 2**64 - 2**13], dtype=np.uint64)]
+        [
+            rng.integers(0, 2**64, 500, dtype=np.uint64),
+            np.array([2**12, 2**63, 2**64 - 2**13], dtype=np.uint64),
+        ]
     )
     log_mass = np.where(rng.random(len(words)) < 0.3, 0.0, rng.uniform(0, 7000, len(words)))
     low, high = noise_bounds(law, *luck(words, (log_mass, log_mass)))
@@ -174,20 +212,28 @@ def test_luck_bounds_contain_the_real_number(noise: Any) -> None:
         for i, (word, mass) in enumerate(zip(words.tolist(), log_mass.tolist(), strict=True)):
             for edge in {word, word + 1} - {0, 2**64}:
                 time = -(1 - arb((edge, -64))).log() / arb(mass).exp()
-                value = -time.log() if noise == "gumbel" else NOISE_LAWS[noise].inverse(1 - (-time).exp())
+                value = (
+                    -time.log()
+                    if noise == "gumbel"
+                    else NOISE_LAWS[noise].inverse(1 - (-time).exp())
+                )
                 assert low[i] < value < high[i]
 
 
 @pytest.mark.parametrize("gamma", [0.5, 1.0])
 @pytest.mark.parametrize(("k", "candidates"), [(1, 5), (3, 5), (5, 5)])
-def test_a_row_has_as_many_classes_as_are_counted_beforehand(k: int, candidates: int, gamma: float) -> None:
+def test_a_row_has_as_many_classes_as_are_counted_beforehand(
+    k: int, candidates: int, gamma: float
+) -> None:
     """What a row takes of memory is planned by the count of its classes."""
     asked = dps.CanonicalTopK(k=k, epsilon=1.0, gamma=gamma, noise="laplace")
     assert asked.classes_of(candidates) == len(canonical_draw.RowClasses(asked, candidates).n)
 
 
 def test_class_sizes_are_enclosed() -> None:
-    """Bounds on ln of the size of runs of classes contain Arb's, at any rank and k up to 10^6 candidates."""
+    """Bounds on ln of the size of runs of classes contain Arb's, at any rank and k up to 10^6
+    candidates.
+    """
     rng = np.random.default_rng(2)
     ranked = Ranked(utilities(np.zeros(10**6)))
     for k, gamma in itertools.product((1, 2, 37, 1000, 10**5), (0.5, 1.0)):
@@ -198,14 +244,20 @@ def test_class_sizes_are_enclosed() -> None:
             stop = min(10**6 + 1, start + int(10 ** rng.uniform(0, 6)))
             low, high = classes.log_mass(row, start, max(stop, start + 1))
             with ctx.workprec(400):
-                assert arb(float(low)) <= classes.mass(row, start, max(stop, start + 1)).log() <= arb(float(high))
+                assert (
+                    arb(float(low))
+                    <= classes.mass(row, start, max(stop, start + 1)).log()
+                    <= arb(float(high))
+                )
 
 
-# -- weights --------------------------------------------------------------------------------------------------------------------
+# -- weights ---------------------------------------------------------------------------------------
 
 
 def test_columns_are_picked_by_all_bits() -> None:
-    """A word next to a boundary is put on its side by ball arithmetic, not by floats; columns of weight zero are never picked."""
+    """A word next to a boundary is put on its side by ball arithmetic, not by floats; columns of
+    weight zero are never picked.
+    """
     weights = np.array([0.0, 3.0, 0.0, 1.0, 2.0, 0.0])
     with np.errstate(divide="ignore"):
         logs = np.log(weights)
@@ -220,58 +272,87 @@ def test_columns_are_picked_by_all_bits() -> None:
     words = sampler(2).words(100_000)
     column, certain = picked(logs, logs, words)
     assert certain.all()
-    assert np.array_equal(column, picked_rows(np.tile(logs, (len(words), 1)), np.tile(logs, (len(words), 1)), words)[0])
+    assert np.array_equal(
+        column,
+        picked_rows(np.tile(logs, (len(words), 1)), np.tile(logs, (len(words), 1)), words)[0],
+    )
     assert misfit(column.tolist(), dict(enumerate((weights / 6).tolist()))) > FALSE_ALARM
     assert np.array_equal(
-        column[:2000], [LazyUniform(sampler(3).words, word=word).column(balls) for word in words[:2000].tolist()]
+        column[:2000],
+        [LazyUniform(sampler(3).words, word=word).column(balls) for word in words[:2000].tolist()],
     )
 
 
-# -- joint ----------------------------------------------------------------------------------------------------------------------
+# -- joint -----------------------------------------------------------------------------------------
 
 
 def unsure(patch: Patch) -> None:
     """No float64 bound of the joint mechanism decides anything."""
 
     def anything(self: Counts, low: np.ndarray, _: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.tile(np.arange(1, self._k + 1), (len(low), 1)), np.full((len(low), self._k), self._size)
+        return np.tile(np.arange(1, self._k + 1), (len(low), 1)), np.full(
+            (len(low), self._k), self._size
+        )
 
     patch.setattr(Counts, "between", anything)
     patch.setattr(discrete, "picked", nowhere)
-    patch.setattr(joint_levels, "_flipped", lambda _, __, words: (words != words, np.arange(len(words))))
+    patch.setattr(
+        joint_levels, "_flipped", lambda _, __, words: (words != words, np.arange(len(words)))
+    )
 
 
-def joint_reference(levels: AllowedRanks, values: np.ndarray, k: int, rate: float, words: Iterator[int]) -> list[int] | None:
-    """What is allowed, or None if the proposal is refused, from exact weights, one real level and rational losses."""
+def joint_reference(
+    levels: AllowedRanks, values: np.ndarray, k: int, rate: float, words: Iterator[int]
+) -> list[int] | None:
+    """What is allowed, or None if the proposal is refused, from exact weights, one real level and
+    rational losses.
+    """
     cells, r = levels._cells, exact(rate)
     edges = [2 * exact(edge) for edge in cells.edges.tolist()]
     x = [exact(v) for v in sorted(values.tolist(), reverse=True)]
     allowed = [*cells.allowed.tolist(), [len(x)] * k]
     falls = [(-arb(r * edge)).exp() for edge in edges]
-    weights = [math.prod(a - p for p, a in enumerate(row)) * fall for row, fall in zip(allowed, falls, strict=True)]
-    weights = [w if i == len(allowed) - 1 else w * (1 - falls[i + 1] / falls[i]) for i, w in enumerate(weights)]
+    weights = [
+        math.prod(a - p for p, a in enumerate(row)) * fall
+        for row, fall in zip(allowed, falls, strict=True)
+    ]
+    weights = [
+        w if i == len(allowed) - 1 else w * (1 - falls[i + 1] / falls[i])
+        for i, w in enumerate(weights)
+    ]
     place = cell(next(words)) * sum(weights, arb(0))
     upto = [sum(weights[: i + 1], arb(0)) for i in range(len(weights) - 1)]
     assert all(place < edge or place > edge for edge in upto)
     at = sum(bool(place > edge) for edge in upto)
     if at == len(weights) - 1:
         return allowed[-1]
-    level = arb(edges[at]) - (1 - cell(next(words)) * (1 - falls[at + 1] / falls[at])).log() / arb(r)
+    level = arb(edges[at]) - (1 - cell(next(words)) * (1 - falls[at + 1] / falls[at])).log() / arb(
+        r
+    )
     counts = [sum(bool(level > arb(x[i] - y)) for y in x) for i in range(k)]
     assert all(level > arb(x[i] - y) or level < arb(x[i] - y) for i in range(k) for y in x)
-    ratio = Fraction(math.prod(c - p for p, c in enumerate(counts)), math.prod(a - p for p, a in enumerate(allowed[at])))
+    ratio = Fraction(
+        math.prod(c - p for p, c in enumerate(counts)),
+        math.prod(a - p for p, a in enumerate(allowed[at])),
+    )
     assert ratio <= 1
     return counts if cell(next(words)) < exact(ratio) else None
 
 
 @pytest.mark.parametrize("cases", [200, pytest.param(400, marks=pytest.mark.slow)])
 def test_joint_levels_are_decided_by_all_bits(cases: int, monkeypatch: Patch) -> None:
-    """For the same bits what is allowed at a random level, by floats and without, is that of an all-Arb reference."""
+    """For the same bits what is allowed at a random level, by floats and without, is that of an
+    all-Arb reference.
+    """
     rng = np.random.default_rng(8)
     for case, values in enumerate(awkward(9, cases)):
         k = int(rng.integers(1, len(values) + 1))
-        mechanism = dps.JointTopK(k=k, epsilon=float(10.0 ** rng.uniform(-2, 1)), beta=None if rng.random() < 0.5 else 0.2)
-        levels = AllowedRanks(Ranked(utilities(values)), k, mechanism.rate, mechanism.cut(len(values)))
+        mechanism = dps.JointTopK(
+            k=k, epsilon=float(10.0 ** rng.uniform(-2, 1)), beta=None if rng.random() < 0.5 else 0.2
+        )
+        levels = AllowedRanks(
+            Ranked(utilities(values)), k, mechanism.rate, mechanism.cut(len(values))
+        )
         with ctx.workprec(BITS):
             expected = joint_reference(levels, values, k, mechanism.rate, one_by_one(sampler(case)))
         runs = [levels._propose(1, sampler(case))]
@@ -289,14 +370,21 @@ def one_by_one(source: ExactSampler) -> Iterator[int]:
 
 @pytest.mark.slow
 def test_joint_sequences_that_floats_never_decide_follow_the_law(monkeypatch: Patch) -> None:
-    """With every cell, level and acceptance left to ball arithmetic, sequences have their exact law."""
-    mechanism, scores = dps.JointTopK(k=2, epsilon=2.0), dps.Scores([5, 3, 3, 1, 0], sensitivity=ANY)
+    """With every cell, level and acceptance left to ball arithmetic, sequences have their exact
+    law.
+    """
+    mechanism, scores = (
+        dps.JointTopK(k=2, epsilon=2.0),
+        dps.Scores([5, 3, 3, 1, 0], sensitivity=ANY),
+    )
     unsure(monkeypatch)
-    drawn: list[object] = [mechanism.select(scores, rng=np.random.default_rng(i)).indices for i in range(800)]
+    drawn: list[object] = [
+        mechanism.select(scores, rng=np.random.default_rng(i)).indices for i in range(800)
+    ]
     assert misfit(drawn, mechanism.probabilities(scores)) > FALSE_ALARM
 
 
-# -- thresholds -----------------------------------------------------------------------------------------------------------------
+# -- thresholds ------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -313,26 +401,42 @@ def test_joint_sequences_that_floats_never_decide_follow_the_law(monkeypatch: Pa
     ],
     ids=lambda m: f"{m.kind}",
 )
-def test_thresholds_that_floats_never_decide_give_the_same_answers(mechanism: dps.Mechanism, monkeypatch: Patch) -> None:
-    """Every comparison left to ball arithmetic: the same bits give the same release, 300 times, and the law is the exact one."""
+def test_thresholds_that_floats_never_decide_give_the_same_answers(
+    mechanism: dps.Mechanism, monkeypatch: Patch
+) -> None:
+    """Every comparison left to ball arithmetic: the same bits give the same release, 300 times, and
+    the law is the exact one.
+    """
     kind = "utilities" if mechanism.kind in ("above_threshold", "large_margin") else "counts"
     scores = dps.Scores([9, 30, 3, 31, 14, 9], sensitivity=mechanism.covers, kind=kind)  # type: ignore[arg-type]
     before = [mechanism._select(scores, sampler(i)) for i in range(300)]
     for module in (base, contest):
-        monkeypatch.setattr(module, "certain", lambda low, *_: (np.zeros(len(low), dtype=np.bool_), np.arange(len(low))))
+        monkeypatch.setattr(
+            module,
+            "certain",
+            lambda low, *_: (np.zeros(len(low), dtype=np.bool_), np.arange(len(low))),
+        )
     after = [mechanism._select(scores, sampler(i)) for i in range(300)]
     assert after == before
-    drawn: list[object] = [s.indices[0] if mechanism.kind == "large_margin" else frozenset(s.indices) for s in after]
+    drawn: list[object] = [
+        s.indices[0] if mechanism.kind == "large_margin" else frozenset(s.indices) for s in after
+    ]
     assert misfit(drawn, mechanism.probabilities(scores)) > FALSE_ALARM
 
 
 @pytest.mark.parametrize("side", [0, 1])
-def test_a_threshold_known_from_one_side_decides_nothing_too_early(side: int, monkeypatch: Patch) -> None:
-    """Bounds on thresholds that are a few units too wide below, or above, leave the answers as they are: 300 draws."""
+def test_a_threshold_known_from_one_side_decides_nothing_too_early(
+    side: int, monkeypatch: Patch
+) -> None:
+    """Bounds on thresholds that are a few units too wide below, or above, leave the answers as they
+    are: 300 draws.
+    """
 
     def answers() -> list[bool]:
         source = sampler(7)
-        kept = [base.Thresholds(by_name("laplace"), [1.0, 0.5], 1, source.words) for _ in range(300)]
+        kept = [
+            base.Thresholds(by_name("laplace"), [1.0, 0.5], 1, source.words) for _ in range(300)
+        ]
         return [bool(level.passes(np.array([[0.3]]), 0.8)[0, 0]) for level in kept]
 
     def widened(noise: Any, scale: float, words: Any, level: Any = None) -> Any:
@@ -343,29 +447,38 @@ def test_a_threshold_known_from_one_side_decides_nothing_too_early(side: int, mo
 
     before, plain = answers(), base.scaled
     monkeypatch.setattr(base, "scaled", widened)
-    assert answers() == before  # the 64 bits that were drawn decide: no more are taken from the source
+    # the 64 bits that were drawn decide: no more are taken from the source
+    assert answers() == before
 
 
 def test_thresholds_are_numbers_and_differences_those_of_the_real_numbers() -> None:
-    """Bits of a threshold drawn for one query are known to the next: equal queries within the error of the floats agree. 2^62 + 1
-    - 2^62 - 1/2 is above a threshold and 2^62 - 2^62 - 1/2 below; neither difference is a float64."""
+    """Bits of a threshold drawn for one query are known to the next: equal queries within the error
+    of the floats agree. 2^62 + 1
+    - 2^62 - 1/2 is above a threshold and 2^62 - 2^62 - 1/2 below; neither difference is a float64.
+    """
     source = sampler(4)
     for _ in range(200):
         level = base.Thresholds(by_name("laplace"), [1.0], 1, source.words)
         centre = np.array([[float((level._low[0] + level._high[0]) / 2)]])
         assert len({bool(level.passes(centre, 5e-324)[0, 0]) for _ in range(4)}) == 1
     values, minus = np.array([[2**62 + 1, 2**62]]), [np.array([[2**62]]), np.array([[0.5]])]
-    assert sampler(5).passing(values, by_name("laplace"), (1e-9, 1e-9), 1e-9, minus=minus).tolist() == [[True, False]]
+    assert sampler(5).passing(
+        values, by_name("laplace"), (1e-9, 1e-9), 1e-9, minus=minus
+    ).tolist() == [[True, False]]
     close = [np.array([[0.1]]), np.array([[np.nextafter(0.1, 1) - 0.1]])]
     values = np.array([[np.nextafter(0.1, 1) + 1e-12]])
-    assert sampler(6).passing(values, by_name("laplace"), 1e-16, 1e-16, minus=close).tolist() == [[True]]
+    assert sampler(6).passing(values, by_name("laplace"), 1e-16, 1e-16, minus=close).tolist() == [
+        [True]
+    ]
 
 
-# -- gaps -----------------------------------------------------------------------------------------------------------------------
+# -- gaps ------------------------------------------------------------------------------------------
 
 
 def test_gaps_of_counts_are_differences_without_rounding() -> None:
-    """Gaps are exact differences of the counts on their grid, and a user who adds at most 1 to counts moves none by more."""
+    """Gaps are exact differences of the counts on their grid, and a user who adds at most 1 to
+    counts moves none by more.
+    """
     rng = np.random.default_rng(1)
     counts = 10.0 ** rng.uniform(-3, 9.7, (4000, 2))
     counts[:500] = np.floor(counts[:500])
@@ -374,11 +487,17 @@ def test_gaps_of_counts_are_differences_without_rounding() -> None:
     for up, down in ((1.0, 0.0), (0.0, 1.0), (0.3, 1.0), (1.0, 1.0), (0.7, 0.1)):
         moved, under = upper + up, np.minimum(lower + down, upper + up)
         pairs = zip(moved.tolist(), upper.tolist(), under.tolist(), lower.tolist(), strict=True)
-        exactly = [Fraction(a) - Fraction(u) <= up and Fraction(b) - Fraction(v) <= down for a, u, b, v in pairs]
+        exactly = [
+            Fraction(a) - Fraction(u) <= up and Fraction(b) - Fraction(v) <= down
+            for a, u, b, v in pairs
+        ]
         change = heights(moved, under) - before
         assert np.abs(change[exactly]).max() <= 1.0
     assert ((before == (upper - lower)) | (upper >= 2.0**32))[:500].all()
-    grid = [Fraction(int(a * 2**20) - int(b * 2**20), 2**20) for a, b in np.minimum(np.c_[upper, lower], 2.0**32).tolist()]
+    grid = [
+        Fraction(int(a * 2**20) - int(b * 2**20), 2**20)
+        for a, b in np.minimum(np.c_[upper, lower], 2.0**32).tolist()
+    ]
     assert [Fraction(gap) for gap in before.tolist()] == grid
 
 
@@ -393,7 +512,9 @@ VECTORS: list[Any] = [
 @pytest.mark.parametrize("name", NOISE_LAWS)
 @pytest.mark.parametrize("cases", [50, pytest.param(400, marks=pytest.mark.slow)])
 def test_scores_further_apart_than_any_float_keep_their_distance(name: Any, cases: int) -> None:
-    """Differences of 2e308 in units of 1e305 are 2,000, not infinite: the order is that of an all-Arb sort; 50 or 400 cases."""
+    """Differences of 2e308 in units of 1e305 are 2,000, not infinite: the order is that of an
+    all-Arb sort; 50 or 400 cases.
+    """
     noise, rng = by_name(name), np.random.default_rng(1)
     for case in range(cases):
         values = np.where(rng.random(12) < 0.5, 1e308, -1e308)
@@ -406,7 +527,9 @@ def test_scores_further_apart_than_any_float_keep_their_distance(name: Any, case
             (values[None], lambda problem: top_k_rows(problem)[0]),
         ):
             stream = iter([*words.tolist(), *sampler(case + 1).words(400).tolist()])
-            source = lambda n, stream=stream: np.array([next(stream) for _ in range(n)], dtype=np.uint64)  # noqa: E731
+            source = lambda n, stream=stream: np.array(  # noqa: E731
+                [next(stream) for _ in range(n)], dtype=np.uint64
+            )
             assert draw(RankingProblem(asked, noise, scale, k, source)).tolist() == expected
 
 
@@ -414,12 +537,20 @@ def test_scores_further_apart_than_any_float_keep_their_distance(name: Any, case
 @pytest.mark.parametrize("values", VECTORS)
 @pytest.mark.parametrize("epsilon", [1e-308, 1e-300, 1e300, 1.7e308])
 def test_canonical_and_joint_draws_end_at_any_scale(values: Any, epsilon: float) -> None:
-    """Noise, levels and cells beyond the floats or below them are left to ball arithmetic: no draw fails."""
+    """Noise, levels and cells beyond the floats or below them are left to ball arithmetic: no draw
+    fails.
+    """
     for k in (1, 2, 4):
         for noise in ("gumbel", "laplace"):
             mechanism = dps.CanonicalTopK(k=k, epsilon=epsilon, noise=noise, top_set="gap")  # type: ignore[arg-type]
-            assert {len(mechanism._select(utilities(values), sampler(seed)).indices) for seed in range(8)} == {k}
-            assert mechanism._select_many(np.array([values] * 8), sampler(1)).indices.shape == (8, k)
+            assert {
+                len(mechanism._select(utilities(values), sampler(seed)).indices)
+                for seed in range(8)
+            } == {k}
+            assert mechanism._select_many(np.array([values] * 8), sampler(1)).indices.shape == (
+                8,
+                k,
+            )
         for beta in (None, 0.1):
             joint = dps.JointTopK(k=k, epsilon=epsilon, beta=beta)
             assert len(joint._select(utilities(values), sampler(2)).indices) == k
@@ -428,42 +559,73 @@ def test_canonical_and_joint_draws_end_at_any_scale(values: Any, epsilon: float)
 @pytest.mark.slow
 @pytest.mark.parametrize("values", [VECTORS[0], VECTORS[3]])
 def test_at_no_price_canonical_and_joint_draws_are_uniform(values: Any) -> None:
-    """At epsilon = 1e-308 the noise overflows float64 in every block, and the sets and sequences are uniform all the same."""
+    """At epsilon = 1e-308 the noise overflows float64 in every block, and the sets and sequences
+    are uniform all the same.
+    """
     scores = utilities(values)
-    for mechanism in (dps.CanonicalTopK(k=2, epsilon=1e-308, noise="laplace"), dps.JointTopK(k=2, epsilon=1e-308)):
+    for mechanism in (
+        dps.CanonicalTopK(k=2, epsilon=1e-308, noise="laplace"),
+        dps.JointTopK(k=2, epsilon=1e-308),
+    ):
         many = [mechanism._select(scores, sampler(seed)).indices for seed in range(800)]
-        drawn: list[object] = [tuple(chosen) if isinstance(mechanism, dps.JointTopK) else frozenset(chosen) for chosen in many]
+        drawn: list[object] = [
+            tuple(chosen) if isinstance(mechanism, dps.JointTopK) else frozenset(chosen)
+            for chosen in many
+        ]
         outcomes = mechanism.probabilities(utilities([1, 1, 1, 1]))
         assert misfit(drawn, dict.fromkeys(outcomes, 1 / len(outcomes))) > FALSE_ALARM
 
 
 @pytest.mark.parametrize(("noise", "gamma"), [("laplace", 0.5), ("gumbel", 0.75)])
-def test_scores_and_scales_of_a_few_denormals_are_drawn_as_whole_numbers(noise: Any, gamma: float) -> None:
-    """Scores of 0 to 9 times the least float under a range of 3 of them: from the same bits the sets of 0 to 9 under one of 3."""
+def test_scores_and_scales_of_a_few_denormals_are_drawn_as_whole_numbers(
+    noise: Any, gamma: float
+) -> None:
+    """Scores of 0 to 9 times the least float under a range of 3 of them: from the same bits the
+    sets of 0 to 9 under one of 3.
+    """
     drawn = []
     for unit in (1.0, 5e-324):
-        mechanism = dps.CanonicalTopK(k=2, epsilon=1.0, gamma=gamma, noise=noise, sensitivity=dps.Sensitivity(linf=3 * unit))
-        scores = dps.Scores(np.array([0, 9, 4, 4, 7]) * unit, sensitivity=mechanism.covers, kind="utilities")
+        mechanism = dps.CanonicalTopK(
+            k=2, epsilon=1.0, gamma=gamma, noise=noise, sensitivity=dps.Sensitivity(linf=3 * unit)
+        )
+        scores = dps.Scores(
+            np.array([0, 9, 4, 4, 7]) * unit, sensitivity=mechanism.covers, kind="utilities"
+        )
         many = mechanism._select_many(np.tile(scores.values, (100, 1)), sampler(3)).indices.tolist()
-        drawn.append((many, [mechanism._select(scores, sampler(seed)).indices for seed in range(50)]))
+        drawn.append(
+            (many, [mechanism._select(scores, sampler(seed)).indices for seed in range(50)])
+        )
     assert drawn[0] == drawn[1]
 
 
 def test_rates_beyond_the_floats_are_rounded_down_and_a_rate_of_zero_is_refused() -> None:
-    """The rate is the largest float where epsilon over the range is beyond it; what rounds down to 0 is no rate. Losses beyond
-    the largest float64 are halved, not infinite: equal best scores share all the probability."""
-    assert dps.JointTopK(k=2, epsilon=1.0, sensitivity=dps.Sensitivity(linf=1e-320)).rate == sys.float_info.max
+    """The rate is the largest float where epsilon over the range is beyond it; what rounds down to
+    0 is no rate. Losses beyond the largest float64 are halved, not infinite: equal best scores
+    share all the probability.
+    """
+    assert (
+        dps.JointTopK(k=2, epsilon=1.0, sensitivity=dps.Sensitivity(linf=1e-320)).rate
+        == sys.float_info.max
+    )
     with pytest.raises(InvalidMechanism, match="epsilon"):
         dps.JointTopK(k=2, epsilon=5e-324).rate  # noqa: B018
     mechanism, rng = dps.JointTopK(k=2, epsilon=1.0), np.random.default_rng(1)
-    assert {mechanism.select(utilities(VECTORS[1]), rng=rng).indices for _ in range(50)} == {(0, 2), (2, 0)}
+    assert {mechanism.select(utilities(VECTORS[1]), rng=rng).indices for _ in range(50)} == {
+        (0, 2),
+        (2, 0),
+    }
 
 
 @pytest.mark.parametrize("scale", [5e-324, 1e-310, 1e308, 1.79e308])
 def test_released_values_are_floats_at_any_scale(scale: float) -> None:
-    """Noise beyond the largest float is released as the largest float, and grids below the least one as that."""
+    """Noise beyond the largest float is released as the largest float, and grids below the least
+    one as that.
+    """
     mechanism = dps.OneshotTopK(k=2, noise="gumbel", scale=1.0, value_scale=scale)
-    values = [mechanism._select(utilities([3.0, 1.0, 2.0]), sampler(seed)).values or () for seed in range(60)]
+    values = [
+        mechanism._select(utilities([3.0, 1.0, 2.0]), sampler(seed)).values or ()
+        for seed in range(60)
+    ]
     assert np.isfinite(values).all()
     if scale > 1e308:
         assert np.abs(values).max() == sys.float_info.max
@@ -471,7 +633,9 @@ def test_released_values_are_floats_at_any_scale(scale: float) -> None:
 
 @pytest.mark.parametrize("rows", [1, 2, 3])
 def test_runs_without_an_unstable_query_renew_nothing(rows: int) -> None:
-    """A few rows of which none fails a test, so that no threshold is drawn afresh, are released like any others."""
+    """A few rows of which none fails a test, so that no threshold is drawn afresh, are released
+    like any others.
+    """
     mechanism = dps.OnlineStableQueries(epsilon=2.0, delta=0.1, c=1)
     for source in (sampler(1), EntropySampler()):
         found = mechanism._select_many(np.full((rows, 3), 10**6), source)
@@ -481,21 +645,36 @@ def test_runs_without_an_unstable_query_renew_nothing(rows: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_sets_below_a_gap_wider_than_the_shift_are_those_of_the_raw_counts(relation: Any) -> None:
-    """Counts on no grid, moved by real numbers up to 1: gaps move by at most g, and a wider one keeps the set and its items."""
+    """Counts on no grid, moved by real numbers up to 1: gaps move by at most g, and a wider one
+    keeps the set and its items.
+    """
     rng, shift = np.random.default_rng(2), 1.0 if relation == "add_remove" else 2.0
     wide = 0
     for case in range(3000):
-        steps = rng.choice([0.0, 2.0**-21, 0.3, 1.0, 1 + 2.0**-21, 1 + 2.0**-20, 2 + 2.0**-20, 2.0**31], 6)
+        steps = rng.choice(
+            [0.0, 2.0**-21, 0.3, 1.0, 1 + 2.0**-21, 1 + 2.0**-20, 2 + 2.0**-20, 2.0**31], 6
+        )
         before = np.cumsum(rng.permutation(steps))
         moves = rng.choice([0.0, 2.0**-22, 0.5, 1.0 - 2.0**-21, 1.0], 6)
         after = before + (moves * rng.choice([-1, 1], 6) if relation == "replace_one" else moves)
         after = np.maximum(after, 0.0)
-        exactly = [abs(Fraction(a) - Fraction(b)) <= 1 for a, b in zip(after.tolist(), before.tolist(), strict=True)]
+        exactly = [
+            abs(Fraction(a) - Fraction(b)) <= 1
+            for a, b in zip(after.tolist(), before.tolist(), strict=True)
+        ]
         if not all(exactly):
             continue
         names = [f"{i}" for i in rng.permutation(6)]
         tops = [
-            read_top(dps.Scores(x, sensitivity=dps.Sensitivity(relation=relation), labels=names, domain="observed"), 6)
+            read_top(
+                dps.Scores(
+                    x,
+                    sensitivity=dps.Sensitivity(relation=relation),
+                    labels=names,
+                    domain="observed",
+                ),
+                6,
+            )
             for x in (before, after)
         ]
         assert np.abs(tops[0].gaps - tops[1].gaps).max() <= shift, case
@@ -507,7 +686,9 @@ def test_sets_below_a_gap_wider_than_the_shift_are_those_of_the_raw_counts(relat
 
 
 def test_rows_of_counts_have_the_gaps_of_single_ones() -> None:
-    """A matrix of counts off the grid is read as its rows are one by one; both clamp alike, never above 2^53."""
+    """A matrix of counts off the grid is read as its rows are one by one; both clamp alike, never
+    above 2^53.
+    """
     counts = np.random.default_rng(3).gamma(1.0, 3.0, (50, 5))
     for row, gaps in zip(counts, gaps_below(-np.sort(-counts, axis=1)), strict=True):
         assert np.array_equal(read_top(dps.Scores(row, sensitivity=ANY), 5).gaps, gaps)
@@ -548,31 +729,48 @@ HUGE = [
 @pytest.mark.parametrize("domain", ["public", "observed"])
 @pytest.mark.parametrize("mechanism", spread(TOPS, 5), ids=str)
 def test_counts_beyond_float64_obey_the_curve(mechanism: dps.Mechanism, domain: Domain) -> None:
-    """Adding one user to counts whose differences no float64 holds stays within the curve, in both directions."""
+    """Adding one user to counts whose differences no float64 holds stays within the curve, in both
+    directions.
+    """
     how = domain if mechanism.takes_observed else "public"
     found = worst([[law_of(mechanism, v, domain=how) for v in pair] for pair in HUGE])
-    assert (found.delta <= [mechanism.curve.delta(epsilon) + 1e-9 for epsilon in found.epsilons]).all()
+    assert (
+        found.delta <= [mechanism.curve.delta(epsilon) + 1e-9 for epsilon in found.epsilons]
+    ).all()
 
 
 @pytest.mark.parametrize("mechanism", TOPS, ids=str)
 def test_draws_by_rows_read_huge_counts_as_the_law_does(mechanism: dps.Mechanism) -> None:
-    """Outcomes that the law all but excludes are not drawn, one by one or by rows, where heights are beyond 2^53."""
+    """Outcomes that the law all but excludes are not drawn, one by one or by rows, where heights
+    are beyond 2^53.
+    """
     row = HUGE[1][0]
     scores, law = dps.Scores(row, sensitivity=mechanism.covers), law_of(mechanism, row)
     likely = [o for o, p in law.items() if p > 1e-12]
-    possible = {tuple(sorted(o)) if isinstance(o, frozenset) else o if isinstance(o, tuple) else (o,) for o in likely}
+    possible = {
+        tuple(sorted(o)) if isinstance(o, frozenset) else o if isinstance(o, tuple) else (o,)
+        for o in likely
+    }
     single = [mechanism.select(scores, rng=np.random.default_rng(seed)) for seed in range(20)]
-    for selection in [*single, *mechanism.select_many(np.array([row] * 200), rng=np.random.default_rng(1))]:
+    for selection in [
+        *single,
+        *mechanism.select_many(np.array([row] * 200), rng=np.random.default_rng(1)),
+    ]:
         assert tuple(selection.indices) in possible
 
 
 @pytest.mark.parametrize(
     "mechanism",
-    [dps.LimitedDomain(k=1, kbar=10**7, epsilon=1.0, delta=0.1), StabilityTest(k=10**7, scale=1.0, failure_delta=0.1)],
+    [
+        dps.LimitedDomain(k=1, kbar=10**7, epsilon=1.0, delta=0.1),
+        StabilityTest(k=10**7, scale=1.0, failure_delta=0.1),
+    ],
     ids=str,
 )
 def test_one_selection_costs_what_the_data_cost(mechanism: dps.Mechanism) -> None:
-    """On two items the memory touched does not grow with a kbar or k of ten million: the work is on what is there."""
+    """On two items the memory touched does not grow with a kbar or k of ten million: the work is on
+    what is there.
+    """
     touched = Path("/proc/self/clear_refs")
     if not touched.exists():
         pytest.skip("needs Linux's count of the memory that a process has touched")

@@ -1,4 +1,6 @@
-"""Filters against every adaptive adversary on small mechanisms, by enumeration (F1 to F4), and in mu^2 (F9, F10)."""
+"""Filters against every adaptive adversary on small mechanisms, by enumeration (F1 to F4), and in
+mu^2 (F9, F10).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ Pair = tuple[Sequence[float], Sequence[float]]
 
 @dataclass(frozen=True)
 class Small:
-    """A mechanism with few outcomes: its law under two neighbours, which may be swapped, and a curve that bounds it."""
+    """A mechanism with few outcomes: its law under two neighbours, which may be swapped, and a
+    curve that bounds it.
+    """
 
     law: Pair
     curve: Curve
@@ -44,36 +48,54 @@ def exponential_mechanism(epsilon: float, share: float) -> Small:
 
 
 def leaky(epsilon: float, delta: float) -> Small:
-    """Reveals the input with probability delta, else randomised response: the worst (epsilon, delta) pair."""
+    """Reveals the input with probability delta, else randomised response: the worst (epsilon,
+    delta) pair.
+    """
     return Small(response(epsilon, delta), ApproxDP(epsilon=epsilon, delta=delta))
 
 
 def rounded_laplace(epsilon: float) -> Small:
     """The Laplace mechanism with its answer cut into four cells."""
     cut = np.array([-np.inf, 0.0, 0.5, 1.0, np.inf])
-    first, second = (np.diff(laplace(scale=1 / epsilon, loc=mean).cdf(cut)).tolist() for mean in (0, 1))
+    first, second = (
+        np.diff(laplace(scale=1 / epsilon, loc=mean).cdf(cut)).tolist() for mean in (0, 1)
+    )
     return Small((first, second), LaplaceDP(epsilon=epsilon))
 
 
 def rounded_gaussian(mu: float) -> Small:
     """A Gaussian answer cut into three cells."""
-    first, second = (np.diff(norm(loc=mean).cdf([-np.inf, 0.0, mu, np.inf])).tolist() for mean in (0, mu))
+    first, second = (
+        np.diff(norm(loc=mean).cdf([-np.inf, 0.0, mu, np.inf])).tolist() for mean in (0, mu)
+    )
     return Small((tuple(first), tuple(second)), acc.GaussianDP(mu=mu))
 
 
 def worst(budget: Budget, mechanisms: list[Small], gain: Callable[[float, float], float]) -> float:
-    """The largest sum over transcripts of gain(P, Q) that any adversary reaches under the filter."""
+    """The largest sum over transcripts of gain(P, Q) that any adversary reaches under the
+    filter.
+    """
 
     prices = [budget.price(small.curve) for small in mechanisms]
-    laws = [[np.transpose(law).tolist() for law in (small.law, small.law[::-1])] for small in mechanisms]
+    laws = [
+        [np.transpose(law).tolist() for law in (small.law, small.law[::-1])] for small in mechanisms
+    ]
     seen: dict[tuple[Price, float, float], float] = {}
 
     def best(spent: Price, p: float, q: float) -> float:
-        # Rounds commute: the same answers in another order lead to the same state, up to the last bits.
+        # Rounds commute: the same answers in another order lead to the same state, up to the last
+        # bits.
         state = (spent, float(f"{p:.12e}"), float(f"{q:.12e}"))
         if state not in seen:
             seen[state] = max(
-                [gain(p, q), *(play(spent, p, q, i) for i, price in enumerate(prices) if budget.fits(spent, price))]
+                [
+                    gain(p, q),
+                    *(
+                        play(spent, p, q, i)
+                        for i, price in enumerate(prices)
+                        if budget.fits(spent, price)
+                    ),
+                ]
             )
         return seen[state]
 
@@ -94,7 +116,12 @@ def renyi(order: float) -> Callable[[float, float], float]:
 
 SMALL = [randomised_response(0.25), exponential_mechanism(0.5, 0.6), rounded_laplace(0.4)]
 LEAKY = [leaky(0.3, 0.01), randomised_response(0.5)]
-LOUD = [randomised_response(0.4), exponential_mechanism(0.9, 0.6), rounded_laplace(0.4), rounded_gaussian(0.5)]
+LOUD = [
+    randomised_response(0.4),
+    exponential_mechanism(0.9, 0.6),
+    rounded_laplace(0.4),
+    rounded_gaussian(0.5),
+]
 
 
 def in_nats(order: float, moment: float) -> float:
@@ -106,17 +133,24 @@ AT_FOUR, LEAKS, FIVE = (
     for delta, order, failure in ((0.1, 4.0, 0.0), (0.05, "inf", None), (0.05, 5.0, None))
 )
 WHOLE = randomised_response(1.0)
-# A budget, mechanisms, what is added up, the order if it is a moment; what the worst adversary reaches, in hockey-stick
-# divergence or nats, at least and at most.
-FILTERS: list[tuple[Budget, list[Small], Callable[[float, float], float], float | None, float, float]] = [
+# A budget, mechanisms, what is added up, the order if it is a moment; what the worst adversary
+# reaches, in hockey-stick divergence or nats, at least and at most.
+FILTERS: list[
+    tuple[Budget, list[Small], Callable[[float, float], float], float | None, float, float]
+] = [
     # No likelihood ratio is above exp(budget), and some adversary reaches the budget exactly.
     (Budget(epsilon=1.0), SMALL, hockey_stick(1.0 + 1e-12), None, 0.0, 0.0),
     (Budget(epsilon=1.0), SMALL, hockey_stick(1.0 - 1e-6), None, 1e-12, 1.0),
-    *((Budget(rho=0.11), SMALL, renyi(a), a, 1e-12, a * 0.11 * (1 + 1e-12)) for a in (1.1, 2.0, 5.0, 30.0)),
+    *(
+        (Budget(rho=0.11), SMALL, renyi(a), a, 1e-12, a * 0.11 * (1 + 1e-12))
+        for a in (1.1, 2.0, 5.0, 30.0)
+    ),
     # Whatever order the filter was given.
     *(
         (
-            Budget.model_validate({"epsilon": e, "delta": d, "order": a, "failure": d if a == "inf" else d / 2}),
+            Budget.model_validate(
+                {"epsilon": e, "delta": d, "order": a, "failure": d if a == "inf" else d / 2}
+            ),
             *(LEAKY, hockey_stick(e), None, 1e-12, d),
         )
         for e, d in ((1.2, 0.05), (0.9, 0.2))
@@ -125,12 +159,26 @@ FILTERS: list[tuple[Budget, list[Small], Callable[[float, float], float], float 
     # The failure probability is not idle caution: leaks alone get within a tenth of it.
     (LEAKS, [leaky(0.0, 0.01)], hockey_stick(1.0), None, 0.045, 0.05),
     # At the filter's own order some come within 40 percent of the capacity.
-    (AT_FOUR, SMALL, renyi(4.0), 4.0, 0.6 * AT_FOUR.capacity.main * 1e-12, AT_FOUR.capacity.main * 1e-12),
+    (
+        AT_FOUR,
+        SMALL,
+        renyi(4.0),
+        4.0,
+        0.6 * AT_FOUR.capacity.main * 1e-12,
+        AT_FOUR.capacity.main * 1e-12,
+    ),
     # A plan among them that costs the whole budget is no extra chance.
     (FIVE, [WHOLE, *LEAKY], hockey_stick(1.0), None, 0.0, 0.05),
     # In mu^2 (F9): of four kinds and a leak more than a fifth of delta is reached.
     *(
-        (Budget(epsilon=e, delta=d, order="gaussian", failure=d / 4), [*LOUD, leaky(0.2, d / 8)], hockey_stick(e), None, d / 5, d)
+        (
+            Budget(epsilon=e, delta=d, order="gaussian", failure=d / 4),
+            [*LOUD, leaky(0.2, d / 8)],
+            hockey_stick(e),
+            None,
+            d / 5,
+            d,
+        )
         for e, d in ((0.6, 0.1), (1.1, 0.03), (0.2, 0.25))
     ),
 ]
@@ -138,7 +186,9 @@ FILTERS: list[tuple[Budget, list[Small], Callable[[float, float], float], float 
 
 @pytest.mark.parametrize("case", FILTERS, ids=lambda case: f"{case[0]!r}")
 def test_no_adversary_passes_a_filter(case: tuple[Any, ...]) -> None:
-    """F1 to F4 and F9: of all adversaries that the filter pays for, enumerated, the worst stays within the budget."""
+    """F1 to F4 and F9: of all adversaries that the filter pays for, enumerated, the worst stays
+    within the budget.
+    """
     budget, mechanisms, gain, order, least, most = case
     reached = worst(budget, mechanisms, gain)
     assert least <= (reached if order is None else in_nats(order, reached)) <= most
@@ -149,8 +199,12 @@ def test_a_plan_may_cost_the_whole_budget() -> None:
     assert FIVE.price(WHOLE.curve) == FIVE.capacity
 
 
-def loss_passes(odometer: Callable[[], PrivacyOdometer], choose: Callable[[float], Small], rounds: int) -> float:
-    """Probability under P that the loss of an adversary's transcript ever passes the odometer, by enumeration."""
+def loss_passes(
+    odometer: Callable[[], PrivacyOdometer], choose: Callable[[float], Small], rounds: int
+) -> float:
+    """Probability under P that the loss of an adversary's transcript ever passes the odometer, by
+    enumeration.
+    """
 
     def run(steps: tuple[Small, ...], p: float, q: float) -> float:
         reading = odometer()
@@ -162,14 +216,18 @@ def loss_passes(odometer: Callable[[], PrivacyOdometer], choose: Callable[[float
         if len(steps) == rounds:
             return 0.0
         small = choose(loss)
-        return sum(run((*steps, small), p * a, q * b) for a, b in zip(*small.law, strict=True) if a > 0)
+        return sum(
+            run((*steps, small), p * a, q * b) for a, b in zip(*small.law, strict=True) if a > 0
+        )
 
     return run((), 1.0, 1.0)
 
 
 @pytest.mark.parametrize("order", [2.0, 8.0])
 def test_odometer_holds_at_all_times(order: float) -> None:
-    """An adversary that raises its stakes when it is losing passes the running total with probability at most delta + failure."""
+    """An adversary that raises its stakes when it is losing passes the running total with
+    probability at most delta + failure.
+    """
 
     def choose(loss: float) -> Small:
         return leaky(0.8, 0.01) if loss < 0 else randomised_response(0.4)
@@ -179,12 +237,22 @@ def test_odometer_holds_at_all_times(order: float) -> None:
 
 
 def test_odometer_of_pure_epsilons_is_sure() -> None:
-    """At order inf the running total bounds the loss of every transcript, and equals the decimal sum of epsilons. A filter that
-    stops where the odometer reads epsilon would stop no later than the budget's own filter at that order."""
-    assert loss_passes(lambda: PrivacyOdometer(delta=0.0, order="inf"), lambda _: randomised_response(0.3), 6) == 0.0
+    """At order inf the running total bounds the loss of every transcript, and equals the decimal
+    sum of epsilons. A filter that stops where the odometer reads epsilon would stop no later than
+    the budget's own filter at that order.
+    """
+    assert (
+        loss_passes(
+            lambda: PrivacyOdometer(delta=0.0, order="inf"), lambda _: randomised_response(0.3), 6
+        )
+        == 0.0
+    )
     odometer = PrivacyOdometer(delta=0.0, order="inf")
     assert [odometer.charge(PureDP(epsilon=0.1)) for _ in range(3)] == [0.1, 0.2, 0.3]
-    budget, odometer = Budget(epsilon=1.0, delta=1e-6, order=20.0, failure=0.0), PrivacyOdometer(delta=1e-6, order=20.0)
+    budget, odometer = (
+        Budget(epsilon=1.0, delta=1e-6, order=20.0, failure=0.0),
+        PrivacyOdometer(delta=1e-6, order=20.0),
+    )
     spender = PrivacyFilter(budget)
     while odometer.charge(PureDP(epsilon=0.02)) <= 1.0:
         spender.charge(PureDP(epsilon=0.02))
@@ -203,7 +271,9 @@ def covers(curve: acc.Curve) -> list[acc.GaussianDP]:
 @pytest.mark.parametrize("epsilon", WIDTHS)
 @pytest.mark.parametrize("kind", [acc.PureDP, acc.LaplaceDP])
 def test_a_pair_enters_at_the_least_gaussian_above_it(kind: Any, epsilon: float) -> None:
-    """At no level is the pair above the Gaussian that it is charged as; at level 0 they meet, so 5 % less is too little."""
+    """At no level is the pair above the Gaussian that it is charged as; at level 0 they meet, so 5
+    % less is too little.
+    """
     curve = kind(epsilon=epsilon)
     cover, less = covers(curve)
     assert all(curve.profile(level) <= cover.profile(level) * (1 + 1e-9) for level in LEVELS)
@@ -213,24 +283,38 @@ def test_a_pair_enters_at_the_least_gaussian_above_it(kind: Any, epsilon: float)
 
 @pytest.mark.parametrize("epsilon", WIDTHS[1:6])
 def test_bounded_range_enters_at_the_least_gaussian_above_all_its_pairs(epsilon: float) -> None:
-    """The two-point pairs of every position lie below, both ways round; the middle one meets the Gaussian at level 0."""
+    """The two-point pairs of every position lie below, both ways round; the middle one meets the
+    Gaussian at level 0.
+    """
     cover, less = covers(acc.BoundedRange(epsilon=epsilon))
-    p, q = (np.stack(side) for side in zip(*(spanning(epsilon, t * epsilon) for t in np.linspace(0.02, 0.98, 25)), strict=True))
+    p, q = (
+        np.stack(side)
+        for side in zip(
+            *(spanning(epsilon, t * epsilon) for t in np.linspace(0.02, 0.98, 25)), strict=True
+        )
+    )
     reached = apart(p, q, LEVELS)
-    assert np.all(reached.max(axis=1) <= np.array([cover.profile(level) for level in LEVELS]) + 1e-12)
+    assert np.all(
+        reached.max(axis=1) <= np.array([cover.profile(level) for level in LEVELS]) + 1e-12
+    )
     assert reached[0].argmax() == 12  # the middle
     assert reached[0, 12] == pytest.approx(cover.profile(0.0), rel=1e-9)
     assert reached[0, 12] > less.profile(0.0) * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("epsilon", [1e-12, 1e-8, 1e-3, 0.0399, 0.04, 0.7, 1.1, 1.386, 1.39, 5.0, 40.0, 640.0, 1290.0])
+@pytest.mark.parametrize(
+    "epsilon", [1e-12, 1e-8, 1e-3, 0.0399, 0.04, 0.7, 1.1, 1.386, 1.39, 5.0, 40.0, 640.0, 1290.0]
+)
 def test_entry_prices_are_their_closed_forms_rounded_up(epsilon: float) -> None:
     """To 40 digits: never below, and above by no more than one part in 10^12."""
     mp.mp.dps = 40
     e = mp.mpf(epsilon)
 
     def squared(tail: Any) -> Any:
-        z = mp.findroot(lambda x: mp.log(mp.erfc(x / mp.sqrt(2)) / 2) - mp.log(tail), mp.mpf(math.sqrt(start) / 2))
+        z = mp.findroot(
+            lambda x: mp.log(mp.erfc(x / mp.sqrt(2)) / 2) - mp.log(tail),
+            mp.mpf(math.sqrt(start) / 2),
+        )
         return 4 * z * z
 
     for curve, tail in (
@@ -244,23 +328,40 @@ def test_entry_prices_are_their_closed_forms_rounded_up(epsilon: float) -> None:
 
 
 def test_beyond_the_floats_entry_prices_still_bound() -> None:
-    """Where tails underflow the price is that of R(z) <= exp(-z^2/2)/2, continuous to one part in a hundred."""
+    """Where tails underflow the price is that of R(z) <= exp(-z^2/2)/2, continuous to one part in a
+    hundred.
+    """
     for kind, end in ((acc.PureDP, 650.0), (acc.BoundedRange, 1300.0), (acc.LaplaceDP, 1300.0)):
-        below, above = kind(epsilon=end * (1 - 1e-9)).mu_squared, kind(epsilon=end * (1 + 1e-9)).mu_squared
+        below, above = (
+            kind(epsilon=end * (1 - 1e-9)).mu_squared,
+            kind(epsilon=end * (1 + 1e-9)).mu_squared,
+        )
         assert below < above < 1.02 * below
     assert acc.PureDP(epsilon=0.0).mu_squared == 0
     assert acc.ZCDP(rho=0.1).mu_squared == math.inf
 
 
-BUDGETS = [(0.1, 1e-12), (0.5, 1e-6), (1.0, 1e-6), (4.0, 1e-6), (8.0, 1e-9), (1.0, 0.2), (30.0, 1e-5)]
+BUDGETS = [
+    (0.1, 1e-12),
+    (0.5, 1e-6),
+    (1.0, 1e-6),
+    (4.0, 1e-6),
+    (8.0, 1e-9),
+    (1.0, 0.2),
+    (30.0, 1e-5),
+]
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 def test_gaussians_one_by_one_cost_what_their_plan_costs(epsilon: float, delta: float) -> None:
-    """As many fit as a plan may have, for mu of few digits; more than at any Renyi order; 5 % of mu^2 or delta would show."""
+    """As many fit as a plan may have, for mu of few digits; more than at any Renyi order; 5 % of
+    mu^2 or delta would show.
+    """
     unit = acc.Budget(epsilon=epsilon, delta=delta, order="gaussian", failure=0.0)
     whole = math.sqrt(unit.capacity.main * 1e-12)
-    assert acc.GaussianDP(mu=whole).profile(epsilon) == pytest.approx(delta, rel=1e-3 if whole < 0.1 else 1e-8)
+    assert acc.GaussianDP(mu=whole).profile(epsilon) == pytest.approx(
+        delta, rel=1e-3 if whole < 0.1 else 1e-8
+    )
     curve = acc.GaussianDP(mu=float(f"{whole / 12.3:.2g}"))
     budget = acc.Budget.for_workload(epsilon=epsilon, delta=delta, curve=curve)
     count = budget.how_many(curve)
@@ -274,7 +375,9 @@ def test_gaussians_one_by_one_cost_what_their_plan_costs(epsilon: float, delta: 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.6, 0.1), (1.1, 0.02)])
 def test_a_declared_release_is_paid_for_as_often_as_in_a_plan(epsilon: float, delta: float) -> None:
-    """Adaptive stopping, smaller releases and leaks in between keep the budget; for randomised response it is used up."""
+    """Adaptive stopping, smaller releases and leaks in between keep the budget; for randomised
+    response it is used up.
+    """
     small = randomised_response(0.25)
     budget = acc.Budget(epsilon=epsilon, delta=delta, release=small.curve)
     count = budget.how_many(small.curve)
@@ -294,7 +397,9 @@ def test_a_declared_release_is_paid_for_as_often_as_in_a_plan(epsilon: float, de
     ],
 )
 def test_identical_releases_one_by_one_are_a_plan(curve: acc.Curve, kinds: str) -> None:
-    """The count is the longest plan's; one more is refused by both; a part of a release is no release."""
+    """The count is the longest plan's; one more is refused by both; a part of a release is no
+    release.
+    """
     budget = acc.Budget(epsilon=1.0, delta=1e-6, release=curve)
     count = budget.how_many(curve)
     assert count == acc.calibration.calibrate_count(curve, acc.Budget(epsilon=1.0, delta=1e-6))
@@ -305,14 +410,18 @@ def test_identical_releases_one_by_one_are_a_plan(curve: acc.Curve, kinds: str) 
         kept.charge(curve)
     assert kept.remaining.main == 0
     assert budget.price(acc.zero()) == NOTHING
-    with pytest.raises(acc.errors.Unaffordable, match=r"declared for releases of .* declare another dataset"):
+    with pytest.raises(
+        acc.errors.Unaffordable, match=r"declared for releases of .* declare another dataset"
+    ):
         budget.price(3 * acc.ZCDP(rho=1e-3) + acc.GaussianDP(mu=3.0))
     assert acc.Budget.model_validate_json(budget.model_dump_json()) == budget
     assert budget.unused(curve, acc.zero()) == NOTHING
 
 
 def test_what_counts_as_a_release() -> None:
-    """Equal or smaller of the same kind; parts are counted; another kind is another thing, however small."""
+    """Equal or smaller of the same kind; parts are counted; another kind is another thing, however
+    small.
+    """
     mu = lambda size: acc.GaussianDP(mu=size)  # noqa: E731
     budget = acc.Budget(epsilon=1.0, delta=1e-6, release=mu(0.05))
     one = budget.price(mu(0.05))
@@ -322,7 +431,15 @@ def test_what_counts_as_a_release() -> None:
     leak = acc.ApproxDP(epsilon=0.1, delta=1e-8)
     failing = acc.Approximate(curve=mu(0.05), delta0=1e-9)
     for release, fits, others in (
-        (mu(0.05), (), (mu(0.050001), acc.LaplaceDP(epsilon=1e-3), acc.Approximate(curve=mu(0.05), delta0=1e-12))),
+        (
+            mu(0.05),
+            (),
+            (
+                mu(0.050001),
+                acc.LaplaceDP(epsilon=1e-3),
+                acc.Approximate(curve=mu(0.05), delta0=1e-12),
+            ),
+        ),
         (
             leak,
             (acc.ApproxDP(epsilon=0.1, delta=0.9e-8),),
@@ -336,7 +453,8 @@ def test_what_counts_as_a_release() -> None:
     ):
         budget = acc.Budget(epsilon=1.0, delta=1e-6, release=release)
         assert all(budget.price(curve).main == 10**12 for curve in fits)
-        assert all(budget.price(curve) == budget.capacity for curve in others)  # as the only charge: the whole budget admits it
+        # as the only charge: the whole budget admits it
+        assert all(budget.price(curve) == budget.capacity for curve in others)
     for wrong in ({"order": 8.0}, {"failure": 1e-7}):
         with pytest.raises(acc.errors.InvalidBudget, match="leave them out"):
             acc.Budget(epsilon=1.0, delta=1e-6, release=acc.ZCDP(rho=1e-3), **wrong)
@@ -346,9 +464,12 @@ def test_what_counts_as_a_release() -> None:
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS[:5])
 def test_failures_and_mu_are_both_kept(epsilon: float, delta: float) -> None:
-    """Twenty Gaussians with failures: for_workload sets aside what they need, the rest pays for the conversion, and a plan
-    of as many is admitted."""
-    mu = math.sqrt(acc.Budget(epsilon=epsilon, delta=delta, order="gaussian").capacity.main * 1e-12 / 20)
+    """Twenty Gaussians with failures: for_workload sets aside what they need, the rest pays for the
+    conversion, and a plan of as many is admitted.
+    """
+    mu = math.sqrt(
+        acc.Budget(epsilon=epsilon, delta=delta, order="gaussian").capacity.main * 1e-12 / 20
+    )
     curve = acc.Approximate(curve=acc.GaussianDP(mu=mu), delta0=delta / 40)
     budget = acc.Budget.for_workload(epsilon=epsilon, delta=delta, curve=curve)
     count = budget.how_many(curve)
@@ -367,7 +488,9 @@ def test_failures_and_mu_are_both_kept(epsilon: float, delta: float) -> None:
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 def test_epsilon_so_far_of_gaussian_charges_holds(epsilon: float, delta: float) -> None:
-    """The loss of what was charged passes the stated epsilon with at most the stated chance; after all of it none is stated."""
+    """The loss of what was charged passes the stated epsilon with at most the stated chance; after
+    all of it none is stated.
+    """
     budget = acc.Budget(epsilon=epsilon, delta=delta, order="gaussian")
     for share in (0.1, 0.5, 0.999):
         main = int(budget.capacity.main * share)
@@ -375,13 +498,22 @@ def test_epsilon_so_far_of_gaussian_charges_holds(epsilon: float, delta: float) 
         assert found.epsilon is not None
         assert found.delta == delta
         assert norm.sf((found.epsilon - mu * mu / 2) / mu) <= delta / 2
-        assert acc.GaussianDP(mu=found.mu_left or 0).mu_squared <= (budget.capacity.main - main) * 1e-12
-    assert Remaining(budget, NOTHING).mu_left == pytest.approx(math.sqrt(budget.capacity.main * 1e-12), rel=1e-3)
+        assert (
+            acc.GaussianDP(mu=found.mu_left or 0).mu_squared
+            <= (budget.capacity.main - main) * 1e-12
+        )
+    assert Remaining(budget, NOTHING).mu_left == pytest.approx(
+        math.sqrt(budget.capacity.main * 1e-12), rel=1e-3
+    )
 
 
 @pytest.mark.parametrize("order", ["inf", "gaussian", None, 200.0])
-def test_no_epsilon_is_stated_after_a_plan_that_another_route_admitted(order: Any, tmp_path: Any) -> None:
-    """A plan that the filter's own sum does not pay for costs the whole capacity; its loss passes what the sum would say."""
+def test_no_epsilon_is_stated_after_a_plan_that_another_route_admitted(
+    order: Any, tmp_path: Any
+) -> None:
+    """A plan that the filter's own sum does not pay for costs the whole capacity; its loss passes
+    what the sum would say.
+    """
     budget = acc.Budget(epsilon=1.0, delta=1e-6, order=order)
     plan = acc.GaussianDP(mu=0.2365)
     assert budget.price(plan) == budget.capacity
@@ -395,16 +527,22 @@ def test_no_epsilon_is_stated_after_a_plan_that_another_route_admitted(order: An
 
 
 @pytest.mark.parametrize(("count", "epsilon"), [(8, 0.0189), (5, 0.0405), (1, 0.03)])
-def test_the_loss_of_responses_one_by_one_passes_what_is_stated_within_delta(count: int, epsilon: float) -> None:
-    """Randomised response attains its curve: the exact tail of so many losses is at most delta, and up to .42 of it; all of them
-    as one plan that another route admits state no epsilon."""
+def test_the_loss_of_responses_one_by_one_passes_what_is_stated_within_delta(
+    count: int, epsilon: float
+) -> None:
+    """Randomised response attains its curve: the exact tail of so many losses is at most delta, and
+    up to .42 of it; all of them as one plan that another route admits state no epsilon.
+    """
     budget = acc.Budget(epsilon=1.0, delta=0.01, order=200.0)
     spent = budget.price(count * acc.PureDP(epsilon=epsilon))
     stated = Remaining(budget, spent)
     assert spent != budget.capacity
     assert stated.epsilon is not None
     heads = np.arange(count + 1)
-    losses, chances = (2 * heads - count) * epsilon, binom.pmf(heads, count, 1 / (1 + math.exp(-epsilon)))
+    losses, chances = (
+        (2 * heads - count) * epsilon,
+        binom.pmf(heads, count, 1 / (1 + math.exp(-epsilon))),
+    )
     passed = float(chances[losses > stated.epsilon].sum())
     assert passed <= stated.delta
     if count == 8:
@@ -425,7 +563,9 @@ def test_what_is_proved_for_one_relation_is_so_in_every_composition() -> None:
     ):
         assert curve.proved_for == "add_remove"
         with pytest.raises(acc.RelationMismatch, match="proved for relation='add_remove' only"):
-            acc.PrivacyFilter(acc.Budget(epsilon=9.0, delta=1e-6)).charge(curve, relation="replace_one")
+            acc.PrivacyFilter(acc.Budget(epsilon=9.0, delta=1e-6)).charge(
+                curve, relation="replace_one"
+            )
         with pytest.raises(acc.RelationMismatch):
             acc.Accountant("replace_one").compose(curve, relation="replace_one")
         with pytest.raises(acc.RelationMismatch):
@@ -434,15 +574,22 @@ def test_what_is_proved_for_one_relation_is_so_in_every_composition() -> None:
 
 
 def test_settling_gives_back_mu_squared() -> None:
-    """F8 in units of mu^2, exactly; the failures stay, and a plan of the whole capacity gives nothing back."""
+    """F8 in units of mu^2, exactly; the failures stay, and a plan of the whole capacity gives
+    nothing back.
+    """
     budget, part = acc.Budget(epsilon=1.0, delta=1e-6, order="gaussian"), acc.GaussianDP(mu=0.05)
-    whole, ran = (acc.Approximate(curve=one, delta0=1e-8) for one in (part + 2 * acc.GaussianDP(mu=0.03), part))
+    whole, ran = (
+        acc.Approximate(curve=one, delta0=1e-8)
+        for one in (part + 2 * acc.GaussianDP(mu=0.03), part)
+    )
     assert budget.unused(whole, ran) == acc.price.Price(1_800_000_000, 0)
     assert budget.unused(acc.GaussianDP(mu=0.2365), acc.GaussianDP(mu=0.1)) == NOTHING
 
 
 def test_orders_without_a_bound_are_left_out_in_silence(capfd: Any, caplog: Any) -> None:
-    """dp-accounting warns of each fractional order that its series does not reach; nobody can act on that."""
+    """dp-accounting warns of each fractional order that its series does not reach; nobody can act
+    on that.
+    """
     acc.SampledGaussianDP(mu=1.0, rate=0.123).rdp([2.0])
     assert not caplog.records
     assert capfd.readouterr() == ("", "")

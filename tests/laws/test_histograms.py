@@ -1,4 +1,6 @@
-"""Theorems H4 to H6, H8 and H12: thresholded histograms at attained pairs, for clipped users, in two stages and in groups."""
+"""Theorems H4 to H6, H8 and H12: thresholded histograms at attained pairs, for clipped users, in
+two stages and in groups.
+"""
 
 from __future__ import annotations
 
@@ -33,27 +35,38 @@ def law(mechanism: dps.SparseHistogram, scores: list[float]) -> dict[Any, float]
     return law_of(mechanism, np.array(scores, dtype=float), domain="observed")
 
 
-def divergence(mechanism: dps.SparseHistogram, first: list[float], second: list[float]) -> np.ndarray:
+def divergence(
+    mechanism: dps.SparseHistogram, first: list[float], second: list[float]
+) -> np.ndarray:
     """The larger of both hockey-stick divergences at every one of EPSILONS."""
     p, q = aligned(law(mechanism, scores) for scores in (first, second))
     return apart(p, q, EPSILONS)[:, 0]
 
 
 def alone(mechanism: dps.SparseHistogram, *sizes: int) -> float:
-    """The largest chance that something shows of what one user with so many items brings in alone, on an empty log."""
+    """The largest chance that something shows of what one user with so many items brings in alone,
+    on an empty log.
+    """
     return max(1 - law(mechanism, [mechanism.sensitivity.alone(t)] * t)[()] for t in sizes)
 
 
 CLIPPED = [
-    *(dps.Sensitivity.of_clipped(clip, norm, "add_remove", 3) for clip, norm in ((1.0, "l2"), (1.4, "l2"), (1.0, "l1"))),
+    *(
+        dps.Sensitivity.of_clipped(clip, norm, "add_remove", 3)
+        for clip, norm in ((1.0, "l2"), (1.4, "l2"), (1.0, "l1"))
+    ),
     dps.Sensitivity.of_counts(items_per_user=3),
 ]
 
 
 @pytest.mark.parametrize("sensitivity", CLIPPED, ids=str)
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-def test_what_one_user_alone_brings_in_is_released_with_delta_exactly(sensitivity: dps.Sensitivity, noise: str) -> None:
-    """On an empty log (one public item far from the threshold) 1..l0 items of one user: the worst shows with chance delta."""
+def test_what_one_user_alone_brings_in_is_released_with_delta_exactly(
+    sensitivity: dps.Sensitivity, noise: str
+) -> None:
+    """On an empty log (one public item far from the threshold) 1..l0 items of one user: the worst
+    shows with chance delta.
+    """
     if sensitivity.l1_of(None) == np.inf and noise == "laplace":
         pytest.skip("laplace noise has no price without l1")
     assert DELTA * (1 - 1e-6) <= alone(histogram(sensitivity, noise), 1, 2, 3) <= DELTA * (1 + 1e-9)
@@ -62,18 +75,24 @@ def test_what_one_user_alone_brings_in_is_released_with_delta_exactly(sensitivit
 @pytest.mark.slow
 @pytest.mark.parametrize("sensitivity", CLIPPED, ids=str)
 def test_clipped_users_stay_within_the_curve(sensitivity: dps.Sensitivity) -> None:
-    """Every user with t items, of which j are that user's alone, on every small log around the threshold."""
+    """Every user with t items, of which j are that user's alone, on every small log around the
+    threshold.
+    """
     mechanism = histogram(sensitivity)
     bound, level = stated(mechanism.curve, EPSILONS), mechanism.threshold
     for t in (1, 2, 3):
         share = sensitivity.alone(t)
         for others in itertools.product((0.0, 1.0, level - share, level), repeat=t):
             second = [score + share for score in others]
-            assert (divergence(mechanism, list(others), second) <= bound * (1 + 1e-9) + 1e-11).all(), (t, others)
+            assert (
+                divergence(mechanism, list(others), second) <= bound * (1 + 1e-9) + 1e-11
+            ).all(), (t, others)
 
 
 def test_a_replaced_user_stays_within_the_curve() -> None:
-    """Items of the old user alone, of the new one alone, and shared ones, with shares of each user's own size."""
+    """Items of the old user alone, of the new one alone, and shared ones, with shares of each
+    user's own size.
+    """
     sensitivity = dps.Sensitivity.of_clipped(1.2, "l2", "replace_one", 2)
     mechanism = histogram(sensitivity)
     bound = stated(mechanism.curve, EPSILONS)
@@ -87,22 +106,34 @@ def test_a_replaced_user_stays_within_the_curve() -> None:
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-@pytest.mark.parametrize("delta", [5e-324, 1e-323, 3.3e-322, 1e-310, 1e-300, 0.5, 0.999999999999, 1 - 2.0**-53])
+@pytest.mark.parametrize(
+    "delta", [5e-324, 1e-323, 3.3e-322, 1e-310, 1e-300, 0.5, 0.999999999999, 1 - 2.0**-53]
+)
 def test_the_least_and_the_largest_deltas_hide_one_user(noise: Any, delta: float) -> None:
     """Neither a chance among many that is no normal float nor one next to 1 is rounded up."""
     for l0 in (1, 2, 3, 1000):
         sensitivity = dps.Sensitivity.of_counts(items_per_user=l0)
-        threshold = dps.SparseHistogram(k=2, noise=noise, scale=1.0, delta=delta, sensitivity=sensitivity).threshold
+        threshold = dps.SparseHistogram(
+            k=2, noise=noise, scale=1.0, delta=delta, sensitivity=sensitivity
+        ).threshold
         with mp.workdps(700):
             z = mp.mpf(threshold) - 1
-            below = mp.ncdf(z) if noise == "gaussian" else 1 - mp.exp(-z) / 2 if z > 0 else mp.exp(z) / 2
+            below = (
+                mp.ncdf(z)
+                if noise == "gaussian"
+                else 1 - mp.exp(-z) / 2
+                if z > 0
+                else mp.exp(z) / 2
+            )
             assert below**l0 >= 1 - mp.mpf(delta)
 
 
 @pytest.mark.parametrize("l0", [1, 5, 1000, 1024, 1025, 5000, 10**6])
 @pytest.mark.parametrize("clip", [0.5, 1.0, 3.0])
 def test_runs_of_item_numbers_bound_each_one(l0: int, clip: float) -> None:
-    """The maximum over runs is no less than the value at any number of items, and no more than a hundredth of a share above."""
+    """The maximum over runs is no less than the value at any number of items, and no more than a
+    hundredth of a share above.
+    """
     sensitivity = dps.Sensitivity.of_clipped(clip, "l2", "add_remove", l0)
     mechanism = dps.SparseHistogram(scale=4.0, delta=1e-6, sensitivity=sensitivity)
     t = np.unique(np.geomspace(1, l0, 3000).astype(int))
@@ -116,9 +147,13 @@ def test_runs_of_item_numbers_bound_each_one(l0: int, clip: float) -> None:
 
 
 def test_values_come_with_the_order() -> None:
-    """Values are noisy scores on a public grid, best first, above the threshold; k only cuts the list."""
+    """Values are noisy scores on a public grid, best first, above the threshold; k only cuts the
+    list.
+    """
     sensitivity = dps.Sensitivity(l0=2)
-    scores = dps.Scores([50, 3, 90, 70, 1], labels=list("abcde"), sensitivity=sensitivity, domain="observed")
+    scores = dps.Scores(
+        [50, 3, 90, 70, 1], labels=list("abcde"), sensitivity=sensitivity, domain="observed"
+    )
     mechanism = dps.SparseHistogram(scale=2.0, delta=1e-6, sensitivity=sensitivity)
     released = mechanism.select(scores, rng=np.random.default_rng(1))
     assert released.labels == ("c", "d", "a")
@@ -134,15 +169,25 @@ def test_values_come_with_the_order() -> None:
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_one_shot_values_are_those_of_the_noise_that_chose(noise: str) -> None:
-    """OneshotTopK(values=True) costs the vector, releases order and values, and shows the values in that order."""
-    mechanism = dps.OneshotTopK(k=3, noise=noise, scale=2.0, sensitivity=dps.Sensitivity(l0=2), values=True)  # type: ignore[arg-type]
-    expected = acc.GaussianDP(mu=0.7071067811865476) if noise == "gaussian" else 2 * acc.LaplaceDP(epsilon=0.5)
+    """OneshotTopK(values=True) costs the vector, releases order and values, and shows the values in
+    that order.
+    """
+    mechanism = dps.OneshotTopK(
+        k=3, noise=noise, scale=2.0, sensitivity=dps.Sensitivity(l0=2), values=True
+    )  # type: ignore[arg-type]
+    expected = (
+        acc.GaussianDP(mu=0.7071067811865476)
+        if noise == "gaussian"
+        else 2 * acc.LaplaceDP(epsilon=0.5)
+    )
     assert mechanism.curve.rdp([2.0])[0] == pytest.approx(expected.rdp([2.0])[0], rel=1e-12)
     released = mechanism.select(dps.Scores(np.arange(30) % 5, sensitivity=mechanism.covers))
     assert released.ordered
     assert released.values is not None
     assert list(released.values) == sorted(released.values, reverse=True)
-    grouped = mechanism.select(dps.Scores.grouped([0, 400], [10**9, 3], sensitivity=mechanism.covers))
+    grouped = mechanism.select(
+        dps.Scores.grouped([0, 400], [10**9, 3], sensitivity=mechanism.covers)
+    )
     assert set(grouped.indices or ()) == {10**9, 10**9 + 1, 10**9 + 2}
     assert min(grouped.values or ()) > 10
 
@@ -153,9 +198,10 @@ SELECT = dps.OneshotTopK(k=2, noise="gaussian", scale=1.5, sensitivity=FEW, valu
 
 
 def test_the_second_look_sees_released_labels_in_their_own_order() -> None:
-    """H8: the price is the sum of the stages', in one curve. The second stage is asked for the discovered items only, by label in
-    an order of their own, and its scores decide; where fewer are found than it needs, they are released and nothing is asked
-    again."""
+    """H8: the price is the sum of the stages', in one curve. The second stage is asked for the
+    discovered items only, by label in an order of their own, and its scores decide; where fewer are
+    found than it needs, they are released and nothing is asked again.
+    """
     asked: list[list[Any]] = []
     anew = {"a": 900.0, "b": 500.0, "c": 700.0, "d": 1.0}
 
@@ -165,7 +211,10 @@ def test_the_second_look_sees_released_labels_in_their_own_order() -> None:
 
     mechanism = dps.DiscoverThenSelect(discovery=FIND, selection=SELECT, candidates=3)
     assert mechanism.curve == FIND.curve + SELECT.curve
-    values, seen = [800, 100, 900, 60, 40], {"labels": list("dcbae"), "sensitivity": FEW, "domain": "observed"}
+    values, seen = (
+        [800, 100, 900, 60, 40],
+        {"labels": list("dcbae"), "sensitivity": FEW, "domain": "observed"},
+    )
     scores = dps.Scores(values, **seen, second=dps.SecondLook(look, FEW))  # type: ignore[arg-type]
     released = mechanism.select(scores)
     assert asked == [["b", "c", "d"]]
@@ -185,10 +234,14 @@ def test_stages_that_do_not_fit_are_refused_before_a_draw() -> None:
     look = dps.SecondLook(lambda _: pytest.fail("asked"), wider)  # type: ignore[arg-type, return-value]
     with pytest.raises(dps.errors.SensitivityMismatch):
         mechanism.check(dps.Scores([9, 8], labels=["a", "b"], sensitivity=FEW, second=look))
-    wrong = dps.SecondLook(lambda labels: dps.Scores([1] * len(labels), labels=labels[::-1], sensitivity=FEW), FEW)
+    wrong = dps.SecondLook(
+        lambda labels: dps.Scores([1] * len(labels), labels=labels[::-1], sensitivity=FEW), FEW
+    )
     with pytest.raises(dps.errors.InvalidScores):
         wrong.scores(["a", "b"])
-    found = dps.SecondLook(lambda labels: dps.Scores([1] * len(labels), labels=labels, sensitivity=wider), FEW)
+    found = dps.SecondLook(
+        lambda labels: dps.Scores([1] * len(labels), labels=labels, sensitivity=wider), FEW
+    )
     with pytest.raises(dps.errors.SensitivityMismatch):
         found.scores(["a", "b"])
     with pytest.raises(dps.errors.InvalidScores):
@@ -199,16 +252,29 @@ def test_stages_that_do_not_fit_are_refused_before_a_draw() -> None:
 
 
 def test_a_step_that_bounds_users_counts_nobody_in_full() -> None:
-    """F11: several periods read together cost the same only if neither step relies on a norm, or on how many items a user has."""
+    """F11: several periods read together cost the same only if neither step relies on a norm, or on
+    how many items a user has.
+    """
     whole, clipped = dps.Sensitivity(), dps.Sensitivity.of_clipped(1.0)
     free = dps.LimitedDomain(k=3, kbar=3, epsilon=1.0, delta=1e-3)
-    for discovery, held, rests in ((free, whole, True), (free, clipped, False), (FIND, whole, False)):
+    for discovery, held, rests in (
+        (free, whole, True),
+        (free, clipped, False),
+        (FIND, whole, False),
+    ):
         selection = dps.OneshotTopK(k=1, noise="gumbel", scale=1.0, sensitivity=held)
-        assert dps.DiscoverThenSelect(discovery=discovery, selection=selection, candidates=2).rests_on_linf == rests
+        assert (
+            dps.DiscoverThenSelect(
+                discovery=discovery, selection=selection, candidates=2
+            ).rests_on_linf
+            == rests
+        )
 
 
 def test_a_price_for_users_clipped_anew_needs_a_second_look() -> None:
-    """A selection that pays for a norm of 1 and gets scores of .97 would pay for a look that nobody takes."""
+    """A selection that pays for a norm of 1 and gets scores of .97 would pay for a look that nobody
+    takes.
+    """
     whole, less = (dps.Sensitivity.of_clipped(clip, "l2", "add_remove", 5) for clip in (1.0, 0.97))
     mechanism = dps.DiscoverThenSelect(
         discovery=dps.SparseHistogram(k=5, scale=1.0, delta=1e-6, sensitivity=whole),
@@ -217,14 +283,23 @@ def test_a_price_for_users_clipped_anew_needs_a_second_look() -> None:
     )
     mechanism.check(dps.Scores([9.0, 8.0], labels=["a", "b"], sensitivity=whole, domain="observed"))
     with pytest.raises(dps.errors.InvalidRequest, match="clipped anew, to 1,"):
-        mechanism.check(dps.Scores([9.0, 8.0], labels=["a", "b"], sensitivity=less, domain="observed"))
+        mechanism.check(
+            dps.Scores([9.0, 8.0], labels=["a", "b"], sensitivity=less, domain="observed")
+        )
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("clip", [0.7, 1.0, 1.41, 3.0, 7.3])
-def test_a_second_look_is_clipped_to_what_the_selection_pays_for(relation: Any, clip: float) -> None:
-    """`again` is the clip that the selection was configured for, but for rounding: scores clipped to it are covered."""
-    first, second = dps.Sensitivity.of_clipped(1.0, "l2", relation, 5), dps.Sensitivity.of_clipped(clip, "l2", relation)
+def test_a_second_look_is_clipped_to_what_the_selection_pays_for(
+    relation: Any, clip: float
+) -> None:
+    """`again` is the clip that the selection was configured for, but for rounding: scores clipped
+    to it are covered.
+    """
+    first, second = (
+        dps.Sensitivity.of_clipped(1.0, "l2", relation, 5),
+        dps.Sensitivity.of_clipped(clip, "l2", relation),
+    )
     mechanism = dps.DiscoverThenSelect(
         discovery=histogram(first),
         selection=dps.OneshotTopK(k=1, noise="gaussian", scale=3.0, sensitivity=second),
@@ -236,35 +311,65 @@ def test_a_second_look_is_clipped_to_what_the_selection_pays_for(relation: Any, 
 
 
 def test_the_law_of_a_score_far_ahead_is_exact_or_refused() -> None:
-    """It is that of the others, behind the item that is sure to come first: nothing is integrated where nothing lies; however far
-    below the threshold, in floats or beyond them, nothing is released."""
-    mechanism = dps.SparseHistogram(scale=1.0, noise="laplace", delta=0.1, sensitivity=dps.Sensitivity(l0=1))
-    others = {tuple(item + 1 for item in order): chance for order, chance in law(mechanism, [5.0, 2.0]).items()}
+    """It is that of the others, behind the item that is sure to come first: nothing is integrated
+    where nothing lies; however far below the threshold, in floats or beyond them, nothing is
+    released.
+    """
+    mechanism = dps.SparseHistogram(
+        scale=1.0, noise="laplace", delta=0.1, sensitivity=dps.Sensitivity(l0=1)
+    )
+    others = {
+        tuple(item + 1 for item in order): chance
+        for order, chance in law(mechanism, [5.0, 2.0]).items()
+    }
     for far in (1e4, 1e6):
-        ahead = {order[1:]: chance for order, chance in law(mechanism, [far, 5.0, 2.0]).items() if order[:1] == (0,)}
+        ahead = {
+            order[1:]: chance
+            for order, chance in law(mechanism, [far, 5.0, 2.0]).items()
+            if order[:1] == (0,)
+        }
         assert ahead == pytest.approx(others, rel=1e-9)
-    with pytest.raises(dps.errors.NoClosedForm, match="more than 1048576 scales above the threshold"):
+    with pytest.raises(
+        dps.errors.NoClosedForm, match="more than 1048576 scales above the threshold"
+    ):
         law(mechanism, [1e300, 5.0, 2.0])
     for scale in (1e-3, 1e3):
-        loud = dps.SparseHistogram(k=2, scale=scale, delta=0.01, sensitivity=dps.Sensitivity(linf=1.7e308, l0=1))
+        loud = dps.SparseHistogram(
+            k=2, scale=scale, delta=0.01, sensitivity=dps.Sensitivity(linf=1.7e308, l0=1)
+        )
         assert {order for order, chance in law(loud, [5.0, 2.0]).items() if chance} == {()}
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-@pytest.mark.parametrize(("floor", "delta"), [(0.0, 0.03), (4.0, 0.03), (0.0, 0.9)])  # the last: a threshold below 0
-def test_what_few_users_touch_is_never_shown_and_the_last_one_of_enough_hides(noise: Any, floor: float, delta: float) -> None:
-    """H5 with a floor: a count of it is shown with chance 0, one above it with chance delta exactly, under much noise too."""
+# the last: a threshold below 0
+@pytest.mark.parametrize(("floor", "delta"), [(0.0, 0.03), (4.0, 0.03), (0.0, 0.9)])
+def test_what_few_users_touch_is_never_shown_and_the_last_one_of_enough_hides(
+    noise: Any, floor: float, delta: float
+) -> None:
+    """H5 with a floor: a count of it is shown with chance 0, one above it with chance delta
+    exactly, under much noise too.
+    """
     covers = dps.Sensitivity(l0=1)
-    mechanism = dps.SparseHistogram(noise=noise, scale=30.0, delta=delta, sensitivity=covers, floor=floor)
+    mechanism = dps.SparseHistogram(
+        noise=noise, scale=30.0, delta=delta, sensitivity=covers, floor=floor
+    )
     shown = [
-        1 - mechanism.probabilities(dps.Scores([floor + more], sensitivity=covers, domain="observed")).get((), 0.0)
+        1
+        - mechanism.probabilities(
+            dps.Scores([floor + more], sensitivity=covers, domain="observed")
+        ).get((), 0.0)
         for more in (0, 1)
     ]
     assert shown[0] == 0
     assert delta * (1 - 1e-9) < shown[1] <= delta
     matrix = np.tile([floor, floor, floor + 40], (2000, 1))
-    assert set(mechanism.select_many(matrix, rng=np.random.default_rng(7)).indices.ravel().tolist()) == {-1, 2}
-    alone = [mechanism.select(dps.Scores([floor, floor, floor + 40], sensitivity=covers), rng=rng) for rng in [None] * 200]
+    assert set(
+        mechanism.select_many(matrix, rng=np.random.default_rng(7)).indices.ravel().tolist()
+    ) == {-1, 2}
+    alone = [
+        mechanism.select(dps.Scores([floor, floor, floor + 40], sensitivity=covers), rng=rng)
+        for rng in [None] * 200
+    ]
     assert {index for one in alone for index in one.indices or ()} <= {2}
     grouped = dps.Scores.grouped([floor, floor + 40], [1000, 1], sensitivity=covers)
     assert {index for _ in range(50) for index in mechanism.select(grouped).indices or ()} <= {1000}
@@ -272,27 +377,38 @@ def test_what_few_users_touch_is_never_shown_and_the_last_one_of_enough_hides(no
 
 CELLS = [(group, item) for group in "ab" for item in "xy"]
 ONE = dps.Sensitivity.of_clipped(1.0, items_per_user=3)
-MECHANISM = dps.mechanisms.TopOfGroups(k=1, mechanism=dps.SparseHistogram(scale=0.9, delta=0.08, sensitivity=ONE))
+MECHANISM = dps.mechanisms.TopOfGroups(
+    k=1, mechanism=dps.SparseHistogram(scale=0.9, delta=0.08, sensitivity=ONE)
+)
 OTHERS: list[list[tuple[int, ...]]] = [[], [(0,)], [(0, 2), (0,)], [(0, 1, 3), (1, 2)]]
 
 
 def law_of_cells(users: list[tuple[int, ...]]) -> dict[Any, float]:
-    """What is released of a log whose users have these cells: a cell that nobody has does not occur."""
+    """What is released of a log whose users have these cells: a cell that nobody has does not
+    occur.
+    """
     scores = np.zeros(len(CELLS))
     for held in users:
         scores[list(held)] += min(1.0, 1 / math.sqrt(len(held)))
     there = [place for place in range(len(CELLS)) if scores[place] > 0]
     if not there:
         return {(): 1.0}
-    seen = law_of(MECHANISM, scores[there], labels=[cell(*CELLS[place]) for place in there], domain="observed")
-    return {tuple((group, there[at]) for group, at in outcome): chance for outcome, chance in seen.items()}
+    seen = law_of(
+        MECHANISM, scores[there], labels=[cell(*CELLS[place]) for place in there], domain="observed"
+    )
+    return {
+        tuple((group, there[at]) for group, at in outcome): chance
+        for outcome, chance in seen.items()
+    }
 
 
 @pytest.mark.parametrize("others", OTHERS)
 def test_one_norm_covers_a_user_in_any_groups(others: list[tuple[int, ...]]) -> None:
-    """H12: with and without a user with up to three cells, in one group or in both, no two laws differ by more than the curve.
+    """H12: with and without a user with up to three cells, in one group or in both, no two laws
+    differ by more than the curve.
 
-    Attained: of a user alone some number of cells shows with a chance of delta, and without the user nothing is there.
+    Attained: of a user alone some number of cells shows with a chance of delta, and without the
+    user nothing is there.
     """
     without, levels = law_of_cells(others), (0.0, 0.5, 1.0, 2.0)
     users = [held for size in (1, 2, 3) for held in itertools.combinations(range(len(CELLS)), size)]
@@ -301,4 +417,6 @@ def test_one_norm_covers_a_user_in_any_groups(others: list[tuple[int, ...]]) -> 
     assert (found <= bound + 1e-9).all()
     assert (found / bound).max() > 0.3  # a norm of each group's own would need a wider curve
     if not others:
-        assert max(1 - law_of_cells([held])[()] for held in ((2,), (0, 2), (0, 2, 3))) == pytest.approx(0.08, rel=1e-6)
+        assert max(
+            1 - law_of_cells([held])[()] for held in ((2,), (0, 2), (0, 2, 3))
+        ) == pytest.approx(0.08, rel=1e-6)

@@ -1,4 +1,6 @@
-"""A release takes at most the part of a ledger's budget that it states: n of them that each state an n-th fit n times."""
+"""A release takes at most the part of a ledger's budget that it states: n of them that each state
+an n-th fit n times.
+"""
 
 from __future__ import annotations
 
@@ -28,22 +30,37 @@ ROUNDED_UP = [n for n in range(1, 101) if n * Decimal(repr(1.0 / n)) > 1]
 
 def part(budget: acc.Budget, n: int) -> acc.Budget:
     """An n-th of a budget, as floats state it."""
-    return acc.Budget(delta=budget.delta / n, **({"rho": budget.rho / n} if budget.rho else {"epsilon": budget.limit / n}))
+    return acc.Budget(
+        delta=budget.delta / n,
+        **({"rho": budget.rho / n} if budget.rho else {"epsilon": budget.limit / n}),
+    )
 
 
 def requests(share: BudgetShare | None, *, public: bool) -> list[TopKRequest]:
     """The shortest list of candidates first; the one with counts takes four fifths of the time."""
     candidates: Any = 200 if public else None
-    few = TopKRequest(k=5, candidates=candidates, share=share, sensitivity=dps.Sensitivity.of_counts(items_per_user=3))
+    few = TopKRequest(
+        k=5,
+        candidates=candidates,
+        share=share,
+        sensitivity=dps.Sensitivity.of_counts(items_per_user=3),
+    )
     plain = TopKRequest(k=5, candidates=candidates, share=share)
     counted = TopKRequest(k=5, candidates=candidates, share=share, counts=0.2)
     return [few, plain, counted]
 
 
-# With counts, which take four fifths of the time, for the least and the greatest number; of parts that floats round up the
-# mechanisms for bounded users alone.
+# With counts, which take four fifths of the time, for the least and the greatest number; of parts
+# that floats round up the mechanisms for bounded users alone.
 SHARES = [
-    *spread([(budget, n, 3 if n in (NUMBERS[0], NUMBERS[-1]) else 2) for budget in BUDGETS for n in NUMBERS], 3),
+    *spread(
+        [
+            (budget, n, 3 if n in (NUMBERS[0], NUMBERS[-1]) else 2)
+            for budget in BUDGETS
+            for n in NUMBERS
+        ],
+        3,
+    ),
     *((BUDGETS[0], n, 1) for n in ROUNDED_UP),
 ]
 
@@ -58,7 +75,9 @@ def test_n_releases_of_an_nth_fit_n_times(budget: acc.Budget, n: int, lists: int
     for public in (True, False) if budget.delta else (True,):
         for request in requests(share, public=public)[:lists]:
             limit = 3 if request.sensitivity.l0 else None
-            mechanism = default_choice(stated, request, max_items_per_user=limit, whole=budget).mechanism
+            mechanism = default_choice(
+                stated, request, max_items_per_user=limit, whole=budget
+            ).mechanism
             assert stated.admits(mechanism.curve), mechanism
             assert budget.how_many(mechanism.curve) >= n, mechanism
 
@@ -77,26 +96,40 @@ def test_so_do_releases_for_every_group(n: int) -> None:
 
 @pytest.mark.parametrize("delta", [1e-7, 9e-7])
 def test_a_part_of_epsilon_takes_at_most_that_part_of_the_failure(delta: float) -> None:
-    """Whatever delta is stated beside it: .25 of epsilon takes a quarter of the failure probability, .3 at most .3."""
+    """Whatever delta is stated beside it: .25 of epsilon takes a quarter of the failure
+    probability, .3 at most .3.
+    """
     budget = acc.Budget(epsilon=1.0, delta=1e-6)
     for epsilon in (0.25, 0.3):
         stated = acc.Budget(epsilon=epsilon, delta=delta)
-        mechanism = fitted("limited_domain", stated, TopKRequest(k=5, share=BudgetShare.of(stated, 1, budget)))
+        mechanism = fitted(
+            "limited_domain", stated, TopKRequest(k=5, share=BudgetShare.of(stated, 1, budget))
+        )
         price = budget.price(mechanism.curve)
         assert price.failure <= epsilon * budget.capacity.failure
         assert price.main <= epsilon * budget.capacity.main
-        assert max(price.main / budget.capacity.main, price.failure / budget.capacity.failure) > 0.1 * epsilon
+        assert (
+            max(price.main / budget.capacity.main, price.failure / budget.capacity.failure)
+            > 0.1 * epsilon
+        )
 
 
 def test_a_share_that_would_be_five_percent_too_large_is_seen() -> None:
-    """The mutant of the law: mechanisms fitted to 1.05 of the share fit n - 1 times where the ledger's share binds. A share of
-    another currency goes by delta: epsilon of a release and rho of a ledger do not compare."""
+    """The mutant of the law: mechanisms fitted to 1.05 of the share fit n - 1 times where the
+    ledger's share binds. A share of another currency goes by delta: epsilon of a release and rho of
+    a ledger do not compare.
+    """
     budget = BUDGETS[0]
-    share, other = (BudgetShare.of(part(budget, 4), 1, budget), BudgetShare.of(part(budget, 10), 1, BUDGETS[4]))
+    share, other = (
+        BudgetShare.of(part(budget, 4), 1, budget),
+        BudgetShare.of(part(budget, 10), 1, BUDGETS[4]),
+    )
     assert share is not None
     assert other is not None
     wide = BudgetShare(budget, share.part * 105 / 100)
-    mechanism = fitted("limited_domain", acc.Budget(epsilon=0.5, delta=5e-7), TopKRequest(k=5, share=wide))
+    mechanism = fitted(
+        "limited_domain", acc.Budget(epsilon=0.5, delta=5e-7), TopKRequest(k=5, share=wide)
+    )
     assert budget.how_many(mechanism.curve) < 4
     assert float(other.part) == pytest.approx(0.1)
     assert BudgetShare.of(acc.Budget(epsilon=2.0), 1, acc.Budget(epsilon=1.0)) is None
@@ -105,9 +138,20 @@ def test_a_share_that_would_be_five_percent_too_large_is_seen() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("candidates", [None, pytest.param(50, marks=pytest.mark.slow)])
 def test_counts_fit_a_share_of_a_budget_that_adds_up_pure_epsilons(candidates: int | None) -> None:
-    """The ledger asks for laplace noise where the release alone would take gaussian: users are then clipped in the l1 norm."""
-    budget, stated = acc.Budget(epsilon=1.0, delta=1e-6, order="inf"), acc.Budget(epsilon=0.25, delta=2.5e-7)
-    request = TopKRequest(k=3, candidates=candidates, counts=0.1, recounted=True, share=BudgetShare.of(stated, 1, budget))
+    """The ledger asks for laplace noise where the release alone would take gaussian: users are then
+    clipped in the l1 norm.
+    """
+    budget, stated = (
+        acc.Budget(epsilon=1.0, delta=1e-6, order="inf"),
+        acc.Budget(epsilon=0.25, delta=2.5e-7),
+    )
+    request = TopKRequest(
+        k=3,
+        candidates=candidates,
+        counts=0.1,
+        recounted=True,
+        share=BudgetShare.of(stated, 1, budget),
+    )
     mechanism = default_choice(stated, request, whole=budget).mechanism
     assert isinstance(mechanism, dps.WithValues)
     assert mechanism.noise == "laplace"

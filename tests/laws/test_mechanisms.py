@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 from case import Case
 from cases import CASES, CELLS
-from mechanism_laws import curve_covers, epsilons_for, misfit, outcome, outcomes, relabelled_covers, some_scores
+from mechanism_laws import (
+    curve_covers,
+    epsilons_for,
+    misfit,
+    outcome,
+    outcomes,
+    relabelled_covers,
+    some_scores,
+)
 from spread import spread
 
 import accounting as acc
@@ -18,20 +26,32 @@ from dpselect import verify
 from dpselect.sampling import ExactSampler
 from dpselect.verify import divergences
 
-# About 500 tests, each with a true p-value, at 1e-10: the suite raises a false alarm with probability below 1.5e-7.
+# About 500 tests, each with a true p-value, at 1e-10: the suite raises a false alarm with
+# probability below 1.5e-7.
 FALSE_ALARM = 1e-10
 
 
-KINDS = {kind: [case for case in CASES if case.mechanism.kind == kind] for kind in {case.mechanism.kind: None for case in CASES}}
+KINDS = {
+    kind: [case for case in CASES if case.mechanism.kind == kind]
+    for kind in {case.mechanism.kind: None for case in CASES}
+}
 # The first and the last case of each mechanism.
 FAST = {cases[place] for cases in KINDS.values() for place in (0, -1)}
 
 
 def _drawn_alike(case: Case) -> object:
-    """What decides how a case is drawn: noise of a stated scale does not depend on what one user changes."""
+    """What decides how a case is drawn: noise of a stated scale does not depend on what one user
+    changes.
+    """
     mechanism = case.mechanism
     if isinstance(mechanism, dps.ReportNoisyMax | dps.PeelingTopK):
-        return mechanism.kind, getattr(mechanism, "k", 1), mechanism.noise, mechanism.scale, mechanism.covers.linf
+        return (
+            mechanism.kind,
+            getattr(mechanism, "k", 1),
+            mechanism.noise,
+            mechanism.scale,
+            mechanism.covers.linf,
+        )
     return case
 
 
@@ -39,7 +59,10 @@ DRAWN_ONCE = list({_drawn_alike(case): case for case in CASES}.values())
 # Of these an eighth of the draws in the fast run; every case draws all in the slow one.
 DRAWN = [
     *(pytest.param(case, case.rounds // 8, 250, id=f"{case}") for case in CASES if case in FAST),
-    *(pytest.param(case, case.rounds, 500, marks=pytest.mark.slow, id=f"{case}-all draws") for case in DRAWN_ONCE),
+    *(
+        pytest.param(case, case.rounds, 500, marks=pytest.mark.slow, id=f"{case}-all draws")
+        for case in DRAWN_ONCE
+    ),
 ]
 
 
@@ -50,24 +73,34 @@ def _largest_box(case: Case) -> tuple[int, int]:
 def _covered(case: Case, candidates: int, highest: int) -> list[str]:
     mechanism, epsilons = case.mechanism, epsilons_for(case.mechanism)
     vectors = np.array(list(itertools.product(range(highest + 1), repeat=candidates)))
-    laws = divergences._laws(mechanism, vectors, case.domain, np.arange(highest + 1.0) * mechanism.covers.linf)
+    laws = divergences._laws(
+        mechanism, vectors, case.domain, np.arange(highest + 1.0) * mechanism.covers.linf
+    )
     pairs = divergences._neighbours(mechanism.covers, vectors, highest)
     broken = curve_covers(mechanism, divergences._compare(laws, *pairs, verify.ORDERS, epsilons))
-    return broken if mechanism.curve.delta0 == 0 else broken + relabelled_covers(mechanism, laws, pairs, verify.ORDERS)
+    return (
+        broken
+        if mechanism.curve.delta0 == 0
+        else broken + relabelled_covers(mechanism, laws, pairs, verify.ORDERS)
+    )
 
 
 @pytest.mark.parametrize("case", [*(case for case in CASES if case in FAST), *CELLS], ids=str)
 def test_curve_covers_every_neighbouring_pair(case: Case) -> None:
-    """Exact Renyi, hockey-stick and pure divergences of all neighbouring pairs of the largest box stay below the curve.
+    """Exact Renyi, hockey-stick and pure divergences of all neighbouring pairs of the largest box
+    stay below the curve.
 
-    Where there is a delta0, so do the Renyi divergences of the relabelled laws that the curve is about (Theorem A1).
+    Where there is a delta0, so do the Renyi divergences of the relabelled laws that the curve is
+    about (Theorem A1).
     """
     candidates, highest = _largest_box(case)
     assert _covered(case, candidates, highest) == [], (candidates, highest)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [case for case in CASES if len(case.boxes) > 1 or case not in FAST], ids=str)
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if len(case.boxes) > 1 or case not in FAST], ids=str
+)
 def test_curve_covers_every_neighbouring_pair_of_all_boxes(case: Case) -> None:
     """The same on every box of every case that is not enumerated above."""
     for candidates, highest in set(case.boxes) - ({_largest_box(case)} if case in FAST else set()):
@@ -84,7 +117,9 @@ def test_exponential_noise_reaches_its_pure_epsilon(case: Case) -> None:
 
 @pytest.mark.parametrize(("case", "rows", "singles"), DRAWN)
 def test_select_follows_the_law(case: Case, rows: int, singles: int) -> None:
-    """Frequencies of `select`, and of `select_many` on a matrix of different rows, agree with the exact probabilities."""
+    """Frequencies of `select`, and of `select_many` on a matrix of different rows, agree with the
+    exact probabilities.
+    """
     mechanism, rng = case.mechanism, np.random.default_rng(20261121)
     asked = some_scores(mechanism, case.boxes[-1][0], case.domain)
     if case.values:
@@ -92,7 +127,9 @@ def test_select_follows_the_law(case: Case, rows: int, singles: int) -> None:
     laws = [mechanism.probabilities(scores) for scores in asked]
     if case.values:
         assert sum(chance > 0.02 for chance in laws[0].values()) >= 3
-    drawn = [outcome(mechanism.select(asked[-1], rng=rng), laws[-1]) for _ in range(min(singles, rows))]
+    drawn = [
+        outcome(mechanism.select(asked[-1], rng=rng), laws[-1]) for _ in range(min(singles, rows))
+    ]
     assert misfit(drawn, laws[-1]) > FALSE_ALARM
     if case.domain == "public":
         matrix = np.tile(np.stack([scores.dense() for scores in asked]), (rows // len(asked), 1))
@@ -106,49 +143,80 @@ def test_select_follows_the_law(case: Case, rows: int, singles: int) -> None:
 def test_releases_follow_the_law_of_simulations(kind: str) -> None:
     """What the exact sampler draws, one by one and in rows, has the exact law too."""
     case, source = KINDS[kind][0], ExactSampler(np.random.default_rng(5))
-    mechanism, scores = case.mechanism, some_scores(case.mechanism, case.boxes[-1][0], case.domain)[-1]
+    mechanism, scores = (
+        case.mechanism,
+        some_scores(case.mechanism, case.boxes[-1][0], case.domain)[-1],
+    )
     law = mechanism.probabilities(scores)
-    assert misfit([outcome(mechanism._select(scores, source), law) for _ in range(600)], law) > FALSE_ALARM
+    assert (
+        misfit([outcome(mechanism._select(scores, source), law) for _ in range(600)], law)
+        > FALSE_ALARM
+    )
     if case.domain == "public":
         many = mechanism._select_many(np.tile(scores.dense(), (2000, 1)), source)
         assert misfit(outcomes(many, law), law) > FALSE_ALARM
 
 
 GROUPED = {
-    kind: cases[-1].mechanism for kind, cases in KINDS.items() if cases[-1].mechanism.traits.of("groups", cases[-1].mechanism)
+    kind: cases[-1].mechanism
+    for kind, cases in KINDS.items()
+    if cases[-1].mechanism.traits.of("groups", cases[-1].mechanism)
 }
 
 
 @pytest.mark.fast(4)
 @pytest.mark.parametrize("kind", GROUPED)
 def test_grouped_scores_have_the_law_of_the_candidates_they_stand_for(kind: str) -> None:
-    """Counts of counts, those of zero included, are drawn without being expanded, and as if they were (Theorem X14)."""
+    """Counts of counts, those of zero included, are drawn without being expanded, and as if they
+    were (Theorem X14).
+    """
     mechanism, rng = GROUPED[kind], np.random.default_rng(7)
     values, copies = (
-        (np.array([3, 1, 0, 3]), [1, 2, 1, 1]) if (mechanism.most_candidates or 5) >= 5 else (np.array([3, 1]), [1, 2])
+        (np.array([3, 1, 0, 3]), [1, 2, 1, 1])
+        if (mechanism.most_candidates or 5) >= 5
+        else (np.array([3, 1]), [1, 2])
     )
     values = values * mechanism.covers.linf
     grouped = dps.Scores.grouped(values, copies, sensitivity=mechanism.covers)
-    law = mechanism.probabilities(dps.Scores(np.repeat(values, copies), sensitivity=mechanism.covers))
-    assert misfit([outcome(mechanism.select(grouped, rng=rng), law) for _ in range(400)], law) > FALSE_ALARM
+    law = mechanism.probabilities(
+        dps.Scores(np.repeat(values, copies), sensitivity=mechanism.covers)
+    )
+    assert (
+        misfit([outcome(mechanism.select(grouped, rng=rng), law) for _ in range(400)], law)
+        > FALSE_ALARM
+    )
 
 
-VALUED = [case for case in (*CELLS, *CASES) if hasattr(case.mechanism, "cell_probabilities") and case.mechanism.releases_values]
+VALUED = [
+    case
+    for case in (*CELLS, *CASES)
+    if hasattr(case.mechanism, "cell_probabilities") and case.mechanism.releases_values
+]
 
 
 @pytest.mark.fast(3)
 @pytest.mark.parametrize("case", VALUED, ids=str)
 def test_values_follow_the_law_of_their_cells(case: Case) -> None:
-    """Items, order and values fall into the cells as `cell_probabilities` says, one by one and in rows."""
+    """Items, order and values fall into the cells as `cell_probabilities` says, one by one and in
+    rows.
+    """
     mechanism: Any = case.mechanism
     scores, rng = (
-        dps.Scores([3, 1, 0][: case.boxes[-1][0]], sensitivity=mechanism.covers, domain=case.domain),
+        dps.Scores(
+            [3, 1, 0][: case.boxes[-1][0]], sensitivity=mechanism.covers, domain=case.domain
+        ),
         np.random.default_rng(3),
     )
     edges, places = np.array([0.0, 2.0, 3.0, 5.0]) * mechanism.covers.linf, (0, 1)
     law = mechanism.cell_probabilities(scores, edges)
     assert sum(law.values()) == pytest.approx(1, abs=1e-11)
-    assert misfit([mechanism.select(scores, rng=rng).outcome.seen(edges, places) for _ in range(1500)], law) > FALSE_ALARM
+    assert (
+        misfit(
+            [mechanism.select(scores, rng=rng).outcome.seen(edges, places) for _ in range(1500)],
+            law,
+        )
+        > FALSE_ALARM
+    )
     if isinstance(mechanism, dps.WithValues) and case.domain == "public":
         rows = mechanism.select_many(np.tile(scores.dense(), (3000, 1)), rng=rng)
         assert misfit([row.outcome.seen(edges, places) for row in rows], law) > FALSE_ALARM
@@ -156,8 +224,10 @@ def test_values_follow_the_law_of_their_cells(case: Case) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_laws_traits_and_json_are_true(kind: str) -> None:
-    """The exact law is a probability distribution. What a mechanism declares of itself is what it releases: order, values, how
-    many, and for which relation and domain. It and its curve survive JSON, equal and with equal hashes."""
+    """The exact law is a probability distribution. What a mechanism declares of itself is what it
+    releases: order, values, how many, and for which relation and domain. It and its curve survive
+    JSON, equal and with equal hashes.
+    """
     for case in KINDS[kind]:
         mechanism = case.mechanism
         for candidates, _ in case.boxes:
@@ -168,16 +238,21 @@ def test_laws_traits_and_json_are_true(kind: str) -> None:
         released = mechanism.select(scores, rng=np.random.default_rng(20261121))
         assert released.ordered == mechanism.ordered, case
         if not released.ordered and released.positions is not None:
-            assert list(released.positions) == sorted(released.positions), case  # the order of the noise does not leak
+            # the order of the noise does not leak
+            assert list(released.positions) == sorted(released.positions), case
         assert (released.values is not None) == mechanism.releases_values, case
         assert mechanism.most_released is None or len(released) <= mechanism.most_released, case
         assert mechanism.relation in mechanism.traits.relations, case
         assert mechanism.takes_observed or case.domain == "public", case
         again = dps.Mechanism.from_json(mechanism.to_json())
-        assert (again, hash(again), again.curve) == (mechanism, hash(mechanism), mechanism.curve), case
+        assert (again, hash(again), again.curve) == (
+            mechanism,
+            hash(mechanism),
+            mechanism.curve,
+        ), case
 
 
-# -- what may influence a release, and what is refused ---------------------------------------------------------------------------
+# -- what may influence a release, and what is refused ---------------------------------------------
 
 READING = [case for case in CASES if case.mechanism.traits.of("reads", case.mechanism) == 3]
 
@@ -185,11 +260,16 @@ READING = [case for case in CASES if case.mechanism.traits.of("reads", case.mech
 @pytest.mark.fast(10)
 @pytest.mark.parametrize("case", READING, ids=str)
 def test_only_the_highest_counts_matter(case: Case) -> None:
-    """Whatever lies below the counts that a mechanism says it reads, absent or present, leaves law and seeded draws alone."""
+    """Whatever lies below the counts that a mechanism says it reads, absent or present, leaves law
+    and seeded draws alone.
+    """
     mechanism = case.mechanism
     for head in ((9, 4, 2), (3, 3, 1), (2, 2, 2), (8, 1, 1), (1, 0, 0)):
         tails = [(), (0,), (head[-1],) * 3, (0, head[-1], 0), tuple(range(head[-1] + 1))]
-        scores = [dps.Scores(head + tail, sensitivity=mechanism.covers, domain=case.domain) for tail in tails]
+        scores = [
+            dps.Scores(head + tail, sensitivity=mechanism.covers, domain=case.domain)
+            for tail in tails
+        ]
         laws = [mechanism.probabilities(s) for s in scores]
         assert all(law == laws[0] for law in laws[1:])
         for seed in range(12):
@@ -200,7 +280,9 @@ def test_only_the_highest_counts_matter(case: Case) -> None:
 def law_of_labels(mechanism: dps.Mechanism, counts: dict[str, int]) -> dict[Any, float]:
     """The exact law of what is released, by label where items are."""
     labels = list(counts)
-    scores = dps.Scores(list(counts.values()), sensitivity=mechanism.covers, labels=labels, domain="observed")
+    scores = dps.Scores(
+        list(counts.values()), sensitivity=mechanism.covers, labels=labels, domain="observed"
+    )
     law = mechanism.probabilities(scores)
     if mechanism.traits.answers == "gap":
         return law
@@ -223,7 +305,9 @@ OBSERVED = {
 
 @pytest.mark.parametrize("kind", OBSERVED)
 def test_an_observed_domain_shows_labels_and_what_is_there(kind: str) -> None:
-    """Neither the order of the rows nor an item of count 0 that is listed matters: ties go by label, and zero is not there."""
+    """Neither the order of the rows nor an item of count 0 that is listed matters: ties go by
+    label, and zero is not there.
+    """
     mechanism = OBSERVED[kind]
     for counts in ({"a": 3, "b": 3, "c": 3}, {"a": 7, "b": 4, "c": 4, "d": 1}, {"a": 2}):
         law = law_of_labels(mechanism, counts)
@@ -233,7 +317,9 @@ def test_an_observed_domain_shows_labels_and_what_is_there(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_scores_that_no_proof_covers_are_refused_before_a_draw(kind: str) -> None:
-    """Wider users, the other relation, private candidates, utilities where 0 has a meaning, too few or many candidates."""
+    """Wider users, the other relation, private candidates, utilities where 0 has a meaning, too few
+    or many candidates.
+    """
     mechanism = KINDS[kind][0].mechanism
     covers, size = mechanism.covers, mechanism.most_candidates or max(mechanism.least_candidates, 3)
     other: Any = "add_remove" if mechanism.relation == "replace_one" else "replace_one"

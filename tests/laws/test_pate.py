@@ -1,4 +1,6 @@
-"""The laws of mechanisms on ballots: neighbours differ in one teacher's whole ballot, and draws of a release follow the law."""
+"""The laws of mechanisms on ballots: neighbours differ in one teacher's whole ballot, and draws of
+a release follow the law.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,15 @@ FALSE_ALARM = 1e-10  # of each comparison, of which some draw from the operating
 
 @pytest.mark.parametrize(("unit", "relation"), NEIGHBOURS)
 @pytest.mark.parametrize(("labels", "votes"), [(2, 1), (2, 2), (3, 1), (3, 2), (3, 3)])
-def test_boxes_contain_all_neighbouring_ballots(labels: int, votes: int, unit: Unit, relation: acc.arguments.Relation) -> None:
-    """What holds of `verify.worst_case` on boxes (cases.py) holds of ballots: it compares every change that one teacher's
-    ballot can make, and more."""
-    mechanism = pate.TauVoting(tau=votes, sigma=1.0, labels=labels, threshold=1.0, relation=relation, unit=unit)
+def test_boxes_contain_all_neighbouring_ballots(
+    labels: int, votes: int, unit: Unit, relation: acc.arguments.Relation
+) -> None:
+    """What holds of `verify.worst_case` on boxes (cases.py) holds of ballots: it compares every
+    change that one teacher's ballot can make, and more.
+    """
+    mechanism = pate.TauVoting(
+        tau=votes, sigma=1.0, labels=labels, threshold=1.0, relation=relation, unit=unit
+    )
     changes = set(verify.changes(mechanism.covers, labels))
     changes |= {tuple(-step for step in change) for change in changes}
     pairs = neighbours(labels, 0, votes, 3, "add_remove" if unit == "teacher" else "replace_one")
@@ -37,11 +44,16 @@ def test_boxes_contain_all_neighbouring_ballots(labels: int, votes: int, unit: U
 
 
 def test_one_ballot_changes_both_rounds() -> None:
-    """Over two rounds, a teacher whose ballots change in both stays below twice the curve, and above the curve of one."""
+    """Over two rounds, a teacher whose ballots change in both stays below twice the curve, and
+    above the curve of one.
+    """
     mechanism = pate.GNMax(sigma=1.0, labels=2)
     laws = {c: np.array([*law_of(mechanism, c).values()]) for c in product(range(5), repeat=2)}
     twice = list(product(neighbours(2, 1, 1, 4, "replace_one"), repeat=2))
-    p, q = (np.array([np.outer(laws[a[side]], laws[b[side]]).ravel() for a, b in twice]) for side in (0, 1))
+    p, q = (
+        np.array([np.outer(laws[a[side]], laws[b[side]]).ravel() for a, b in twice])
+        for side in (0, 1)
+    )
     both, exact = 2 * mechanism.curve, hockey_stick(p, q, verify.EPSILONS).max(axis=1)
     assert np.all(renyi(p, q, verify.ORDERS).max(axis=1) <= both.rdp(verify.ORDERS))
     assert np.all(exact <= stated(both, verify.EPSILONS))
@@ -52,7 +64,9 @@ RECORDS = dict.fromkeys(range(21), 1)  # by identifier; 21 of 41 teachers hold o
 
 
 def voted(records: dict[int, int]) -> tuple[int, int]:
-    """What 41 teachers vote for, of whom each says whether the sum of its records is odd: as bad as training can be."""
+    """What 41 teachers vote for, of whom each says whether the sum of its records is odd: as bad as
+    training can be.
+    """
     sums = np.bincount([number % 41 for number in records], list(records.values()), minlength=41)
     odd = int((sums % 2).sum())
     return 41 - odd, odd
@@ -66,13 +80,18 @@ def voted(records: dict[int, int]) -> tuple[int, int]:
 def test_a_record_reaches_the_price_of_a_changed_ballot_under_either_relation(
     relation: acc.arguments.Relation, near: dict[int, int]
 ) -> None:
-    """A record that goes, as one that is replaced, flips one ballot: the laws reach the curve, and 5 % less would not do, nor the
-    price of a teacher."""
+    """A record that goes, as one that is replaced, flips one ballot: the laws reach the curve, and
+    5 % less would not do, nor the price of a teacher.
+    """
     mechanism = pate.GNMax(sigma=2.0, labels=2, relation=relation)
-    exact = hockey_stick(*(list(law_of(mechanism, voted(records)).values()) for records in (RECORDS, near)), [0.0])[0, 0]
+    exact = hockey_stick(
+        *(list(law_of(mechanism, voted(records)).values()) for records in (RECORDS, near)), [0.0]
+    )[0, 0]
     assert exact == pytest.approx(mechanism.curve.delta(0.0), rel=1e-9)
     assert exact > acc.GaussianDP(mu=0.95 * mechanism.curve.mu).delta(0.0)
-    assert exact > pate.GNMax(sigma=2.0, labels=2, relation="add_remove", unit="teacher").curve.delta(0.0)
+    assert exact > pate.GNMax(
+        sigma=2.0, labels=2, relation="add_remove", unit="teacher"
+    ).curve.delta(0.0)
 
 
 def test_binary_voting_reaches_its_renyi_bound_no_further() -> None:
@@ -86,18 +105,24 @@ def test_binary_voting_reaches_its_renyi_bound_no_further() -> None:
 
 @pytest.mark.parametrize("scale", [0.5, 2.0])
 def test_the_curve_of_top_votes_is_reached(scale: float) -> None:
-    """P17: a ballot that leaves the winner for the other label moves two counts against each other: the logarithm of the ratio of
-    probabilities ranges over 2/scale, up to what votes are too few for, and 5 % less would not do."""
+    """P17: a ballot that leaves the winner for the other label moves two counts against each other:
+    the logarithm of the ratio of probabilities ranges over 2/scale, up to what votes are too few
+    for, and 5 % less would not do.
+    """
     mechanism = pate.TopVotes(k=1, scale=scale, labels=2)
     first, second = (law_of(mechanism, counts) for counts in ((20, 21), (21, 20)))
     spread = math.log(first[1,] / second[1,]) - math.log(first[0,] / second[0,])
     assert spread == pytest.approx(2 / scale, rel=1e-9)
     assert mechanism.curve == acc.BoundedRange(epsilon=2 / scale)
-    assert pate.TopVotes(k=3, scale=scale, labels=5).curve == 3 * acc.BoundedRange(epsilon=2 / scale)
+    assert pate.TopVotes(k=3, scale=scale, labels=5).curve == 3 * acc.BoundedRange(
+        epsilon=2 / scale
+    )
 
 
 def test_stable_voting_is_stable_top_k() -> None:
-    """Law, curve and draws are those of StableTopK with the constants of replaced ballots, for kbar labels at most."""
+    """Law, curve and draws are those of StableTopK with the constants of replaced ballots, for kbar
+    labels at most.
+    """
     for kbar in (1, 2, None):
         mechanism = pate.StableVoting(rho=0.7, failure_delta=0.02, labels=3, kbar=kbar)
         twin = dps.StableTopK(rho=0.7, failure_delta=0.02, kbar=kbar or 3, relation="replace_one")
@@ -109,7 +134,7 @@ def test_stable_voting_is_stable_top_k() -> None:
         assert list(ours) == list(theirs)
 
 
-# -- exact draws ---------------------------------------------------------------------------------------------------------
+# -- exact draws -----------------------------------------------------------------------------------
 
 
 RELEASES: list[tuple[dps.Mechanism, tuple[int, ...]]] = [
@@ -126,20 +151,32 @@ RELEASES: list[tuple[dps.Mechanism, tuple[int, ...]]] = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("mechanism", "counts"), RELEASES, ids=lambda value: str(value)[:40])
 def test_releases_follow_the_law(mechanism: dps.Mechanism, counts: tuple[int, ...]) -> None:
-    """Drawn from the operating system's entropy, many rounds and single ones follow the exact law."""
+    """Drawn from the operating system's entropy, many rounds and single ones follow the exact
+    law.
+    """
     ballots = pate.Ballots(np.tile(counts, (20_000, 1)), teachers=sum(counts), missing="allow")
     law = mechanism.probabilities(ballots[:1])
     assert misfit([outcome(one, law) for one in mechanism.select_many(ballots)], law) > FALSE_ALARM
-    assert misfit([outcome(mechanism.select(ballots[:1]), law) for _ in range(1500)], law) > FALSE_ALARM
+    assert (
+        misfit([outcome(mechanism.select(ballots[:1]), law) for _ in range(1500)], law)
+        > FALSE_ALARM
+    )
 
 
 @pytest.mark.parametrize("labels", [2, 3, 10])
 def test_a_teacher_who_comes_moves_the_centred_votes_only(labels: int) -> None:
-    """P9 for a teacher: the closed form; exact laws stay below it and for two labels reach it: 5 % less is too little."""
+    """P9 for a teacher: the closed form; exact laws stay below it and for two labels reach it: 5 %
+    less is too little.
+    """
     mechanism = pate.GNMax(sigma=1.0, labels=labels, relation="add_remove", unit="teacher")
     assert mechanism.curve.mu == pytest.approx(np.sqrt(1 - 1 / labels), rel=1e-12)
     answers = pate.ConfidentGNMax(
-        threshold=1.0, sigma_threshold=2.0, sigma=1.0, labels=labels, relation="add_remove", unit="teacher"
+        threshold=1.0,
+        sigma_threshold=2.0,
+        sigma=1.0,
+        labels=labels,
+        relation="add_remove",
+        unit="teacher",
     )
     assert answers.curve == mechanism.curve + acc.GaussianDP(mu=0.5)
     votes = [np.array([lead + 4, *[4.0] * (labels - 1)]) for lead in np.linspace(-3, 3, 25)]
@@ -147,4 +184,6 @@ def test_a_teacher_who_comes_moves_the_centred_votes_only(labels: int) -> None:
     found = worst_of_laws(pairs, [0.0, 0.2, 0.5, 1.0])
     assert (found.delta <= stated(mechanism.curve, found.epsilons) + 1e-12).all()
     if labels == 2:
-        assert (found.delta > stated(acc.GaussianDP(mu=0.95 * mechanism.curve.mu), found.epsilons)).all()
+        assert (
+            found.delta > stated(acc.GaussianDP(mu=0.95 * mechanism.curve.mu), found.epsilons)
+        ).all()

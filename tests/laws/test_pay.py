@@ -1,4 +1,6 @@
-"""Pay for what a release used (Theorems S8 and P10): whole sessions of Limited Domain and of confident GNMax against a filter."""
+"""Pay for what a release used (Theorems S8 and P10): whole sessions of Limited Domain and of
+confident GNMax against a filter.
+"""
 
 from __future__ import annotations
 
@@ -27,20 +29,31 @@ def selection_of(mechanism: Any, answer: tuple[int, ...]) -> dps.Selection:
     """What the mechanism would have released."""
     k = getattr(mechanism, "k", 1)
     silent = ABSTAINED if mechanism is VOTE and not answer else None
-    return dps.Selection(indices=answer, ordered=True, requested=k, complete=len(answer) == k, reason=silent)
+    return dps.Selection(
+        indices=answer, ordered=True, requested=k, complete=len(answer) == k, reason=silent
+    )
 
 
-def sessions(mechanism: Any, law: Law, prices: dict[Any, Price], budget: acc.Budget, most: int = 30) -> Law:
-    """Law of how often each answer occurs in a session that repeats the call while its full price fits, `most` times at most.
+def sessions(
+    mechanism: Any, law: Law, prices: dict[Any, Price], budget: acc.Budget, most: int = 30
+) -> Law:
+    """Law of how often each answer occurs in a session that repeats the call while its full price
+    fits, `most` times at most.
 
-    How often is all that a likelihood ratio depends on, since calls are alike and when a session ends depends on it alone.
+    How often is all that a likelihood ratio depends on, since calls are alike and when a session
+    ends depends on it alone.
     """
     place = {answer: at for at, answer in enumerate(prices)}
     open_, done = {(0,) * len(place): 1.0}, dict[tuple[int, ...], float]()
     for _ in range(most):
         following: dict[tuple[int, ...], float] = {}
         for state, chance in open_.items():
-            spent = Price(*(sum(n * price[i] for n, price in zip(state, prices.values(), strict=True)) for i in (0, 1)))
+            spent = Price(
+                *(
+                    sum(n * price[i] for n, price in zip(state, prices.values(), strict=True))
+                    for i in (0, 1)
+                )
+            )
             if not budget.can_afford(spent, mechanism.curve):
                 done[state] = chance
                 continue
@@ -53,12 +66,24 @@ def sessions(mechanism: Any, law: Law, prices: dict[Any, Price], budget: acc.Bud
 
 
 def overspent(
-    mechanism: Any, budget: acc.Budget, guarantee: acc.Curve, charge: Charge, pairs: list[Pair], domain: Domain = "public"
+    mechanism: Any,
+    budget: acc.Budget,
+    guarantee: acc.Curve,
+    charge: Charge,
+    pairs: list[Pair],
+    domain: Domain = "public",
 ) -> float:
     """How far sessions exceed a guarantee in delta, over neighbouring counts."""
     laws = {counts: law_of(mechanism, counts, domain=domain) for counts in itertools.chain(*pairs)}
-    curves = {answer: charge(mechanism, selection_of(mechanism, answer)) for law in laws.values() for answer in law}
-    prices = {answer: NOTHING if curve is None else budget.price(curve) for answer, curve in curves.items()}
+    curves = {
+        answer: charge(mechanism, selection_of(mechanism, answer))
+        for law in laws.values()
+        for answer in law
+    }
+    prices = {
+        answer: NOTHING if curve is None else budget.price(curve)
+        for answer, curve in curves.items()
+    }
     whole = {counts: sessions(mechanism, law, prices, budget) for counts, law in laws.items()}
     found = worst([(whole[first], whole[second]) for first, second in pairs], levels(guarantee))
     return float((found.delta - stated(guarantee, found.epsilons)).max())
@@ -72,7 +97,9 @@ def pay(mechanism: Any, selection: dps.Selection) -> acc.Curve:
 
 def threshold_for_free(mechanism: dps.LimitedDomain, selection: dps.Selection) -> acc.Curve:
     """Charges the released items and not the threshold that ended the call."""
-    return acc.Approximate(curve=len(selection) * acc.BoundedRange(epsilon=mechanism.epsilon), delta0=mechanism.delta)
+    return acc.Approximate(
+        curve=len(selection) * acc.BoundedRange(epsilon=mechanism.epsilon), delta0=mechanism.delta
+    )
 
 
 def delta_for_free(mechanism: dps.LimitedDomain, selection: dps.Selection) -> acc.Curve:
@@ -88,7 +115,11 @@ def silence_for_free(mechanism: pate.ConfidentGNMax, selection: dps.Selection) -
 
 def near(mechanism: dps.LimitedDomain, vectors: list[Counts]) -> list[Pair]:
     """The neighbouring pairs among these counts."""
-    moved = [(v, tuple(np.add(v, c).tolist())) for v in vectors for c in verify.changes(mechanism.covers, len(v))]
+    moved = [
+        (v, tuple(np.add(v, c).tolist()))
+        for v in vectors
+        for c in verify.changes(mechanism.covers, len(v))
+    ]
     return [(first, second) for first, second in moved if second in vectors]
 
 
@@ -101,22 +132,42 @@ def square(candidates: int, highest: int) -> list[Counts]:
 SESSIONS: list[tuple[dps.LimitedDomain, int, int, list[Counts], Domain]] = [
     (dps.LimitedDomain(k=2, kbar=2, epsilon=0.5, delta=1e-3), 3, 3, square(2, 3), "public"),
     (dps.LimitedDomain(k=2, kbar=2, epsilon=1.0, delta=0.05), 4, 3, square(2, 4), "public"),
-    (dps.LimitedDomain(k=2, kbar=3, kbar_least=2, epsilon=0.5, delta=0.01), 6, 2, square(3, 2), "observed"),
-    (dps.LimitedDomain(k=2, kbar=2, epsilon=1.0, delta=1e-6), 4, 20, [(c,) for c in range(11, 18)], "public"),
+    (
+        dps.LimitedDomain(k=2, kbar=3, kbar_least=2, epsilon=0.5, delta=0.01),
+        6,
+        2,
+        square(3, 2),
+        "observed",
+    ),
+    (
+        dps.LimitedDomain(k=2, kbar=2, epsilon=1.0, delta=1e-6),
+        4,
+        20,
+        [(c,) for c in range(11, 18)],
+        "public",
+    ),
 ]
 RARE = dps.LimitedDomain(k=1, kbar=1, epsilon=1.0, delta=0.01)
 BALLOTS = sorted(neighbours(2, 1, 1, 4, "replace_one"))
 
 
-def pure(mechanism: dps.LimitedDomain, picks: int, delta: float) -> tuple[Any, acc.Budget, acc.Curve]:
+def pure(
+    mechanism: dps.LimitedDomain, picks: int, delta: float
+) -> tuple[Any, acc.Budget, acc.Curve]:
     """A budget for so many picks that adds up pure epsilons, and what it guarantees."""
     epsilon = picks * mechanism.epsilon
-    return mechanism, acc.Budget(epsilon=epsilon, delta=delta, order="inf"), acc.ApproxDP(epsilon=epsilon, delta=delta)
+    return (
+        mechanism,
+        acc.Budget(epsilon=epsilon, delta=delta, order="inf"),
+        acc.ApproxDP(epsilon=epsilon, delta=delta),
+    )
 
 
 @pytest.mark.parametrize("session", SESSIONS, ids=lambda value: str(value[0]))
 def test_paying_for_what_one_gets_keeps_the_budget(session: Any) -> None:
-    """Theorem S8: repeated calls, each charged `spent`, stay within a filter's budget, added up as pure epsilons or as rho."""
+    """Theorem S8: repeated calls, each charged `spent`, stay within a filter's budget, added up as
+    pure epsilons or as rho.
+    """
     mechanism, picks, calls, vectors, domain = session
     delta, pairs = calls * mechanism.delta, near(mechanism, vectors)
     rho = (picks * acc.BoundedRange(epsilon=mechanism.epsilon)).rho
@@ -127,7 +178,9 @@ def test_paying_for_what_one_gets_keeps_the_budget(session: Any) -> None:
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 def test_paying_for_answers_and_silence_keeps_the_budget(rounds: int) -> None:
-    """Theorem P10: sessions that charge `spent` stay within the rho of a filter, however many rounds abstain."""
+    """Theorem P10: sessions that charge `spent` stay within the rho of a filter, however many
+    rounds abstain.
+    """
     rho = rounds * VOTE.curve.rho
     assert overspent(VOTE, acc.Budget(rho=rho), acc.ZCDP(rho=rho), pay, BALLOTS) <= 1e-12
 
@@ -136,22 +189,36 @@ def test_paying_for_answers_and_silence_keeps_the_budget(rounds: int) -> None:
 def test_a_free_threshold_is_caught() -> None:
     """Sessions that charge nothing for calls without an item outrun their budget."""
     mechanism, picks, calls, vectors, _ = SESSIONS[-1]
-    assert overspent(*pure(mechanism, picks, calls * mechanism.delta), threshold_for_free, near(mechanism, vectors)) > 1e-9
+    assert (
+        overspent(
+            *pure(mechanism, picks, calls * mechanism.delta),
+            threshold_for_free,
+            near(mechanism, vectors),
+        )
+        > 1e-9
+    )
 
 
 def test_a_free_delta_and_free_silence_are_caught() -> None:
-    """Sessions that charge delta for one call only outrun it, as do those that charge nothing for rounds that abstain."""
+    """Sessions that charge delta for one call only outrun it, as do those that charge nothing for
+    rounds that abstain.
+    """
     for charge, breaks in ((delta_for_free, True), (pay, False)):
-        assert (overspent(*pure(RARE, 4, 0.01), charge, near(RARE, [(0,), (1,)]), "observed") > 1e-9) == breaks
+        assert (
+            overspent(*pure(RARE, 4, 0.01), charge, near(RARE, [(0,), (1,)]), "observed") > 1e-9
+        ) == breaks
     rho = VOTE.curve.rho
     assert overspent(VOTE, acc.Budget(rho=rho), acc.ZCDP(rho=rho), silence_for_free, BALLOTS) > 1e-3
 
 
 def test_spent_counts_the_threshold_once_and_tells_the_price_of_silence() -> None:
-    """One pick per item and one for the threshold that ended the call early; a full answer costs the whole curve, silence the
-    test; other mechanisms' selections are refused."""
+    """One pick per item and one for the threshold that ended the call early; a full answer costs
+    the whole curve, silence the test; other mechanisms' selections are refused.
+    """
     mechanism = dps.LimitedDomain(k=3, kbar=5, epsilon=0.5, delta=1e-6)
-    prices = [mechanism.spent(selection_of(mechanism, tuple(range(n)))).core_epsilon for n in range(4)]
+    prices = [
+        mechanism.spent(selection_of(mechanism, tuple(range(n)))).core_epsilon for n in range(4)
+    ]
     assert prices == [0.5, 1.0, 1.5, 1.5]
     for one, answer in ((mechanism, (0, 1, 2)), (VOTE, (1,))):
         assert pay(one, selection_of(one, answer)) == one.curve

@@ -237,9 +237,7 @@ def lone(race: Race, norm: float = 1.0) -> float:
 @pytest.mark.parametrize("floor", [-6.0, 1.5])
 @pytest.mark.parametrize("shares", [(0.4, 0.6), (0.35, 0.3, 0.35)])
 def test_a_lone_item_is_shown_with_the_chance_that_is_charged(
-    shares: tuple[float, ...],
-    floor: float,
-    combine: float,
+    shares: tuple[float, ...], floor: float, combine: float
 ) -> None:
     """Attained: the item of one user in an empty log is released with probability delta.
 
@@ -276,8 +274,7 @@ def test_a_lone_item_is_shown_with_the_chance_that_is_charged(
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("rounds", [2, 3])
 def test_three_hundred_lone_items_are_shown_with_the_chance_that_is_charged(
-    rounds: int,
-    relation: str,
+    rounds: int, relation: str
 ) -> None:
     """Attained: of one user's 300 lone items any is released with probability delta.
 
@@ -319,9 +316,7 @@ def louder(race: Race, turn: int) -> Race:
     ],
 )
 def test_every_round_spends_what_the_curve_says(
-    shares: tuple[float, ...],
-    sizes: tuple[int, ...],
-    combine: float,
+    shares: tuple[float, ...], sizes: tuple[int, ...], combine: float
 ) -> None:
     """Attained: a common item in a band that holds everything is told by mu.
 
@@ -471,7 +466,8 @@ def test_thresholds_spend_delta_on_every_number_of_lone_items(
         most = spent.max(axis=1)
         parts = delta * np.cumsum(mechanism.failures)
         assert (most <= parts * (1 + 1e-7)).all()
-        assert (most >= [0.97 * parts[0], *(LEAST * parts[1:])]).all()  # the first threshold lies on its grid
+        # the first threshold lies on its grid
+        assert (most >= [0.97 * parts[0], *(LEAST * parts[1:])]).all()
     # A score and its rounded one pass the floor and the first threshold alike.
     for level in (mechanism.floor, mechanism.first_threshold):
         steps = level / public_grid(mechanism.scales()[0])

@@ -1,4 +1,6 @@
-"""Configurations without a guarantee cannot be built: one table of calls and of the words that name the field and the rule."""
+"""Configurations without a guarantee cannot be built: one table of calls and of the words that name
+the field and the rule.
+"""
 
 from __future__ import annotations
 
@@ -21,35 +23,70 @@ from dpselect.ranking.spectral_top_k import SpectralTopK
 
 # What no mechanism takes, by the name of a field: beside NaN, and text where words are listed.
 OUTSIDE: dict[str, tuple[Any, ...]] = {
-    **dict.fromkeys(("epsilon", "rho", "scale", "sigma", "sigma_threshold", "step", "norm", "normaliser"), (0.0, -1.0)),
+    **dict.fromkeys(
+        ("epsilon", "rho", "scale", "sigma", "sigma_threshold", "step", "norm", "normaliser"),
+        (0.0, -1.0),
+    ),
     **dict.fromkeys(("answer_scale", "value_scale", "lost_scale", "clip", "taper"), (0.0, -1.0)),
     **dict.fromkeys(("delta", "failure_delta", "split", "share", "beta"), (0.0, 1.0)),
-    **dict.fromkeys(("k", "kbar", "kbar_least", "l0", "c", "labels", "tau", "teachers", "candidates"), (0, 1.5, True)),
+    **dict.fromkeys(
+        ("k", "kbar", "kbar_least", "l0", "c", "labels", "tau", "teachers", "candidates"),
+        (0, 1.5, True),
+    ),
     **dict.fromkeys(("max_groups_per_user", "spread", "flips"), (0, 1.5, True)),
     **dict.fromkeys(("epsilon_em", "floor", "penalty", "per_pair"), (-1.0,)),
     **dict.fromkeys(("threshold", "low", "high", "mask"), (math.inf,)),
     **{"gamma": (0.4, 1.1), "ergodicity": (-0.1, 1.0), "combine": (-0.1, 1.0)},
-    **dict.fromkeys(("shares", "failures"), ((), (1.0,), (0.5, 0.4), (1.5, -0.5), (0.25, 0.25, 0.25, 0.25), 0.5)),
-    **{"floors": ((), (math.inf,), (65.0,), (-9.0, 0.0)), "bands": ((), ((-0.1, 1.0),), ((0.1,),), ((0.1, 65.0), (9.0, 0.0)))},
+    **dict.fromkeys(
+        ("shares", "failures"), ((), (1.0,), (0.5, 0.4), (1.5, -0.5), (0.25, 0.25, 0.25, 0.25), 0.5)
+    ),
+    **{
+        "floors": ((), (math.inf,), (65.0,), (-9.0, 0.0)),
+        "bands": ((), ((-0.1, 1.0),), ((0.1,),), ((0.1, 65.0), (9.0, 0.0))),
+    },
 }
 # What is read of a ranking takes memory.
 BOUNDED = {
     "stability_test": "k",
-    **dict.fromkeys(("large_gap", "gaussian_gap", "stable_top_k", "stable_top_k_fixed", "top_stable", "limited_domain"), "kbar"),
+    **dict.fromkeys(
+        (
+            "large_gap",
+            "gaussian_gap",
+            "stable_top_k",
+            "stable_top_k_fixed",
+            "top_stable",
+            "limited_domain",
+        ),
+        "kbar",
+    ),
 }
 MEMBERS = {case.mechanism.kind: case.mechanism for case in reversed(CASES)}
 
 
 @pytest.mark.parametrize("kind", MEMBERS)
 def test_no_field_takes_what_is_outside_its_domain(kind: str) -> None:
-    """Of every mechanism every number has a domain, which is the same for all that have a field of its name, and words are those
-    that are listed; a k or kbar that is read off a ranking is at most 10,000,000. The error names the field."""
+    """Of every mechanism every number has a domain, which is the same for all that have a field of
+    its name, and words are those that are listed; a k or kbar that is read off a ranking is at most
+    10,000,000. The error names the field.
+    """
     mechanism = MEMBERS[kind]
-    fields = {field.alias or name: (field, getattr(mechanism, name)) for name, field in type(mechanism).model_fields.items()}
+    fields = {
+        field.alias or name: (field, getattr(mechanism, name))
+        for name, field in type(mechanism).model_fields.items()
+    }
     said = {name: value for name, (_, value) in fields.items()}
     for name, (field, _) in fields.items():
-        number, words = (re.search(kind_of, str(field.annotation)) for kind_of in (r"\b(int|float)\b", r"Literal|\bbool\b"))
-        wrong = (*OUTSIDE[name], math.nan) if number else ("swap", 1) if words and name != "kind" else ()
+        number, words = (
+            re.search(kind_of, str(field.annotation))
+            for kind_of in (r"\b(int|float)\b", r"Literal|\bbool\b")
+        )
+        wrong = (
+            (*OUTSIDE[name], math.nan)
+            if number
+            else ("swap", 1)
+            if words and name != "kind"
+            else ()
+        )
         for value in (*wrong, *((10**7 + 1,) if BOUNDED.get(kind) == name else ())):
             with pytest.raises(dps.errors.InvalidMechanism, match=rf"\b{name}\b"):
                 type(mechanism)(**{**said, name: value})
@@ -68,7 +105,9 @@ def histogram(**given: Any) -> dps.Mechanism:
 
 
 def shown(**given: Any) -> dps.Mechanism:
-    return dps.OneshotTopK(**{"k": 1, "noise": "laplace", "scale": 1.0, "sensitivity": ONE, "values": True, **given})
+    return dps.OneshotTopK(
+        **{"k": 1, "noise": "laplace", "scale": 1.0, "sensitivity": ONE, "values": True, **given}
+    )
 
 
 def valued(**given: Any) -> dps.Mechanism:
@@ -84,7 +123,9 @@ def race(**given: Any) -> dps.Mechanism:
 
 
 def steps(**given: Any) -> dps.Mechanism:
-    return dps.DiscoverThenSelect(**{"discovery": FIND, "selection": SELECT, "candidates": 5, **given})
+    return dps.DiscoverThenSelect(
+        **{"discovery": FIND, "selection": SELECT, "candidates": 5, **given}
+    )
 
 
 def grouped(**given: Any) -> dps.Mechanism:
@@ -93,11 +134,22 @@ def grouped(**given: Any) -> dps.Mechanism:
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: AboveThreshold(threshold=1, scale=1, noise="gaussian"), "candidates"),
-    (lambda: AboveThreshold(threshold=1, scale=1, noise="gaussian", c=500, candidates=10**6), "laplace"),
+    (
+        lambda: AboveThreshold(threshold=1, scale=1, noise="gaussian", c=500, candidates=10**6),
+        "laplace",
+    ),
     (lambda: TopStable(k=3, kbar=2, epsilon=1, delta=0.1), "kbar=2 is less than k=3"),
-    (lambda: SpectralTopK(k=3, epsilon=1, normaliser=3, per_pair=4, ergodicity=0.5, candidates=2), "fewer items"),
+    (
+        lambda: SpectralTopK(
+            k=3, epsilon=1, normaliser=3, per_pair=4, ergodicity=0.5, candidates=2
+        ),
+        "fewer items",
+    ),
     (lambda: LargeGap(epsilon=1.0, kbar=3, regularizer=[0.0, 1.0]), "lists 2 sizes and kbar=3"),
-    (lambda: StableTopKFixed(k=3, rho=1.0, failure_delta=0.1, penalty=0.0, kbar=2), "kbar=2 is less than k=3"),
+    (
+        lambda: StableTopKFixed(k=3, rho=1.0, failure_delta=0.1, penalty=0.0, kbar=2),
+        "kbar=2 is less than k=3",
+    ),
     (lambda: dps.LimitedDomain(k=2, kbar=5, kbar_least=1, epsilon=1.0, delta=0.1), "kbar_least=1"),
     (lambda: dps.LimitedDomain(k=2, kbar=5, kbar_least=6, epsilon=1.0, delta=0.1), "kbar_least=6"),
     (lambda: histogram(sensitivity=dps.Sensitivity()), "l0"),
@@ -106,12 +158,23 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: shown(noise="gumbel"), "noise"),
     (lambda: shown(value_scale=1.0), "value_scale"),
     (lambda: shown(sensitivity=dps.Sensitivity()), "l1"),
-    (lambda: valued(mechanism=dps.OneshotTopK(k=1, noise="gumbel", scale=1.0, value_scale=1.0)), "values of its own"),
+    (
+        lambda: valued(mechanism=dps.OneshotTopK(k=1, noise="gumbel", scale=1.0, value_scale=1.0)),
+        "values of its own",
+    ),
     (lambda: valued(mechanism=LargeGap(epsilon=1.0, kbar=3)), "selects no items by their scores"),
-    (lambda: valued(mechanism=AboveThreshold(threshold=5.0, scale=1.0)), "selects no items by their scores"),
+    (
+        lambda: valued(mechanism=AboveThreshold(threshold=5.0, scale=1.0)),
+        "selects no items by their scores",
+    ),
     (lambda: valued(noise="gumbel"), "laplace or gaussian"),
     (lambda: valued(scale=1e-320), "beyond the floats"),
-    (lambda: valued(mechanism=dps.OneshotTopK(k=2, noise="gumbel", scale=1.0), clip=2.0, lost_scale=1.0), "nothing is clipped"),
+    (
+        lambda: valued(
+            mechanism=dps.OneshotTopK(k=2, noise="gumbel", scale=1.0), clip=2.0, lost_scale=1.0
+        ),
+        "nothing is clipped",
+    ),
     (lambda: valued(mechanism=histogram(), noise="gaussian", clip=1.0), "how many items"),
     (lambda: rounds(sensitivity=dps.Sensitivity(linf=2.0, l0=1)), "at most 1"),
     (lambda: rounds(sensitivity=dps.Sensitivity(), k=1), "bounds no l2 norm"),
@@ -122,23 +185,38 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: race(sensitivity=dps.Sensitivity()), "bounds no l2 norm"),
     (lambda: race(sensitivity=dps.Sensitivity.of_clipped(1.0), delta=0.1), "states no l0"),
     (lambda: race(shares=(0.5, 0.5)), r"floors=\(1.25, 3.0\) must have 1 entries"),
-    (lambda: race(shares=(0.5, 0.5), floors=(1.0,), bands=((0.5, 1.0),)), r"failures=.* must be 2 parts"),
+    (
+        lambda: race(shares=(0.5, 0.5), floors=(1.0,), bands=((0.5, 1.0),)),
+        r"failures=.* must be 2 parts",
+    ),
     (lambda: race(bands=((0.1, 1.0),)), r"bands=.* must have 2 entries"),
     (lambda: race(delta=1e-300), "raise it"),
     (lambda: race(scale=1e300), "lower it"),
     (lambda: race(scale=1e-13), "raise it"),
     (lambda: steps(discovery=SELECT), "discovery"),
-    (lambda: steps(selection=dps.OneshotTopK(k=1, noise="gaussian", scale=1.0, sensitivity=REPLACED_ONE)), "relation"),
+    (
+        lambda: steps(
+            selection=dps.OneshotTopK(k=1, noise="gaussian", scale=1.0, sensitivity=REPLACED_ONE)
+        ),
+        "relation",
+    ),
     (lambda: steps(candidates=1), "candidates"),
     (lambda: grouped(mechanism=grouped()), "selects no items"),
-    (lambda: grouped(mechanism=dps.PermuteAndFlip(epsilon=0.8, sensitivity=REPLACED_ONE), discovery=FIND), "different relations"),
+    (
+        lambda: grouped(
+            mechanism=dps.PermuteAndFlip(epsilon=0.8, sensitivity=REPLACED_ONE), discovery=FIND
+        ),
+        "different relations",
+    ),
     (lambda: grouped(discovery=PF), "finds nothing"),
 ]
 
 
 def runs(**given: Any) -> object:
     few = TruncatedNegativeBinomial.of_mean(4.0, eta=0.5)
-    return dps.RepeatAndSelect(**{"base": acc.PureDP(epsilon=1.0), "distribution": few, "relation": "add_remove", **given})
+    return dps.RepeatAndSelect(
+        **{"base": acc.PureDP(epsilon=1.0), "distribution": few, "relation": "add_remove", **given}
+    )
 
 
 def number_of(**given: Any) -> object:
@@ -163,7 +241,11 @@ OTHERS: list[tuple[Callable[[], object], str]] = [
         *((*row, acc.AccountingError) for row in OTHERS),
     ],
 )
-def test_what_no_proof_covers_cannot_be_configured(build: Callable[[], object], words: str, error: type[Exception]) -> None:
-    """A configuration outside the theorem raises when it is made, and the message names the field and the rule."""
+def test_what_no_proof_covers_cannot_be_configured(
+    build: Callable[[], object], words: str, error: type[Exception]
+) -> None:
+    """A configuration outside the theorem raises when it is made, and the message names the field
+    and the rule.
+    """
     with pytest.raises(error, match=words):
         build()

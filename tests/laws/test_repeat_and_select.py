@@ -1,4 +1,6 @@
-"""Theorem W4: the best of a random number of runs, against exact laws of small runs, dp-accounting, and as it is drawn."""
+"""Theorem W4: the best of a random number of runs, against exact laws of small runs, dp-accounting,
+and as it is drawn.
+"""
 
 from __future__ import annotations
 
@@ -57,15 +59,24 @@ def power_series(law: Any, x: np.ndarray) -> np.ndarray:
 def chances(law: Any, most: int) -> np.ndarray:
     """P[K = 0], ..., P[K = most], by the formula of the paper."""
     if isinstance(law, PoissonRuns):
-        return np.array([math.exp(n * math.log(law.mean) - law.mean - math.lgamma(n + 1)) for n in range(most + 1)])
+        return np.array(
+            [
+                math.exp(n * math.log(law.mean) - law.mean - math.lgamma(n + 1))
+                for n in range(most + 1)
+            ]
+        )
     eta, gamma, number = law.eta, law.gamma, np.arange(1, most + 1)
     if eta == 0:
         return np.append(0.0, (1 - gamma) ** number / (number * -math.log(gamma)))
-    return np.append(0.0, (1 - gamma) ** number / (gamma**-eta - 1) * np.cumprod((number - 1 + eta) / number))
+    return np.append(
+        0.0, (1 - gamma) ** number / (gamma**-eta - 1) * np.cumprod((number - 1 + eta) / number)
+    )
 
 
 def released(law: Any, runs: np.ndarray, scores: list[int]) -> np.ndarray:
-    """The exact law of the release: outcomes of a run (pairs, outcomes) with these scores, and "nothing" at the end."""
+    """The exact law of the release: outcomes of a run (pairs, outcomes) with these scores, and
+    "nothing" at the end.
+    """
     level = np.array(scores)
     below = np.stack([(runs * (level < s)).sum(axis=1) for s in scores], axis=1)
     at = np.stack([(runs * (level == s)).sum(axis=1) for s in scores], axis=1)
@@ -84,13 +95,17 @@ def pairs(seed: int, outcomes: int = 4, count: int = 300) -> tuple[np.ndarray, n
 @pytest.mark.parametrize("law", LAWS, ids=str)
 @pytest.mark.parametrize("scores", [[0, 1, 2, 3], [0, 1, 1, 2]])
 def test_the_law_of_the_release_is_a_law(law: Any, scores: list[int]) -> None:
-    """It adds up to one, and the number of runs has the stated mean: the oracle of this file is sound."""
+    """It adds up to one, and the number of runs has the stated mean: the oracle of this file is
+    sound.
+    """
     first, _ = pairs(1)
     assert released(law, first, scores).sum(axis=1) == pytest.approx(1, abs=1e-12)
     number = np.arange(4001)
     assert chances(law, 4000) @ number == pytest.approx(law.mean, rel=1e-9)
     for x in (0.0, 0.3, 0.9):
-        assert chances(law, 4000) @ x**number == pytest.approx(power_series(law, np.array([x]))[0], abs=1e-12)
+        assert chances(law, 4000) @ x**number == pytest.approx(
+            power_series(law, np.array([x]))[0], abs=1e-12
+        )
 
 
 def both_ways(divergence: Any, pair: Any, levels: Any) -> np.ndarray:
@@ -101,24 +116,34 @@ def both_ways(divergence: Any, pair: Any, levels: Any) -> np.ndarray:
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_no_pair_is_told_apart_beyond_the_curve(law: Any) -> None:
-    """Exact Renyi, hockey-stick and pure divergences of hundreds of pairs stay within the curve of their own exact base."""
+    """Exact Renyi, hockey-stick and pure divergences of hundreds of pairs stay within the curve of
+    their own exact base.
+    """
     grid = tuple(sorted({*ORDERS, 1.5, 3.0, 8.0, 128.0, 1024.0}))
     for scores in ([0, 1, 2, 3], [1, 0, 0, 2]):
         runs = pairs(2, count=9)
         best = [released(law, run, scores) for run in runs]
-        rdp, delta, one = both_ways(renyi, best, ORDERS), apart(*best, EPSILONS), both_ways(renyi, runs, grid)
+        rdp, delta, one = (
+            both_ways(renyi, best, ORDERS),
+            apart(*best, EPSILONS),
+            both_ways(renyi, runs, grid),
+        )
         pure = np.maximum(log_ratio(*runs), log_ratio(*runs[::-1]))
         for row, epsilon in enumerate(pure):
             table = acc.RenyiTable(orders=grid, values=np.maximum.accumulate(one[:, row]).tolist())
             for base in (table, acc.tighter(table, acc.PureDP(epsilon=float(epsilon)))):
                 curve = acc.RepeatAndSelectDP(base=base, distribution=law)
                 assert (rdp[:, row] <= curve.rdp(ORDERS) * (1 + 1e-8) + 1e-9).all()
-            claimed = stated(acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=epsilon), distribution=law), EPSILONS)
+            claimed = stated(
+                acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=epsilon), distribution=law), EPSILONS
+            )
             assert (delta[:, row] <= claimed * (1 + 1e-8) + 1e-12).all()
 
 
 def extreme(epsilon: float) -> tuple[np.ndarray, np.ndarray]:
-    """A run whose lower half is e^epsilon times as likely for one neighbour; a sliver on top of it is an outcome of its own."""
+    """A run whose lower half is e^epsilon times as likely for one neighbour; a sliver on top of it
+    is an outcome of its own.
+    """
     low, sliver = 1 / (1 + math.exp(-epsilon)), 1e-5
     first = np.array([[low * (1 - sliver), low * sliver, 1 - low]])
     second = np.array([[(1 - low) * (1 - sliver), (1 - low) * sliver, low]])
@@ -128,7 +153,9 @@ def extreme(epsilon: float) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("law", LAWS, ids=str)
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
 def test_the_pure_price_is_attained(law: Any, epsilon: float) -> None:
-    """The extreme run reaches the pure epsilon: 5 % less would be false, and (2 + eta) epsilon is more."""
+    """The extreme run reaches the pure epsilon: 5 % less would be false, and (2 + eta) epsilon is
+    more.
+    """
     curve = acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=epsilon), distribution=law)
     best = [released(law, run, [0, 1, 2]) for run in extreme(epsilon)]
     reached = float(log_ratio(*best)[0])
@@ -139,16 +166,23 @@ def test_the_pure_price_is_attained(law: Any, epsilon: float) -> None:
 
 
 def striped(epsilon: float, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A run whose outcomes, the worst first, are by turns as much more and less likely for the neighbour as they may be."""
+    """A run whose outcomes, the worst first, are by turns as much more and less likely for the
+    neighbour as they may be.
+    """
     turns = np.where(np.arange(len(shares)) % 2 == 0, epsilon, -epsilon)
-    chance = np.exp(-turns / 2) * np.repeat(shares[::2], 2)  # of two neighbouring outcomes together as likely on both sides
-    return (chance / chance.sum())[None], (chance * np.exp(turns) / (chance * np.exp(turns)).sum())[None]
+    # of two neighbouring outcomes together as likely on both sides
+    chance = np.exp(-turns / 2) * np.repeat(shares[::2], 2)
+    return (chance / chance.sum())[None], (chance * np.exp(turns) / (chance * np.exp(turns)).sum())[
+        None
+    ]
 
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
 @pytest.mark.parametrize("epsilon", [0.02, 0.3])
 def test_many_pure_runs_cost_little_more_than_one_at_small_orders(law: Any, epsilon: float) -> None:
-    """W4 (vi): stripes come within 5 % of it, unless Poisson runs are many, and not beyond; at order 2 it is well below (iii)."""
+    """W4 (vi): stripes come within 5 % of it, unless Poisson runs are many, and not beyond; at
+    order 2 it is well below (iii).
+    """
     curve = acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=epsilon), distribution=law)
     orders = (1.05, 1.5, 2.0, 4.0)
     runs = striped(epsilon, np.geomspace(1, 1e-5, 1200))
@@ -166,16 +200,22 @@ def test_many_pure_runs_cost_little_more_than_one_at_small_orders(law: Any, epsi
 @pytest.mark.parametrize("law", LAWS, ids=str)
 @pytest.mark.parametrize("seed", [3, 4])
 def test_no_pure_runs_are_told_apart_beyond_their_moments(law: Any, seed: int) -> None:
-    """W4 (vi) for random outcomes at the ends of the range and inside, in blocks and in turns; rho is above every order."""
+    """W4 (vi) for random outcomes at the ends of the range and inside, in blocks and in turns; rho
+    is above every order.
+    """
     rng, orders = np.random.default_rng(seed), np.array([1.01, 1.3, 2.0, 4.0, 8.0, 20.0])
     for epsilon, size in itertools.product((0.01, 0.5, 1.0, 3.0), (2, 5, 12, 100)):
         curve = acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=epsilon), distribution=law)
         assert (curve.rdp(orders) <= curve.rho * orders * (1 + 1e-9)).all()
-        loss = epsilon * (rng.uniform(-1, 1, size) if seed == 3 else np.where(rng.integers(2, size=size), 1, -1))
+        loss = epsilon * (
+            rng.uniform(-1, 1, size) if seed == 3 else np.where(rng.integers(2, size=size), 1, -1)
+        )
         loss[:2] = epsilon, -epsilon
         ratio, share = np.exp(loss), rng.dirichlet(np.full(size, 0.3)) + 1e-9
         up = loss > 0
-        (more, fewer), (over, under) = ([(share * each)[side].sum() for side in (up, ~up)] for each in (1.0, ratio))
+        (more, fewer), (over, under) = (
+            [(share * each)[side].sum() for side in (up, ~up)] for each in (1.0, ratio)
+        )
         weight = np.where(up, (fewer - under) / (over - more), 1.0)  # so that both are laws
         runs = [(share * weight * each / (share * weight).sum())[None] for each in (1.0, ratio)]
         best = [released(law, run, list(range(size))) for run in runs]
@@ -186,24 +226,36 @@ def test_no_pure_runs_are_told_apart_beyond_their_moments(law: Any, seed: int) -
 @pytest.mark.parametrize("law", LAWS, ids=str)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_no_pair_is_told_apart_beyond_the_profile_made_of_the_bases(law: Any, seed: int) -> None:
-    """W4 (v) on random pairs, each with the table of its own divergences as base, in several orders of the scores."""
+    """W4 (v) on random pairs, each with the table of its own divergences as base, in several orders
+    of the scores.
+    """
     levels = np.array([0.0, 0.05, 0.2, 0.5, 1.0, 2.0, 4.0])
     for p, q in zip(*(side[:12] for side in pairs(seed)), strict=True):
         deltas = apart(p, q, levels)[:, 0] * (1 + 1e-12)
         kept = np.append(np.flatnonzero(np.diff(deltas) < 0), len(levels) - 1)
         curve = acc.RepeatAndSelectDP(
-            base=acc.curves.ProfileTable(epsilons=levels[kept].tolist(), deltas=deltas[kept].tolist()), distribution=law
+            base=acc.curves.ProfileTable(
+                epsilons=levels[kept].tolist(), deltas=deltas[kept].tolist()
+            ),
+            distribution=law,
         )
         for scores in ([0, 1, 2, 3], [3, 2, 1, 0], [1, 0, 3, 2]):
             first, second = (released(law, side[None, :], scores) for side in (p, q))
             for epsilon in (*levels.tolist(), curve._shift or 0.0, (curve._shift or 0.0) + 0.1):
-                assert apart(first, second, epsilon)[0, 0] <= (curve._profile_of_base(epsilon) or 0.0) + 1e-12
+                assert (
+                    apart(first, second, epsilon)[0, 0]
+                    <= (curve._profile_of_base(epsilon) or 0.0) + 1e-12
+                )
 
 
 @pytest.mark.parametrize("mu", [0.1, 0.3, 1.0])
 @pytest.mark.parametrize(("eta", "mean"), [(0.0, 10.0), (1.0, 10.0), (0.0, 100.0), (-0.5, 10.0)])
-def test_the_profile_made_of_gaussian_runs_is_its_formula_and_above_one_pair(mu: float, eta: float, mean: float) -> None:
-    """Equal to SciPy's solution of W4 (v), so that a constant 5 % less is seen; at least a pair computed by quadrature."""
+def test_the_profile_made_of_gaussian_runs_is_its_formula_and_above_one_pair(
+    mu: float, eta: float, mean: float
+) -> None:
+    """Equal to SciPy's solution of W4 (v), so that a constant 5 % less is seen; at least a pair
+    computed by quadrature.
+    """
     law, delta = TruncatedNegativeBinomial.of_mean(mean, eta=eta), 1e-6
     profile = gaussian(mu)
     second = brentq(lambda e: math.expm1(e) - (1 / law.gamma - 1) * profile(e), 0, 60, xtol=1e-14)
@@ -216,32 +268,51 @@ def test_the_profile_made_of_gaussian_runs_is_its_formula_and_above_one_pair(mu:
     laws = []
     for shift in (0.0, mu):
         better = law.gamma + (1 - law.gamma) * norm.sf(places - shift)
-        laws.append(law.mean * law.gamma ** (eta + 1) * better ** (-eta - 1) * norm.pdf(places - shift) * (places[1] - places[0]))
+        laws.append(
+            law.mean
+            * law.gamma ** (eta + 1)
+            * better ** (-eta - 1)
+            * norm.pdf(places - shift)
+            * (places[1] - places[0])
+        )
     assert apart(*laws, found.value)[0, 0] <= delta
 
 
 def test_prices_of_poisson_runs_are_their_formulas() -> None:
-    """For Gaussian runs, whose hockey-stick divergence is known: every term of the theorem, to ten digits; and the profile is the
-    mean times the base's, as much further on as the mean times its total variation."""
+    """For Gaussian runs, whose hockey-stick divergence is known: every term of the theorem, to ten
+    digits; and the profile is the mean times the base's, as much further on as the mean times its
+    total variation.
+    """
     base, orders, mean = acc.GaussianDP(mu=0.3), np.array([1.5, 3.0, 10.0]), 7.0
     deltas = np.array([base.profile(math.log1p(1 / (a - 1))) for a in orders])
-    exact = np.log(math.exp(-mean) + mean * np.exp((orders - 1) * (base.rdp(orders) + mean * deltas))) / (orders - 1)
+    exact = np.log(
+        math.exp(-mean) + mean * np.exp((orders - 1) * (base.rdp(orders) + mean * deltas))
+    ) / (orders - 1)
     assert PoissonRuns(mean=mean).renyi(base, orders) == pytest.approx(exact, rel=1e-10)
-    curve, shift = acc.RepeatAndSelectDP(base=base, distribution=PoissonRuns(mean=mean)), mean * gaussian(0.3)(0.0)
+    curve, shift = (
+        acc.RepeatAndSelectDP(base=base, distribution=PoissonRuns(mean=mean)),
+        mean * gaussian(0.3)(0.0),
+    )
     assert curve.profile(shift + 0.9) == pytest.approx(mean * gaussian(0.3)(0.9), rel=1e-9)
     assert curve.profile(0.99 * shift) == 1.0
 
 
 @pytest.mark.parametrize("shape", [0.0, 0.5, 1.0, 3.0])
 @pytest.mark.parametrize("mean", [2.0, 30.0])
-@pytest.mark.parametrize("base", [acc.GaussianDP(mu=0.5), acc.ZCDP(rho=0.02), acc.LaplaceDP(epsilon=1.0)], ids=str)
+@pytest.mark.parametrize(
+    "base", [acc.GaussianDP(mu=0.5), acc.ZCDP(rho=0.02), acc.LaplaceDP(epsilon=1.0)], ids=str
+)
 def test_the_price_is_that_of_dp_accounting(base: acc.Curve, shape: float, mean: float) -> None:
-    """On the same orders both compute Theorem 2 of Papernot and Steinke: every constant agrees to a part in 10^7."""
+    """On the same orders both compute Theorem 2 of Papernot and Steinke: every constant agrees to a
+    part in 10^7.
+    """
     law = TruncatedNegativeBinomial.of_mean(mean, eta=shape)
     gamma = theirs._gamma_truncated_negative_binomial(shape, mean, 1e-12)
     assert law.gamma == pytest.approx(gamma, rel=1e-9)
     near = TruncatedNegativeBinomial(eta=5e-324, gamma=law.gamma)
-    assert near.mean == pytest.approx(TruncatedNegativeBinomial(eta=0.0, gamma=law.gamma).mean, rel=1e-12)
+    assert near.mean == pytest.approx(
+        TruncatedNegativeBinomial(eta=0.0, gamma=law.gamma).mean, rel=1e-12
+    )
     divergence = base.rdp(_HATS)
     c = (1 + shape) * np.min((1 - 1 / _HATS) * divergence - math.log(gamma) / _HATS)
     c = min(c, (1 + shape) * min(-math.log(gamma), base.core_epsilon))
@@ -256,12 +327,16 @@ def test_the_price_is_that_of_dp_accounting(base: acc.Curve, shape: float, mean:
 
 @pytest.mark.parametrize("law", LAWS[:4], ids=str)
 def test_the_failures_of_all_runs_add_up(law: Any) -> None:
-    """delta0 is that of a run times the expected number; the rest costs what runs without failures do; rho is W4's."""
+    """delta0 is that of a run times the expected number; the rest costs what runs without failures
+    do; rho is W4's.
+    """
     base = acc.Approximate(curve=acc.ZCDP(rho=0.1), delta0=1e-7)
     curve = acc.RepeatAndSelectDP(base=base, distribution=law)
     assert curve.delta0 == pytest.approx(1e-7 * law.mean, rel=1e-12)
     assert curve.delta0 >= 1e-7 * law.mean * (1 - 1e-15)
-    assert curve.rdp([3.0]) == acc.RepeatAndSelectDP(base=acc.ZCDP(rho=0.1), distribution=law).rdp([3.0])
+    assert curve.rdp([3.0]) == acc.RepeatAndSelectDP(base=acc.ZCDP(rho=0.1), distribution=law).rdp(
+        [3.0]
+    )
     added, rest = law.shift(base), math.log(law.mean)
     assert curve.rho == pytest.approx(0.1 + added + 2 * math.sqrt(rest * 0.1), rel=1e-9)
 
@@ -274,18 +349,23 @@ def test_events_are_read_and_written() -> None:
         again = from_dp_event(curve.to_dp_event("add_remove"), "add_remove")
         assert again.epsilon(1e-6) == pytest.approx(curve.epsilon(1e-6), rel=1e-9)
         expected = theirs.RdpAccountant(orders=_HATS[:140]).compose(event).get_epsilon(1e-6)
-        # Theirs reads a Poisson number's hockey-stick divergence off the Renyi bound, ours is the Gaussian's own.
+        # Theirs reads a Poisson number's hockey-stick divergence off the Renyi bound, ours is the
+        # Gaussian's own.
         ours = rdp_to_epsilon(curve.rdp, 1e-6, curve.table_orders).value
         assert expected * (0.75 if shape == math.inf else 0.98) < ours <= expected * 1.001
         assert curve.epsilon(1e-6) <= ours
-    once = from_dp_event(dp_event.RepeatAndSelectDpEvent(dp_event.GaussianDpEvent(2.0), 1.0, 0.0), "add_remove")
-    assert once == acc.GaussianDP(mu=0.5) or once.epsilon(1e-6) == pytest.approx(acc.GaussianDP(mu=0.5).epsilon(1e-6))
+    once = from_dp_event(
+        dp_event.RepeatAndSelectDpEvent(dp_event.GaussianDpEvent(2.0), 1.0, 0.0), "add_remove"
+    )
+    assert once == acc.GaussianDP(mu=0.5) or once.epsilon(1e-6) == pytest.approx(
+        acc.GaussianDP(mu=0.5).epsilon(1e-6)
+    )
     for law in (LAWS[1], LAWS[4]):
         with pytest.raises(acc.errors.NoEquivalent, match="eta below 0"):
             acc.RepeatAndSelectDP(base=acc.ZCDP(rho=0.1), distribution=law).to_dp_event()
 
 
-# -- drawing ----------------------------------------------------------------------------------------------------------
+# -- drawing ---------------------------------------------------------------------------------------
 
 
 class Listed:
@@ -305,11 +385,18 @@ def test_the_number_of_runs_follows_its_law(law: Any) -> None:
     pmf["more"] = 1 - sum(pmf.values())
     for rng, size in ((np.random.default_rng(11), 2500), (None, 500)):
         drawn = [number_of_runs(law, sampler(rng)) for _ in range(size)]
-        assert misfit([n if n < 30 else "more" for n in drawn], {o: p for o, p in pmf.items() if p > 0}) > 1e-9
+        assert (
+            misfit(
+                [n if n < 30 else "more" for n in drawn], {o: p for o, p in pmf.items() if p > 0}
+            )
+            > 1e-9
+        )
 
 
 def test_a_number_at_the_boundary_draws_more_bits() -> None:
-    """Fair coins stop at one half exactly: a word that ends there is not enough, and the next ones decide."""
+    """Fair coins stop at one half exactly: a word that ends there is not enough, and the next ones
+    decide.
+    """
     fair: Any = TruncatedNegativeBinomial(eta=1.0, gamma=0.5)
     half, top = 1 << 63, (1 << 64) - 1
     for words, count in (
@@ -324,7 +411,9 @@ def test_a_number_at_the_boundary_draws_more_bits() -> None:
 
 def tuned(law: Any = FEW, epsilon: float = 0.5) -> dps.RepeatAndSelect:
     """A mechanism whose runs cost so much."""
-    return dps.RepeatAndSelect(base=acc.PureDP(epsilon=epsilon), distribution=law, relation="add_remove")
+    return dps.RepeatAndSelect(
+        base=acc.PureDP(epsilon=epsilon), distribution=law, relation="add_remove"
+    )
 
 
 @pytest.mark.parametrize("law", [LAWS[0], LAWS[5]], ids=str)
@@ -337,7 +426,9 @@ def test_it_is_drawn_as_its_law_says(law: Any) -> None:
         drawn = int(rng.choice(4, p=run[0]))
         return scores[drawn], drawn
 
-    found = [best.result if (best := tuned(law).run(attempt, rng=rng)) else None for _ in range(2000)]
+    found = [
+        best.result if (best := tuned(law).run(attempt, rng=rng)) else None for _ in range(2000)
+    ]
     assert misfit(list(found), {outcome: p for outcome, p in exact.items() if p > 0}) > 1e-9  # type: ignore[misc]
 
 
@@ -361,7 +452,9 @@ def failing(kind: str) -> Any:
 
 @pytest.mark.parametrize("kind", ["exit", "raise", "nan", "text", "alone", "complex"])
 def test_a_failure_is_told_after_all_runs_and_by_nothing_else(kind: str) -> None:
-    """As many runs as without it; one message, without cause, context or a frame that holds scores, results or their number."""
+    """As many runs as without it; one message, without cause, context or a frame that holds scores,
+    results or their number.
+    """
     law = TruncatedNegativeBinomial(eta=1.0, gamma=0.02)
     attempt, expected = failing(kind), number_of_runs(law, sampler(np.random.default_rng(8)))
     assert expected > 4
@@ -372,9 +465,15 @@ def test_a_failure_is_told_after_all_runs_and_by_nothing_else(kind: str) -> None
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
     walked = traceback.walk_tb(caught.value.__traceback__)
-    frames = [frame.f_locals for frame, _ in walked if frame.f_code.co_filename.endswith("mechanisms/repeat_and_select.py")]
+    frames = [
+        frame.f_locals
+        for frame, _ in walked
+        if frame.f_code.co_filename.endswith("mechanisms/repeat_and_select.py")
+    ]
     assert len(frames) == 1
-    assert not any(isinstance(value, dps.mechanisms.Best | int | float) for value in frames[0].values())
+    assert not any(
+        isinstance(value, dps.mechanisms.Best | int | float) for value in frames[0].values()
+    )
 
 
 def test_an_interrupt_leaves_at_once_and_holds_nothing() -> None:
@@ -387,7 +486,11 @@ def test_an_interrupt_leaves_at_once_and_holds_nothing() -> None:
         tuned().run(attempt)
     assert caught.value.args == ()
     assert caught.value.__context__ is None
-    assert [name for name in traceback.extract_tb(caught.value.__traceback__).format() if "attempt" in name.split("\n")[0]] == []
+    assert [
+        name
+        for name in traceback.extract_tb(caught.value.__traceback__).format()
+        if "attempt" in name.split("\n")[0]
+    ] == []
 
 
 def test_the_highest_score_wins_and_none_may_be_no_run() -> None:
@@ -401,7 +504,9 @@ def test_the_highest_score_wins_and_none_may_be_no_run() -> None:
 
 
 def test_a_session_charges_before_the_first_run(tmp_path: Path) -> None:
-    """Once, whatever the number of runs; a failure stays charged; what does not fit is not run; no run may be charged itself."""
+    """Once, whatever the number of runs; a failure stays charged; what does not fit is not run; no
+    run may be charged itself.
+    """
     ledger = acc.Ledger.open(f"sqlite:///{tmp_path / 'l.db'}")
     ledger.create_dataset("d", acc.Budget(epsilon=5.0), "add_remove")
     session, mechanism, seen = dps.Session(ledger, "d"), tuned(epsilon=1.0), Counter[int]()
@@ -438,9 +543,14 @@ def test_a_session_charges_before_the_first_run(tmp_path: Path) -> None:
 
 
 def test_json_holds_the_configuration_and_what_has_no_price_is_refused() -> None:
-    """Of a curve or a mechanism as base, both laws, and the relation: equal after a round trip, as is the curve; a mean that is
-    no mean of runs, and what cannot be run, is refused."""
-    for base, relation in ((acc.GaussianDP(mu=0.5), "replace_one"), (dps.PermuteAndFlip(epsilon=0.5), None), (tuned(), None)):
+    """Of a curve or a mechanism as base, both laws, and the relation: equal after a round trip, as
+    is the curve; a mean that is no mean of runs, and what cannot be run, is refused.
+    """
+    for base, relation in (
+        (acc.GaussianDP(mu=0.5), "replace_one"),
+        (dps.PermuteAndFlip(epsilon=0.5), None),
+        (tuned(), None),
+    ):
         for law in (LAWS[1], LAWS[4]):
             mechanism = dps.RepeatAndSelect(base=base, distribution=law, relation=relation)
             again = dps.Mechanism.from_json(mechanism.to_json())
@@ -454,11 +564,21 @@ def test_json_holds_the_configuration_and_what_has_no_price_is_refused() -> None
         tuned().run(3)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("around", [lambda curve: curve, lambda curve: 3 * curve, lambda curve: curve + acc.PureDP(epsilon=0.1)])
-def test_a_curve_of_one_relation_is_repeated_under_no_other(around: Callable[[acc.Curve], acc.Curve]) -> None:
-    """A sampled Gaussian is proved under add_remove only, alone and inside a composition; its best of many runs no less so."""
+@pytest.mark.parametrize(
+    "around",
+    [lambda curve: curve, lambda curve: 3 * curve, lambda curve: curve + acc.PureDP(epsilon=0.1)],
+)
+def test_a_curve_of_one_relation_is_repeated_under_no_other(
+    around: Callable[[acc.Curve], acc.Curve],
+) -> None:
+    """A sampled Gaussian is proved under add_remove only, alone and inside a composition; its best
+    of many runs no less so.
+    """
     base = around(acc.SampledGaussianDP(mu=0.5, rate=0.1))
     law = acc.TruncatedNegativeBinomial.of_mean(5.0)
     with pytest.raises(dps.errors.InvalidMechanism, match="is not what base"):
         dps.RepeatAndSelect(base=base, distribution=law, relation="replace_one")
-    assert dps.RepeatAndSelect(base=base, distribution=law, relation="add_remove").curve.proved_for == "add_remove"
+    assert (
+        dps.RepeatAndSelect(base=base, distribution=law, relation="add_remove").curve.proved_for
+        == "add_remove"
+    )

@@ -33,15 +33,23 @@ def told(epsilon: float, rate: float) -> float:
 
 
 def responses(epsilon: float, count: int, rate: float) -> float:
-    """The most powerful test of several randomised responses: by how many are one, randomised at the threshold."""
+    """The most powerful test of several randomised responses: by how many are one, randomised at
+    the threshold.
+    """
     truth, heads = 1 / (1 + math.exp(-epsilon)), np.arange(count + 1)[::-1]
     false, true = binom.pmf(heads, count, 1 - truth), binom.pmf(heads, count, truth)
-    return float(np.interp(rate, np.concatenate([[0], np.cumsum(false)]), np.concatenate([[0], np.cumsum(true)])))
+    return float(
+        np.interp(
+            rate, np.concatenate([[0], np.cumsum(false)]), np.concatenate([[0], np.cumsum(true)])
+        )
+    )
 
 
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("size", [0.05, 0.5, 1.0, 3.0])
-def test_the_bound_is_the_trade_off_of_gaussian_laplace_and_randomised_response(size: float, rate: float) -> None:
+def test_the_bound_is_the_trade_off_of_gaussian_laplace_and_randomised_response(
+    size: float, rate: float
+) -> None:
     """For each of the three the exact test is met from above, to one part in a million."""
     for curve, exact in (
         (acc.GaussianDP(mu=size), gaussian(size, rate)),
@@ -55,16 +63,25 @@ def test_the_bound_is_the_trade_off_of_gaussian_laplace_and_randomised_response(
 
 @pytest.mark.parametrize("rate", [0.001, 0.01, 0.1, 0.5])
 @pytest.mark.parametrize(("epsilon", "count"), [(0.1, 30), (0.5, 5), (1.0, 2)])
-def test_the_bound_of_a_composition_is_that_of_the_test_on_all_answers(epsilon: float, count: int, rate: float) -> None:
-    """The best test on several responses is below the bound of their composition, and within a hundredth of it."""
-    exact, found = responses(epsilon, count, rate), (count * acc.PureDP(epsilon=epsilon)).attack(fpr=rate)
+def test_the_bound_of_a_composition_is_that_of_the_test_on_all_answers(
+    epsilon: float, count: int, rate: float
+) -> None:
+    """The best test on several responses is below the bound of their composition, and within a
+    hundredth of it.
+    """
+    exact, found = (
+        responses(epsilon, count, rate),
+        (count * acc.PureDP(epsilon=epsilon)).attack(fpr=rate),
+    )
     assert exact <= found * (1 + 1e-9)
     assert found <= 1.01 * exact
 
 
 @pytest.mark.parametrize("rate", RATES)
 def test_failures_are_found_on_top(rate: float) -> None:
-    """A mechanism that fails with a stated chance, telling all, is tested so: true positives are below the bound, and near it."""
+    """A mechanism that fails with a stated chance, telling all, is tested so: true positives are
+    below the bound, and near it.
+    """
     delta, mu = 1e-3, 0.5
     exact = delta + (1 - delta) * gaussian(mu, rate)  # the user's presence fails alone
     found = acc.Approximate(curve=acc.GaussianDP(mu=mu), delta0=delta).attack(fpr=rate)
@@ -73,7 +90,9 @@ def test_failures_are_found_on_top(rate: float) -> None:
 
 @pytest.mark.parametrize("size", [0.05, 0.5, 2.0])
 def test_the_advantage_is_the_total_variation_distance(size: float) -> None:
-    """Of a Gaussian, Laplace and response pair: the guess at even odds is right by (1 + advantage)/2."""
+    """Of a Gaussian, Laplace and response pair: the guess at even odds is right by (1 +
+    advantage)/2.
+    """
     assert acc.GaussianDP(mu=size).advantage == pytest.approx(2 * norm.cdf(size / 2) - 1, rel=1e-9)
     assert acc.LaplaceDP(epsilon=size).advantage == pytest.approx(1 - math.exp(-size / 2), rel=1e-9)
     assert acc.PureDP(epsilon=size).advantage == pytest.approx(math.tanh(size / 2), rel=1e-9)
@@ -83,13 +102,20 @@ def test_the_advantage_is_the_total_variation_distance(size: float) -> None:
 @pytest.mark.parametrize(
     "curve",
     spread(
-        [acc.ZCDP(rho=0.1), acc.RenyiTable(orders=[8.0], values=[0.2]), 30 * acc.BoundedRange(epsilon=0.08), acc.ZCDP(rho=20.0)],
+        [
+            acc.ZCDP(rho=0.1),
+            acc.RenyiTable(orders=[8.0], values=[0.2]),
+            30 * acc.BoundedRange(epsilon=0.08),
+            acc.ZCDP(rho=20.0),
+        ],
         2,
     ),
     ids=["zcdp", "table", "bounded range", "useless"],
 )
 def test_the_trade_off_is_one(curve: acc.Curve) -> None:
-    """From the false positive rate to 1, rising, at most the advantage above chance, and concave up to the search's error."""
+    """From the false positive rate to 1, rising, at most the advantage above chance, and concave up
+    to the search's error.
+    """
     rates = np.linspace(0, 1, 21)
     found = curve.attack(rates)
     assert found.shape == rates.shape
@@ -107,9 +133,11 @@ def test_the_words_round_up_and_name_who_is_suspected() -> None:
     """Nobody reads a smaller risk than there is; under replace_one others are suspected."""
     curve = acc.GaussianDP(mu=0.2508)  # (1, 1e-6)
     words = Risk.of(curve).in_words()
-    assert words == (
-        "Suppose an attacker accepts one false accusation per 100 people who are not in the data. They can then identify at most "
-        "1.9 of every 100 people who are; guessing identifies 1"
+    assert (
+        words
+        == "Suppose an attacker accepts one false accusation per 100 people who are not in the"
+        " data. They can then identify at most 1.9 of every 100 people who are; guessing"
+        " identifies 1"
     )
     assert curve.attack(0.01) <= 0.019
     assert "people whose data were replaced" in Risk.of(curve).in_words("replace_one")
@@ -123,10 +151,14 @@ def test_the_words_round_up_and_name_who_is_suspected() -> None:
 
 
 def test_arrays_are_taken_where_a_number_is() -> None:
-    """Epsilons, deltas and rates of an array are those of its numbers, in its shape; what is no rate is refused."""
+    """Epsilons, deltas and rates of an array are those of its numbers, in its shape; what is no
+    rate is refused.
+    """
     curve = acc.GaussianDP(mu=0.3)
     deltas = np.array([[1e-6, 1e-5], [1e-4, 1e-3]])
-    assert np.array_equal(curve.epsilon(deltas), [[curve.epsilon(float(one)) for one in row] for row in deltas])
+    assert np.array_equal(
+        curve.epsilon(deltas), [[curve.epsilon(float(one)) for one in row] for row in deltas]
+    )
     assert np.array_equal(curve.delta([0.5, 1.0]), [curve.delta(0.5), curve.delta(1.0)])
     for wrong in (-0.1, 1.1, math.nan, True, "x"):
         with pytest.raises(InvalidArgument, match="fpr"):
@@ -154,20 +186,32 @@ def test_a_plot_has_two_axes_and_no_gaps() -> None:
 
 @pytest.mark.parametrize("loss", [1e-5, 0.3, 1.0, 1.837, 4.0])
 def test_by_renyi_divergence_alone_the_advantage_is_that_of_a_response(loss: float) -> None:
-    """A randomised response with this rho attains it, so nothing less holds; bad events come on top."""
-    rho, exact = loss * math.tanh(loss / 2), math.tanh(loss / 2)  # its Kullback-Leibler divergence, which no order exceeds
+    """A randomised response with this rho attains it, so nothing less holds; bad events come on
+    top.
+    """
+    # its Kullback-Leibler divergence, which no order exceeds
+    rho, exact = loss * math.tanh(loss / 2), math.tanh(loss / 2)
     assert exact * (1 - 1e-12) <= acc.ZCDP(rho=rho).advantage <= exact * (1 + 1e-5)
     failing = acc.Approximate(curve=acc.ZCDP(rho=rho), delta0=0.01).advantage
     assert min(1, exact + 0.01) * (1 - 1e-12) <= failing <= min(1, exact + 0.01) * (1 + 1e-5)
 
 
-@pytest.mark.parametrize(("true", "false"), [(0.3, 0.2), (0.7, 0.2), (0.05, 0.001), (0.97, 0.6), (0.999, 0.9)])
-def test_by_renyi_divergence_alone_a_test_finds_what_two_coins_show(true: float, false: float) -> None:
-    """Coins with these rates have some rho: at it the bound is the true positive rate of the coins, to a part in 10^4."""
+@pytest.mark.parametrize(
+    ("true", "false"), [(0.3, 0.2), (0.7, 0.2), (0.05, 0.001), (0.97, 0.6), (0.999, 0.9)]
+)
+def test_by_renyi_divergence_alone_a_test_finds_what_two_coins_show(
+    true: float, false: float
+) -> None:
+    """Coins with these rates have some rho: at it the bound is the true positive rate of the coins,
+    to a part in 10^4.
+    """
     a = 1 + np.geomspace(1e-6, 1e4, 4000)
 
     def coins(p: float, q: float) -> float:
-        heads, tails = a * math.log(p) + (1 - a) * math.log(q), a * math.log(1 - p) + (1 - a) * math.log(1 - q)
+        heads, tails = (
+            a * math.log(p) + (1 - a) * math.log(q),
+            a * math.log(1 - p) + (1 - a) * math.log(1 - q),
+        )
         return float(np.max(np.logaddexp(heads, tails) / (a - 1) / a))
 
     found = acc.ZCDP(rho=max(coins(true, false), coins(false, true)) * (1 + 1e-5)).attack(false)
@@ -175,7 +219,9 @@ def test_by_renyi_divergence_alone_a_test_finds_what_two_coins_show(true: float,
 
 
 def test_the_advantage_of_a_plan_known_by_its_rho() -> None:
-    """Where a Gaussian's rho alone is known it is .726, below what any order's delta or Pinsker's inequality say."""
+    """Where a Gaussian's rho alone is known it is .726, below what any order's delta or Pinsker's
+    inequality say.
+    """
     assert acc.ZCDP(rho=1.337).advantage == pytest.approx(0.72617, abs=1e-5)
     assert acc.ZCDP(rho=20.0).advantage < 1
     assert acc.PureDP(epsilon=0.0).advantage == 0
@@ -211,6 +257,8 @@ def test_no_filter_counts_in_advantages(tmp_path: Path) -> None:
             lambda: acc.calibrate(lambda e: acc.PureDP(epsilon=e), budget, charges=3),
             lambda: ledger.create_dataset("d", budget, "add_remove"),
         ):
-            with pytest.raises(acc.errors.InvalidBudget, match="state the budget of a filter or a ledger"):
+            with pytest.raises(
+                acc.errors.InvalidBudget, match="state the budget of a filter or a ledger"
+            ):
                 asked()
         assert ledger.datasets() == []

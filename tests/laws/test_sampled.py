@@ -1,4 +1,6 @@
-"""Noise on a secret Poisson sample, for groups of users (P11), and very many steps, against exact laws."""
+"""Noise on a secret Poisson sample, for groups of users (P11), and very many steps, against exact
+laws.
+"""
 
 from __future__ import annotations
 
@@ -31,22 +33,32 @@ SETTINGS = pytest.mark.parametrize(
 EPSILONS = (0.0, 0.05, 0.2, 0.5)
 
 
-def _cells(noise: Noise, shift: float, rate: float, more: int, fewer: int, points: int = 40_000) -> tuple[Floats, Floats]:
-    """Probabilities of fine cells under both mixtures, by SciPy's distribution functions: little is lost in a cell."""
+def _cells(
+    noise: Noise, shift: float, rate: float, more: int, fewer: int, points: int = 40_000
+) -> tuple[Floats, Floats]:
+    """Probabilities of fine cells under both mixtures, by SciPy's distribution functions: little is
+    lost in a cell.
+    """
     edges = np.unique([*np.linspace(-12, 12, points), *(shift * np.arange(-fewer, more + 1))])
     edges = np.concatenate([[-np.inf], edges, [np.inf]])
     law = norm if noise == "gaussian" else laplace
 
     def mixed(size: int, sign: int) -> Floats:
         weights = binom.pmf(np.arange(size + 1), size, rate)
-        return sum(weight * np.diff(law.cdf(edges - sign * j * shift)) for j, weight in enumerate(weights))
+        return sum(
+            weight * np.diff(law.cdf(edges - sign * j * shift)) for j, weight in enumerate(weights)
+        )
 
     return mixed(more, 1), mixed(fewer, -1)
 
 
 @SETTINGS
-def test_each_way_to_differ_is_its_pair(noise: Noise, shift: float, rate: float, group: int) -> None:
-    """With any number of the group on either side delta is the divergence of the two mixtures, and the curve's the largest."""
+def test_each_way_to_differ_is_its_pair(
+    noise: Noise, shift: float, rate: float, group: int
+) -> None:
+    """With any number of the group on either side delta is the divergence of the two mixtures, and
+    the curve's the largest.
+    """
     exact = []
     for way in Sampled(noise, shift, rate, group).directions():
         p, q = _cells(noise, shift, rate, way.more, way.fewer)
@@ -56,12 +68,18 @@ def test_each_way_to_differ_is_its_pair(noise: Noise, shift: float, rate: float,
         (more, group - more) for more in range(group, -1, -1)
     ]
     curve = SampledNoiseDP(noise=noise, shift=shift, rate=rate, group=group)
-    assert [curve.delta(epsilon) for epsilon in EPSILONS] == pytest.approx(np.max(exact, axis=0), rel=1e-6)
+    assert [curve.delta(epsilon) for epsilon in EPSILONS] == pytest.approx(
+        np.max(exact, axis=0), rel=1e-6
+    )
 
 
 @SETTINGS
-def test_rounding_to_a_coarse_grid_keeps_the_masses_of_both_laws(noise: Noise, shift: float, rate: float, group: int) -> None:
-    """Each law's mass is what it was, and no divergence is smaller, however coarse the grid (Theorem P2)."""
+def test_rounding_to_a_coarse_grid_keeps_the_masses_of_both_laws(
+    noise: Noise, shift: float, rate: float, group: int
+) -> None:
+    """Each law's mass is what it was, and no divergence is smaller, however coarse the grid
+    (Theorem P2).
+    """
     for way in Sampled(noise, shift, rate, group).directions():
         pmf = way.pmf(0.3, 1e-30)
         places = 0.3 * (pmf.low + np.arange(len(pmf.mass)))
@@ -73,8 +91,12 @@ def test_rounding_to_a_coarse_grid_keeps_the_masses_of_both_laws(noise: Noise, s
 
 
 @SETTINGS
-def test_two_steps_are_the_worst_product_of_pairs(noise: Noise, shift: float, rate: float, group: int) -> None:
-    """Two inputs differ the same way in both steps: delta is the worst way's, half a per cent more at most."""
+def test_two_steps_are_the_worst_product_of_pairs(
+    noise: Noise, shift: float, rate: float, group: int
+) -> None:
+    """Two inputs differ the same way in both steps: delta is the worst way's, half a per cent more
+    at most.
+    """
     curve = 2 * SampledNoiseDP(noise=noise, shift=shift, rate=rate, group=group)
     for epsilon in (0.1, 0.4):
         found = []
@@ -86,7 +108,9 @@ def test_two_steps_are_the_worst_product_of_pairs(noise: Noise, shift: float, ra
 
 
 def test_shifts_in_other_directions_and_shorter_ones_tell_less() -> None:
-    """Contributions are vectors of at most the norm: drawn at random in the plane, no pair exceeds that of equal shifts."""
+    """Contributions are vectors of at most the norm: drawn at random in the plane, no pair exceeds
+    that of equal shifts.
+    """
     rng, rate, side = np.random.default_rng(5), 0.3, np.linspace(-7, 7, 281)
     x, y = np.meshgrid(side, side)
     curve = SampledNoiseDP(noise="gaussian", shift=1.0, rate=rate, group=3)
@@ -111,28 +135,38 @@ def test_shifts_in_other_directions_and_shorter_ones_tell_less() -> None:
 
 @pytest.mark.parametrize(("shift", "rate"), [(0.5, 0.1), (1.5, 0.3)])
 def test_renyi_bounds_of_sampled_laplace_noise(shift: float, rate: float) -> None:
-    """At most 10^-5 above the integral, never below; the other way round is smaller (Mironov et al. 2019, Theorem 5)."""
+    """At most 10^-5 above the integral, never below; the other way round is smaller (Mironov et al.
+    2019, Theorem 5).
+    """
     p, q = _cells("laplace", shift, rate, 1, 0)
     curve = SampledNoiseDP(noise="laplace", shift=shift, rate=rate)
     for order in (2.0, 8.0, 40.0):
-        exact, other = (math.log(float(((a / b) ** order * b).sum())) / (order - 1) for a, b in ((p, q), (q, p)))
+        exact, other = (
+            math.log(float(((a / b) ** order * b).sum())) / (order - 1) for a, b in ((p, q), (q, p))
+        )
         assert exact * (1 - 1e-7) <= float(curve.rdp(order)) <= exact * (1 + 1e-5)
         assert other <= exact
     assert curve.core_epsilon == pytest.approx(math.log(float(np.max(p / q))), rel=1e-6)
     assert float(curve.rdp(1 + 1e-5)) <= curve.rho * (1 + 1e-5)
-    assert SampledNoiseDP(noise="laplace", shift=shift, rate=rate, group=3).core_epsilon == pytest.approx(3 * curve.core_epsilon)
+    assert SampledNoiseDP(
+        noise="laplace", shift=shift, rate=rate, group=3
+    ).core_epsilon == pytest.approx(3 * curve.core_epsilon)
 
 
 @pytest.mark.parametrize("group", [2, 5])
 def test_bounds_of_a_group_outside_of_the_exact_pair(group: int) -> None:
-    """Renyi divergence, rho and the Gaussian cover of a group hold for every way to differ, as for all of it in every sample."""
+    """Renyi divergence, rho and the Gaussian cover of a group hold for every way to differ, as for
+    all of it in every sample.
+    """
     for noise in ("gaussian", "laplace"):
         curve = SampledNoiseDP(noise=noise, shift=0.4, rate=0.3, group=group)
         for more in range(group + 1):
             p, q = _cells(noise, 0.4, 0.3, more, group - more)
             keep = (p > 1e-200) & (q > 1e-200)
             for order in (1.5, 4.0):
-                exact = math.log(float((p[keep] ** order * q[keep] ** (1 - order)).sum())) / (order - 1)
+                exact = math.log(float((p[keep] ** order * q[keep] ** (1 - order)).sum())) / (
+                    order - 1
+                )
                 assert exact <= float(curve.rdp(order)) * (1 + 1e-9)
                 assert exact <= order * curve.rho * (1 + 1e-9)
             cover = acc.GaussianDP(mu=math.sqrt(curve.mu_squared))
@@ -140,15 +174,22 @@ def test_bounds_of_a_group_outside_of_the_exact_pair(group: int) -> None:
 
 
 @pytest.mark.parametrize(("mu", "rate"), [(1.0, 0.5), (2.0, 0.7)])
-def test_rho_and_the_gaussian_cover_of_a_sampled_step_are_those_of_all_its_noise(mu: float, rate: float) -> None:
-    """Both hold at every order and far out, both ways round, and are reached there: 5 % less of either would be too little."""
+def test_rho_and_the_gaussian_cover_of_a_sampled_step_are_those_of_all_its_noise(
+    mu: float, rate: float
+) -> None:
+    """Both hold at every order and far out, both ways round, and are reached there: 5 % less of
+    either would be too little.
+    """
     curve = acc.SampledGaussianDP(mu=mu, rate=rate)
     ratios = []
     for order in (1.01, 2.0, 20.0, 300.0):
         x = np.linspace(-40.0, 40.0 + order * mu, 400_000)
         mixed = np.logaddexp(math.log1p(-rate), math.log(rate) + mu * x - mu * mu / 2)
-        for power in (order, 1 - order):  # of the mixture against the noise alone, and the other way round
-            moment = float(np.logaddexp.reduce(power * mixed + norm.logpdf(x))) + math.log(x[1] - x[0])
+        # of the mixture against the noise alone, and the other way round
+        for power in (order, 1 - order):
+            moment = float(np.logaddexp.reduce(power * mixed + norm.logpdf(x))) + math.log(
+                x[1] - x[0]
+            )
             ratios.append(moment / (order - 1) / order)
     assert max(ratios) <= curve.rho * (1 + 1e-9)
     assert max(ratios) > 0.96 * curve.rho
@@ -163,7 +204,9 @@ def test_rho_and_the_gaussian_cover_of_a_sampled_step_are_those_of_all_its_noise
 
 
 def test_a_group_of_sampled_steps_is_priced_by_its_number_in_the_sample() -> None:
-    """`group_privacy` of DP-SGD's steps and of sampled Laplace noise is the exact pair's; Renyi orders stay those of the path."""
+    """`group_privacy` of DP-SGD's steps and of sampled Laplace noise is the exact pair's; Renyi
+    orders stay those of the path.
+    """
     one = acc.SampledGaussianDP(mu=0.5, rate=0.1)
     exact = SampledNoiseDP(noise="gaussian", shift=0.5, rate=0.1, group=3)
     three = acc.group_privacy(one, 3)
@@ -172,15 +215,21 @@ def test_a_group_of_sampled_steps_is_priced_by_its_number_in_the_sample() -> Non
     assert float(three.rdp(3.0)) < float(exact.rdp(3.0))
     lap = acc.poisson_sampled(acc.LaplaceDP(epsilon=0.5), 0.1, relation="add_remove")
     assert lap == SampledNoiseDP(noise="laplace", shift=0.5, rate=0.1)
-    assert acc.group_privacy(acc.group_privacy(lap, 2), 3).delta(0.5) == pytest.approx(acc.group_privacy(lap, 6).delta(0.5))
+    assert acc.group_privacy(acc.group_privacy(lap, 2), 3).delta(0.5) == pytest.approx(
+        acc.group_privacy(lap, 6).delta(0.5)
+    )
     assert acc.group_privacy(one, 40).delta(1.0) <= 1.0  # beyond 16 users by the general bounds
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("runs", [10**6, 10**7])
 @pytest.mark.parametrize("kind", ["pure", "laplace", "sampled"])
-def test_very_many_steps_come_within_a_hundredth_of_the_gaussian_limit(kind: str, runs: int) -> None:
-    """Steps whose squared losses add up to 1 cost what one Gaussian step of mu 1 costs, at most .7 per cent more."""
+def test_very_many_steps_come_within_a_hundredth_of_the_gaussian_limit(
+    kind: str, runs: int
+) -> None:
+    """Steps whose squared losses add up to 1 cost what one Gaussian step of mu 1 costs, at most .7
+    per cent more.
+    """
     width = 1 / math.sqrt(runs)
     curve = {
         "pure": acc.PureDP(epsilon=width),
@@ -192,8 +241,12 @@ def test_very_many_steps_come_within_a_hundredth_of_the_gaussian_limit(kind: str
 
 
 @pytest.mark.parametrize(("runs", "shift", "rate"), [(200, 0.5, 0.1), (1000, 1.0, 0.02)])
-def test_sampled_laplace_noise_agrees_with_dp_accounting(runs: int, shift: float, rate: float) -> None:
+def test_sampled_laplace_noise_agrees_with_dp_accounting(
+    runs: int, shift: float, rate: float
+) -> None:
     """Composed, it is dp-accounting's law to a part in 10^4."""
     pld = privacy_loss_distribution.from_laplace_mechanism(1 / shift, sampling_prob=rate)
     curve = runs * acc.poisson_sampled(acc.LaplaceDP(epsilon=shift), rate, relation="add_remove")
-    assert curve.epsilon(1e-6) == pytest.approx(pld.self_compose(runs).get_epsilon_for_delta(1e-6), rel=1e-4)
+    assert curve.epsilon(1e-6) == pytest.approx(
+        pld.self_compose(runs).get_epsilon_for_delta(1e-6), rel=1e-4
+    )

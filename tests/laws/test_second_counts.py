@@ -1,4 +1,6 @@
-"""Theorem W9: counts of a second look, over all small logs; their price in equalities; and floors on users, H5."""
+"""Theorem W9: counts of a second look, over all small logs; their price in equalities; and floors
+on users, H5.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +34,27 @@ READING = Reading(user="u", item="i")
 SELECT = dps.PeelingTopK(k=4, noise="exponential", scale=1e9)
 
 
-def valued(noise: str, clip: float, relation: str = "add_remove", scale: float = 2.0, lost_scale: float | None = 3.0) -> Any:
+def valued(
+    noise: str,
+    clip: float,
+    relation: str = "add_remove",
+    scale: float = 2.0,
+    lost_scale: float | None = 3.0,
+) -> Any:
     """Counts beside a selection that next to nothing is paid for."""
     whole = dps.Sensitivity.of_counts(relation)  # type: ignore[arg-type]
     select = dps.PeelingTopK(k=4, noise="exponential", scale=1e9, sensitivity=whole)
-    return dps.WithValues(mechanism=select, noise=noise, clip=clip, scale=scale, lost_scale=lost_scale)  # type: ignore[arg-type]
+    return dps.WithValues(
+        mechanism=select, noise=noise, clip=clip, scale=scale, lost_scale=lost_scale
+    )  # type: ignore[arg-type]
 
 
-def counted(mechanism: Any, users: Sequence[Sequence[str]], items: Sequence[str] = ITEMS) -> tuple[np.ndarray, float]:
-    """What the path of `topk` counts of a log in which these users have these items, and some have others too."""
+def counted(
+    mechanism: Any, users: Sequence[Sequence[str]], items: Sequence[str] = ITEMS
+) -> tuple[np.ndarray, float]:
+    """What the path of `topk` counts of a log in which these users have these items, and some have
+    others too.
+    """
     rows = [(f"u{n}", item) for n, held in enumerate(users) for item in (*held, "elsewhere")]
     log = pd.DataFrame(rows or [("nobody", "elsewhere")], columns=["u", "i"])
     asked = TopKSpec(user="u", item="i", k=4, epsilon=1.0, relation=mechanism.relation)
@@ -52,15 +66,24 @@ def counted(mechanism: Any, users: Sequence[Sequence[str]], items: Sequence[str]
 
 
 @cache
-def _beside(noise: str, clip: float, relation: str, user: tuple[str, ...]) -> tuple[np.ndarray, float]:
+def _beside(
+    noise: str, clip: float, relation: str, user: tuple[str, ...]
+) -> tuple[np.ndarray, float]:
     """Of a log of one other user and this one."""
     return counted(valued(noise, clip, relation), [ITEMS, user])
 
 
 def moved(mechanism: Any, one: tuple[str, ...], other: tuple[str, ...] = ()) -> float:
-    """Gaussian: the mu of a pair of logs; laplace: its pure epsilon. Exact, as both are families of shifted noise."""
-    (first, lost), (second, kept) = (_beside(mechanism.noise, mechanism.clip, mechanism.relation, u) for u in (one, other))
-    shifts = [*(np.abs(first - second) / mechanism.scale), abs(lost - kept) / (mechanism.lost_scale or math.inf)]
+    """Gaussian: the mu of a pair of logs; laplace: its pure epsilon. Exact, as both are families of
+    shifted noise.
+    """
+    (first, lost), (second, kept) = (
+        _beside(mechanism.noise, mechanism.clip, mechanism.relation, u) for u in (one, other)
+    )
+    shifts = [
+        *(np.abs(first - second) / mechanism.scale),
+        abs(lost - kept) / (mechanism.lost_scale or math.inf),
+    ]
     return math.hypot(*shifts) if mechanism.noise == "gaussian" else float(sum(shifts))
 
 
@@ -73,14 +96,22 @@ def price(mechanism: Any) -> float:
 
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-@pytest.mark.parametrize(("noise", "clip"), [("gaussian", 1.0), ("gaussian", 1.41), ("laplace", 1.0), ("laplace", 2.5)])
-def test_no_user_moves_the_counts_further_than_is_paid_for(noise: str, clip: float, relation: str) -> None:
-    """Every user of at most four items who comes, and every two who are exchanged: within the price.
+@pytest.mark.parametrize(
+    ("noise", "clip"), [("gaussian", 1.0), ("gaussian", 1.41), ("laplace", 1.0), ("laplace", 2.5)]
+)
+def test_no_user_moves_the_counts_further_than_is_paid_for(
+    noise: str, clip: float, relation: str
+) -> None:
+    """Every user of at most four items who comes, and every two who are exchanged: within the
+    price.
 
-    Who comes with all items attains it: 5 % more noise in the counts, or in what the clip took away, would be too cheap.
+    Who comes with all items attains it: 5 % more noise in the counts, or in what the clip took
+    away, would be too cheap.
     """
     mechanism, histories = valued(noise, clip, relation), [ITEMS[:t] for t in range(5)]
-    others: list[tuple[str, ...]] = [()] if relation == "add_remove" else [(), ITEMS[3:], ITEMS[2:], ITEMS[1:], ITEMS]
+    others: list[tuple[str, ...]] = (
+        [()] if relation == "add_remove" else [(), ITEMS[3:], ITEMS[2:], ITEMS[1:], ITEMS]
+    )
     found = [moved(mechanism, one, other) for one, other in itertools.product(histories, others)]
     assert max(found) <= price(mechanism) * (1 + 1e-6)
     if relation == "add_remove":
@@ -99,13 +130,22 @@ def test_no_user_moves_the_counts_further_than_is_paid_for(noise: str, clip: flo
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 @pytest.mark.parametrize("k", [1, 2, 3, 7, 50, 1000])
 def test_what_a_clip_takes_away_is_bounded(noise: str, k: int) -> None:
-    """Of every number of items, by the reader's own weights in rationals; the greatest is attained but for its rounding."""
+    """Of every number of items, by the reader's own weights in rationals; the greatest is attained
+    but for its rounding.
+    """
     for clip in (0.3, 1.0, 1.41, 2.83, 8.0):
         select = SELECT.model_copy(update={"k": k})
         bound = dps.WithValues(mechanism=select, noise=noise, clip=clip, scale=1.0).most_lost  # type: ignore[arg-type]
         units, whole = Fraction(clip) * 2**20, 1 << 20
         weights = [
-            min(whole, math.isqrt(math.floor(units**2) // t) if noise == "gaussian" else math.floor(units) // t)
+            min(
+                whole,
+                (
+                    math.isqrt(math.floor(units**2) // t)
+                    if noise == "gaussian"
+                    else math.floor(units) // t
+                ),
+            )
             for t in range(1, k + 1)
         ]
         lost = [Fraction(t * (whole - weight), whole) for t, weight in enumerate(weights, 1)]
@@ -114,7 +154,9 @@ def test_what_a_clip_takes_away_is_bounded(noise: str, k: int) -> None:
 
 
 def test_items_that_were_not_released_take_no_part() -> None:
-    """Users are clipped among the released items alone: one of four counts in full, and nothing is taken away."""
+    """Users are clipped among the released items alone: one of four counts in full, and nothing is
+    taken away.
+    """
     values, lost = counted(valued("gaussian", 1.0), [ITEMS, ITEMS, ("a",)], ["a"])
     assert (values.tolist(), lost) == ([3.0], 0.0)
 
@@ -122,7 +164,9 @@ def test_items_that_were_not_released_take_no_part() -> None:
 def test_what_is_lost_of_many_users_is_exact() -> None:
     """A user more moves a sum beyond the 53 bits of a float by no more than is paid for."""
     k, others = 3, 4 * 10**9
-    mechanism = dps.WithValues(mechanism=SELECT.model_copy(update={"k": k}), noise="gaussian", clip=1.41, scale=1.0)
+    mechanism = dps.WithValues(
+        mechanism=SELECT.model_copy(update={"k": k}), noise="gaussian", clip=1.41, scale=1.0
+    )
 
     class Log:
         """All users have all three items."""
@@ -131,10 +175,15 @@ def test_what_is_lost_of_many_users_is_exact() -> None:
             self.users = users
 
         def read(self, **look: Any) -> dps.events.EventCounts:
-            clip, weight = Clip(look["clip"], look["clip_norm"]), math.isqrt(math.floor(Fraction(1.41) ** 2 * 2**40) // k)
+            clip, weight = (
+                Clip(look["clip"], look["clip_norm"]),
+                math.isqrt(math.floor(Fraction(1.41) ** 2 * 2**40) // k),
+            )
             counts = np.full(k, self.users, dtype=np.int64)
             allowed, report = Contributions(None, (clip,), within=list(ITEMS[:k])), cast(Any, None)
-            return dps.events.EventCounts(ITEMS[:k], counts, counts[None] * weight, allowed, report=report)
+            return dps.events.EventCounts(
+                ITEMS[:k], counts, counts[None] * weight, allowed, report=report
+            )
 
     def lost(users: int) -> float:
         log: Any = Log(users)
@@ -148,28 +197,51 @@ def test_what_is_lost_of_many_users_is_exact() -> None:
     assert max(moves) <= mechanism.most_lost
 
 
-@pytest.mark.parametrize("ask", [{"clip": 2.0**-17}, {"clip": 1.0, "value": "v", "value_clip": 1.0}])
-def test_a_second_look_that_no_reader_takes_is_refused_before_the_charge(ask: dict[str, Any], tmp_path: Path) -> None:
-    """A planned mechanism with a clip beyond those of the reader, or on sums: nothing is charged."""
+@pytest.mark.parametrize(
+    "ask", [{"clip": 2.0**-17}, {"clip": 1.0, "value": "v", "value_clip": 1.0}]
+)
+def test_a_second_look_that_no_reader_takes_is_refused_before_the_charge(
+    ask: dict[str, Any], tmp_path: Path
+) -> None:
+    """A planned mechanism with a clip beyond those of the reader, or on sums: nothing is
+    charged.
+    """
     planned = dps.WithValues(mechanism=SELECT, noise="gaussian", clip=ask["clip"], scale=1e3)
     log = pd.DataFrame({"u": range(4), "i": ITEMS, "v": [1.0] * 4})
     with acc.Ledger.open(f"sqlite:///{tmp_path}/ledger.db") as ledger:
         ledger.create_dataset("log", acc.Budget(epsilon=50.0, delta=1e-6), "add_remove")
         stated: dict[str, Any] = {name: given for name, given in ask.items() if name != "clip"}
-        stated |= {"ledger": ledger, "dataset": "log", "key": "once", "domain": ITEMS, "mechanism": planned}
+        stated |= {
+            "ledger": ledger,
+            "dataset": "log",
+            "key": "once",
+            "domain": ITEMS,
+            "mechanism": planned,
+        }
         with pytest.raises(dps.errors.EventLogError, match="clip"):
-            run(Question.of(log, TopKSpec(user="u", item="i", k=4, epsilon=50.0, delta=1e-6, **stated)), log)
+            run(
+                Question.of(
+                    log, TopKSpec(user="u", item="i", k=4, epsilon=50.0, delta=1e-6, **stated)
+                ),
+                log,
+            )
         assert ledger.find("log", "once") is None
 
 
 EPSILONS = (0.0, 0.05, 0.1)
-BUDGETS = [acc.Budget(epsilon=1.0, delta=1e-6), acc.Budget(rho=0.1, delta=1e-6), acc.Budget(epsilon=0.7)]
+BUDGETS = [
+    acc.Budget(epsilon=1.0, delta=1e-6),
+    acc.Budget(rho=0.1, delta=1e-6),
+    acc.Budget(epsilon=0.7),
+]
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_the_price_of_counts_bounds_every_clip(noise: Any, relation: Any) -> None:
-    """However many items there are, and so whatever the clip, counts cost one vector of the unit at most, which they attain."""
+    """However many items there are, and so whatever the clip, counts cost one vector of the unit at
+    most, which they attain.
+    """
     one = dps.Sensitivity.of_clipped(1.0, "l2" if noise == "gaussian" else "l1", relation)
     counts, whole = CountNoise(noise, 20.0, one), dps.Sensitivity(relation=relation)
     unit = (one.l2_of(None) if noise == "gaussian" else one.l1_of(None)) / counts.scale
@@ -187,8 +259,14 @@ def test_the_price_of_counts_bounds_every_clip(noise: Any, relation: Any) -> Non
 
 
 def test_what_has_no_second_look_is_refused() -> None:
-    """Wider scores than the clip, and a price for what was not looked for; scores within it are taken as they are."""
-    mechanism, tall, steep = valued("gaussian", 1.0), dps.Sensitivity(linf=3.0), dps.Sensitivity(linf=2.0, l1=3.0)
+    """Wider scores than the clip, and a price for what was not looked for; scores within it are
+    taken as they are.
+    """
+    mechanism, tall, steep = (
+        valued("gaussian", 1.0),
+        dps.Sensitivity(linf=3.0),
+        dps.Sensitivity(linf=2.0, l1=3.0),
+    )
 
     def scores(sensitivity: dps.Sensitivity) -> dps.Scores:
         return dps.Scores([5, 4, 3, 1], labels=ITEMS, sensitivity=sensitivity)
@@ -201,47 +279,86 @@ def test_what_has_no_second_look_is_refused() -> None:
         lambda: mechanism.check(scores(dps.Sensitivity())),
         lambda: mechanism.check_many([[5, 4, 3, 1]]),
         lambda: narrow(tall).check(scores(tall)),
-        # Within the norm of three counts that move by 1, and yet one moves by 2: a Laplace shift that costs more than two (H10).
+        # Within the norm of three counts that move by 1, and yet one moves by 2: a Laplace shift
+        # that costs more than two (H10).
         lambda: narrow(steep).check(scores(steep)),
     ):
         with pytest.raises(dps.errors.InvalidRequest, match="second look"):
             check()
-    within = dps.WithValues(mechanism=dps.OneshotTopK(k=1, noise="gumbel", scale=1.0), noise="gaussian", clip=1.0, scale=1.0)
+    within = dps.WithValues(
+        mechanism=dps.OneshotTopK(k=1, noise="gumbel", scale=1.0),
+        noise="gaussian",
+        clip=1.0,
+        scale=1.0,
+    )
     assert len(within.select(scores(dps.Sensitivity())).values or ()) == 1
 
 
 def test_a_second_look_keeps_whole_counts_of_several_periods_away() -> None:
-    """Rows of one period move the weights of others: neither counts nor a second step rest on what one score moves."""
-    select = dps.OneshotTopK(k=2, noise="gaussian", scale=3.0, sensitivity=dps.Sensitivity.of_clipped(1.0))
+    """Rows of one period move the weights of others: neither counts nor a second step rest on what
+    one score moves.
+    """
+    select = dps.OneshotTopK(
+        k=2, noise="gaussian", scale=3.0, sensitivity=dps.Sensitivity.of_clipped(1.0)
+    )
     find = dps.LimitedDomain(k=5, kbar=9, epsilon=1.0, delta=1e-6)
     steps = dps.DiscoverThenSelect(discovery=find, selection=select, candidates=5)
-    assert [one.rests_on_linf for one in (SELECT, valued("gaussian", 1.0), steps)] == [True, False, False]
+    assert [one.rests_on_linf for one in (SELECT, valued("gaussian", 1.0), steps)] == [
+        True,
+        False,
+        False,
+    ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("with_counts", [False, True])
 @pytest.mark.parametrize("domain", [None, ["rare", "fair", "hit"]])
 def test_no_item_of_fewer_users_is_ever_shown(domain: list[str] | None, with_counts: bool) -> None:
-    """At an epsilon without noise what has N users shows, and what has N - 1 never does, at any epsilon; shares count less."""
-    rows = [(f"{item}{n}", item) for item, users in (("rare", 299), ("fair", 420), ("hit", 900)) for n in range(users)]
-    ask: dict[str, Any] = {"user": "u", "item": "i", "k": 3, "delta": 1e-6, "domain": domain, "min_users": 300}
+    """At an epsilon without noise what has N users shows, and what has N - 1 never does, at any
+    epsilon; shares count less.
+    """
+    rows = [
+        (f"{item}{n}", item)
+        for item, users in (("rare", 299), ("fair", 420), ("hit", 900))
+        for n in range(users)
+    ]
+    ask: dict[str, Any] = {
+        "user": "u",
+        "item": "i",
+        "k": 3,
+        "delta": 1e-6,
+        "domain": domain,
+        "min_users": 300,
+    }
     for epsilon in (0.05, 50.0):
-        shown = dps.topk(pd.DataFrame(rows, columns=["u", "i"]), **ask, epsilon=epsilon, with_counts=with_counts)
+        shown = dps.topk(
+            pd.DataFrame(rows, columns=["u", "i"]), **ask, epsilon=epsilon, with_counts=with_counts
+        )
         assert "rare" not in shown.items
         assert (set(shown.items) == {"fair", "hit"}) == (epsilon == 50.0)
     with pytest.raises(dps.errors.InvalidRequest, match="needs a delta"):
-        dps.topk(pd.DataFrame(rows, columns=["u", "i"]), **ask | {"delta": 0.0, "domain": ["hit", "fair", "rare"]}, epsilon=1.0)
+        dps.topk(
+            pd.DataFrame(rows, columns=["u", "i"]),
+            **ask | {"delta": 0.0, "domain": ["hit", "fair", "rare"]},
+            epsilon=1.0,
+        )
     with pytest.raises(dps.errors.InvalidRequest, match="use sparse_histogram"):
-        dps.topk(pd.DataFrame(rows, columns=["u", "i"]), **ask, epsilon=1.0, mechanism="limited_domain")
+        dps.topk(
+            pd.DataFrame(rows, columns=["u", "i"]), **ask, epsilon=1.0, mechanism="limited_domain"
+        )
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("floor", [0.0, 4.0])
 def test_the_choice_keeps_the_floor(floor: float, relation: Any) -> None:
-    """The choice has the floor, its threshold lies that much higher, and its price is that without one."""
+    """The choice has the floor, its threshold lies that much higher, and its price is that without
+    one.
+    """
     whole = dps.Sensitivity.of_counts(relation)
     budget = acc.Budget(epsilon=1.0, delta=1e-6)
-    chosen = default_choice(budget, TopKRequest(k=10, min_users=int(floor) + 1, candidates=500, sensitivity=whole))
+    chosen = default_choice(
+        budget, TopKRequest(k=10, min_users=int(floor) + 1, candidates=500, sensitivity=whole)
+    )
     first = chosen.mechanism
     assert isinstance(first, dps.SparseHistogram)
     bare = first.model_copy(update={"floor": 0.0})

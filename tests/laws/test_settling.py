@@ -1,4 +1,6 @@
-"""Pay for what came out (Theorem F8): whole adaptive plans through a real ledger, enumerated, against the budget."""
+"""Pay for what came out (Theorem F8): whole adaptive plans through a real ledger, enumerated,
+against the budget.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ NAMES = itertools.count()
 
 @pytest.fixture
 def left(tmp_path: Path) -> Iterator[Callable[[acc.Budget, dps.LimitedDomain], Left]]:
-    """What a ledger with this budget has left, in nats, once a call that released so many items is settled."""
+    """What a ledger with this budget has left, in nats, once a call that released so many items is
+    settled.
+    """
     with Ledger.open(f"sqlite:///{tmp_path / 'privacy.db'}") as ledger:
 
         def settled(budget: acc.Budget, mechanism: dps.LimitedDomain, items: int) -> float:
@@ -32,7 +36,9 @@ def left(tmp_path: Path) -> Iterator[Callable[[acc.Budget, dps.LimitedDomain], L
             ledger.create_dataset(name, budget, "add_remove")
             ledger.reserve(name, mechanism, key="first")
             ledger.commit(name, "first")
-            selection = dps.Selection(indices=tuple(range(items)), ordered=True, requested=mechanism.k, complete=done)
+            selection = dps.Selection(
+                indices=tuple(range(items)), ordered=True, requested=mechanism.k, complete=done
+            )
             ledger.release(name, "first", spent=mechanism.spent(selection))
             return ledger.total(name).main
 
@@ -48,17 +54,26 @@ def first_laws(mechanism: dps.LimitedDomain, counts: tuple[int, ...]) -> tuple[L
     return law_of(mechanism, counts), law_of(mechanism, np.add(counts, 1))
 
 
-def excess(left: Left, mechanism: dps.LimitedDomain, counts: tuple[int, ...], epsilon: float) -> float:
+def excess(
+    left: Left, mechanism: dps.LimitedDomain, counts: tuple[int, ...], epsilon: float
+) -> float:
     """The divergence at `epsilon`: a call, and permute-and-flip of all that is left after it."""
     laws: list[Law] = []
     for law, second in zip(first_laws(mechanism, counts), ((0, 0), (1, 0)), strict=True):
         then = {items: law_of(dps.PermuteAndFlip(epsilon=left(items)), second) for items in law}
-        laws.append({(items, winner): law[items] * share for items in law for winner, share in then[items].items()})
+        laws.append(
+            {
+                (items, winner): law[items] * share
+                for items in law
+                for winner, share in then[items].items()
+            }
+        )
     return float(apart(*aligned(laws), [epsilon])[0, 0])
 
 
 CALL = dps.LimitedDomain(k=2, kbar=2, epsilon=0.3, delta=1e-6)
-# Items that beat the threshold but for one time in fifty, so that a call that releases nothing has a log-ratio near 0.3.
+# Items that beat the threshold but for one time in fifty, so that a call that releases nothing has
+# a log-ratio near 0.3.
 COUNTS = (57, 57)
 PURE = acc.Budget(epsilon=1.0, delta=1e-6, order="inf")
 
@@ -69,9 +84,13 @@ def refund(patch: pytest.MonkeyPatch, more: int) -> None:
     patch.setattr(model, "_unused", lambda *given: unused(*given).plus(Price(more, 0)))
 
 
-def test_an_adaptive_plan_keeps_and_approaches_a_pure_budget(left: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call that released nothing pays for one pick of two; all that is left is spent next, and the sum is not passed. Were a
-    twentieth of the budget given back beyond what was not used, the plan would pass it."""
+def test_an_adaptive_plan_keeps_and_approaches_a_pure_budget(
+    left: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that released nothing pays for one pick of two; all that is left is spent next, and
+    the sum is not passed. Were a twentieth of the budget given back beyond what was not used, the
+    plan would pass it.
+    """
     after = left(PURE, CALL)
     assert excess(after, CALL, COUNTS, 1.0) <= 1e-6
     assert excess(after, CALL, COUNTS, 0.97) >= 1e-4
@@ -81,7 +100,9 @@ def test_an_adaptive_plan_keeps_and_approaches_a_pure_budget(left: Any, monkeypa
 
 @pytest.mark.parametrize("order", [2.0, 8.0])
 def test_an_adaptive_plan_keeps_and_approaches_a_renyi_budget(left: Any, order: float) -> None:
-    """The same at one order: Gaussian noise, which attains its price, for all that is left. The moment reaches the capacity."""
+    """The same at one order: Gaussian noise, which attains its price, for all that is left. The
+    moment reaches the capacity.
+    """
     budget = acc.Budget(epsilon=2.0 + 14 / (order - 1), delta=2e-6, order=order, failure=1e-6)
     capacity = acc.remaining.Remaining(budget, Price(0, 0)).main
     after, worst = left(budget, CALL), 0.0
@@ -89,7 +110,9 @@ def test_an_adaptive_plan_keeps_and_approaches_a_renyi_budget(left: Any, order: 
         q, p = first_laws(CALL, counts)
         rest = {items: after(items) for items in q}
         for one, two in ((p, q), (q, p)):
-            moment = sum(one[o] ** order * two[o] ** (1 - order) * math.exp((order - 1) * rest[o]) for o in q)
+            moment = sum(
+                one[o] ** order * two[o] ** (1 - order) * math.exp((order - 1) * rest[o]) for o in q
+            )
             worst = max(worst, math.log(moment) / (order - 1))
     assert 0.97 * capacity <= worst <= capacity * (1 + 1e-9)
 
@@ -99,18 +122,27 @@ SMALL = dps.LimitedDomain(k=2, kbar=2, epsilon=0.1, delta=1e-6)
 
 
 def passed(left: Left) -> float:
-    """The largest delta at the budget's epsilon: a call, and a Gaussian answer of all the mu^2 that is left after it."""
+    """The largest delta at the budget's epsilon: a call, and a Gaussian answer of all the mu^2 that
+    is left after it.
+    """
     worst = 0.0
     for counts in ((c, c) for c in range(140, 180, 10)):
         q, p = first_laws(SMALL, counts)
         then = {items: acc.GaussianDP(mu=math.sqrt(left(items))) for items in q}
         for one, two in ((p, q), (q, p)):
-            worst = max(worst, sum(one[o] * (then[o].profile(1.0 - math.log(one[o] / two[o])) or 0.0) for o in q))
+            worst = max(
+                worst,
+                sum(one[o] * (then[o].profile(1.0 - math.log(one[o] / two[o])) or 0.0) for o in q),
+            )
     return worst
 
 
-def test_an_adaptive_plan_keeps_and_approaches_a_gaussian_budget(left: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same in mu^2 (F9 (v)): within delta, and beyond it were a twentieth of the budget given back that was used."""
+def test_an_adaptive_plan_keeps_and_approaches_a_gaussian_budget(
+    left: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same in mu^2 (F9 (v)): within delta, and beyond it were a twentieth of the budget given
+    back that was used.
+    """
     assert passed(left(GAUSSIAN, SMALL)) <= 0.01
     refund(monkeypatch, GAUSSIAN.capacity.main // 20)
     assert passed(left(GAUSSIAN, SMALL)) > 0.01

@@ -1,4 +1,6 @@
-"""The stability mechanisms: the common laws, the proofs' own steps, and what may influence a release."""
+"""The stability mechanisms: the common laws, the proofs' own steps, and what may influence a
+release.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,20 @@ from dpselect.mechanisms.stable_top_k import StabilityTest, StableTopK, StableTo
 from dpselect.scores import Domain, Scores
 from dpselect.verify.divergences import renyi
 
-# -- the steps of the proofs -----------------------------------------------------------------------------------------
+# -- the steps of the proofs -----------------------------------------------------------------------
 
 
 Vector = tuple[int, ...]
 
 
-def pairs(relation: acc.arguments.Relation, candidates: int, highest: int) -> Iterator[tuple[Vector, Vector]]:
+def pairs(
+    relation: acc.arguments.Relation, candidates: int, highest: int
+) -> Iterator[tuple[Vector, Vector]]:
     """All neighbouring pairs of a box, both ways round."""
     changes = list(verify.changes(dps.Sensitivity(relation=relation), candidates))
-    for vector, change in itertools.product(itertools.product(range(highest + 1), repeat=candidates), changes):
+    for vector, change in itertools.product(
+        itertools.product(range(highest + 1), repeat=candidates), changes
+    ):
         moved = tuple(v + c for v, c in zip(vector, change, strict=True))
         if min(moved) >= 0 and max(moved) <= highest:
             yield vector, moved
@@ -39,21 +45,30 @@ def pairs(relation: acc.arguments.Relation, candidates: int, highest: int) -> It
 @cache
 def top_of(vector: Vector, relation: acc.arguments.Relation, domain: Domain, kbar: int) -> Top:
     """What a gap mechanism reads of a vector."""
-    return read_top(Scores(vector, sensitivity=dps.Sensitivity(relation=relation), domain=domain), kbar)
+    return read_top(
+        Scores(vector, sensitivity=dps.Sensitivity(relation=relation), domain=domain), kbar
+    )
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("domain", DOMAINS)
-@pytest.mark.parametrize(("candidates", "highest", "kbar"), [(1, 6, 2), (2, 6, 3), (3, 4, 2), (4, 2, 5)])
+@pytest.mark.parametrize(
+    ("candidates", "highest", "kbar"), [(1, 6, 2), (2, 6, 3), (3, 4, 2), (4, 2, 5)]
+)
 def test_gaps_move_by_the_stated_shift_and_wide_ones_fix_the_set(
     relation: acc.arguments.Relation, domain: Domain, candidates: int, highest: int, kbar: int
 ) -> None:
-    """Theorems S1 and S2: a neighbour moves gaps by g at most and their range by 2g; above a gap wider than g the set stays."""
+    """Theorems S1 and S2: a neighbour moves gaps by g at most and their range by 2g; above a gap
+    wider than g the set stays.
+    """
     shift, moved_most, ranged_most = gap_shift(relation), 0.0, 0.0
     for pair in pairs(relation, candidates, highest):
         tops = [top_of(vector, relation, domain, kbar) for vector in pair]
         move = tops[1].gaps - tops[0].gaps
-        moved_most, ranged_most = max(moved_most, np.abs(move).max()), max(ranged_most, np.ptp(move))
+        moved_most, ranged_most = (
+            max(moved_most, np.abs(move).max()),
+            max(ranged_most, np.ptp(move)),
+        )
         for size in range(1, len(tops[0].gaps) + 1):
             if max(top.gaps[size - 1] for top in tops) > shift:
                 assert _set(tops[0], size) == _set(tops[1], size)
@@ -68,32 +83,56 @@ def _set(top: Top, size: int) -> frozenset[int]:
 
 
 @cache
-def joint(mechanism: StableTopK, vector: Vector, domain: Domain) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Probabilities of (size j, passed) and (size j, failed): what the proof composes, before j is hidden."""
+def joint(
+    mechanism: StableTopK, vector: Vector, domain: Domain
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Probabilities of (size j, passed) and (size j, failed): what the proof composes, before j is
+    hidden.
+    """
     gaps = top_of(vector, mechanism.relation, domain, mechanism.kbar).gaps
     chances = mechanism.rank_law(gaps)
-    return chances * mechanism.rule.pass_probability(gaps), chances * mechanism.rule.fail_probability(gaps)
+    return chances * mechanism.rule.pass_probability(
+        gaps
+    ), chances * mechanism.rule.fail_probability(gaps)
 
 
-def excess_of_ideal(mechanism: StableTopK, domain: Domain, candidates: int, highest: int, core: acc.Curve) -> float:
-    """How far the ideal runs of neighbouring pairs exceed `core` in Renyi divergence; moved mass above delta0 counts as infinite.
+def excess_of_ideal(
+    mechanism: StableTopK, domain: Domain, candidates: int, highest: int, core: acc.Curve
+) -> float:
+    """How far the ideal runs of neighbouring pairs exceed `core` in Renyi divergence; moved mass
+    above delta0 counts as infinite.
 
-    The ideal run of a pair never lets a set out that differs between the two; the size j is taken to be released.
+    The ideal run of a pair never lets a set out that differs between the two; the size j is taken
+    to be released.
     """
     laws: tuple[list[Any], list[Any]] = ([], [])
     for pair in pairs(mechanism.relation, candidates, highest):
         tops = [top_of(vector, mechanism.relation, domain, mechanism.kbar) for vector in pair]
-        same = np.array([_set(tops[0], j) == _set(tops[1], j) for j in range(1, len(tops[0].gaps) + 1)])
+        same = np.array(
+            [_set(tops[0], j) == _set(tops[1], j) for j in range(1, len(tops[0].gaps) + 1)]
+        )
         for law, vector in zip(laws, pair, strict=True):
             passed, failed = joint(mechanism, vector, domain)
             if passed[~same].sum() > mechanism.failure_delta * (1 + 1e-12):
                 return np.inf
-            law.append(np.concatenate([np.where(same, passed, 0), failed + np.where(same, 0, passed)]))
+            law.append(
+                np.concatenate([np.where(same, passed, 0), failed + np.where(same, 0, passed)])
+            )
     return float((renyi(*laws, verify.ORDERS).max(axis=1) - core.rdp(verify.ORDERS)).max())
 
 
 PROOFS = [
-    (StableTopK(rho=rho, failure_delta=delta, kbar=kbar, gap_noise=noise, regularizer=r, relation=relation), domain)
+    (
+        StableTopK(
+            rho=rho,
+            failure_delta=delta,
+            kbar=kbar,
+            gap_noise=noise,
+            regularizer=r,
+            relation=relation,
+        ),
+        domain,
+    )
     for relation in RELATIONS
     for domain in DOMAINS
     for rho, delta, kbar, noise, r in (
@@ -107,7 +146,9 @@ PROOFS = [
 @pytest.mark.fast(4)
 @pytest.mark.parametrize(("mechanism", "domain"), PROOFS, ids=str)
 def test_outside_the_bad_event_the_renyi_curve_holds(mechanism: StableTopK, domain: Domain) -> None:
-    """Theorem S5 step by step: changed sets pass with probability failure_delta at most; without them the core curve holds."""
+    """Theorem S5 step by step: changed sets pass with probability failure_delta at most; without
+    them the core curve holds.
+    """
     for candidates, highest in ((1, 5), (2, 5), (3, 3)):
         assert excess_of_ideal(mechanism, domain, candidates, highest, mechanism.core) <= 1e-9
 
@@ -119,9 +160,14 @@ def test_the_curve_covers_the_size_that_is_hidden(mechanism: StableTopK, domain:
 
     @cache
     def law(vector: Vector) -> dict[Any, float]:
-        top, (passed, failed) = top_of(vector, mechanism.relation, domain, mechanism.kbar), joint(mechanism, vector, domain)
+        top, (passed, failed) = (
+            top_of(vector, mechanism.relation, domain, mechanism.kbar),
+            joint(mechanism, vector, domain),
+        )
         sizes = range(1, len(top.gaps) + 1)
-        return {(j, _set(top, j)): p for j, p in zip(sizes, passed, strict=True)} | dict(zip(sizes, failed, strict=True))
+        return {(j, _set(top, j)): p for j, p in zip(sizes, passed, strict=True)} | dict(
+            zip(sizes, failed, strict=True)
+        )
 
     found = worst([(law(one), law(other)) for one, other in pairs(mechanism.relation, 2, 5)])
     assert np.all(found.delta <= stated(mechanism.curve, found.epsilons) * (1 + 1e-9) + 1e-12)
@@ -129,36 +175,48 @@ def test_the_curve_covers_the_size_that_is_hidden(mechanism: StableTopK, domain:
 
 @pytest.mark.parametrize("cut", [1.0, 0.95])
 def test_few_picks_cost_no_more_than_many(cut: float) -> None:
-    """Theorem S6: n sharp picks have smaller Renyi divergences than k dull ones, at every order; one pick by two candidates
-    comes within 1 % of the claim, so that 5 % less noise exceeds it."""
+    """Theorem S6: n sharp picks have smaller Renyi divergences than k dull ones, at every order;
+    one pick by two candidates comes within 1 % of the claim, so that 5 % less noise exceeds it.
+    """
     orders, broken = 1 + np.geomspace(1e-3, 1e4, 40), False
     for k, rho in ((2, 0.01), (7, 0.3), (40, 2.0)):
         mechanism = StableTopKFixed(k=k, rho=rho, failure_delta=1e-6, penalty=0.0, kbar=k)
         claimed = mechanism.picks.rdp(orders)
         for n in (1, 2, k):
-            each = acc.BoundedRange(epsilon=mechanism.covers.range / (cut * mechanism.pick_scale(n)))
+            each = acc.BoundedRange(
+                epsilon=mechanism.covers.range / (cut * mechanism.pick_scale(n))
+            )
             broken |= bool(np.any((n * each).rdp(orders) > claimed * (1 + 1e-12)))
         for order in (1.05, 2.0):
-            pairs = [_two_candidates(t, cut * mechanism.pick_scale(1)) for t in np.linspace(-1.0, 0.0, 21)]
+            pairs = [
+                _two_candidates(t, cut * mechanism.pick_scale(1))
+                for t in np.linspace(-1.0, 0.0, 21)
+            ]
             found = max(float(renyi(p, q, order)[0, 0]) for p, q in pairs)
             broken |= found > float(mechanism.picks.rdp(order))
             if cut == 1.0 and rho == 0.01:
-                assert found > 0.97 * float((k * acc.BoundedRange(epsilon=2 * (rho / k) ** 0.5)).rdp(order))
+                assert found > 0.97 * float(
+                    (k * acc.BoundedRange(epsilon=2 * (rho / k) ** 0.5)).rdp(order)
+                )
     assert broken == (cut < 1)
 
 
 def _two_candidates(gap: float, scale: float) -> tuple[Any, Any]:
-    """Laws of one pick among two counts `gap` apart, before and after a user adds one to the first."""
+    """Laws of one pick among two counts `gap` apart, before and after a user adds one to the
+    first.
+    """
     chances = [1 / (1 + np.exp(-(gap + move) / scale)) for move in (0.0, 1.0)]
     return tuple(np.array([[p, 1 - p]]) for p in chances)  # type: ignore[return-value]
 
 
-# -- what may influence a release -------------------------------------------------------------------------------------
+# -- what may influence a release ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_an_observed_domain_with_too_few_items_never_releases_them(k: int) -> None:
-    """A set of k items needs k items: with fewer, an observed domain releases nothing whatever the noise."""
+    """A set of k items needs k items: with fewer, an observed domain releases nothing whatever the
+    noise.
+    """
     mechanism = StabilityTest(k=k, scale=1.0, failure_delta=0.5)
     scores = Scores(np.r_[np.full(k - 1, 50), 0], sensitivity=dps.Sensitivity(), domain="observed")
     assert mechanism.probabilities(scores) == {frozenset(): 1.0}
@@ -167,11 +225,19 @@ def test_an_observed_domain_with_too_few_items_never_releases_them(k: int) -> No
 
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_nothing_is_released_when_the_test_fails(domain: Domain) -> None:
-    """A failed test releases no item and no size, and says why in words that do not depend on the data; the smallest matrices
-    report what passed."""
+    """A failed test releases no item and no size, and says why in words that do not depend on the
+    data; the smallest matrices report what passed.
+    """
     mechanism = StableTopK(rho=1.0, failure_delta=1e-12, kbar=3)
-    selection = mechanism.select(Scores([5, 5, 5, 5], sensitivity=dps.Sensitivity(), labels="abcd", domain=domain))
-    assert (len(selection), selection.labels, selection.requested, selection.complete) == (0, (), None, False)
+    selection = mechanism.select(
+        Scores([5, 5, 5, 5], sensitivity=dps.Sensitivity(), labels="abcd", domain=domain)
+    )
+    assert (len(selection), selection.labels, selection.requested, selection.complete) == (
+        0,
+        (),
+        None,
+        False,
+    )
     assert selection.reason == "stability test did not pass"
     never = mechanism.select_many([[0], [0]])
     assert [s.indices for s in never] == [(), ()]
@@ -179,25 +245,36 @@ def test_nothing_is_released_when_the_test_fails(domain: Domain) -> None:
     assert StableTopK(rho=1.0, failure_delta=0.5, kbar=3).select_many([[1000]])[0].indices == (0,)
 
 
-# -- what planners ask ----------------------------------------------------------------------------------------------------------
+# -- what planners ask -----------------------------------------------------------------------------
 
 
 def test_expected_size_is_that_of_the_law() -> None:
-    """`expected_size` is the mean size under the exact law of scores with these gaps. A list, a tuple and a NumPy array are equal
-    regularizers, which survive JSON."""
+    """`expected_size` is the mean size under the exact law of scores with these gaps. A list, a
+    tuple and a NumPy array are equal regularizers, which survive JSON.
+    """
     mechanism = StableTopK(rho=1.0, failure_delta=0.05, kbar=3, regularizer=[0.0, 1.0, 0.5])
     law = law_of(mechanism, [9, 5, 4])
-    assert mechanism.expected_size([4, 1, 4]) == pytest.approx(sum(len(s) * p for s, p in law.items()), rel=1e-12)
+    assert mechanism.expected_size([4, 1, 4]) == pytest.approx(
+        sum(len(s) * p for s, p in law.items()), rel=1e-12
+    )
     forms: list[Any] = [[0.0, 1.5], (0.0, 1.5), np.array([0.0, 1.5])]
     made = [LargeGap(epsilon=1.0, kbar=2, regularizer=form) for form in forms]
     assert made[0] == made[1] == made[2] == dps.Mechanism.from_json(made[0].to_json())
 
 
-@pytest.mark.parametrize("mechanism", [case.mechanism for case in CASES if isinstance(case.mechanism, StabilityTest)], ids=str)
+@pytest.mark.parametrize(
+    "mechanism",
+    [case.mechanism for case in CASES if isinstance(case.mechanism, StabilityTest)],
+    ids=str,
+)
 def test_the_least_gap_that_passes(mechanism: StabilityTest) -> None:
-    """`least_gap` inverts `pass_probability`; a gap of the shift passes with failure_delta, as do all smaller ones."""
+    """`least_gap` inverts `pass_probability`; a gap of the shift passes with failure_delta, as do
+    all smaller ones.
+    """
     rule, shift = mechanism.rule, gap_shift(mechanism.relation)
-    assert rule.pass_probability([0, shift / 2, shift]) == pytest.approx(rule.failure_delta, rel=1e-12)
+    assert rule.pass_probability([0, shift / 2, shift]) == pytest.approx(
+        rule.failure_delta, rel=1e-12
+    )
     assert np.all(rule.pass_probability([0, shift]) <= rule.failure_delta)
     assert float(rule.pass_probability(rule.least_gap(0.9))) == pytest.approx(0.9, rel=1e-12)
     assert rule.least_gap(rule.failure_delta / 2) == 0.0
@@ -205,8 +282,9 @@ def test_the_least_gap_that_passes(mechanism: StabilityTest) -> None:
 
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_all_steps_together_cost_the_rho_that_is_stated(relation: Any) -> None:
-    """S5 and S6: choice, test and picks add up to rho of zero-concentrated privacy, all of it but for the choice's and the picks'
-    bounded ranges; half as much more for one of them would pass it."""
+    """S5 and S6: choice, test and picks add up to rho of zero-concentrated privacy, all of it but
+    for the choice's and the picks' bounded ranges; half as much more for one of them would pass it.
+    """
     for rho in (0.01, 0.3, 2.0):
         settings: Any = {"rho": rho, "failure_delta": 1e-3, "kbar": 5, "relation": relation}
         for mechanism in (StableTopK(**settings), StableTopKFixed(k=3, penalty=0.5, **settings)):

@@ -1,4 +1,6 @@
-"""Theorem H9: what one user may change about clipped sums, over all neighbouring tiny logs, attained to the last bit."""
+"""Theorem H9: what one user may change about clipped sums, over all neighbouring tiny logs,
+attained to the last bit.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,14 @@ Vector = tuple[Fraction, ...]
 
 
 def vectors(low: float, high: float, limit: int) -> set[Vector]:
-    """Everything that a user with any events on four items can add: none, far below, below, within and far above the clip."""
+    """Everything that a user with any events on four items can add: none, far below, below, within
+    and far above the clip.
+    """
     found = set()
     for values in itertools.product((None, 3 * low - 1, high / 7, 2 * high), repeat=len(ITEMS)):
-        events = [(item, value) for item, value in zip(ITEMS, values, strict=True) if value is not None]
+        events = [
+            (item, value) for item, value in zip(ITEMS, values, strict=True) if value is not None
+        ]
         for user in range(3):
             chosen = kept(user, {item for item, _ in events}, limit, "salt")
             held = contribution([event for event in events if event[0] in chosen], low, high)
@@ -44,9 +50,13 @@ def changes(low: float, high: float, limit: int, relation: str) -> Iterator[Vect
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("limit", [1, 2])
 @pytest.mark.parametrize(("low", "high"), [(0.0, 50.0), (-50.0, 50.0), (-7.5, 24.0), (-0.3, 0.1)])
-def test_one_user_changes_what_the_sensitivity_says(low: float, high: float, limit: int, relation: str) -> None:
-    """linf, l0, l1 and l2 are the maxima over all neighbours, rounded up by a clip that is no multiple of the unit at most; one
-    sign where monotone; the range is not exceeded, and attained wherever the clip is one-sided or symmetric."""
+def test_one_user_changes_what_the_sensitivity_says(
+    low: float, high: float, limit: int, relation: str
+) -> None:
+    """linf, l0, l1 and l2 are the maxima over all neighbours, rounded up by a clip that is no
+    multiple of the unit at most; one sign where monotone; the range is not exceeded, and attained
+    wherever the clip is one-sided or symmetric.
+    """
     stated = dps.Sensitivity.of_sums(low, high, relation, limit)
     found = list(changes(low, high, limit, relation))
     exact = 1 - 2.0**-22  # 0.1 and 0.3 are no multiples of the unit
@@ -69,7 +79,9 @@ def test_one_user_changes_what_the_sensitivity_says(low: float, high: float, lim
 
 
 def test_ends_that_no_float_holds_are_rounded_up() -> None:
-    """A third, a whole number beyond 2^53 and numpy's numbers, at either end and under both relations."""
+    """A third, a whole number beyond 2^53 and numpy's numbers, at either end and under both
+    relations.
+    """
     ends: list[tuple[Any, Any]] = [
         (Fraction(1, 3), Fraction(1, 3)),
         (2**53 + 1, 2**53 + 1),
@@ -83,7 +95,16 @@ def test_ends_that_no_float_holds_are_rounded_up() -> None:
             assert 0 <= Fraction(stated.linf) - most <= most / 2**52
 
 
-WRONG = [(1.0, 2.0), (0.0, 0.0), (-1.0, 0.0), (0.0, math.inf), (math.nan, 1.0), ("0", 1.0), (None, 1.0), (0, True)]
+WRONG = [
+    (1.0, 2.0),
+    (0.0, 0.0),
+    (-1.0, 0.0),
+    (0.0, math.inf),
+    (math.nan, 1.0),
+    ("0", 1.0),
+    (None, 1.0),
+    (0, True),
+]
 
 
 @pytest.mark.parametrize("ends", WRONG)

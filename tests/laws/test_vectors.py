@@ -1,4 +1,6 @@
-"""Theorems H2, H3, H10, N7 and N8: what noisy vectors, maxima and orders cost, at pairs that attain it."""
+"""Theorems H2, H3, H10, N7 and N8: what noisy vectors, maxima and orders cost, at pairs that attain
+it.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,17 @@ EPSILONS = (0.0, 0.2, 0.5, 0.9)
 
 
 def laplace_hockey_stick(first: float, second: float, epsilon: float) -> float:
-    """H of Lap x Lap shifted by (first, second), noise scale 1: the loss of the second coordinate integrated in closed form.
+    """H of Lap x Lap shifted by (first, second), noise scale 1: the loss of the second coordinate
+    integrated in closed form.
 
-    The loss of a coordinate shifted by s is s at half of its mass, -s at exp(-s)/2, and has density exp((y - s)/2)/4 between.
+    The loss of a coordinate shifted by s is s at half of its mass, -s at exp(-s)/2, and has density
+    exp((y - s)/2)/4 between.
     """
 
     def profile(y: Any) -> Any:  # of the first coordinate, for any y
-        return np.where(y >= first, 0.0, np.where(y >= -first, 1 - np.exp((y - first) / 2), 1 - np.exp(y)))
+        return np.where(
+            y >= first, 0.0, np.where(y >= -first, 1 - np.exp((y - first) / 2), 1 - np.exp(y))
+        )
 
     nodes, weights = np.polynomial.legendre.leggauss(60)
     total = 0.5 * profile(epsilon - second) + 0.5 * np.exp(-second) * profile(epsilon + second)
@@ -41,7 +47,9 @@ def laplace_hockey_stick(first: float, second: float, epsilon: float) -> float:
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_a_vector_costs_its_norm(noise: Any) -> None:
-    """H2 is attained by a change of one score: the curve is that of the scalar mechanism, for any k, as is a histogram's core."""
+    """H2 is attained by a change of one score: the curve is that of the scalar mechanism, for any
+    k, as is a histogram's core.
+    """
     sensitivity = dps.Sensitivity(linf=1.0, l0=1)
     scalar = acc.GaussianDP(mu=0.5) if noise == "gaussian" else acc.LaplaceDP(epsilon=0.5)
     assert vector(noise, 2.0, sensitivity, None) == scalar
@@ -53,9 +61,11 @@ def test_a_vector_costs_its_norm(noise: Any) -> None:
 
 
 def test_the_price_of_an_order_is_attained() -> None:
-    """One item per user: the order of two items, far apart, tells as much as the l1 norm allows, so 1 % less noise is seen.
+    """One item per user: the order of two items, far apart, tells as much as the l1 norm allows, so
+    1 % less noise is seen.
 
-    The lower of two Laplace draws, D noise units behind, wins with probability (2 + D) exp(-D)/4 (Theorem M4).
+    The lower of two Laplace draws, D noise units behind, wins with probability (2 + D) exp(-D)/4
+    (Theorem M4).
     """
     mechanism = dps.OneshotTopK(k=2, noise="laplace", scale=0.8, sensitivity=dps.Sensitivity(l0=1))
 
@@ -71,28 +81,45 @@ def test_the_price_of_an_order_is_attained() -> None:
 @pytest.mark.parametrize(
     ("linf", "l0", "l1", "values"),
     [
-        *((1.0, 2, 1.4, None), (0.6, 3, 1.0, None), (0.5, 2, 1.0, None), (1.0, 5, 1.2, None), (0.7, None, 1.0, None)),
+        *(
+            (1.0, 2, 1.4, None),
+            (0.6, 3, 1.0, None),
+            (0.5, 2, 1.0, None),
+            (1.0, 5, 1.2, None),
+            (0.7, None, 1.0, None),
+        ),
         *((1.0, 2, None, 2), (0.75, None, 1.0, 2), (0.6, 2, 1.0, 2), (1.0, 1, None, 2)),
     ],
 )
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 0.9])
-def test_a_laplace_vector_is_attained(linf: float, l0: int | None, l1: float | None, values: int | None, share: float) -> None:
-    """H10, and H3 for values after selection: the price is the divergence of the most concentrated change, to 1e-4 of it, at
-    every epsilon below the l1 norm. Of one coordinate the oracle is the closed form of LaplaceDP."""
+def test_a_laplace_vector_is_attained(
+    linf: float, l0: int | None, l1: float | None, values: int | None, share: float
+) -> None:
+    """H10, and H3 for values after selection: the price is the divergence of the most concentrated
+    change, to 1e-4 of it, at every epsilon below the l1 norm. Of one coordinate the oracle is the
+    closed form of LaplaceDP.
+    """
     sensitivity = dps.Sensitivity(linf=linf, l0=l0, l1=l1)
     curve, most = vector("laplace", 1.0, sensitivity, values), sensitivity.l1_of(values)
     exact = laplace_hockey_stick(linf, most - linf, share * most)
     assert exact <= best_delta(curve, share * most).value * (1 + 1e-9) <= exact * (1 + 1e-4)
     assert curve.core_epsilon == pytest.approx(most, rel=1e-12)
-    assert laplace_hockey_stick(1.0, 0.0, share) == pytest.approx(acc.LaplaceDP(epsilon=1.0).delta(share), abs=1e-12)
+    assert laplace_hockey_stick(1.0, 0.0, share) == pytest.approx(
+        acc.LaplaceDP(epsilon=1.0).delta(share), abs=1e-12
+    )
 
 
 @pytest.mark.slow
 def test_concentrated_changes_are_the_worst() -> None:
-    """H10's lemma: with the sum fixed, the hockey-stick divergence of two coordinates does not fall as they move apart."""
+    """H10's lemma: with the sum fixed, the hockey-stick divergence of two coordinates does not fall
+    as they move apart.
+    """
     for total in (0.3, 1.0, 2.5, 6.0):
         for epsilon in np.linspace(0, total, 9)[:-1]:
-            spread = [laplace_hockey_stick(total - low, low, float(epsilon)) for low in np.linspace(0, total / 2, 13)]
+            spread = [
+                laplace_hockey_stick(total - low, low, float(epsilon))
+                for low in np.linspace(0, total / 2, 13)
+            ]
             assert np.all(np.diff(spread) <= 1e-12)
 
 
@@ -100,34 +127,50 @@ def test_concentrated_changes_are_the_worst() -> None:
 @pytest.mark.parametrize("noise", ["laplace", "logistic"])
 @pytest.mark.parametrize("k", [2, 3])
 def test_the_order_costs_what_the_set_does_under_smooth_noise(noise: Any, k: int) -> None:
-    """N8: no ordered top k moves by more than LaplaceDP(k R/b), which is reached far out: 5 % less would not be enough."""
+    """N8: no ordered top k moves by more than LaplaceDP(k R/b), which is reached far out: 5 % less
+    would not be enough.
+    """
     covers = dps.Sensitivity(monotone=False, linf=0.5)
     mechanism = dps.OneshotTopK(k=k, noise=noise, scale=1.0, sensitivity=covers)
     assert mechanism.ordered
     assert mechanism.curve == acc.LaplaceDP(epsilon=float(k))
     worst = dps.verify.worst_case(mechanism, candidates=k + 1, highest=3, epsilons=EPSILONS)
     assert worst.pure_epsilon <= k
-    assert all(d <= mechanism.curve.delta(e) for e, d in zip(worst.epsilons, worst.delta, strict=True))
+    assert all(
+        d <= mechanism.curve.delta(e) for e, d in zip(worst.epsilons, worst.delta, strict=True)
+    )
 
     def chance(top: float, rest: float) -> float:
-        law = mechanism.probabilities(dps.Scores([*[top] * k, *[rest] * (k + 2)], sensitivity=covers, kind="utilities"))
+        law = mechanism.probabilities(
+            dps.Scores([*[top] * k, *[rest] * (k + 2)], sensitivity=covers, kind="utilities")
+        )
         return float(law[tuple(range(k))])
 
-    ratio = float(np.log(chance(-20.0, 20.0) / chance(-20.5, 20.5)))  # the k rise by 1/2 each and the others fall by 1/2
+    # the k rise by 1/2 each and the others fall by 1/2
+    ratio = float(np.log(chance(-20.0, 20.0) / chance(-20.5, 20.5)))
     assert 0.95 * k < ratio <= k * (1 + 1e-9)
 
 
 def test_order_is_shown_exactly_where_it_is_paid_for() -> None:
-    """Smooth noise shows the order unless its complement, or the family of Theorem M2, makes the set alone cheaper."""
+    """Smooth noise shows the order unless its complement, or the family of Theorem M2, makes the
+    set alone cheaper.
+    """
 
-    def made(noise: Any, l0: int | None, candidates: int | None = None, k: int = 5) -> dps.OneshotTopK:
-        return dps.OneshotTopK(k=k, noise=noise, scale=10.0, sensitivity=dps.Sensitivity(l0=l0), candidates=candidates)
+    def made(
+        noise: Any, l0: int | None, candidates: int | None = None, k: int = 5
+    ) -> dps.OneshotTopK:
+        return dps.OneshotTopK(
+            k=k, noise=noise, scale=10.0, sensitivity=dps.Sensitivity(l0=l0), candidates=candidates
+        )
 
     tenth, half = 4 * acc.LaplaceDP(epsilon=0.1), acc.LaplaceDP(epsilon=0.5)
     assert made("laplace", 4).curve == tenth
     assert made("laplace", 6).curve == acc.tighter(6 * acc.LaplaceDP(epsilon=0.1), half)
     assert made("laplace", None).curve == made("logistic", 4).curve == half
-    assert all(made(*given).ordered for given in (("laplace", 4), ("laplace", 6), ("laplace", None), ("logistic", 4)))
+    assert all(
+        made(*given).ordered
+        for given in (("laplace", 4), ("laplace", 6), ("laplace", None), ("logistic", 4))
+    )
     assert not made("laplace", 6, candidates=8).ordered  # the complement of 3
     assert made("laplace", 2, candidates=8).ordered  # a vector that costs less than any set
     assert not made("laplace", None, candidates=10_000, k=400).ordered  # the family
@@ -148,11 +191,18 @@ ONE_OF_TWO = [
 def law(mechanism: dps.Mechanism, values: object) -> np.ndarray:
     """Probabilities of all outcomes, in a fixed order."""
     found = law_of(mechanism, values, kind="utilities")
-    return np.array([found[o] for o in sorted(found, key=lambda o: sorted(o) if isinstance(o, frozenset) else [o])])
+    return np.array(
+        [
+            found[o]
+            for o in sorted(found, key=lambda o: sorted(o) if isinstance(o, frozenset) else [o])
+        ]
+    )
 
 
 def attained(mechanism: dps.Mechanism, share: float) -> tuple[float, float]:
-    """An epsilon, this share of the pure one, and the exact divergence there of the gap that Theorem N7 names."""
+    """An epsilon, this share of the pure one, and the exact divergence there of the gap that
+    Theorem N7 names.
+    """
     epsilon, width = share * mechanism.curve.pure_epsilon, mechanism.covers.range
     before = -width * (1 + share) / 2
     p, q = law(mechanism, [before + width, 0.0]), law(mechanism, [before, 0.0])
@@ -161,8 +211,12 @@ def attained(mechanism: dps.Mechanism, share: float) -> tuple[float, float]:
 
 @pytest.mark.parametrize("mechanism", ONE_OF_TWO, ids=str)
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.6, 0.95])
-def test_exponential_noise_attains_the_laplace_profile(mechanism: dps.Mechanism, share: float) -> None:
-    """At every epsilon some two real-valued scores reach the curve's delta, so a curve 5 % lower would be wrong."""
+def test_exponential_noise_attains_the_laplace_profile(
+    mechanism: dps.Mechanism, share: float
+) -> None:
+    """At every epsilon some two real-valued scores reach the curve's delta, so a curve 5 % lower
+    would be wrong.
+    """
     epsilon, exact = attained(mechanism, share)
     assert exact == pytest.approx(mechanism.curve.delta(epsilon), rel=1e-9)
     assert exact > acc.LaplaceDP(epsilon=0.95 * mechanism.curve.pure_epsilon).delta(epsilon) * 1.02
@@ -171,10 +225,17 @@ def test_exponential_noise_attains_the_laplace_profile(mechanism: dps.Mechanism,
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("k", [1, 2])
 def test_real_valued_scores_stay_below(noise: str, k: int) -> None:
-    """Neither the winner nor the set of two exceeds the Laplace profile on random real-valued pairs, for any of the noises."""
-    mechanism, rng = dps.OneshotTopK(k=k, noise=noise, scale=0.8, sensitivity=COUNTS, candidates=3), np.random.default_rng(3)
+    """Neither the winner nor the set of two exceeds the Laplace profile on random real-valued
+    pairs, for any of the noises.
+    """
+    mechanism, rng = (
+        dps.OneshotTopK(k=k, noise=noise, scale=0.8, sensitivity=COUNTS, candidates=3),
+        np.random.default_rng(3),
+    )
     epsilons = np.linspace(0, mechanism.curve.pure_epsilon, 7)
     claimed = [(mechanism.curve.profile(float(e)) or 0.0) + 1e-12 for e in epsilons]
     for before in rng.normal(0, 1.5, (6, 3)):
         after = before + rng.integers(0, 2, 3)
-        assert np.all(apart(law(mechanism, before), law(mechanism, after), epsilons)[:, 0] <= claimed)
+        assert np.all(
+            apart(law(mechanism, before), law(mechanism, after), epsilons)[:, 0] <= claimed
+        )

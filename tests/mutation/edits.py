@@ -1,10 +1,12 @@
-"""Planted edits of the library, each with the test that must fail: constants a twentieth too small, and safeguards taken out.
+"""Planted edits of the library, each with the test that must fail: constants a twentieth too small,
+and safeguards taken out.
 
 Grown with every repair: an edit that would bring the fault back, and the law that notices.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -20,10 +22,23 @@ class Edit(NamedTuple):
     def __str__(self) -> str:
         return f"{self.file}: {self.new.strip()[:60]}"
 
+    def places(self, text: str) -> list[str]:
+        """Every place of `old` in the text of its file, however the formatter broke its lines."""
+        if found := text.count(self.old):
+            return [self.old] * found
+        tokens = re.findall(r"\w+|[^\w\s]", self.old)
+        return re.findall(r"(?:,?\s*)".join(map(re.escape, tokens)), text)
 
-# A file; below it a test of tests/, or one case of it; below that what it notices, an edit a line: `old => new`, or text where a
-# factor of .95 stands for an @ and one of 1.05 for an @@. What is too long for one line goes on in a line that starts with =>.
-# A ¶ is the end of a line; what is taken out becomes nothing.
+    def planted(self, text: str) -> str:
+        """The text of its file with the edit made."""
+        place = self.places(text)[0]
+        return text.replace(place, self.new if place == self.old else self.new.strip())
+
+
+# A file; below it a test of tests/, or one case of it; below that what it notices, an edit a line:
+# `old => new`, or text where a factor of .95 stands for an @ and one of 1.05 for an @@. What is too
+# long for one line goes on in a line that starts with =>. A ¶ is the end of a line; what is taken
+# out becomes nothing.
 TABLE = r"""
 accounting/address.py
     accounting/test_address.py::test_an_address_hides_its_password_but_from_whoever_opens_it
@@ -192,7 +207,7 @@ accounting/curves/repeat_and_select.py
 accounting/curves/sampled.py
     accounting/test_group.py::test_sampled_gaussian_orders_by_quadrature
         w = np.maximum(@rate * np.expm1
-        taylor = math.log(@order * (order - 1) / 2)
+        taylor = ( math.log(@order * (order - 1) / 2)
         logs += math.log(@step)
         np.expm1(power) - @@order * w +
     laws/test_sampled.py::test_renyi_bounds_of_sampled_laplace_noise
@@ -264,7 +279,7 @@ accounting/ledger/book.py
     accounting/ledger/test_settling.py::test_only_reservations_are_settled_and_only_once
         if ran is not None and opening[0].action != "reserve": => if False:
     accounting/ledger/test_periods.py::test_a_plan_over_several_months_gives_nothing_back
-                    ran = None  # what two changes =>             pass  # what two changes
+                    ran = None¶        if done =>             pass¶        if done
     accounting/ledger/test_tamper.py::test_an_edited_total_stops_the_next_charge
         read_price(row) != self._spent[0, period]: => read_price(row) < NOTHING:
         read_price(row) != self._spent[0, period]: => read_price(row).main != self._spent[0, period].main:
@@ -503,7 +518,7 @@ dpselect/continual/history.py
     laws/test_continual.py::test_lone_items_are_discovered_with_the_chance_that_is_charged
         vectors.known |= (true > 0) & (noisy > => vectors.known |= (noisy >
     dpselect/continual/test_history.py::test_a_draw_that_fails_closes_it
-                    self._kept.value = None  # until =>             pass  # until
+        self._kept.value = None¶            if isinstance => if isinstance
                 self.check(scores)¶        return session.publish( =>         return session.publish(
     laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay
                 return self._mechanism.curve
@@ -528,7 +543,7 @@ dpselect/continual/horizon.py
     dpselect/continual/test_horizon.py::test_a_voided_horizon_is_refused_for_ever
         if receipt is not None and receipt.state == "void": => if False:
     laws/test_continual.py::test_lone_items_are_discovered_with_the_chance_that_is_charged
-        passed &= touched => pass
+        passed &= touched[place] => pass
     dpselect/continual/test_horizon.py::test_a_restored_ledger_gets_every_mark_again
         for closed in done[last - 1 :]: => for closed in done[-1:]:
     dpselect/continual/test_horizon.py::test_an_older_copy_and_a_lost_state_are_refused
@@ -568,8 +583,7 @@ dpselect/continual/state.py
         full = lack_of_room(text) is not None or => full =
         raise KeyboardInterrupt => pass
     dpselect/continual/test_horizon.py::test_a_full_disk_loses_no_period
-                    with suppress(HorizonUnavailable):¶                    state._run("CHECKPOINT")
-        =>                 state._run("CHECKPOINT")
+        with suppress(HorizonUnavailable):¶ state._run("CHECKPOINT") => state._run("CHECKPOINT")
     laws/test_continual.py::test_one_clock_of_noise
         for since, until in _slices(mechanism, known, self.number_of_items()) if period > 1 else (): => for since, until in ():
     laws/test_continual.py::test_spent_users_create_no_items
@@ -611,7 +625,7 @@ dpselect/events/counting.py
     dpselect/events/test_second_round.py::test_both_rounds_read_the_same_items_of_a_user
         self.allowed.bound, self._looked_at() => self.allowed.bound, self.staged.pairs
     dpselect/events/test_cells.py::test_listed_groups_alone_take_a_place
-        looked = f"(SELECT * FROM {looked} AS p SEMI JOIN (SELECT i AS g FROM {groups}) AS l USING (g))"
+        looked = ( f"(SELECT * FROM {looked} AS p SEMI JOIN (SELECT i AS g FROM {groups}) AS l USING" " (g))" )
         => looked = f"(SELECT * FROM {looked})"
 dpselect/events/engine.py
     dpselect/events/test_nothing.py::test_what_lies_below_a_header_decides_no_dry_run
@@ -637,7 +651,7 @@ dpselect/events/held.py
     dpselect/events/test_held.py::test_what_is_refused_is_refused_before_a_draw
         mechanism.covers.require(self.sensitivity) => pass
     dpselect/events/test_held.py::test_untouched_candidates_are_drawn_uniformly
-         AND (d - {low}) % {step} = 0 =>
+         AND (d -" f" {low}) % {step} = 0" => "
     dpselect/events/test_held.py::test_what_ranks_no_counts_is_not_drawn_from_held_ones
         first.traits.ranks_counts and  =>
 dpselect/events/log_check.py
@@ -725,7 +739,7 @@ dpselect/events/sources/tables.py
         if "INTERVAL" in stored: => if "DURATION" in stored:
     dpselect/events/test_neighbours.py::test_digits_within_python_objects_are_those_of_each_alone
         values.map(_printed, na_action="ignore") => values
-                return format(value, "f")¶    return str =>         return value¶    return str
+                return format(value, "f")¶    return ( str =>         return value¶    return ( str
     dpselect/events/test_where.py::test_no_type_that_pandas_finds_in_rows_refuses_a_condition
         is_condition(role) and not _is_compared(held.dtype) => is_condition(role) and held.dtype == object
 dpselect/events/sources/workbooks.py
@@ -791,7 +805,7 @@ dpselect/mechanisms/discover_then_select.py
     laws/test_histograms.py::test_a_step_that_bounds_users_counts_nobody_in_full
         super().rests_on_linf and self.selection.rests_on_linf => super().rests_on_linf
     laws/test_histograms.py::test_a_price_for_users_clipped_anew_needs_a_second_look
-        self.selected_again > again.l2_of(None): => self.selected_again > 2 * again.l2_of(None):
+        self.selected_again > again.l2_of(None) ): => self.selected_again > 2 * again.l2_of(None) ):
     laws/test_per_group.py::test_a_step_that_is_not_halved_counts_twice_beside_one_that_is
         (part.shared_group_curve or 2 * part.curve for part => (part.shared_group_curve or part.curve for part
 dpselect/mechanisms/gaps.py
@@ -820,7 +834,7 @@ dpselect/mechanisms/joint.py
         [arb(-@rate * edge).exp() for
     laws/test_configured_noise.py::test_joint_levels_fall_at_the_rate_within_their_cell
         least = -@0.5 *
-        most = -@0.5 *
+        most = ( -@0.5 *
 dpselect/mechanisms/limited_domain.py
     laws/test_mechanisms.py::test_curve_covers_every_neighbouring_pair
         (epsilon=self.epsilon), delta0=self.delta) => (epsilon=self.epsilon), delta0=0.01 * self.delta)
@@ -857,7 +871,7 @@ dpselect/mechanisms/noise_curves.py
         squares.append(Fraction(@sensitivity.range)
         squares.append(Fraction(@sensitivity.linf)
     laws/test_configured_noise.py::test_few_answers_of_a_user_cost_that_many_laplace_draws
-        parts: list[Curve] = [int(whole) * LaplaceDP => parts: list[Curve] = [max(1, int(whole) - 1) * LaplaceDP
+        [int(whole) * LaplaceDP => [max(1, int(whole) - 1) * LaplaceDP
     laws/test_vectors.py::test_a_laplace_vector_is_attained
         LaplaceDP(epsilon=ratio_up(fraction_up(rest), scale)) => LaplaceDP(epsilon=0.9 * ratio_up(fraction_up(rest), scale))
     laws/test_per_group.py::test_values_in_groups_cost_what_the_worst_two_users_move
@@ -868,7 +882,7 @@ dpselect/mechanisms/noise_curves.py
         epsilon_curve(noise, @ratio_up(sensitivity.range, scale))
     laws/test_configured_noise.py::test_some_pair_attains_the_price
         else LaplaceDP(epsilon=@epsilon)
-        return BoundedRange(epsilon=@epsilon) if
+        return ( BoundedRange(epsilon=@epsilon) if
     laws/test_configured_noise.py::test_a_gaussian_comparison_attains_the_price
         return GaussianDP(mu=@ratio_up(min(shifts), scale))
 dpselect/mechanisms/noisy_max.py
@@ -907,8 +921,8 @@ dpselect/mechanisms/per_group.py
     laws/test_per_group.py::test_a_replaced_user_may_be_seen_in_twice_as_many_groups
          if self.shares else None =>
     laws/test_per_group.py::test_a_second_look_must_be_at_uniform_shares_too
-        looks = [scores.sensitivity] if scores.second is None else [scores.sensitivity, scores.second.sensitivity]
-        => looks = [scores.sensitivity]
+        [scores.sensitivity] if scores.second is None else [scores.sensitivity, scores.second.sensitivity]
+        => [scores.sensitivity]
     dpselect/events/test_nothing.py::test_a_mechanism_that_fits_no_group_is_refused_whoever_is_there
         for scores in itertools.chain(self._nobody, self._scores.values()): => for scores in self._scores.values():
     dpselect/test_sensitivity.py::test_groups_of_uniform_shares_need_an_even_l0
@@ -1184,7 +1198,7 @@ dpselect/plan/default.py
         sensitivity=covers, cells=cells, => sensitivity=covers,
         (GENEROUS if self.alone else None) => GENEROUS
     dpselect/plan/test_default.py::test_what_no_race_is_for_has_another_mechanism
-        if request.min_users is None and self.noise == "gaussian" and not => if self.noise == "gaussian" and not
+        request.min_users is None and self.noise == "gaussian" and not => self.noise == "gaussian" and not
         pure = budget.form == "pure" or => pure =
         self.limit is not None and self.limit <= FEW: => self.limit is not None and self.limit < FEW:
         return most if self.limit is None else min(most, self.limit) => return most
@@ -1211,7 +1225,7 @@ dpselect/plan/fit.py
 dpselect/plan/forecast.py
     dpselect/plan/test_forecast.py::test_scores_and_second_looks_are_those_of_a_reading_of_the_same_users
         values = np.bincount(cells, @choice.bounding.weight(loads[users]), number)
-        norm * own / np.sqrt(squares) => @@norm * own / np.sqrt(squares)
+        @@norm * own / np.sqrt(squares)
     dpselect/plan/test_forecast.py::test_a_bound_leaves_each_user_so_many_items
         np.searchsorted(own, own) >= limit] => np.searchsorted(own, own) > limit]
 dpselect/plan/horizon_plan.py
@@ -1240,8 +1254,8 @@ dpselect/release/answer.py
         if then.get(name) != now.get(name)), None) => if False), None)
     dpselect/cli/topk/test_delivery.py::test_only_what_was_paid_for_is_an_answer_on_record
          and receipt.state in ("committed", "released") else None =>  else None
-        return acc.Curve.from_json(receipt.entries[0].curve or "") == Mechanism.from_json(json.dumps(held["mechanism"])).curve
-        => return True
+        acc.Curve.from_json(receipt.entries[0].curve or "") == Mechanism.from_json(json.dumps(held["mechanism"])).curve
+        => True
     dpselect/release/test_retry.py::test_two_draws_are_never_both_accepted
         if isinstance(error, acc.ledger.ClaimConflict): => if False:
     dpselect/release/test_retry.py::test_a_long_answer_is_taken_up_too
@@ -1260,14 +1274,14 @@ dpselect/release/question.py
     dpselect/release/test_question.py::test_a_question_holds_no_log
         asked = cls(named(source), spec => asked = cls(source, spec
     dpselect/release/test_question.py::test_a_stated_salt_is_asked_for_and_chance_is_not
-            how["salt"] = spec.salt => pass
+        how["salt"] = spec.salt => pass
     dpselect/cli/topk/test_topk.py::test_the_relation_reaches_the_mechanism
         sensitivity=Sensitivity.of_counts(question.relation, question.reading.max_items_per_user),
         => sensitivity=Sensitivity.of_counts('add_remove', question.reading.max_items_per_user),
         return Sensitivity.of_counts(question.relation, reading.max_items_per_user)
         => return Sensitivity.of_counts('add_remove', reading.max_items_per_user)
     dpselect/events/test_second_round.py::test_a_clip_that_leaves_nothing_is_refused_before_the_log_is_opened
-                require_weights([Clip => ([Clip
+        require_weights([Clip => print([Clip
 dpselect/release/run.py
     dpselect/release/test_run.py::test_the_time_range_says_which_periods_pay
         for day in read.days())) => for day in read.days()[:1]))
@@ -1414,7 +1428,12 @@ def _edits() -> Iterator[Edit]:
             yield Edit(file, old, new.removeprefix(" "), test)
         else:
             mark, factor = ("@@", "1.05 * ") if "@@" in what else ("@", "0.95 * ")
-            yield Edit(file, what.replace("¶", "\n").replace(mark, ""), what.replace("¶", "\n").replace(mark, factor), test)
+            yield Edit(
+                file,
+                what.replace("¶", "\n").replace(mark, ""),
+                what.replace("¶", "\n").replace(mark, factor),
+                test,
+            )
 
 
 EDITS = list(_edits())

@@ -1,4 +1,6 @@
-"""A process with both packages imported runs tests in forks of itself, each with one edit planted in live functions."""
+"""A process with both packages imported runs tests in forks of itself, each with one edit planted
+in live functions.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,25 @@ def _parts(code: CodeType) -> list[CodeType]:
 def _own(code: CodeType) -> tuple[object, ...]:
     """What a piece of code does itself, wherever it stands in its file."""
     plain = [repr(part) for part in code.co_consts if not isinstance(part, CodeType)]
-    return code.co_name, code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, plain
+    return (
+        code.co_name,
+        code.co_code,
+        code.co_names,
+        code.co_varnames,
+        code.co_freevars,
+        code.co_cellvars,
+        plain,
+    )
 
 
 def _pairs(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
-    """All pieces of code of a module, with what each becomes; LookupError where what runs at import is not what it was."""
+    """All pieces of code of a module, with what each becomes; LookupError where what runs at import
+    is not what it was.
+    """
     inside = list(zip(_parts(old), _parts(new), strict=False))
-    if not old.co_flags & _FUNCTION and (_own(old) != _own(new) or len(inside) < max(len(_parts(old)), len(_parts(new)))):
+    if not old.co_flags & _FUNCTION and (
+        _own(old) != _own(new) or len(inside) < max(len(_parts(old)), len(_parts(new)))
+    ):
         raise LookupError
     yield old, new
     for pair in inside:
@@ -39,12 +53,16 @@ def _pairs(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
 
 
 def plant(file: str, was: str) -> None:
-    """Give every function of a module that is imported the code that its edited file has for it; `was` is the file before.
+    """Give every function of a module that is imported the code that its edited file has for it;
+    `was` is the file before.
 
     Raises:
-        LookupError: a module, the body of a class or the shape of a closure would change, which only an import does.
+        LookupError: a module, the body of a class or the shape of a closure would change, which
+            only an import does.
     """
-    old, new = (compile(Path(path).read_text(), file, "exec", dont_inherit=True) for path in (was, file))
+    old, new = (
+        compile(Path(path).read_text(), file, "exec", dont_inherit=True) for path in (was, file)
+    )
     becomes = {(part.co_qualname, part.co_firstlineno): now for part, now in _pairs(old, new)}
     for function in gc.get_objects():
         if type(function) is FunctionType and function.__code__.co_filename == file:
@@ -65,17 +83,36 @@ def _import_all() -> None:
 
 # What the packages import that takes long.
 _THEIRS = (
-    *("scipy.stats", "scipy.optimize", "scipy.integrate", "scipy.signal", "scipy.interpolate", "mpmath", "flint", "pydantic"),
-    *("hypothesis.stateful", "sqlalchemy.dialects.sqlite", "typer", "rich", "dp_accounting", "duckdb", "filelock"),
+    *(
+        "scipy.stats",
+        "scipy.optimize",
+        "scipy.integrate",
+        "scipy.signal",
+        "scipy.interpolate",
+        "mpmath",
+        "flint",
+        "pydantic",
+    ),
+    *(
+        "hypothesis.stateful",
+        "sqlalchemy.dialects.sqlite",
+        "typer",
+        "rich",
+        "dp_accounting",
+        "duckdb",
+        "filelock",
+    ),
     *("pandas", "polars", "pyarrow.parquet", "dp_accounting.pld.privacy_loss_distribution"),
     "cryptography.hazmat.primitives.ciphers",
 )
 
 
 def _serve(*, imported: bool) -> None:
-    """Run the tests that each line of input names: an edited file, the file before, tests, where they write, options of pytest.
+    """Run the tests that each line of input names: an edited file, the file before, tests, where
+    they write, options of pytest.
 
-    Prints the status that they end with. Where the packages are not `imported` yet, a fork imports the edited file.
+    Prints the status that they end with. Where the packages are not `imported` yet, a fork imports
+    the edited file.
     """
     for name in _THEIRS:
         importlib.import_module(name)
@@ -96,7 +133,9 @@ def _serve(*, imported: bool) -> None:
                     os._exit(UNSEEN)
                 gc.freeze()
             options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout", "300"]
-            status = pytest.main([*options, *more, "-W", "ignore::pytest.PytestAssertRewriteWarning", tests])
+            status = pytest.main(
+                [*options, *more, "-W", "ignore::pytest.PytestAssertRewriteWarning", tests]
+            )
             sys.stdout.flush()
             os._exit(status)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)

@@ -9,11 +9,13 @@ from scipy.stats import binom, hypergeom
 
 
 def fit(seen: ArrayLike, chances: ArrayLike) -> float:
-    """Of counts per outcome against their chances, which are right to 1e-13; 0 if an impossible outcome occurs.
+    """Of counts per outcome against their chances, which are right to 1e-13; 0 if an impossible
+    outcome occurs.
 
-    The smaller, doubled, of two: exact binomial tests of every outcome (Bonferroni), and the relative entropy of the frequencies
-    by Agrawal's bound P[n KL >= g] <= exp(-g) (e g / (K - 1))^(K - 1) for g > K - 1 (2020, Theorem I.2). Outcomes expected
-    fewer than ten times are pooled.
+    The smaller, doubled, of two: exact binomial tests of every outcome (Bonferroni), and the
+    relative entropy of the frequencies by Agrawal's bound P[n KL >= g] <= exp(-g) (e g / (K -
+    1))^(K - 1) for g > K - 1 (2020, Theorem I.2). Outcomes expected fewer than ten times are
+    pooled.
     """
     counts, law = np.asarray(seen, dtype=float), np.asarray(chances, dtype=float)
     if counts[law <= 0].any():
@@ -21,7 +23,10 @@ def fit(seen: ArrayLike, chances: ArrayLike) -> float:
     frequent = law * counts.sum() >= 10
     # A pool that weighs less than the law's error is not known to weigh nothing.
     rest = max(law[~frequent].sum(), 1e-13 if (~frequent).any() else 0.0)
-    counts, law = np.append(counts[frequent], counts[~frequent].sum()), np.append(law[frequent], rest)
+    counts, law = (
+        np.append(counts[frequent], counts[~frequent].sum()),
+        np.append(law[frequent], rest),
+    )
     return min(1.0, 2 * min(_by_outcome(counts, law), _by_entropy(counts, law)))
 
 
@@ -31,10 +36,14 @@ def equally_likely(seen: ArrayLike) -> float:
 
 
 def same_law(first: ArrayLike, second: ArrayLike) -> float:
-    """Of two lists of counts per outcome with one unknown law: exact hypergeometric tests of every outcome (Bonferroni)."""
+    """Of two lists of counts per outcome with one unknown law: exact hypergeometric tests of every
+    outcome (Bonferroni).
+    """
     a, b = np.asarray(first, dtype=np.int64), np.asarray(second, dtype=np.int64)
     both, drawn = a + b, a.sum()
-    tails = np.minimum(hypergeom.cdf(a, both.sum(), both, drawn), hypergeom.sf(a - 1, both.sum(), both, drawn))
+    tails = np.minimum(
+        hypergeom.cdf(a, both.sum(), both, drawn), hypergeom.sf(a - 1, both.sum(), both, drawn)
+    )
     return min(1.0, float(2 * len(a) * tails.min()))
 
 
@@ -47,4 +56,8 @@ def _by_outcome(counts: NDArray[np.float64], law: NDArray[np.float64]) -> float:
 def _by_entropy(counts: NDArray[np.float64], law: NDArray[np.float64]) -> float:
     divergence = float(rel_entr(counts / counts.sum(), law / law.sum()).sum()) * counts.sum()
     free = max(int((law > 0).sum()) - 1, 1)
-    return 1.0 if divergence <= free else float(np.exp(-divergence + free * (1 + np.log(divergence / free))))
+    return (
+        1.0
+        if divergence <= free
+        else float(np.exp(-divergence + free * (1 + np.log(divergence / free))))
+    )

@@ -55,7 +55,9 @@ def counted(source: Any, **options: Any) -> dict[Label, int]:
 
 
 def refused(source: object, words: str, **options: Any) -> None:
-    """Check that reading fails with these words and that neither the message nor any chained error shows the data."""
+    """Check that reading fails with these words and that neither the message nor any chained error
+    shows the data.
+    """
     with pytest.raises(EventLogError, match=words) as caught:
         events.read(source, **{"user": "u", "item": "i", **options})
     assert SECRET not in str(caught.value)
@@ -70,7 +72,9 @@ def distinct_users(log: Iterable[Event]) -> dict[Label, int]:
 
 def rank(user: Label, item: Label, salt: str) -> str:
     """The documented order in which a user's items are kept."""
-    return hashlib.sha256(f"{len(str(user))}:{user}:{len(str(item))}:{item}:{salt}".encode()).hexdigest()[:16]
+    return hashlib.sha256(
+        f"{len(str(user))}:{user}:{len(str(item))}:{item}:{salt}".encode()
+    ).hexdigest()[:16]
 
 
 def kept(user: Any, items: Iterable[Any], limit: int, salt: str) -> list[Any]:
@@ -92,7 +96,10 @@ def arrow(log: Sequence[Sequence[Any]], names: Sequence[str] = NAMES) -> pa.Tabl
     return pa.table({name: [event[place] for event in log] for place, name in enumerate(names)})
 
 
-WHOLE, _FRACTION = re.compile(r"0|-?[1-9]\d{0,17}"), re.compile(r"0|-?[1-9]\d{0,30}|-?(0|[1-9]\d*)[.]\d+")
+WHOLE, _FRACTION = (
+    re.compile(r"0|-?[1-9]\d{0,17}"),
+    re.compile(r"0|-?[1-9]\d{0,30}|-?(0|[1-9]\d*)[.]\d+"),
+)
 
 
 def _stored(text: Any) -> Any:
@@ -116,7 +123,9 @@ class Stream:
 
 
 class Sources:
-    """Every way to hand over the same rows, of text or of integers, of which text formats make text."""
+    """Every way to hand over the same rows, of text or of integers, of which text formats make
+    text.
+    """
 
     def __init__(self, folder: Path, names: Sequence[str] = NAMES) -> None:
         self._folder, self._names = folder, names
@@ -132,11 +141,16 @@ class Sources:
         return _written(self._folder / "log.csv.gz", gzip.compress(b"\xef\xbb\xbf" + plain, 1))
 
     def zstandard(self, rows: Sequence[Any]) -> Any:
-        return _written(self._folder / "log.csv.zst", pa.compress(self.csv(rows).read_bytes(), codec="zstd", asbytes=True))
+        return _written(
+            self._folder / "log.csv.zst",
+            pa.compress(self.csv(rows).read_bytes(), codec="zstd", asbytes=True),
+        )
 
     def semicolons(self, rows: Sequence[Any]) -> Any:
         """Found by the header."""
-        return _written(self._folder / "log.csv.bz2", bz2.compress(self.csv(rows, delimiter=";").read_bytes()))
+        return _written(
+            self._folder / "log.csv.bz2", bz2.compress(self.csv(rows, delimiter=";").read_bytes())
+        )
 
     def several(self, rows: Sequence[Any]) -> Any:
         return [self.csv(rows[at::2], f"part {at}.csv") for at in (0, 1)]
@@ -149,7 +163,10 @@ class Sources:
         return str(self._folder / "day=[12].csv")
 
     def tsv(self, rows: Sequence[Any]) -> Any:
-        lines = "".join("\t".join("" if text is None else str(text) for text in row) + "\n" for row in (self._names, *rows))
+        lines = "".join(
+            "\t".join("" if text is None else str(text) for text in row) + "\n"
+            for row in (self._names, *rows)
+        )
         return _written(self._folder / "log.tsv", lines.encode())
 
     def json(self, rows: Sequence[Any]) -> Any:
@@ -158,8 +175,14 @@ class Sources:
 
     def json_packed(self, rows: Sequence[Any]) -> Any:
         """Without the fields that are missing."""
-        held = [{name: text for name, text in zip(self._names, row, strict=True) if text is not None} for row in rows]
-        return _written(self._folder / "log.ndjson.gz", gzip.compress("\r\n".join(map(json.dumps, held)).encode()))
+        held = [
+            {name: text for name, text in zip(self._names, row, strict=True) if text is not None}
+            for row in rows
+        ]
+        return _written(
+            self._folder / "log.ndjson.gz",
+            gzip.compress("\r\n".join(map(json.dumps, held)).encode()),
+        )
 
     def parquet(self, rows: Sequence[Any], name: str = "it's ?.parquet") -> Any:
         (self._folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -167,9 +190,14 @@ class Sources:
         return self._folder / name
 
     def types(self, rows: Sequence[Any]) -> Any:
-        """Parquet files of which each has the types that its rows ask for, as pandas writes them."""
+        """Parquet files of which each has the types that its rows ask for, as pandas writes
+        them.
+        """
         for at in (0, 1):
-            part = [[_stored(text) if place < 3 else text for place, text in enumerate(row)] for row in rows[at::2]]
+            part = [
+                [_stored(text) if place < 3 else text for place, text in enumerate(row)]
+                for row in rows[at::2]
+            ]
             columns = {}
             for place, name in enumerate(self._names):
                 held = [row[place] for row in part]
@@ -208,7 +236,9 @@ class Sources:
         return Stream(self.arrow(rows))
 
     def pandas(self, rows: Sequence[Any]) -> Any:
-        return self.arrow(rows).to_pandas(types_mapper={pa.string(): pd.StringDtype(), pa.int64(): pd.Int64Dtype()}.get)
+        return self.arrow(rows).to_pandas(
+            types_mapper={pa.string(): pd.StringDtype(), pa.int64(): pd.Int64Dtype()}.get
+        )
 
     def objects(self, rows: Sequence[Any]) -> Any:
         return pd.DataFrame(list(rows), columns=list(self._names), dtype=object)
@@ -235,7 +265,10 @@ class Sources:
         path.unlink(missing_ok=True)
         with sqlite3.connect(path) as link:
             link.execute(f"CREATE TABLE log ({', '.join(self._names)})")
-            kept = [[_stored(text) if place < 3 else text for place, text in enumerate(row)] for row in rows]
+            kept = [
+                [_stored(text) if place < 3 else text for place, text in enumerate(row)]
+                for row in rows
+            ]
             link.executemany(f"INSERT INTO log VALUES ({', '.join('?' * len(self._names))})", kept)
         link.close()
         return f"sqlite:///{path}"
@@ -257,5 +290,16 @@ def _written(path: Path, data: bytes) -> Path:
 KINDS = [name for name in vars(Sources) if not name.startswith("_")]
 SAID: dict[str, dict[str, Any]] = {"sqlite": {"table": "log"}, "nested": {"user": "who.id"}}
 """What is said about a source that is read otherwise."""
-TYPED = ["parquet", "partitions", "arrow", "reader", "capsule", "dictionary", "pandas", "polars", "lazy", "relation"]
+TYPED = [
+    "parquet",
+    "partitions",
+    "arrow",
+    "reader",
+    "capsule",
+    "dictionary",
+    "pandas",
+    "polars",
+    "lazy",
+    "relation",
+]
 """Sources whose columns have types."""

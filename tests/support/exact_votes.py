@@ -1,4 +1,6 @@
-"""Exact distributions of GNMax on small votes, in 40-digit arithmetic, and the neighbors of votes."""
+"""Exact distributions of GNMax on small votes, in 40-digit arithmetic, and the neighbors of
+votes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,11 @@ def all_votes(teachers: int, labels: int) -> list[Votes]:
     """Every count vector of so many teachers with one vote each."""
     if labels == 1:
         return [(teachers,)]
-    return [(first, *rest) for first in range(teachers + 1) for rest in all_votes(teachers - first, labels - 1)]
+    return [
+        (first, *rest)
+        for first in range(teachers + 1)
+        for rest in all_votes(teachers - first, labels - 1)
+    ]
 
 
 def neighbours(votes: Votes) -> Iterator[Votes]:
@@ -35,16 +41,22 @@ def law(votes: Votes, sigma: float) -> tuple[mpmath.mpf, ...]:
     with mpmath.workdps(40):
         low, high = mpmath.mpf(ordered[0]) - 16 * sigma, mpmath.mpf(ordered[-1]) + 16 * sigma
         knots = mpmath.linspace(low, high, 9)
-        each = {n: mpmath.quad(_winning(votes, votes.index(n), sigma), knots, method="gauss-legendre") for n in set(votes[:-1])}
+        each = {
+            n: mpmath.quad(_winning(votes, votes.index(n), sigma), knots, method="gauss-legendre")
+            for n in set(votes[:-1])
+        }
         lost = [each[n] for n in votes[:-1]]
-        # The winner's probability is what the others leave, so that its complement keeps its digits.
+        # The winner's probability is what the others leave, so that its complement keeps its
+        # digits.
         lost.append(1 - mpmath.fsum(lost))
         return tuple(lost)
 
 
 def _winning(votes: Votes, mine: int, sigma: float) -> Callable[[mpmath.mpf], mpmath.mpf]:
     def density(t: mpmath.mpf) -> mpmath.mpf:
-        others = mpmath.fprod(mpmath.ncdf(t, n, sigma) for label, n in enumerate(votes) if label != mine)
+        others = mpmath.fprod(
+            mpmath.ncdf(t, n, sigma) for label, n in enumerate(votes) if label != mine
+        )
         return mpmath.npdf(t, votes[mine], sigma) * others
 
     return density
@@ -54,4 +66,7 @@ def divergence(votes: Votes, other: Votes, sigma: float, order: float) -> float:
     """D_order(GNMax(votes) || GNMax(other)) in nats."""
     with mpmath.workdps(40):
         pairs = zip(law(votes, sigma), law(other, sigma), strict=True)
-        return float(mpmath.log(mpmath.fsum(p**order * q ** (1 - mpmath.mpf(order)) for p, q in pairs)) / (order - 1))
+        return float(
+            mpmath.log(mpmath.fsum(p**order * q ** (1 - mpmath.mpf(order)) for p, q in pairs))
+            / (order - 1)
+        )

@@ -16,7 +16,11 @@ def intruder(url: str) -> Iterator[Connection]:
     engine = create_engine(checked_url(url))
     with engine.begin() as connection:
         if connection.dialect.name == "sqlite":
-            names = connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'trigger'").scalars().all()
+            names = (
+                connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+                .scalars()
+                .all()
+            )
             for name in names:
                 connection.exec_driver_sql(f"DROP TRIGGER {name}")
         else:

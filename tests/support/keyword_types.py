@@ -1,4 +1,6 @@
-"""The types of keywords that are the fields of specs, as TypedDicts: those that several specs share stand once."""
+"""The types of keywords that are the fields of specs, as TypedDicts: those that several specs share
+stand once.
+"""
 
 from __future__ import annotations
 
@@ -18,23 +20,36 @@ For type checkers alone: what `dpselect.topk` and its like take as `**asked`.
 from __future__ import annotations
 
 from typing import Required, TypedDict
-'''
+'''  # noqa: E501
 
 
 def module(specs: Mapping[type[Spec], Sequence[str]]) -> str:
-    """A module with a TypedDict for each spec, without the fields named: those are parameters of its function.
+    """A module with a TypedDict for each spec, without the fields named: those are parameters of
+    its function.
 
-    Fields of a mixin stand in a TypedDict of their own, unless one of the specs has others by their names.
+    Fields of a mixin stand in a TypedDict of their own, unless one of the specs has others by their
+    names.
     """
-    owner = {(spec, name): base for spec in specs for base in reversed(spec.__mro__) for name in _notes(base)}
-    mixins = dict.fromkeys(base for spec in specs for base in reversed(spec.__mro__) if _notes(base) and base not in specs)
+    owner = {
+        (spec, name): base
+        for spec in specs
+        for base in reversed(spec.__mro__)
+        for name in _notes(base)
+    }
+    mixins = dict.fromkeys(
+        base
+        for spec in specs
+        for base in reversed(spec.__mro__)
+        if _notes(base) and base not in specs
+    )
     own, users = dict[type, list[str]](), dict[type, set[type]]()
     for mixin in mixins:
         users[mixin] = {spec for spec in specs if mixin in spec.__mro__}
         alike = [
             name
             for name in mixin.model_fields
-            if name in _notes(mixin) and all(owner[spec, name] is mixin and name not in specs[spec] for spec in users[mixin])
+            if name in _notes(mixin)
+            and all(owner[spec, name] is mixin and name not in specs[spec] for spec in users[mixin])
         ]
         for base in [base for base in mixin.__mro__ if base in own and users[base] == users[mixin]]:
             alike = own.pop(base) + alike
@@ -44,9 +59,15 @@ def module(specs: Mapping[type[Spec], Sequence[str]]) -> str:
     lines, used, modules = list[str](), set[str](), dict[ModuleType, None]()
     for base in [*own, *specs]:
         above = [one for one in own if one is not base and one in base.__mro__]
-        parents = [_called(one) for one in above if not any(one in other.__mro__ for other in above if other is not one)]
+        parents = [
+            _called(one)
+            for one in above
+            if not any(one in other.__mro__ for other in above if other is not one)
+        ]
         names = own.get(base) or [
-            name for name in base.model_fields if name not in specs[base] and held.get(name) not in base.__mro__
+            name
+            for name in base.model_fields
+            if name not in specs[base] and held.get(name) not in base.__mro__
         ]
         if not names and len(parents) == 1:
             continue
@@ -60,7 +81,10 @@ def module(specs: Mapping[type[Spec], Sequence[str]]) -> str:
             used |= {node.id for node in ast.walk(note) if isinstance(node, ast.Name)}
             modules |= {sys.modules[stated.__module__]: None}
             typed = ast.unparse(note)
-            lines.append(f"    {name}: {f'Required[{typed}]' if base.model_fields[name].is_required() else typed}")
+            lines.append(
+                f"    {name}:"
+                f" {f'Required[{typed}]' if base.model_fields[name].is_required() else typed}"
+            )
     return "\n".join([HEAD, *_imports(used, modules), *lines]) + "\n"
 
 
@@ -74,13 +98,24 @@ def _called(mixin: type) -> str:
 
 def _imports(used: set[str], modules: Mapping[ModuleType, None]) -> list[str]:
     """Where names come from: as the modules of the fields import them, or these themselves."""
-    found, trees = dict[str, str](), [(one.__name__, ast.parse(inspect.getsource(one))) for one in modules]
+    found, trees = (
+        dict[str, str](),
+        [(one.__name__, ast.parse(inspect.getsource(one))) for one in modules],
+    )
     for module_, tree in trees:
         for node in tree.body:
             if isinstance(node, ast.Assign):
-                found |= {one.id: module_ for one in node.targets if isinstance(one, ast.Name) and one.id in used}
+                found |= {
+                    one.id: module_
+                    for one in node.targets
+                    if isinstance(one, ast.Name) and one.id in used
+                }
     for _, tree in trees:
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):
-                found |= {one.name: str(node.module) for one in node.names if one.name in used - found.keys()}
+                found |= {
+                    one.name: str(node.module)
+                    for one in node.names
+                    if one.name in used - found.keys()
+                }
     return sorted(f"from {where} import {name}" for name, where in found.items())

@@ -1,4 +1,6 @@
-"""Entries of a ledger that are made or written past its checks, as somebody who is not its code could."""
+"""Entries of a ledger that are made or written past its checks, as somebody who is not its code
+could.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,31 @@ from accounting.ledger.model import origin, utc_now
 from accounting.ledger.verification import Chain
 
 Made = Callable[..., Ledger]
-"""Declares a dataset with a budget, "clicks" under add_remove unless something else is said, and gives the ledger."""
+"""Declares a dataset with a budget, "clicks" under add_remove unless something else is said, and
+gives the ledger.
+"""
 
 BY = origin("ada", utc_now())
 
 
 def step(
-    action: str, key: str, period: str, price: Price, label: str | None = None, curve: Curve | None = None
+    action: str,
+    key: str,
+    period: str,
+    price: Price,
+    label: str | None = None,
+    curve: Curve | None = None,
 ) -> dict[str, Any]:
     """What an entry says, apart from its place in the chain."""
     content = {} if curve is None else {"curve": curve.to_json(), "count": 1}
-    return {"action": action, "key": key, "period": period, "label": label, **price._asdict(), **content}
+    return {
+        "action": action,
+        "key": key,
+        "period": period,
+        "label": label,
+        **price._asdict(),
+        **content,
+    }
 
 
 def enter(ledger: Ledger, dataset: str, *steps: dict[str, Any]) -> None:
@@ -39,13 +55,22 @@ def found_in(dataset: Dataset, entries: Iterable[Entry]) -> list[Problem]:
 
 
 def chained(dataset: Dataset, *steps: dict[str, Any], off: int = 0) -> list[Entry]:
-    """The entries of these steps, in no store; the last one's running total is `off` units away from the sum."""
+    """The entries of these steps, in no store; the last one's running total is `off` units away
+    from the sum.
+    """
     entries: list[Entry] = []
     main = failure = 0
     for number, one in enumerate(steps, 1):
         main, failure = main + one["main"], failure + one["failure"]
-        total = {"spent_main": main + (off if number == len(steps) else 0), "spent_failure": failure}
-        place = {"dataset": dataset.name, "seq": number, "prev": entries[-1].hash if entries else dataset.genesis}
+        total = {
+            "spent_main": main + (off if number == len(steps) else 0),
+            "spent_failure": failure,
+        }
+        place = {
+            "dataset": dataset.name,
+            "seq": number,
+            "prev": entries[-1].hash if entries else dataset.genesis,
+        }
         fields = {**_BLANK, **vars(BY), **one, **total, **place}
         entries.append(Entry(**fields, hash=Entry(**fields, hash="").expected_hash()))
     return entries

@@ -1,4 +1,6 @@
-"""The law case of each noise: its distribution once more, from its definition. A new noise adds its own here."""
+"""The law case of each noise: its distribution once more, from its definition. A new noise adds its
+own here.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,10 @@ DIGITS = 50
 
 @dataclass(frozen=True)
 class NoiseLaw:
-    """A standard law: density, distribution and survival function, each accurate in its own lower tail, in mpmath's precision;
-    the inverse of the survival function of a ball; and scipy's distribution of that law."""
+    """A standard law: density, distribution and survival function, each accurate in its own lower
+    tail, in mpmath's precision; the inverse of the survival function of a ball; and scipy's
+    distribution of that law.
+    """
 
     pdf: Real
     cdf: Real

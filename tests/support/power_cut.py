@@ -1,8 +1,10 @@
-"""What a disk may hold after the power is cut: a process's requests to one folder, recorded and replayed.
+"""What a disk may hold after the power is cut: a process's requests to one folder, recorded and
+replayed.
 
-The disk owes only what was synced: the content of a file after its fsync, the names of a folder after the folder's. Of the
-requests since then it may have done none, all, all but one, one alone, or half of the last write. SQLite, files and names
-are treated alike: whatever the process wrote through libc into the folder.
+The disk owes only what was synced: the content of a file after its fsync, the names of a folder
+after the folder's. Of the requests since then it may have done none, all, all but one, one alone,
+or half of the last write. SQLite, files and names are treated alike: whatever the process wrote
+through libc into the folder.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ _HEAD = struct.Struct("=5q")
 
 
 class Request(NamedTuple):
-    """One call of libc: o(pen), c(lose), w(rite), t(runcate), s(ync), r(ename), l(ink), u(nlink), d (folder made), 1 (said)."""
+    """One call of libc: o(pen), c(lose), w(rite), t(runcate), s(ync), r(ename), l(ink), u(nlink), d
+    (folder made), 1 (said).
+    """
 
     what: str
     handle: int
@@ -42,16 +46,38 @@ def _shim() -> Path:
     if compiler is None or not sys.platform.startswith("linux"):
         pytest.skip("the recorder of a power cut needs Linux and a C compiler")
     library = Path(tempfile.mkdtemp(prefix="power-cut-")) / "power_cut.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(_SOURCE), "-ldl", "-lpthread"], check=True)
+    subprocess.run(
+        [
+            compiler,
+            "-shared",
+            "-fPIC",
+            "-O1",
+            "-o",
+            str(library),
+            str(_SOURCE),
+            "-ldl",
+            "-lpthread",
+        ],
+        check=True,
+    )
     return library
 
 
 def recorded(folder: Path, *arguments: object) -> list[Request]:
-    """Runs `python ARGUMENTS`, which must end well, and returns what it asked of the folder, in order."""
+    """Runs `python ARGUMENTS`, which must end well, and returns what it asked of the folder, in
+    order.
+    """
     record = folder.with_name(f"{folder.name}.record")
     more = {"LD_PRELOAD": str(_shim()), "POWER_CUT_ROOT": str(folder), "POWER_CUT_LOG": str(record)}
     command = [sys.executable, *map(str, arguments)]
-    done = subprocess.run(command, env=environment(**more), capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    done = subprocess.run(
+        command,
+        env=environment(**more),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return list(_requests(record.read_bytes()))
 
@@ -74,7 +100,9 @@ class _File:
     since: list[tuple[int, bytes | None]] = field(default_factory=list)
     folder: bool = False
 
-    def after(self, done: Iterator[tuple[int, bytes | None]] | list[tuple[int, bytes | None]]) -> bytes:
+    def after(
+        self, done: Iterator[tuple[int, bytes | None]] | list[tuple[int, bytes | None]]
+    ) -> bytes:
         content = bytearray(self.content)
         for at, data in done:
             if data is None:
@@ -87,7 +115,9 @@ class _File:
 
 @dataclass
 class Disk:
-    """A disk that starts with a folder's files. `names` is what it owes, `asked` the changes of names since the last sync."""
+    """A disk that starts with a folder's files. `names` is what it owes, `asked` the changes of
+    names since the last sync.
+    """
 
     names: dict[str, _File]
     now: dict[str, _File]
@@ -97,7 +127,10 @@ class Disk:
     @classmethod
     def of(cls, folder: Path) -> Disk:
         """What lies in the folder, all of it durable."""
-        held = {str(path): _File(folder=True) if path.is_dir() else _File(path.read_bytes()) for path in folder.rglob("*")}
+        held = {
+            str(path): _File(folder=True) if path.is_dir() else _File(path.read_bytes())
+            for path in folder.rglob("*")
+        }
         return cls(dict(held), dict(held))
 
     def take(self, request: Request) -> None:
@@ -147,8 +180,14 @@ class Disk:
         self.asked = [(name, file) for name, file in self.asked if str(Path(name).parent) != what]
 
     def after_a_cut(self) -> Iterator[dict[str, bytes]]:
-        """What may lie there now, by name: nothing, everything, all but one or one alone of what was not synced; a torn write."""
-        files = list(dict.fromkeys([*self.names.values(), *(file for _, file in self.asked if file is not None)]))
+        """What may lie there now, by name: nothing, everything, all but one or one alone of what
+        was not synced; a torn write.
+        """
+        files = list(
+            dict.fromkeys(
+                [*self.names.values(), *(file for _, file in self.asked if file is not None)]
+            )
+        )
         open_ends = [(file, place) for file in files for place in range(len(file.since))]
         open_ends += [(None, place) for place in range(len(self.asked))]
         everything = frozenset(open_ends)
@@ -170,9 +209,13 @@ class Disk:
         for place, (name, file) in enumerate(self.asked):
             if (None, place) in done:
                 _give(held, name, file)
-        lost = [f"{name}{os.sep}" for name, file in self.now.items() if file.folder and name not in held]
+        lost = [
+            f"{name}{os.sep}" for name, file in self.now.items() if file.folder and name not in held
+        ]
         return {
-            name: file.after([change for place, change in enumerate(file.since) if (file, place) in done])
+            name: file.after(
+                [change for place, change in enumerate(file.since) if (file, place) in done]
+            )
             for name, file in held.items()
             if not file.folder and not name.startswith(tuple(lost))
         }
@@ -186,7 +229,9 @@ def _give(names: dict[str, _File], name: str, file: _File | None) -> None:
 
 
 class Cut(NamedTuple):
-    """What the process had said when the power was cut, and what the disk may hold, by path in the folder."""
+    """What the process had said when the power was cut, and what the disk may hold, by path in the
+    folder.
+    """
 
     said: str
     held: dict[str, bytes]
@@ -201,7 +246,9 @@ class Cut(NamedTuple):
 
 
 def cuts(disk: Disk, folder: Path, requests: list[Request]) -> Iterator[Cut]:
-    """Every state of the disk after every prefix of the requests, each once for what had been said by then."""
+    """Every state of the disk after every prefix of the requests, each once for what had been said
+    by then.
+    """
     said, known = "", set()
     for request in [None, *requests]:
         if request is not None and request.what == "1":
@@ -212,4 +259,10 @@ def cuts(disk: Disk, folder: Path, requests: list[Request]) -> Iterator[Cut]:
             state = (said, frozenset(held.items()))
             if state not in known:
                 known.add(state)
-                yield Cut(said, {str(Path(name).relative_to(folder)): content for name, content in held.items()})
+                yield Cut(
+                    said,
+                    {
+                        str(Path(name).relative_to(folder)): content
+                        for name, content in held.items()
+                    },
+                )

@@ -1,6 +1,8 @@
-"""Processes of their own for tests: forked from one warm process that has imported the library, or started afresh.
+"""Processes of their own for tests: forked from one warm process that has imported the library, or
+started afresh.
 
-A fresh process imports for seconds what a forked one has. Neither sees the checkout before what is installed.
+A fresh process imports for seconds what a forked one has. Neither sees the checkout before what is
+installed.
 """
 
 from __future__ import annotations
@@ -24,14 +26,23 @@ from pathlib import Path
 import dpselect
 from accounting import AccountingError
 
-# Where the packages under test lie: site-packages for a wheel, the checkout for an editable installation.
+# Where the packages under test lie: site-packages for a wheel, the checkout for an editable
+# installation.
 HOME = Path(dpselect.__file__).resolve().parents[1]
 TIMEOUT = 300.0
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
     [
         *("dpselect.cli.ledger", "dpselect.cli.topk", "dpselect.cli.plan", "dpselect.release.run"),
-        *("dpselect.session", "accounting.ledger", "pytest", "duckdb", "scipy.special", "scipy.optimize", "flint"),
+        *(
+            "dpselect.session",
+            "accounting.ledger",
+            "pytest",
+            "duckdb",
+            "scipy.special",
+            "scipy.optimize",
+            "flint",
+        ),
         *("sqlalchemy.dialects.sqlite", "cryptography.hazmat.primitives.ciphers"),
     ]
 )
@@ -42,10 +53,19 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(HOME), **more}
 
 
-def fresh(*arguments: object, timeout: float = TIMEOUT, **more: str) -> subprocess.CompletedProcess[str]:
+def fresh(
+    *arguments: object, timeout: float = TIMEOUT, **more: str
+) -> subprocess.CompletedProcess[str]:
     """Run a new interpreter with these arguments to its end."""
     command = [sys.executable, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment(**more), check=False)
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=environment(**more),
+        check=False,
+    )
 
 
 class Forked:
@@ -57,11 +77,15 @@ class Forked:
         self._out.touch()
         argv = ["-c", *map(str, arguments)]
         given = environment(**more)
-        self.process = _FORKS.Process(target=_run, args=(code, argv, given, str(Path.cwd()), str(self._out), str(self._err)))
+        self.process = _FORKS.Process(
+            target=_run, args=(code, argv, given, str(Path.cwd()), str(self._out), str(self._err))
+        )
         self.process.start()
 
     def finish(self, timeout: float = TIMEOUT) -> tuple[int, str, str]:
-        """Wait for the end. Returns the status (-n if signal n ended it), stdout and stderr; kills what does not end."""
+        """Wait for the end. Returns the status (-n if signal n ended it), stdout and stderr; kills
+        what does not end.
+        """
         self.process.join(timeout)
         if self.process.is_alive():
             said = self._err.read_text()
@@ -76,7 +100,9 @@ class Forked:
     def line(self, number: int = 0, timeout: float = TIMEOUT) -> str:
         """The given line of stdout, as soon as it is complete."""
         end = time.monotonic() + timeout
-        while len(lines := self._out.read_text().splitlines(keepends=True)) <= number or not lines[number].endswith("\n"):
+        while len(lines := self._out.read_text().splitlines(keepends=True)) <= number or not lines[
+            number
+        ].endswith("\n"):
             if not self.process.is_alive() or time.monotonic() > end:
                 raise AssertionError(f"line {number} never came: {lines}, {self._err.read_text()}")
             time.sleep(0.005)
@@ -95,7 +121,9 @@ class Forked:
 
 
 def forked_script(script: Path, *arguments: object) -> str:
-    """What a script prints, which must end well, run in a process that is forked from the warm one."""
+    """What a script prints, which must end well, run in a process that is forked from the
+    warm one.
+    """
     status, out, err = Forked(script.read_text(), *arguments).finish()
     assert status == 0, err
     return out
@@ -103,7 +131,8 @@ def forked_script(script: Path, *arguments: object) -> str:
 
 @contextmanager
 def warm_command(folder: Path) -> Iterator[Path]:
-    """A script that is `dpselect` for a shell: each call is a process of its own, forked from a warm one.
+    """A script that is `dpselect` for a shell: each call is a process of its own, forked from a
+    warm one.
 
     It has the caller's arguments, environment, folder and standard streams.
     """
@@ -145,12 +174,21 @@ def _serve(calls: socket.socket) -> None:
             with call.makefile("rb") as sent:
                 argv, given, folder = json.loads(sent.read(int.from_bytes(size, "big")))
             _become(argv, given, folder, streams)
-            call.send(bytes([_status("import runpy; runpy.run_module('dpselect', run_name='__main__')") & 0xFF]))
+            call.send(
+                bytes(
+                    [
+                        _status("import runpy; runpy.run_module('dpselect', run_name='__main__')")
+                        & 0xFF
+                    ]
+                )
+            )
             os._exit(0)
         call.close()
 
 
-def _run(code: str, argv: Sequence[str], given: Mapping[str, str], folder: str, out: str, err: str) -> None:
+def _run(
+    code: str, argv: Sequence[str], given: Mapping[str, str], folder: str, out: str, err: str
+) -> None:
     written = [os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) for path in (out, err)]
     _become(argv, given, folder, [os.open(os.devnull, os.O_RDONLY), *written])
     with warnings.catch_warnings():
@@ -158,14 +196,20 @@ def _run(code: str, argv: Sequence[str], given: Mapping[str, str], folder: str, 
         os._exit(_status(code))
 
 
-def _become(argv: Sequence[str], given: Mapping[str, str], folder: str, streams: Sequence[int]) -> None:
+def _become(
+    argv: Sequence[str], given: Mapping[str, str], folder: str, streams: Sequence[int]
+) -> None:
     """What a new process finds: its arguments, environment, folder and standard streams."""
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(given)
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
-    sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w", buffering=1), os.fdopen(2, "w", buffering=1)
+    sys.stdin, sys.stdout, sys.stderr = (
+        os.fdopen(0),
+        os.fdopen(1, "w", buffering=1),
+        os.fdopen(2, "w", buffering=1),
+    )
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = list(argv)
 
@@ -187,8 +231,13 @@ def _status(code: str) -> int:
     return status
 
 
-def in_child(action: Callable[[], object], meanwhile: Callable[[], None] = lambda: None, timeout: float = TIMEOUT) -> str:
-    """What `action` raises in a forked process, as text, "" if it raises nothing; `meanwhile` runs here at the same time.
+def in_child(
+    action: Callable[[], object],
+    meanwhile: Callable[[], None] = lambda: None,
+    timeout: float = TIMEOUT,
+) -> str:
+    """What `action` raises in a forked process, as text, "" if it raises nothing; `meanwhile` runs
+    here at the same time.
 
     What does not end is killed, and `TimeoutError` is raised.
     """
@@ -199,7 +248,11 @@ def in_child(action: Callable[[], object], meanwhile: Callable[[], None] = lambd
             action()
             message = ""
         except BaseException as error:
-            message = f"{type(error).__name__}: {error}" if isinstance(error, AccountingError) else traceback.format_exc()
+            message = (
+                f"{type(error).__name__}: {error}"
+                if isinstance(error, AccountingError)
+                else traceback.format_exc()
+            )
         os.write(write, message.encode())
         os._exit(0)
     os.close(write)

@@ -274,11 +274,7 @@ class Grid:
         first = _ends([*race.floors[:1], *_finite(race.thresholds[1.0][0])], *spans[0], sizes[0])
         later = {
             norm: tuple(
-                _ends(
-                    [*race.floors[at : at + 1], *_finite(found[at])],
-                    *spans[at],
-                    sizes[at],
-                )
+                _ends([*race.floors[at : at + 1], *_finite(found[at])], *spans[at], sizes[at])
                 for at in range(1, race.rounds)
             )
             for norm, found in race.thresholds.items()
@@ -494,11 +490,7 @@ POINTS = 1201  # of Simpson's rule, a hundred or more in a deviation
 
 
 def lone_chances(
-    race: Race,
-    norm: float,
-    first: Floats,
-    later: Sequence[float],
-    lowered: Sequence[float],
+    race: Race, norm: float, first: Floats, later: Sequence[float], lowered: Sequence[float]
 ) -> Floats:
     """Chances that an item to which one user alone gives is released, by Simpson's rule.
 

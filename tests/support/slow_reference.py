@@ -21,15 +21,24 @@ def exact(value: float | int) -> fmpq:
 
 
 def order(
-    noise: Noise, values: Sequence[float | int], scale: float, words: Sequence[int], k: int, levels: Sequence[int] | None = None
+    noise: Noise,
+    values: Sequence[float | int],
+    scale: float,
+    words: Sequence[int],
+    k: int,
+    levels: Sequence[int] | None = None,
 ) -> list[int]:
-    """Positions of the k largest, for 2^level V in the cell of the 64 bits of each word; fails if 64 bits do not tell."""
+    """Positions of the k largest, for 2^level V in the cell of the 64 bits of each word; fails if
+    64 bits do not tell.
+    """
     old, ctx.prec = ctx.prec, BITS
     try:
         sums = []
         for value, word, level in zip(values, words, levels or [0] * len(values), strict=True):
             cell = arb(arb((2 * word + 1, -65 - level)), arb((1, -65 - level)))
-            sums.append(arb(exact(value)) + arb(exact(scale)) * NOISE_LAWS[noise.name].inverse(cell))
+            sums.append(
+                arb(exact(value)) + arb(exact(scale)) * NOISE_LAWS[noise.name].inverse(cell)
+            )
         ranked = sorted(range(len(sums)), key=lambda i: sums[i].mid(), reverse=True)
         for above, below in itertools.pairwise(ranked[: k + 1]):
             assert sums[above] > sums[below], "64 bits do not decide this case"
@@ -41,7 +50,9 @@ def order(
 def widened(by: float) -> object:
     """An enclosure that is right but `by` noise units wider, so that bits must be drawn."""
 
-    def bounds(noise: Noise, height: np.ndarray, level: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def bounds(
+        noise: Noise, height: np.ndarray, level: np.ndarray, words: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         low, high = contest_bounds(noise, height, level, words)
         return low - by, high + by
 

@@ -15,7 +15,9 @@ def evenly(size: int, count: int) -> set[int]:
 
 
 def spread(cases: Sequence[Any], count: int) -> list[Any]:
-    """The cases for `parametrize`: `count` of them, evenly spaced from the first to the last, run always, the others if slow."""
+    """The cases for `parametrize`: `count` of them, evenly spaced from the first to the last, run
+    always, the others if slow.
+    """
     fast = evenly(len(cases), count)
     return [case if place in fast else _slow(case) for place, case in enumerate(cases)]
 

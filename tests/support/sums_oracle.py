@@ -1,4 +1,6 @@
-"""What one user adds to clipped sums, by exact arithmetic: the definition of Theorem H9, written once more."""
+"""What one user adds to clipped sums, by exact arithmetic: the definition of Theorem H9, written
+once more.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def _nearest_away(x: Fraction) -> int:
     return math.floor(x + Fraction(1, 2)) if x >= 0 else -math.floor(-x + Fraction(1, 2))
 
 
-def contribution(events: Iterable[tuple[object, float]], low: float, high: float) -> dict[object, Fraction]:
+def contribution(
+    events: Iterable[tuple[object, float]], low: float, high: float
+) -> dict[object, Fraction]:
     """A user's part of each item, from (item, value) pairs, in value units."""
     power = Fraction(2) ** math.floor(math.log2(max(-low, high)))
     fine, unit, most = power / 2**40, power / 2**24, power * 2**40
@@ -28,10 +32,15 @@ def contribution(events: Iterable[tuple[object, float]], low: float, high: float
     for item, value in events:
         sums[item] += _nearest_even(min(most, max(-most, Fraction(value))) / fine)
     ends = math.ceil(Fraction(low) / unit), math.floor(Fraction(high) / unit)
-    return {item: min(ends[1], max(ends[0], _nearest_away(Fraction(total, 2**16)))) * unit for item, total in sums.items()}
+    return {
+        item: min(ends[1], max(ends[0], _nearest_away(Fraction(total, 2**16)))) * unit
+        for item, total in sums.items()
+    }
 
 
-def sums(log: Sequence[Event], low: float, high: float, limit: int | None = None, salt: str = "s") -> dict[object, Fraction]:
+def sums(
+    log: Sequence[Event], low: float, high: float, limit: int | None = None, salt: str = "s"
+) -> dict[object, Fraction]:
     """The sum of every item that some user kept."""
     of_user: dict[object, list[tuple[object, float]]] = defaultdict(list)
     for user, item, value in log:
@@ -40,6 +49,8 @@ def sums(log: Sequence[Event], low: float, high: float, limit: int | None = None
     for user, events in of_user.items():
         held = {item for item, _ in events}
         chosen = held if limit is None else kept(user, held, limit, salt)
-        for item, amount in contribution(((item, value) for item, value in events if item in chosen), low, high).items():
+        for item, amount in contribution(
+            ((item, value) for item, value in events if item in chosen), low, high
+        ).items():
             found[item] += amount
     return dict(found)

@@ -14,13 +14,18 @@ def spent(items: Iterable[int], numbers: Mapping[int, int], norm: float) -> dict
     among = [item for item in items if item in numbers]
     size = sum(numbers[item] ** 2 for item in among)
     squares = math.floor(Fraction(norm) ** 2 * UNIT**2)
-    weights = {item: math.isqrt(min(squares * numbers[item] ** 2 // size, UNIT**2)) for item in among}
-    assert sum(weight**2 for weight in weights.values()) <= squares  # no user spends more than the norm
+    weights = {
+        item: math.isqrt(min(squares * numbers[item] ** 2 // size, UNIT**2)) for item in among
+    }
+    # no user spends more than the norm
+    assert sum(weight**2 for weight in weights.values()) <= squares
     assert max(weights.values(), default=0) <= UNIT
     return weights
 
 
-def weighed(log: Iterable[frozenset[int]], numbers: Mapping[int, int], norm: float) -> dict[int, int]:
+def weighed(
+    log: Iterable[frozenset[int]], numbers: Mapping[int, int], norm: float
+) -> dict[int, int]:
     """Sums of the weights of all users."""
     total = dict.fromkeys(numbers, 0)
     for items in log:

@@ -1,1 +1,3 @@
-"""Privacy loss distributions: dominating pairs on a grid, composed for plans that are fixed in advance."""
+"""Privacy loss distributions: dominating pairs on a grid, composed for plans that are fixed in
+advance.
+"""

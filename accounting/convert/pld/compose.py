@@ -1,10 +1,13 @@
-"""Composing privacy losses by one tilted Fourier transform: a rigorous upper bound at any delta (Theorem P5).
+"""Composing privacy losses by one tilted Fourier transform: a rigorous upper bound at any delta
+(Theorem P5).
 
-Tilting by e^(theta L), with the best theta, moves the mass to where delta is decided, so the rounding error of the transform is
-small against delta however small delta is. Mass that wraps around the window is only ever counted too often; what may lie above
-the window is added by Chernoff's bound; the rounding error of the transforms is added to every entry.
+Tilting by e^(theta L), with the best theta, moves the mass to where delta is decided, so the
+rounding error of the transform is small against delta however small delta is. Mass that wraps
+around the window is only ever counted too often; what may lie above the window is added by
+Chernoff's bound; the rounding error of the transforms is added to every entry.
 
-The plan is made ready first: few distinct steps, their rounded losses on one grid, and how fine that grid is.
+The plan is made ready first: few distinct steps, their rounded losses on one grid, and how fine
+that grid is.
 """
 
 from __future__ import annotations
@@ -21,26 +24,32 @@ import numpy as np
 from accounting.convert.pld.hull import RenyiLoss
 from accounting.convert.pld.loss import TINY, Banded, Floats, Loss, Losses, Normal, Pmf, grid_of
 
-# Most runs of all steps together: beyond, the rounding of the powers is not small against the law of the sum, and the steps'
-# own grid has too few cells for it.
+# Most runs of all steps together: beyond, the rounding of the powers is not small against the law
+# of the sum, and the steps' own grid has too few cells for it.
 _MOST_RUNS = 10**7
-# Losses smaller than this are left to the other routes: their squares and the masses of their cells underflow.
+# Losses smaller than this are left to the other routes: their squares and the masses of their cells
+# underflow.
 _LEAST_SCALE = 1e-100
-# Losses larger than this reveal nearly everything in one step, and e to their power leaves the floats.
+# Losses larger than this reveal nearly everything in one step, and e to their power leaves the
+# floats.
 _MOST_SCALE = 500.0
-# The grid adds the share _FINE of the variance, so about as much of epsilon, or as little as some 2^16 cells permit; more cells,
-# up to 2^20, are taken where it would add more than _COARSE; up to twice as many where they make a pure step's atoms exact.
+# The grid adds the share _FINE of the variance, so about as much of epsilon, or as little as some
+# 2^16 cells permit; more cells, up to 2^20, are taken where it would add more than _COARSE; up to
+# twice as many where they make a pure step's atoms exact.
 _FINE, _COARSE, _LOOK = 1e-9, 1e-5, 1e-3  # the last is only looked at, for a tilt
 _WIDE_CELLS = 2**18  # of one step's law, if it is slow to compute
 _CELLS, _MOST_CELLS, _WORK = 2**16, 2**20, 2**22
-_MOST_READ, _QUICK = 2**22, 2**18  # cells of one step's law on the coarsest grid, which is only looked at; of all of its tails
+# cells of one step's law on the coarsest grid, which is only looked at; of all of its tails
+_MOST_READ, _QUICK = 2**22, 2**18
 _ROUGH = 1e-40  # of a law's tail, which is not looked at where it is too wide
 _TAIL = 1e-10  # share of delta that cut-off tails may add in all
-# Mass left outside the window, in the tilted law: e^-32 on either side, found by Chernoff's bound at these multiples of 1/spread.
+# Mass left outside the window, in the tilted law: e^-32 on either side, found by Chernoff's bound
+# at these multiples of 1/spread.
 _CLEAR = 32.0
 _MOVED = 1 / 128  # of the window, by the rounding to a coarser grid
 _MULTIPLES = (1.0, 2.0, 4.0, 8.0, 16.0, 0.3, 0.1, 0.03, 0.01)
-# A transform of n points errs by at most this times log2(n), relative in the 2-norm (Higham 2002, Theorem 24.2), twice over.
+# A transform of n points errs by at most this times log2(n), relative in the 2-norm (Higham 2002,
+# Theorem 24.2), twice over.
 _FFT = 16 * 2.0**-53
 _ULP = 2.0**-52
 _FLOOR = 1e-140
@@ -54,15 +63,23 @@ _TILTS, _TRIED, _REFINED = (-2.0, 2.5), 13, 9  # in units of 1/spread, as powers
 
 
 def composable(losses: Losses) -> bool:
-    """Whether the transform can tell anything about these losses; it depends on counts and scales alone."""
+    """Whether the transform can tell anything about these losses; it depends on counts and scales
+    alone.
+    """
     losses = losses.directed()[0]
-    if not 0 < len(losses.steps) <= MOST_STEPS or sum(count for count, _ in losses.steps) > _MOST_RUNS:
+    if (
+        not 0 < len(losses.steps) <= MOST_STEPS
+        or sum(count for count, _ in losses.steps) > _MOST_RUNS
+    ):
         return False
     if not all(_LEAST_SCALE <= loss.scale <= _MOST_SCALE for _, loss in losses.steps):
         return False
-    # A wide law whose bulk is narrow would need too many cells: its atoms decide, and the other routes know them.
+    # A wide law whose bulk is narrow would need too many cells: its atoms decide, and the other
+    # routes know them.
     interval = _choose_interval(losses, _COARSE)
-    widest = max(4 * loss.reach if isinstance(loss, RenyiLoss) else loss.period for _, loss in losses.steps)
+    widest = max(
+        4 * loss.reach if isinstance(loss, RenyiLoss) else loss.period for _, loss in losses.steps
+    )
     return widest <= _MOST_CELLS * interval and _reach(losses, _ROUGH) <= _MOST_READ * interval
 
 
@@ -71,9 +88,13 @@ def _reach(losses: Losses, tail: float) -> float:
 
 
 def _rough(losses: Losses) -> _Parts:
-    """All steps on a coarse grid, which is looked at for a tilt; less of their tails where all of them are slow to look at."""
+    """All steps on a coarse grid, which is looked at for a tilt; less of their tails where all of
+    them are slow to look at.
+    """
     interval = _choose_interval(losses, _LOOK)
-    return _Parts.of(losses, interval, TINY if _reach(losses, TINY) <= _QUICK * interval else _ROUGH)
+    return _Parts.of(
+        losses, interval, TINY if _reach(losses, TINY) <= _QUICK * interval else _ROUGH
+    )
 
 
 @lru_cache(maxsize=512)
@@ -86,7 +107,11 @@ def pld_epsilon(losses: Losses, delta: float, theta: float | None = None) -> flo
         theta: tilt > 0; if None the best one is found. It decides accuracy, never soundness.
     """
     rough = _rough(losses)
-    tilt = _best_tilt(rough, lambda t: (rough.cumulant(t) - math.log(delta) - math.log1p(t)) / t - math.log1p(1 / t), theta)
+    tilt = _best_tilt(
+        rough,
+        lambda t: (rough.cumulant(t) - math.log(delta) - math.log1p(t)) / t - math.log1p(1 / t),
+        theta,
+    )
     return _compose(losses, tilt, delta).epsilon(delta)
 
 
@@ -122,7 +147,8 @@ class _Window:
 
 @dataclass(frozen=True)
 class _Total:
-    """delta at y_i = (low + i) interval is e^(cumulant - theta y_i) gain_i + lost; within the cell below it grows by slope_i.
+    """delta at y_i = (low + i) interval is e^(cumulant - theta y_i) gain_i + lost; within the cell
+    below it grows by slope_i.
 
     `slack` covers the rounding of the tilted laws in the logarithm of the first term.
     """
@@ -138,13 +164,20 @@ class _Total:
 
     def _log_scale(self, y: Any) -> Any:
         """Logarithm of e^(cumulant - theta y), rounded up."""
-        return self.cumulant - self.theta * y + self.slack + _OUTWARD * (1 + abs(self.cumulant) + abs(self.theta * y))
+        return (
+            self.cumulant
+            - self.theta * y
+            + self.slack
+            + _OUTWARD * (1 + abs(self.cumulant) + abs(self.theta * y))
+        )
 
     @cached_property
     def _is_known(self) -> bool:
         """Whether no number overflowed; a total with NaN or infinite entries proves nothing."""
         scalars = np.isfinite([self.theta, self.cumulant, self.slack, self.lost])
-        return bool(scalars.all() and np.isfinite(self.gain).all() and np.isfinite(self.slope).all())
+        return bool(
+            scalars.all() and np.isfinite(self.gain).all() and np.isfinite(self.slope).all()
+        )
 
     def epsilon(self, delta: float) -> float:
         if not self._is_known or not self.lost < delta:
@@ -186,20 +219,39 @@ def _compose(losses: Losses, theta: float, delta: float) -> _Total:
         density = _convolve(laws, parts, window)
     rate = theta * parts.interval
     slope = _summed(density[::-1], rate + parts.interval)
-    # gain_i = sum over j >= i of density_j e^(-theta (y_j - y_i)) (1 - e^(y_i - y_j)), by a recursion without differences.
-    gain = _summed(np.append(0.0, -math.exp(-rate) * math.expm1(-parts.interval) * slope[:-1]), rate)
+    # gain_i = sum over j >= i of density_j e^(-theta (y_j - y_i)) (1 - e^(y_i - y_j)), by a
+    # recursion without differences.
+    gain = _summed(
+        np.append(0.0, -math.exp(-rate) * math.expm1(-parts.interval) * slope[:-1]), rate
+    )
     lost = min(1.0, (parts.infinity + window.above + losses.added) * (1 + 4 * _ULP))
-    error, slack = 1 + 4 * _ULP * (window.size + _SPAN), 16 * _ULP * (4 * sum(parts.counts) + theta * parts.weight(laws))
-    return _Total(parts.interval, theta, parts.cumulant(theta), slack, window.low, gain[::-1] * error, slope[::-1] * error, lost)
+    error, slack = (
+        1 + 4 * _ULP * (window.size + _SPAN),
+        16 * _ULP * (4 * sum(parts.counts) + theta * parts.weight(laws)),
+    )
+    return _Total(
+        parts.interval,
+        theta,
+        parts.cumulant(theta),
+        slack,
+        window.low,
+        gain[::-1] * error,
+        slope[::-1] * error,
+        lost,
+    )
 
 
 def _summed(terms: Floats, rate: float) -> Floats:
-    """y_i = terms_i + e^-rate y_(i-1), all terms >= 0, in pieces within which the powers stay floats."""
+    """y_i = terms_i + e^-rate y_(i-1), all terms >= 0, in pieces within which the powers stay
+    floats.
+    """
     length = min(len(terms), max(1, int(_SPAN / rate)))
     keep, sums, last = np.exp(-rate * np.arange(length)), np.empty_like(terms), 0.0
     for start in range(0, len(terms), length):
         piece = terms[start : start + length]
-        sums[start : start + length] = keep[: len(piece)] * (np.cumsum(piece / keep[: len(piece)]) + math.exp(-rate) * last)
+        sums[start : start + length] = keep[: len(piece)] * (
+            np.cumsum(piece / keep[: len(piece)]) + math.exp(-rate) * last
+        )
         last = sums[start + len(piece) - 1]
     return sums
 
@@ -207,7 +259,10 @@ def _summed(terms: Floats, rate: float) -> Floats:
 def _gridded(losses: Losses, theta: float, tail: float) -> tuple[_Parts, _Window]:
     """The grid that the tolerances ask for, or the finest that the allowance of cells permits."""
     widest = max((loss.reach_at(tail) for _, loss in losses.steps if loss.is_wide), default=0.0)
-    finest, coarsest = _choose_interval(losses, _FINE), max(_choose_interval(losses, _COARSE), 2 * widest / _WIDE_CELLS)
+    finest, coarsest = (
+        _choose_interval(losses, _FINE),
+        max(_choose_interval(losses, _COARSE), 2 * widest / _WIDE_CELLS),
+    )
     rough = _Parts.of(losses, coarsest, tail)
     reach = _Reach.of(rough, theta)
     # Cells are spent on the window of the sum, and on the steps' own laws.
@@ -221,24 +276,31 @@ def _gridded(losses: Losses, theta: float, tail: float) -> tuple[_Parts, _Window
 
 
 def _on_atoms(losses: Losses, interval: float) -> float:
-    """At most halved, it divides the width of the heaviest step if that has atoms no closer than half of it."""
+    """At most halved, it divides the width of the heaviest step if that has atoms no closer than
+    half of it.
+    """
     period = max(losses.steps, key=lambda step: step[0] * step[1].scale ** 2)[1].period
     return period / math.ceil(period / interval) if 2 * period > interval else interval
 
 
 def joint_interval(losses: Losses) -> float:
-    """The interval of a grid for dp-accounting (nats): it adds a share of 10^-5 to the variance, or what _MOST_CELLS leave."""
+    """The interval of a grid for dp-accounting (nats): it adds a share of 10^-5 to the variance, or
+    what _MOST_CELLS leave.
+    """
     spread = math.sqrt(math.fsum(count * loss.scale**2 for count, loss in losses.steps))
     width = 2 * _reach(losses, _ROUGH_JOINT) + _SPREADS * spread
     return _on_atoms(losses, max(_choose_interval(losses, _COARSE), width / _MOST_CELLS))
 
 
-_ROUGH_JOINT, _SPREADS = 1e-22, 20.0  # where a step ends in that grid, and the standard deviations that the sum spans
+# where a step ends in that grid, and the standard deviations that the sum spans
+_ROUGH_JOINT, _SPREADS = 1e-22, 20.0
 
 
 @dataclass(frozen=True)
 class _Reach:
-    """Where the tilted law of the sum lies but for e^-32 on either side, in nats; the tilt beyond theta that shows its top."""
+    """Where the tilted law of the sum lies but for e^-32 on either side, in nats; the tilt beyond
+    theta that shows its top.
+    """
 
     bottom: float
     top: float
@@ -250,19 +312,32 @@ class _Reach:
         base, spread = parts.cumulant(theta), parts.spread(parts.tilted(theta))
         steps = [multiple / spread for multiple in _MULTIPLES]
         top, step = min(((parts.cumulant(theta + s) - base + _CLEAR) / s, s) for s in steps)
-        return _Reach(max((base - parts.cumulant(theta - s) - _CLEAR) / s for s in (*steps, theta / 2, theta)), top, step, base)
+        return _Reach(
+            max(
+                (base - parts.cumulant(theta - s) - _CLEAR) / s for s in (*steps, theta / 2, theta)
+            ),
+            top,
+            step,
+            base,
+        )
 
     def holds(self, parts: _Parts, theta: float) -> bool:
-        """Whether the law on this finer grid lies there too: rounding has moved the tilted sum by about twice this over theta."""
+        """Whether the law on this finer grid lies there too: rounding has moved the tilted sum by
+        about twice this over theta.
+        """
         return self.cumulant - parts.cumulant(theta) <= theta * (self.top - self.bottom) * _MOVED
 
     def cells(self, parts: _Parts) -> tuple[int, int]:
-        """First cell and number of cells. Any are valid: where rounding left none, one stands for them."""
+        """First cell and number of cells. Any are valid: where rounding left none, one stands for
+        them.
+        """
         low = max(parts.least, math.floor(self.bottom / parts.interval))
         return low, max(1, min(parts.most, math.ceil(self.top / parts.interval)) - low + 1)
 
     def window(self, parts: _Parts, theta: float) -> _Window:
-        """The cells that are computed, with a bound on the mass above them for the law on this very grid."""
+        """The cells that are computed, with a bound on the mass above them for the law on this very
+        grid.
+        """
         low, cells = self.cells(parts)
         least = min(cells, 2 * _MOST_CELLS)
         # The least 2^a 3^b 5^c that is not below: transforms of such a length are quick.
@@ -282,7 +357,8 @@ def _convolve(laws: list[Floats], parts: _Parts, window: _Window) -> Floats:
     angle, height, heights, norms = np.zeros(half), np.zeros(half), [], []
     for count, pmf, law in zip(parts.counts, parts.pmfs, laws, strict=True):
         folded = np.bincount((pmf.low + np.arange(len(law))) % size, weights=law, minlength=size)
-        # Squares of subnormals are slow, and the floor only adds; a dot product of this length would wait for threads.
+        # Squares of subnormals are slow, and the floor only adds; a dot product of this length
+        # would wait for threads.
         norm = math.sqrt(float(np.square(np.maximum(folded, _FLOOR)).sum()))
         norms.append(count * eta * norm)
         transform = np.fft.rfft(folded)
@@ -298,9 +374,17 @@ def _convolve(laws: list[Floats], parts: _Parts, window: _Window) -> Floats:
 
 
 def _error(norms: Floats, heights: list[Floats], height: Floats, count: int, size: int) -> float:
-    """Most that the inverse transform gains from the errors of the transforms (Cauchy-Schwarz) and of their powers."""
-    transforms = math.fsum(float(norm) * _root_mean(height - own, size) for norm, own in zip(norms, heights, strict=True))
-    return 2 * transforms + _ULP * float(np.mean(np.exp(height) * (8 * count + 4 * np.abs(height)))) * 2
+    """Most that the inverse transform gains from the errors of the transforms (Cauchy-Schwarz) and
+    of their powers.
+    """
+    transforms = math.fsum(
+        float(norm) * _root_mean(height - own, size)
+        for norm, own in zip(norms, heights, strict=True)
+    )
+    return (
+        2 * transforms
+        + _ULP * float(np.mean(np.exp(height) * (8 * count + 4 * np.abs(height)))) * 2
+    )
 
 
 def _root_mean(log_height: Floats, size: int) -> float:
@@ -309,13 +393,17 @@ def _root_mean(log_height: Floats, size: int) -> float:
 
 
 def condensed(losses: Losses) -> Losses:
-    """A plan that loses at least as much in every divergence, with few distinct steps. Theorem P9."""
+    """A plan that loses at least as much in every divergence, with few distinct steps.
+    Theorem P9.
+    """
     steps: Counter[Loss] = Counter()
     for count, loss in losses.steps:
         steps[loss] += count
     normals = [loss for loss in steps if isinstance(loss, Normal)]
     if sum(steps[loss] for loss in normals) > 1:
-        steps[Normal(math.hypot(*(math.sqrt(steps.pop(loss)) * loss.mu for loss in normals)) * _UP)] += 1
+        steps[
+            Normal(math.hypot(*(math.sqrt(steps.pop(loss)) * loss.mu for loss in normals)) * _UP)
+        ] += 1
     found: Counter[Loss] = Counter()
     families: dict[Callable[[float], Banded], Counter[float]] = defaultdict(Counter)
     for loss, count in steps.items():
@@ -334,16 +422,20 @@ def condensed(losses: Losses) -> Losses:
 
 
 def _rounded_up(widths: Counter[float], levels: int) -> Iterable[tuple[float, int]]:
-    """(width, count) with at most about `levels` widths, each at least the one it stands for; the cheaper of two layouts."""
+    """(width, count) with at most about `levels` widths, each at least the one it stands for; the
+    cheaper of two layouts.
+    """
     sizes = np.sort(np.array(list(widths)))
     times = np.array([float(widths[float(size)]) for size in sizes])
-    # Where each width lies between 0 and 1: by its size, and by the part of all squared widths up to it.
+    # Where each width lies between 0 and 1: by its size, and by the part of all squared widths up
+    # to it.
     weight = np.cumsum(times * sizes**2)
     by_size, by_weight = (sizes - sizes[0]) / max(sizes[-1] - sizes[0], 1e-300), weight / weight[-1]
     edges, layouts = np.linspace(0, 1, levels + 1)[1:], []
     for places in (by_size, by_weight):
         cells = np.minimum(np.searchsorted(edges, places), len(edges) - 1)
-        layouts.append(sizes[np.searchsorted(cells, cells, "right") - 1])  # the last width in each one's cell
+        # the last width in each one's cell
+        layouts.append(sizes[np.searchsorted(cells, cells, "right") - 1])
     tops = min(layouts, key=lambda top: float((times * top**2).sum()))
     merged: Counter[float] = Counter()
     for size, top in zip(sizes.tolist(), tops.tolist(), strict=True):
@@ -353,7 +445,9 @@ def _rounded_up(widths: Counter[float], levels: int) -> Iterable[tuple[float, in
 
 @lru_cache(maxsize=512)
 def _choose_interval(losses: Losses, tolerance: float) -> float:
-    """The interval h (nats) whose rounding adds `tolerance` of the plan's squared scale: h^2/6 a step, less for tiny steps."""
+    """The interval h (nats) whose rounding adds `tolerance` of the plan's squared scale: h^2/6 a
+    step, less for tiny steps.
+    """
     counts, scales = np.array([(n, loss.scale) for n, loss in losses.steps], dtype=np.float64).T
     whole, low, high = float((counts * scales**2).sum()), 0.0, 4 * float(scales.max())
     for _ in range(60):
@@ -373,30 +467,46 @@ class _Parts:
 
     @staticmethod
     def of(losses: Losses, interval: float, tail: float) -> _Parts:
-        """All steps of `losses` on multiples of `interval`, with tails of `tail` cut off each (see `Loss.pmf`)."""
+        """All steps of `losses` on multiples of `interval`, with tails of `tail` cut off each (see
+        `Loss.pmf`).
+        """
         counts, single = zip(*losses.steps, strict=True)
         return _Parts(counts, tuple(loss.pmf(interval, tail) for loss in single), interval)
 
     def cumulant(self, theta: float) -> float:
         """ln E[e^(theta S); S finite] for the sum S of all steps."""
-        means = (_log_mean(logs, losses, theta) for logs, losses in zip(self._logs, self._losses, strict=True))
+        means = (
+            _log_mean(logs, losses, theta)
+            for logs, losses in zip(self._logs, self._losses, strict=True)
+        )
         return math.fsum(n * mean for n, mean in zip(self.counts, means, strict=True))
 
     def tilted(self, theta: float) -> list[Floats]:
         """Each step's finite law, weighted by e^(theta L) and scaled to sum to one."""
         both = zip(self._logs, self._losses, strict=True)
-        return [np.exp(logs + theta * losses - _log_mean(logs, losses, theta)) for logs, losses in both]
+        return [
+            np.exp(logs + theta * losses - _log_mean(logs, losses, theta)) for logs, losses in both
+        ]
 
     def spread(self, laws: list[Floats]) -> float:
         """Standard deviation of the sum under `laws`, no less than the interval."""
         both = list(zip(self._losses, laws, strict=True))
         means = (float((losses * law).sum()) for losses, law in both)
-        values = (float(((losses - mean) ** 2 * law).sum()) for (losses, law), mean in zip(both, means, strict=True))
-        return max(self.interval, math.sqrt(math.fsum(n * v for n, v in zip(self.counts, values, strict=True))))
+        values = (
+            float(((losses - mean) ** 2 * law).sum())
+            for (losses, law), mean in zip(both, means, strict=True)
+        )
+        return max(
+            self.interval,
+            math.sqrt(math.fsum(n * v for n, v in zip(self.counts, values, strict=True))),
+        )
 
     def weight(self, laws: list[Floats]) -> float:
         """Mean of the absolute losses under `laws`, added up over all steps."""
-        means = (float((np.abs(losses) * law).sum()) for losses, law in zip(self._losses, laws, strict=True))
+        means = (
+            float((np.abs(losses) * law).sum())
+            for losses, law in zip(self._losses, laws, strict=True)
+        )
         return math.fsum(n * mean for n, mean in zip(self.counts, means, strict=True))
 
     @property
@@ -412,14 +522,18 @@ class _Parts:
     @property
     def most(self) -> int:
         """Largest finite sum, in intervals."""
-        return sum(n * (pmf.low + len(pmf.mass) - 1) for n, pmf in zip(self.counts, self.pmfs, strict=True))
+        return sum(
+            n * (pmf.low + len(pmf.mass) - 1) for n, pmf in zip(self.counts, self.pmfs, strict=True)
+        )
 
     @property
     def infinity(self) -> float:
         """Probability that some step's loss is infinite, rounded up."""
         if any(pmf.infinity >= 1 for pmf in self.pmfs):
             return 1.0
-        kept = math.fsum(n * math.log1p(-pmf.infinity) for n, pmf in zip(self.counts, self.pmfs, strict=True))
+        kept = math.fsum(
+            n * math.log1p(-pmf.infinity) for n, pmf in zip(self.counts, self.pmfs, strict=True)
+        )
         return -math.expm1(kept) * (1 + 1e-12)
 
     @cached_property
@@ -433,18 +547,23 @@ class _Parts:
 
 
 def _log_mean(logs: Floats, losses: Floats, theta: float) -> float:
-    # scipy's logsumexp with weights (b=) divides by the largest term's, which overflows at subnormal masses.
+    # scipy's logsumexp with weights (b=) divides by the largest term's, which overflows at
+    # subnormal masses.
     exponents = logs + theta * losses
     top = float(exponents.max())
     return top + math.log(float(np.exp(exponents - top).sum()))
 
 
 def _best_tilt(parts: _Parts, objective: Callable[[float], float], given: float | None) -> float:
-    """The tilt with the least `objective`, between the scales on which the sum can vary, or else the given one."""
+    """The tilt with the least `objective`, between the scales on which the sum can vary, or else
+    the given one.
+    """
     if given is not None:
         return given
     unit = 1 / parts.spread(parts.tilted(0.0))
     tilts = [unit * 10**exponent for exponent in np.linspace(*_TILTS, _TRIED).tolist()]
     best = min(tilts, key=objective)
     ratio = tilts[1] / tilts[0]
-    return min((best * ratio**share for share in np.linspace(-1, 1, _REFINED).tolist()), key=objective)
+    return min(
+        (best * ratio**share for share in np.linspace(-1, 1, _REFINED).tolist()), key=objective
+    )

@@ -1,4 +1,6 @@
-"""Pairs from valid profiles, those of Renyi bounds among them: the largest convex function below is some pair's divergence."""
+"""Pairs from valid profiles, those of Renyi bounds among them: the largest convex function below is
+some pair's divergence.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,11 @@ _ULP = 2.0**-52
 _NOTHING = 1e-250  # an infinite loss this likely does not call for a wider grid
 _ORDERS = 1 + np.geomspace(1.0101e-2, 1e6, 160)
 _BLOCK = 4096
-_PASSES = 8  # of a hull: each drops a half to all of what is left to drop, while there is much of it
+# of a hull: each drops a half to all of what is left to drop, while there is much of it
+_PASSES = 8
 _POINTS = 1000  # of the hull of a Renyi bound, from loss 0 on
-MOST_REACH = 650.0  # nats: beyond, e^y leaves the floats, and the divergence there counts as infinite loss
+# nats: beyond, e^y leaves the floats, and the divergence there counts as infinite loss
+MOST_REACH = 650.0
 
 
 class Profiled(Loss, ABC):
@@ -38,20 +42,27 @@ class Profiled(Loss, ABC):
 
     @final
     def hulled(self, reach: int, interval: float) -> Pmf:
-        """The pair whose profile is the hull of this one's at 0..reach times interval: masses at -reach..reach and beyond."""
+        """The pair whose profile is the hull of this one's at 0..reach times interval: masses at
+        -reach..reach and beyond.
+        """
         values = self.ahead(grid_of(0, reach, interval))
         grid = grid_of(-reach, reach, interval)
-        # The excess over (1 - e^y)_+ keeps its digits; slopes are those of the excess, and -1 more on the left of y = 0.
+        # The excess over (1 - e^y)_+ keeps its digits; slopes are those of the excess, and -1 more
+        # on the left of y = 0.
         excess = np.concatenate([np.exp(grid[:reach]) * values[:0:-1], values])
         kept = _lower_hull(np.exp(grid - grid[-1]), excess - np.expm1(np.minimum(grid, 0.0)))
-        rise = np.diff(excess[kept]) + np.where((kept[:-1] < reach) & (kept[1:] > reach), np.expm1(grid[kept[:-1]]), 0.0)
+        rise = np.diff(excess[kept]) + np.where(
+            (kept[:-1] < reach) & (kept[1:] > reach), np.expm1(grid[kept[:-1]]), 0.0
+        )
         first = kept[0]
         edge = (excess[first] - (first > reach)) * np.exp(-grid[first]) + (first > reach)
         slopes = np.concatenate([[edge], rise / np.diff(np.exp(grid[kept])), [0.0]])
         left = np.concatenate([[True], kept[1:] <= reach, [False]])
         atoms = np.exp(grid[kept]) * (np.diff(slopes) - np.diff(left.astype(np.float64)))
         mass = np.zeros(2 * reach + 1)
-        mass[kept] = np.maximum(0.0, atoms) + 8 * _ULP * (excess[kept] + 1e-300) / np.expm1(interval)
+        mass[kept] = np.maximum(0.0, atoms) + 8 * _ULP * (excess[kept] + 1e-300) / np.expm1(
+            interval
+        )
         return Pmf(-reach, mass, float(values[-1]))
 
 
@@ -61,7 +72,8 @@ class Hull(Profiled):
     """The smallest of several valid profiles, made convex in e^y (Theorem P4).
 
     Args:
-        bounds: (factor, added, loss): each says that the divergence at y >= 0 is at most factor * loss.profile(y) + added.
+        bounds: (factor, added, loss): each says that the divergence at y >= 0 is at most factor *
+            loss.profile(y) + added.
     """
 
     bounds: tuple[tuple[float, float, Loss], ...]
@@ -71,14 +83,18 @@ class Hull(Profiled):
         return min(loss.scale for _, _, loss in self.bounds)
 
     def reach_at(self, tail: float) -> float:
-        return min(MOST_REACH, min((loss for _, _, loss in self.bounds), key=lambda loss: loss.scale).reach)
+        return min(
+            MOST_REACH, min((loss for _, _, loss in self.bounds), key=lambda loss: loss.scale).reach
+        )
 
     def pmf(self, interval: float, tail: float) -> Pmf:
         reach = min(self._cells(interval, tail), int(MOST_REACH / interval))
         return self.hulled(reach, interval)
 
     def _cells(self, interval: float, tail: float) -> int:
-        """How many cells the grid needs: those of the narrowest bound, if nothing of weight is left beyond them."""
+        """How many cells the grid needs: those of the narrowest bound, if nothing of weight is left
+        beyond them.
+        """
         cells, least = 0, min(added for _, added, _ in self.bounds)
         for factor, added, loss in sorted(self.bounds, key=lambda bound: bound[2].scale):
             # A wider bound may be wider than memory; any grid is valid.
@@ -98,14 +114,18 @@ class Hull(Profiled):
 @final
 @dataclass(frozen=True)
 class RenyiLoss(Profiled):
-    """The pair whose profile is the hull of all conversions of `values`, Renyi bounds (nats) at `orders` (Theorems P4 and P8)."""
+    """The pair whose profile is the hull of all conversions of `values`, Renyi bounds (nats) at
+    `orders` (Theorems P4 and P8).
+    """
 
     orders: tuple[float, ...]
     values: tuple[float, ...]
 
     @staticmethod
     def of(rdp: Callable[[Floats], Floats], table_orders: tuple[float, ...]) -> RenyiLoss | None:
-        """The pair of a bound known at any order, best read at `table_orders`; None if it is finite nowhere."""
+        """The pair of a bound known at any order, best read at `table_orders`; None if it is finite
+        nowhere.
+        """
         orders = np.unique(np.append(_ORDERS, table_orders))
         values = rdp(orders)
         finite = np.isfinite(values)
@@ -121,7 +141,8 @@ class RenyiLoss(Profiled):
         return min(MOST_REACH, self._beyond(TINY))
 
     def pmf(self, interval: float, tail: float) -> Pmf:
-        # A hull over every n-th grid point is a bound too, a little above; for one step it is worth no more.
+        # A hull over every n-th grid point is a bound too, a little above; for one step it is worth
+        # no more.
         far = min(MOST_REACH, self._beyond(tail))
         stride = max(1, math.floor(far / interval / _POINTS))
         reach = math.ceil(far / interval / stride)
@@ -137,11 +158,16 @@ class RenyiLoss(Profiled):
         return float(np.min(values + np.log1p(-1 / orders) - logs / (orders - 1)).clip(0.0))
 
     def ahead(self, y: Floats) -> Floats:
-        # Proposition 12 of Canonne, Kamath and Steinke at the best order, and the total variation; rounded up.
+        # Proposition 12 of Canonne, Kamath and Steinke at the best order, and the total variation;
+        # rounded up.
         orders, values, least = np.array(self.orders), np.array(self.values), np.empty_like(y)
         for start in range(0, len(y), _BLOCK):
             at = y[start : start + _BLOCK, None]
-            logs = (orders - 1) * (values - at + np.log1p(-1 / orders)) - np.log(orders) + 1e-13 * (1 + orders * (1 + at))
+            logs = (
+                (orders - 1) * (values - at + np.log1p(-1 / orders))
+                - np.log(orders)
+                + 1e-13 * (1 + orders * (1 + at))
+            )
             least[start : start + _BLOCK] = logs.min(axis=1)
         variation = math.sqrt(-math.expm1(-self.values[0])) * (1 + 1e-13)
         # One up: what underflows to 0 is not a bound.
@@ -149,23 +175,32 @@ class RenyiLoss(Profiled):
 
 
 def _lower_hull(x: Floats, y: Floats) -> NDArray[np.intp]:
-    """Indices of the lower convex hull of the points and (0, 1), which comes first and is not listed.
+    """Indices of the lower convex hull of the points and (0, 1), which comes first and is not
+    listed.
 
-    A point above the chord of its neighbours is no corner, whether they are or not: all such points go at once while there are
-    many, and then one by one, with a second look at the neighbours that each leaves.
+    A point above the chord of its neighbours is no corner, whether they are or not: all such points
+    go at once while there are many, and then one by one, with a second look at the neighbours that
+    each leaves.
     """
     kept, a, b = np.arange(len(x) + 1), np.append(0.0, x), np.append(1.0, y)
     for _ in range(_PASSES):
         stays = ~_above(a, b)
         kept, a, b = kept[stays], a[stays], b[stays]
-    right, height, before, after = a.tolist(), b.tolist(), list(range(-1, len(a) - 1)), list(range(1, len(a) + 1))
+    right, height, before, after = (
+        a.tolist(),
+        b.tolist(),
+        list(range(-1, len(a) - 1)),
+        list(range(1, len(a) + 1)),
+    )
     asked, stays = np.flatnonzero(_above(a, b)).tolist(), np.ones(len(a), dtype=np.bool_)
     while asked:
         i = asked.pop()
         low, high = before[i], after[i]
         if not stays[i] or low < 0 or high == len(right):
             continue
-        if (height[i] - height[low]) * (right[high] - right[i]) > (height[high] - height[i]) * (right[i] - right[low]):
+        if (height[i] - height[low]) * (right[high] - right[i]) > (height[high] - height[i]) * (
+            right[i] - right[low]
+        ):
             stays[i] = False
             after[low], before[high] = high, low
             asked += [low, high]

@@ -1,7 +1,9 @@
-"""Dominating pairs (P, Q) through the law of their privacy loss L = ln(P/Q) under P; those whose law is known.
+"""Dominating pairs (P, Q) through the law of their privacy loss L = ln(P/Q) under P; those whose
+law is known.
 
-Every pair here is symmetric: the law of -L under Q is that of L under P, as guarantees hold either way round. Known are losses
-with two atoms and a density between them (pure, bounded-range and Laplace pairs), with as many atoms as a table, and normal ones.
+Every pair here is symmetric: the law of -L under Q is that of L under P, as guarantees hold either
+way round. Known are losses with two atoms and a density between them (pure, bounded-range and
+Laplace pairs), with as many atoms as a table, and normal ones.
 """
 
 from __future__ import annotations
@@ -21,9 +23,12 @@ from numpy.typing import NDArray
 from accounting.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution as PrivacyLossDistribution
+    from dp_accounting.pld.privacy_loss_distribution import (
+        PrivacyLossDistribution as PrivacyLossDistribution,
+    )
 else:
-    PrivacyLossDistribution = Any  # only annotations name it, and dp-accounting takes a second to import
+    # only annotations name it, and dp-accounting takes a second to import
+    PrivacyLossDistribution = Any
 
 Floats = NDArray[np.float64]
 TINY = 1e-299  # the least tail that is cut off
@@ -33,7 +38,9 @@ MOST_CELLS = 2**24  # of one law: 128 MiB
 
 @dataclass(frozen=True)
 class Pmf:
-    """Mass at (low + i) * interval for every i, and at infinity; each an upper bound. The sum may exceed 1 by rounding only."""
+    """Mass at (low + i) * interval for every i, and at infinity; each an upper bound. The sum may
+    exceed 1 by rounding only.
+    """
 
     low: int
     mass: Floats
@@ -60,7 +67,9 @@ class Loss(ABC):
 
     @abstractmethod
     def reach_at(self, tail: float) -> float:
-        """But for a chance of about `tail` no finite loss lies further from 0; it says whether a grid fits into memory."""
+        """But for a chance of about `tail` no finite loss lies further from 0; it says whether a
+        grid fits into memory.
+        """
 
     @final
     @property
@@ -72,7 +81,8 @@ class Loss(ABC):
     def pmf(self, interval: float, tail: float) -> Pmf:
         """The loss on multiples of `interval`, rounded so that no divergence shrinks (Theorem P2).
 
-        Up to a mass of `tail` is cut off on either side: counted as infinite above, moved up to the lowest point below.
+        Up to a mass of `tail` is cut off on either side: counted as infinite above, moved up to the
+        lowest point below.
         """
 
     @abstractmethod
@@ -88,24 +98,31 @@ class Loss(ABC):
         reach = max(self.period, 40 * self.scale)
         if not 2 * reach <= MOST_CELLS * interval:
             raise InvalidArgument(
-                f"interval={interval!r} is too fine for losses of about {reach:.3g} nats: the grid would have more than "
-                f"{MOST_CELLS:,} points. Take a larger interval, or read epsilon and delta of the curve, which need no grid"
+                f"interval={interval!r} is too fine for losses of about {reach:.3g} nats: the grid"
+                f" would have more than {MOST_CELLS:,} points. Take a larger interval, or read"
+                " epsilon and delta of the curve, which need no grid"
             )
         pmf = self.pmf(interval, _TAIL)
-        return {pmf.low + i: mass for i, mass in enumerate(pmf.mass.tolist()) if mass > 0}, pmf.infinity
+        return {
+            pmf.low + i: mass for i, mass in enumerate(pmf.mass.tolist()) if mass > 0
+        }, pmf.infinity
 
 
 @dataclass(frozen=True)
 class Losses:
-    """The steps of a plan as (count, loss), and `added`, the probability of the bad events outside which they hold."""
+    """The steps of a plan as (count, loss), and `added`, the probability of the bad events outside
+    which they hold.
+    """
 
     steps: tuple[tuple[int, Loss], ...] = ()
     added: float = 0.0
 
     def directed(self) -> tuple[Losses, ...]:
-        """The plan for each way in which two inputs may differ, the same way in all of its steps. Theorems P10 and P11.
+        """The plan for each way in which two inputs may differ, the same way in all of its steps.
+        Theorems P10 and P11.
 
-        Steps with as many ways as each other share them; what differs in that belongs to other statements, and all pairs count.
+        Steps with as many ways as each other share them; what differs in that belongs to other
+        statements, and all pairs count.
         """
         found = [(n, loss.directions()) for n, loss in self.steps]
         kinds = sorted({len(ways) for _, ways in found})
@@ -116,35 +133,55 @@ class Losses:
         return tuple(plans)
 
     def to_dp_accounting(self, interval: float) -> PrivacyLossDistribution | None:
-        """All steps as one pessimistic dp-accounting object; None where inputs may differ in more than two ways."""
+        """All steps as one pessimistic dp-accounting object; None where inputs may differ in more
+        than two ways.
+        """
         from dp_accounting.pld import privacy_loss_distribution as pld
         from dp_accounting.pld.pld_pmf import create_pmf
 
-        if isinstance(interval, bool) or not isinstance(interval, int | float) or not 0 < interval < math.inf:
-            raise InvalidArgument(f"interval={str(interval)[:30]} must be a finite number > 0, in nats")
+        if (
+            isinstance(interval, bool)
+            or not isinstance(interval, int | float)
+            or not 0 < interval < math.inf
+        ):
+            raise InvalidArgument(
+                f"interval={str(interval)[:30]} must be a finite number > 0, in nats"
+            )
         ways = self.directed()
         if len(ways) > 2:
             return None
         total, failing = pld.identity(interval), 0.0
         for each in zip(*(way.steps for way in ways), strict=True):
             found = [loss.masses(interval) for _, loss in each]
-            pmfs = [create_pmf(masses, interval, infinity, pessimistic_estimate=True) for masses, infinity in found]
+            pmfs = [
+                create_pmf(masses, interval, infinity, pessimistic_estimate=True)
+                for masses, infinity in found
+            ]
             count = each[0][0]
             total = total.compose(_repeated(pld.PrivacyLossDistribution(*pmfs), count))
             failing += count * max(infinity for _, infinity in found)
         if not self.added:
             return total
-        # dp-accounting merges infinite masses a, b to a + b - ab; Theorem P1 needs a + b (and finite mass 1), hence the division.
+        # dp-accounting merges infinite masses a, b to a + b - ab; Theorem P1 needs a + b (and
+        # finite mass 1), hence the division.
         lost = min(failing + 1e-9, 0.5 + min(failing, 1.0) / 2)  # its truncation included
-        more = create_pmf({0: 1.0}, interval, min(1.0, self.added / max(1 - lost, 1e-9) * (1 + 1e-9)), pessimistic_estimate=True)
+        more = create_pmf(
+            {0: 1.0},
+            interval,
+            min(1.0, self.added / max(1 - lost, 1e-9) * (1 + 1e-9)),
+            pessimistic_estimate=True,
+        )
         return total.compose(pld.PrivacyLossDistribution(more))
 
 
-_MOST_AT_ONCE, _STAGE_TAIL = 10**5, 1e-21  # the tail that is cut off before the second stage repeats it
+# the tail that is cut off before the second stage repeats it
+_MOST_AT_ONCE, _STAGE_TAIL = 10**5, 1e-21
 
 
 def _repeated(one: PrivacyLossDistribution, count: int) -> PrivacyLossDistribution:
-    """`one`, `count` times; in two stages if that is often, for dp-accounting makes room for far more than a long sum spans."""
+    """`one`, `count` times; in two stages if that is often, for dp-accounting makes room for far
+    more than a long sum spans.
+    """
     if count <= _MOST_AT_ONCE:
         return one.self_compose(count)
     stage = math.isqrt(count)
@@ -159,12 +196,16 @@ def grid_of(low: int, high: int, interval: float) -> Floats:
 
 
 def on_cells(places: Floats, weights: Floats, interval: float) -> tuple[int, Floats]:
-    """Atoms at increasing places, each split over the ends of its cell (Theorem P2): the first end, in intervals, and masses."""
+    """Atoms at increasing places, each split over the ends of its cell (Theorem P2): the first end,
+    in intervals, and masses.
+    """
     left = np.floor(places / interval)
     slack = 4 * _ULP * (np.abs(places) + interval) / interval
     share = np.clip(np.expm1(left * interval - places) / np.expm1(-interval) + slack, 0.0, 1.0)
     cells = (left - left[0]).astype(np.int64)
-    mass = np.bincount(cells, weights * (1 - share), int(cells[-1]) + 2) + np.bincount(cells + 1, weights * share)
+    mass = np.bincount(cells, weights * (1 - share), int(cells[-1]) + 2) + np.bincount(
+        cells + 1, weights * share
+    )
     return int(left[0]), np.asarray(mass, dtype=np.float64)
 
 
@@ -183,11 +224,13 @@ _MANY_UP = 1 + 2.0**-44  # a sum of some tens of positive terms, each good to a 
 @final
 @dataclass(frozen=True)
 class Banded(Loss):
-    """Theorem P3: atoms at +-width, density proportional to e^(y/2) between them, and an infinite loss of probability `lost`.
+    """Theorem P3: atoms at +-width, density proportional to e^(y/2) between them, and an infinite
+    loss of probability `lost`.
 
     Args:
         width: nats, > 0.
-        upper, middle, lower: masses of the atom at width, the density and the atom at -width = upper * e^-width; they sum to 1.
+        upper, middle, lower: masses of the atom at width, the density and the atom at -width =
+            upper * e^-width; they sum to 1.
         lost: the masses above hold with probability 1 - lost.
     """
 
@@ -200,7 +243,9 @@ class Banded(Loss):
     @staticmethod
     def pure(width: float, lost: float = 0.0) -> Banded:
         """Randomised response: the worst pure pair."""
-        return Banded(width, 1 / (1 + math.exp(-width)), 0.0, math.exp(-width) / (1 + math.exp(-width)), lost)
+        return Banded(
+            width, 1 / (1 + math.exp(-width)), 0.0, math.exp(-width) / (1 + math.exp(-width)), lost
+        )
 
     @staticmethod
     def bounded_range(width: float) -> Banded:
@@ -219,7 +264,10 @@ class Banded(Loss):
 
     @property
     def scale(self) -> float:
-        ends, middle = min(self.width * self.width, 8 * self.width), min(self.width * self.width / 3, 4.0)
+        ends, middle = (
+            min(self.width * self.width, 8 * self.width),
+            min(self.width * self.width / 3, 4.0),
+        )
         return math.sqrt((1 - self.middle) * ends + self.middle * middle)
 
     @property
@@ -235,8 +283,12 @@ class Banded(Loss):
         mass = np.zeros(len(grid))
         ends = np.clip(grid, -self.width, self.width)
         a, b = ends[:-1], ends[1:]
-        cells = self.middle * (np.exp((b - self.width) / 2) * np.expm1((a - b) / 2) / math.expm1(-self.width))
-        _split(mass, cells, self._share((ends[:-1] - grid[:-1] + (ends[1:] - grid[:-1])) / 2, interval))
+        cells = self.middle * (
+            np.exp((b - self.width) / 2) * np.expm1((a - b) / 2) / math.expm1(-self.width)
+        )
+        _split(
+            mass, cells, self._share((ends[:-1] - grid[:-1] + (ends[1:] - grid[:-1])) / 2, interval)
+        )
         for place, weight in self._atoms(interval).items():
             mass[place - low] += weight
         return Pmf(low, mass * ((1 - self.lost) * _UP), self.lost)
@@ -246,7 +298,9 @@ class Banded(Loss):
             return super().masses(interval)
         # Without a density the atoms are all there is: they need no grid, however wide they are.
         atoms = self._atoms(interval).items()
-        return {place: weight * (1 - self.lost) * _UP for place, weight in atoms if weight > 0}, self.lost
+        return {
+            place: weight * (1 - self.lost) * _UP for place, weight in atoms if weight > 0
+        }, self.lost
 
     def _atoms(self, interval: float) -> dict[int, float]:
         """The two atoms, each split over the ends of its cell, given that the loss is finite."""
@@ -259,7 +313,9 @@ class Banded(Loss):
         return found
 
     def _share(self, place: Floats, interval: float) -> Floats:
-        """What moves right from a cell whose mass lies `place` above its left end, on average in the sense of Theorem P2."""
+        """What moves right from a cell whose mass lies `place` above its left end, on average in
+        the sense of Theorem P2.
+        """
         slack = 4 * _ULP * (self.width + interval) / interval
         return np.clip(np.expm1(-place) / math.expm1(-interval) + slack, 0.0, 1.0)
 
@@ -274,7 +330,9 @@ class Banded(Loss):
 @final
 @dataclass(frozen=True)
 class Atoms(Loss):
-    """Losses `places` (nats, increasing) of probabilities `weights`, and an infinite one of probability `lost`. Theorem M1."""
+    """Losses `places` (nats, increasing) of probabilities `weights`, and an infinite one of
+    probability `lost`. Theorem M1.
+    """
 
     places: tuple[float, ...]
     weights: tuple[float, ...]
@@ -293,12 +351,16 @@ class Atoms(Loss):
         return Pmf(low, mass * _MANY_UP, self.lost * _MANY_UP)
 
     def profile(self, y: Floats) -> Floats:
-        ahead = np.maximum(0.0, -np.expm1(np.subtract.outer(y, np.array(self.places)).clip(max=0.0)))
+        ahead = np.maximum(
+            0.0, -np.expm1(np.subtract.outer(y, np.array(self.places)).clip(max=0.0))
+        )
         return np.minimum(1.0, (ahead @ np.array(self.weights) + self.lost) * _MANY_UP)
 
 
 FAR = 37.0  # standard deviations; a mass of 6e-300 lies beyond
-PAD = 8e-16  # of the logarithms of two normal tails: a place, its square and their sums are rounded, each weighs z^2
+# of the logarithms of two normal tails: a place, its square and their sums are rounded, each weighs
+# z^2
+PAD = 8e-16
 
 
 @final
@@ -326,7 +388,10 @@ class Normal(Loss):
         return Pmf(low, mass, float(scipy.special.ndtr(-self._z(grid[-1]))) * (1 + 1e-11))
 
     def profile(self, y: Floats) -> Floats:
-        first, second = scipy.special.log_ndtr(self.mu / 2 - y / self.mu), y + scipy.special.log_ndtr(-self.mu / 2 - y / self.mu)
+        first, second = (
+            scipy.special.log_ndtr(self.mu / 2 - y / self.mu),
+            y + scipy.special.log_ndtr(-self.mu / 2 - y / self.mu),
+        )
         pad = PAD * (4 + np.abs(first) + np.abs(second) + np.abs(y))
         value = np.exp(first) * (np.maximum(0.0, -np.expm1(np.minimum(0.0, second - first))) + pad)
         return np.minimum(1.0, np.nextafter(value, 1.0))
@@ -334,25 +399,42 @@ class Normal(Loss):
     def _cell(self, left: Floats, right: Floats) -> Floats:
         """P(left < L <= right), to `_error` relative."""
         a, b = self._z(left), self._z(right)
-        return np.where(a > 0, scipy.special.ndtr(-a) - scipy.special.ndtr(-b), scipy.special.ndtr(b) - scipy.special.ndtr(a))
+        return np.where(
+            a > 0,
+            scipy.special.ndtr(-a) - scipy.special.ndtr(-b),
+            scipy.special.ndtr(b) - scipy.special.ndtr(a),
+        )
 
     def _z(self, y: Floats) -> Floats:
         return y / self.mu - self.mu / 2
 
     def _error(self, grid: Floats, cells: Floats) -> Floats:
-        """Relative error of `_cell`: that of a tail, (4 + z^2) ulps, over the cell's share of it."""
+        """Relative error of `_cell`: that of a tail, (4 + z^2) ulps, over the cell's share of
+        it.
+        """
         z = np.maximum(np.abs(self._z(grid[:-1])), np.abs(self._z(grid[1:])))
-        tail = np.where(self._z(grid[:-1]) > 0, scipy.special.ndtr(-self._z(grid[:-1])), scipy.special.ndtr(self._z(grid[1:])))
+        tail = np.where(
+            self._z(grid[:-1]) > 0,
+            scipy.special.ndtr(-self._z(grid[:-1])),
+            scipy.special.ndtr(self._z(grid[1:])),
+        )
         return 2.3e-16 * (4 + z * z) * np.minimum(tail / np.maximum(cells, 1e-307), 1e9)
 
     def _share(self, grid: Floats, cells: Floats, interval: float) -> Floats:
-        """What moves right: by the two masses of the cell where they resolve it, else by the steepest slope in it."""
+        """What moves right: by the two masses of the cell where they resolve it, else by the
+        steepest slope in it.
+        """
         flipped = -grid[::-1]
         other = self._cell(flipped[:-1], flipped[1:])
         ratio = np.exp(np.minimum(grid[:-1], 700.0)) * other[::-1] / np.maximum(cells, 1e-307)
-        margin = self._error(grid, cells) + self._error(flipped, other)[::-1] + 1e-15 * (1 + np.abs(grid[:-1]))
+        margin = (
+            self._error(grid, cells)
+            + self._error(flipped, other)[::-1]
+            + 1e-15 * (1 + np.abs(grid[:-1]))
+        )
         direct = (1 - ratio + margin) / -math.expm1(-interval)
-        # The mean of t on [0, 1] under density e^(x t) is 1/(1 - e^-x) - 1/x; the next term of the series is -x^3/720 < 2e-9.
+        # The mean of t on [0, 1] under density e^(x t) is 1/(1 - e^-x) - 1/x; the next term of the
+        # series is -x^3/720 < 2e-9.
         x = (0.5 - grid[:-1] / self.mu**2) * interval
         small = np.abs(x) < 1e-2
         safe = np.where(small, 1.0, x)

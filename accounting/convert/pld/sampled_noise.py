@@ -1,4 +1,6 @@
-"""The loss of noise on a secret Poisson sample, of a user or a group: two mixtures of shifts of one law (Theorem P11)."""
+"""The loss of noise on a secret Poisson sample, of a user or a group: two mixtures of shifts of one
+law (Theorem P11).
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,11 @@ class Sampled(Profiled):
     @property
     def scale(self) -> float:
         e = min(self.shift, 7.0)
-        square = math.expm1(e * e) if self.noise == "gaussian" else (2 * math.expm1(e) + math.expm1(-2 * e)) / 3
+        square = (
+            math.expm1(e * e)
+            if self.noise == "gaussian"
+            else (2 * math.expm1(e) + math.expm1(-2 * e)) / 3
+        )
         typical = self.rate * self.group * math.sqrt(square)
         return typical / (1 + typical)
 
@@ -49,7 +55,9 @@ class Sampled(Profiled):
 
     def directions(self) -> tuple[_Direction, ...]:
         sides = range(self.group, -1, -1)
-        return tuple(_Direction(self.noise, self.shift, self.rate, more, self.group - more) for more in sides)
+        return tuple(
+            _Direction(self.noise, self.shift, self.rate, more, self.group - more) for more in sides
+        )
 
     def pmf(self, interval: float, tail: float) -> Pmf:
         one = self.directions()[0].pmf(interval, tail)
@@ -63,10 +71,12 @@ class Sampled(Profiled):
 @final
 @dataclass(frozen=True)
 class _Direction(Loss):
-    """`more` users of the first input are not in the second, `fewer` of the second not in the first.
+    """`more` users of the first input are not in the second, `fewer` of the second not in the
+    first.
 
-    The first law is the mixture of shifts by 0, 1, ..., `more` times `shift`, the second that of shifts by 0, -1, ..., -`fewer`
-    times it, each with binomial weights: their ratio grows with the place.
+    The first law is the mixture of shifts by 0, 1, ..., `more` times `shift`, the second that of
+    shifts by 0, -1, ..., -`fewer` times it, each with binomial weights: their ratio grows with the
+    place.
     """
 
     noise: Noise
@@ -92,39 +102,55 @@ class _Direction(Loss):
         return float(ends[0]), float(ends[1])
 
     def pmf(self, interval: float, tail: float) -> Pmf:
-        low, high = (side(end / interval) for side, end in zip((math.floor, math.ceil), self.ends(tail), strict=True))
+        low, high = (
+            side(end / interval)
+            for side, end in zip((math.floor, math.ceil), self.ends(tail), strict=True)
+        )
         grid = grid_of(low, high + 1, interval)
         places, missed = self._places(grid)
         likely, error = self._cells(places, self._first)
         other, other_error = self._cells(places, self._second)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             kept = np.exp(grid[:-1]) * other / likely
-            # What moves right: by the masses of the cell under both laws, with the errors of both and of the places.
-            share = (1 - kept) / -math.expm1(-interval) + (error + other_error + missed + 8 * _ULPS) / interval
+            # What moves right: by the masses of the cell under both laws, with the errors of both
+            # and of the places.
+            share = (1 - kept) / -math.expm1(-interval) + (
+                error + other_error + missed + 8 * _ULPS
+            ) / interval
         share = np.where(np.isfinite(share), np.clip(share, 0.0, 1.0), 1.0)
         mass = np.zeros(len(grid))
         mass[1:] += share * likely * (1 + error)
         mass[:-1] += (1 - share) * likely * (1 + error)
         mass[0] += float(self._sum(self._first, places[:1], lower=True)[0]) * _UP
-        return Pmf(low, mass * _UP, float(self._sum(self._first, places[-1:], lower=False)[0]) * _UP)
+        return Pmf(
+            low, mass * _UP, float(self._sum(self._first, places[-1:], lower=False)[0]) * _UP
+        )
 
     def profile(self, y: Floats) -> Floats:
         place, _ = self._places(np.atleast_1d(y))
         first, second = (self._sum(law, place, lower=False) for law in (self._first, self._second))
         gain = first - np.exp(np.minimum(np.atleast_1d(y), 700.0)) * second
-        rounded = _ULPS * 16 * (4 + np.minimum(np.abs(place), FAR + self.more * self.shift) ** 2) * first
+        rounded = (
+            _ULPS * 16 * (4 + np.minimum(np.abs(place), FAR + self.more * self.shift) ** 2) * first
+        )
         return np.reshape(np.clip(gain + rounded, 0.0, 1.0), np.shape(y))
 
     @cached_property
     def _first(self) -> list[tuple[float, float]]:
-        return [(weight, j * self.shift) for j, weight in enumerate(_binomial(self.more, self.rate))]
+        return [
+            (weight, j * self.shift) for j, weight in enumerate(_binomial(self.more, self.rate))
+        ]
 
     @cached_property
     def _second(self) -> list[tuple[float, float]]:
-        return [(weight, -j * self.shift) for j, weight in enumerate(_binomial(self.fewer, self.rate))]
+        return [
+            (weight, -j * self.shift) for j, weight in enumerate(_binomial(self.fewer, self.rate))
+        ]
 
     def _edges(self, tail: float) -> tuple[float, float]:
-        """Places beyond which each law has at most `tail`; the loss of Laplace noise is constant beyond the last shift."""
+        """Places beyond which each law has at most `tail`; the loss of Laplace noise is constant
+        beyond the last shift.
+        """
         if self.noise == "laplace":
             return -self.fewer * self.shift, self.more * self.shift
         far = min(FAR, -float(scipy.special.ndtri(max(tail, TINY))))
@@ -144,36 +170,59 @@ class _Direction(Loss):
         return top + np.log(total), (parts * slope).sum(axis=0) / total
 
     def _places(self, y: Floats) -> tuple[Floats, float]:
-        """Where the loss passes y, the ends of the line where it never does; and how far the losses there may be from y."""
+        """Where the loss passes y, the ends of the line where it never does; and how far the losses
+        there may be from y.
+        """
         edges = np.array(self._edges(TINY))
         ends = self._loss(edges)
         inside = (y > ends[0]) & (y < ends[1])
         wanted = y[inside]
-        x = np.clip(self._inverse(wanted), *edges) if self.more + self.fewer == 1 else self._searched(wanted)
+        x = (
+            np.clip(self._inverse(wanted), *edges)
+            if self.more + self.fewer == 1
+            else self._searched(wanted)
+        )
         missed = float(np.max(np.abs(self._loss(x) - wanted), initial=0.0))
-        beyond = FAR + 1 + max(self.more, self.fewer) * self.shift if self.noise == "gaussian" else math.inf
+        beyond = (
+            FAR + 1 + max(self.more, self.fewer) * self.shift
+            if self.noise == "gaussian"
+            else math.inf
+        )
         places = np.where(y <= ends[0], -beyond, beyond)
         places[inside] = x
         return places, missed
 
     def _inverse(self, y: Floats) -> Floats:
-        """Where the loss of one user is y, which has a closed form; that of an added user is the removed one's, reflected."""
+        """Where the loss of one user is y, which has a closed form; that of an added user is the
+        removed one's, reflected.
+        """
         sign, rate = self.more - self.fewer, self.rate
         small, large = np.minimum(sign * y, 1.0), np.maximum(sign * y, 1.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             near = np.log1p(np.expm1(small) / rate)
         far = large + np.log1p((rate - 1) * np.exp(-large)) - math.log(rate)
         whole = np.where(sign * y < 1, np.nan_to_num(near, nan=-math.inf), far)
-        return sign * (whole / self.shift + self.shift / 2 if self.noise == "gaussian" else (whole + self.shift) / 2)
+        return sign * (
+            whole / self.shift + self.shift / 2
+            if self.noise == "gaussian"
+            else (whole + self.shift) / 2
+        )
 
     def _searched(self, y: Floats) -> Floats:
         """Where the loss is y, by Newton's method from a table."""
-        known = np.unique([*np.linspace(*self._edges(TINY), _TABLE), *(shift for _, shift in self._first + self._second)])
+        known = np.unique(
+            [
+                *np.linspace(*self._edges(TINY), _TABLE),
+                *(shift for _, shift in self._first + self._second),
+            ]
+        )
         table = self._loss(known)
         right = np.clip(np.searchsorted(table, y), 1, len(known) - 1)
         x = np.interp(y, table, known)
         for _ in range(_NEWTON if len(x) else 0):
-            (first, rise), (second, fall) = (self._log_density(law, x) for law in (self._first, self._second))
+            (first, rise), (second, fall) = (
+                self._log_density(law, x) for law in (self._first, self._second)
+            )
             with np.errstate(divide="ignore", invalid="ignore"):
                 step = np.nan_to_num((first - second - y) / (rise - fall), posinf=0.0, neginf=0.0)
             x = np.clip(x - step, known[right - 1], known[right])
@@ -182,10 +231,14 @@ class _Direction(Loss):
     def _sum(self, law: list[tuple[float, float]], place: Floats, *, lower: bool) -> Floats:
         """Probability below each place, or above it."""
         tail = _TAILS[self.noise]
-        return np.asarray(sum(weight * tail(place - shift if lower else shift - place) for weight, shift in law))
+        return np.asarray(
+            sum(weight * tail(place - shift if lower else shift - place) for weight, shift in law)
+        )
 
     def _cells(self, places: Floats, law: list[tuple[float, float]]) -> tuple[Floats, Floats]:
-        """Mass of every cell and a bound on its relative error, by differences of the smaller tails."""
+        """Mass of every cell and a bound on its relative error, by differences of the smaller
+        tails.
+        """
         mass, error = np.zeros(len(places) - 1), np.zeros(len(places) - 1)
         tail = _TAILS[self.noise]
         for weight, shift in law:
@@ -193,7 +246,8 @@ class _Direction(Loss):
             right = a > 0
             large, small = np.where(right, tail(-a), tail(b)), np.where(right, tail(-b), tail(a))
             mass += weight * (large - small)
-            # A place is good to a few ulps of its size, which moves a normal tail by z^2 ulps of itself.
+            # A place is good to a few ulps of its size, which moves a normal tail by z^2 ulps of
+            # itself.
             far = np.where(right, np.abs(a), np.abs(b))
             error += weight * _ULPS * (4 + np.minimum(far, FAR) ** 2) * large
         return mass, error / np.maximum(mass, 1e-300)

@@ -1,4 +1,6 @@
-"""What a source of events is: what it is asked, columns among it, and the rows that every kind of source becomes."""
+"""What a source of events is: what it is asked, columns among it, and the rows that every kind of
+source becomes.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
     from dpselect.events.time_window import Window
 
 Column = str | int
-# What `Rows.sql` calls the column of each role; further parts of a user or an item are roles of their own.
+# What `Rows.sql` calls the column of each role; further parts of a user or an item are roles of
+# their own.
 SHORT = {
     **{"user": "u", "item": "i", "group": "g"},
     **{f"item_{n}": f"i{n}" for n in range(2, 9)},
@@ -32,17 +35,21 @@ SHORT = {
     **{"value": "v", "time": "t"},
     **{f"where_{n}": f"f{n}" for n in range(1, 9)},
 }
-# Two short identifiers written as text: what makes `Rows.size` comparable with the size of a CSV file.
+# Two short identifiers written as text: what makes `Rows.size` comparable with the size of a CSV
+# file.
 BYTES_PER_ROW = 20
 LONGEST_LINE = 2_000_000  # bytes, as the engine has it
-MOST_COMPARED = 100_000  # bytes that all conditions' columns add to a line of a file that is written here
+# bytes that all conditions' columns add to a line of a file that is written here
+MOST_COMPARED = 100_000
 _NUMBERED = re.compile(r"(?P<one>[1-9]\d*)|column(?P<zero>\d+)", re.ASCII)
 _MOST_LISTED = 50
 _MOST_TYPE = 1000  # characters of a type that SQL repeats
 _LIST = re.compile(r"\[\d*\]$")
 Kind = Literal["int", "str", "number", "wall", "instant"]
-"""What a column holds, by its type: integers of at most 64 bits, or text (which wider integers and decimals are printed as); of
-values, numbers; of times, those of a clock on the wall or instants. Values and times may be text, too."""
+"""What a column holds, by its type: integers of at most 64 bits, or text (which wider integers and
+decimals are printed as); of values, numbers; of times, those of a clock on the wall or instants.
+Values and times may be text, too.
+"""
 Kinds = Mapping[str, Kind]
 """The kind of the column of every role."""
 OF_TEXT = ("header", "delimiter", "quote", "encoding", "decimal")
@@ -93,20 +100,34 @@ class Asked:
         time: Column | None = None,
         where: Sequence[Column] = (),
     ) -> Self:
-        """With one column of users and of items, or several, eight at most, that make up one; and what conditions are about,
-        `where`. A public list has no users: None.
+        """With one column of users and of items, or several, eight at most, that make up one; and
+        what conditions are about, `where`. A public list has no users: None.
         """
         stated = {"group": group, "value": value, "time": time}
         for role, named in (("user", user), ("item", item)):
-            parts = [named] if isinstance(named, str) or not isinstance(named, Sequence) else list(named)
-            if not 1 <= len(parts) <= 8 or (None in parts and not (role == "user" and named is None)):
-                raise EventLogError(f"{role}={named!r} must be a column, or from 1 to 8 that make up one {role}: give names")
-            stated |= {f"{role}_{number}" if number > 1 else role: part for number, part in enumerate(parts, start=1)}
+            parts = (
+                [named]
+                if isinstance(named, str) or not isinstance(named, Sequence)
+                else list(named)
+            )
+            if not 1 <= len(parts) <= 8 or (
+                None in parts and not (role == "user" and named is None)
+            ):
+                raise EventLogError(
+                    f"{role}={named!r} must be a column, or from 1 to 8 that make up one {role}:"
+                    " give names"
+                )
+            stated |= {
+                f"{role}_{number}" if number > 1 else role: part
+                for number, part in enumerate(parts, start=1)
+            }
         stated |= {f"where_{number}": column for number, column in enumerate(where, start=1)}
         columns = {role: column for role in SHORT if (column := stated.get(role)) is not None}
         for field, column in columns.items():
             if type(column) not in (str, int):
-                raise EventLogError(f"{field}={column!r} is not a column: give its name, or its number from 1")
+                raise EventLogError(
+                    f"{field}={column!r} is not a column: give its name, or its number from 1"
+                )
         for one, other in itertools.combinations(columns, 2):
             if columns[one] == columns[other]:
                 require_apart(one, other, f"{columns[one]!r}")
@@ -123,27 +144,47 @@ class Asked:
 
     def without(self, roles: Iterable[str]) -> Self:
         """The columns but those of some roles."""
-        return replace(self, columns={role: column for role, column in self.columns.items() if role not in set(roles)})
+        return replace(
+            self,
+            columns={
+                role: column for role, column in self.columns.items() if role not in set(roles)
+            },
+        )
 
     def by_position(self) -> bool:
         """Whether all are positions, so that no header is needed."""
         return all(_position(column) is not None for column in self.columns.values())
 
     def refuse_malformed(self, found: AbstractSet[str], what: str, shown: str = "") -> None:
-        """Say in which of the `found` roles some event's value is none; and what is `shown` to whoever may see it."""
+        """Say in which of the `found` roles some event's value is none; and what is `shown` to
+        whoever may see it.
+        """
         for field, rule in _MALFORMED.items():
-            if roles := sorted(role for role in found if (role if not is_label(role) else "") == field):
-                raise EventLogError(f"{roles[0]}={self.columns[roles[0]]!r} of {what} holds {rule}{shown or _SHOWN_BY}")
+            if roles := sorted(
+                role for role in found if (role if not is_label(role) else "") == field
+            ):
+                raise EventLogError(
+                    f"{roles[0]}={self.columns[roles[0]]!r} of {what} holds"
+                    f" {rule}{shown or _SHOWN_BY}"
+                )
 
 
 _MALFORMED = {
-    "time": "something that is not a time of the years 1900 to 9999: write times as in 2024-07-14T08:00:00, with Z or an offset "
-    "where they have one, or state time_format=; numbers since 1970 need the right time_unit=; say with missing= what the file "
-    "writes where there is none",
-    "value": "something that is not a finite number: correct it, leave it empty, state decimal=',' where that is the decimal "
-    "point, or say with missing= what the file writes where there is none",
-    "": "values that are neither text nor whole numbers (fractions, booleans, or nested values): write them as text "
-    "(whole numbers that pandas wrote as fractions, since one is missing, become integers by a cast to Int64)",
+    "time": (
+        "something that is not a time of the years 1900 to 9999: write times as in"
+        " 2024-07-14T08:00:00, with Z or an offset where they have one, or state time_format=;"
+        " numbers since 1970 need the right time_unit=; say with missing= what the file writes"
+        " where there is none"
+    ),
+    "value": (
+        "something that is not a finite number: correct it, leave it empty, state decimal=',' where"
+        " that is the decimal point, or say with missing= what the file writes where there is none"
+    ),
+    "": (
+        "values that are neither text nor whole numbers (fractions, booleans, or nested values):"
+        " write them as text (whole numbers that pandas wrote as fractions, since one is missing,"
+        " become integers by a cast to Int64)"
+    ),
 }
 _SHOWN_BY = "; dpselect check shows examples"
 
@@ -159,8 +200,9 @@ class Given(NotPickled):
         said: how a file or a database is read.
         name: how messages name the source, where it is not by its path.
         amount, window, where: what is summed up, and which events are read, if that was asked for.
-        unread: whether no row is read, and the answer holds for what is public alone: that there is such a source, its header or
-            declared schema, and the options. The `Rows` are then of a relation that nobody may ask.
+        unread: whether no row is read, and the answer holds for what is public alone: that there is
+            such a source, its header or declared schema, and the options. The `Rows` are then of a
+            relation that nobody may ask.
     """
 
     source: object = dataclasses.field(repr=False)
@@ -173,14 +215,19 @@ class Given(NotPickled):
     unread: bool = False
 
     def tests(self) -> dict[str, Condition]:
-        """The condition of each role that is there for one: two on a column have a role each, since no text of a number is equal
-        to both 7 and 7.0.
+        """The condition of each role that is there for one: two on a column have a role each, since
+        no text of a number is equal to both 7 and 7.0.
         """
         return {f"where_{at}": one for at, one in enumerate(self.where, start=1)}
 
     def missing(self) -> tuple[Condition, ...]:
-        """Conditions, one of which a value satisfies that stands for a missing one where conditions look at it."""
-        return tuple(Condition("", "=", text) for text in dict.fromkeys((*self.said.missing, *self.said.null)))
+        """Conditions, one of which a value satisfies that stands for a missing one where conditions
+        look at it.
+        """
+        return tuple(
+            Condition("", "=", text)
+            for text in dict.fromkeys((*self.said.missing, *self.said.null))
+        )
 
     def unknown(self, what: str) -> Rows:
         """What is said of a source whose columns only its rows tell, where none may be read."""
@@ -196,13 +243,19 @@ class Given(NotPickled):
         for field in fields:
             if (stated := getattr(self.said, field)) != FileOptions.model_fields[field].default:
                 whose = kinds.get(field, "csv and tsv")
-                raise EventLogError(f"{field}={stated!r} is for {whose}, and this is {what}: leave it out")
+                raise EventLogError(
+                    f"{field}={stated!r} is for {whose}, and this is {what}: leave it out"
+                )
 
     def of_database(self) -> str:
-        """How messages name what is read of a database: a table or a query, one of which must be stated."""
+        """How messages name what is read of a database: a table or a query, one of which must be
+        stated.
+        """
         self.require_unsaid("a database", "format", *OF_TEXT)
         if (self.said.table is None) == (self.said.query is None):
-            raise EventLogError("a database needs table= or query=, and not both: what to read of it")
+            raise EventLogError(
+                "a database needs table= or query=, and not both: what to read of it"
+            )
         return f"table {self.said.table!r}" if self.said.table is not None else "the query"
 
     def require_unit(self, kind: Kind, what: str) -> None:
@@ -211,13 +264,19 @@ class Given(NotPickled):
         time, unit = self.asked.columns["time"], self.window.unit
         if self.said.time_format is not None and (kind != "str" or unit is not None):
             raise EventLogError(
-                f"time_format={self.said.time_format!r} is for times that are text, without time_unit=, and time={time!r} of "
-                f"{what} holds others: leave it out"
+                f"time_format={self.said.time_format!r} is for times that are text, without"
+                f" time_unit=, and time={time!r} of {what} holds others: leave it out"
             )
         if kind == "int" and unit is None:
-            raise EventLogError(f"time={time!r} of {what} holds numbers: say with time_unit= what they count since 1970")
+            raise EventLogError(
+                f"time={time!r} of {what} holds numbers: say with time_unit= what they count since"
+                " 1970"
+            )
         if kind in ("wall", "instant") and unit is not None:
-            raise EventLogError(f"time_unit={unit!r} is for numbers, and time={time!r} of {what} holds times: leave it out")
+            raise EventLogError(
+                f"time_unit={unit!r} is for numbers, and time={time!r} of {what} holds times: leave"
+                " it out"
+            )
 
 
 @final
@@ -226,15 +285,18 @@ class Rows:
     """One event per row.
 
     Attributes:
-        sql: a query with a column for each role, called by `SHORT`; and any others that `kinds` looks at.
+        sql: a query with a column for each role, called by `SHORT`; and any others that `kinds`
+            looks at.
         size: bytes it takes as text, roughly; decides the number of buckets.
         what: how messages name the source.
         kinds: what users, items and groups are, by the types of the source and not by its values.
         once: whether it can be read only once: a stream.
-        bad: SQL of the `refusal` of an event that refuses the log, null for others; "" if none does. A source has it in a
-            column, `refused`.
-        nothing: roles whose columns hold nothing by their types, and are of any type: their SQL is NULL, as text.
-        kept: "kept", a column of whether an event satisfies all conditions, once it is `judged`; "" before, or if there are none.
+        bad: SQL of the `refusal` of an event that refuses the log, null for others; "" if none
+            does. A source has it in a column, `refused`.
+        nothing: roles whose columns hold nothing by their types, and are of any type: their SQL is
+            NULL, as text.
+        kept: "kept", a column of whether an event satisfies all conditions, once it is `judged`; ""
+            before, or if there are none.
         apart: SQL of why an event is not counted, once it is `shaped`.
         texts: the query for each of several files whose labels are text, as they are written there.
         how: how fields are found, in words, where that is not plain.
@@ -263,18 +325,22 @@ literal = EMBEDDED.literal
 
 
 def located(path: Path | str) -> str:
-    """An SQL string for this very file, whose folder (TMPDIR is the user's) may hold characters of a pattern."""
+    """An SQL string for this very file, whose folder (TMPDIR is the user's) may hold characters of
+    a pattern.
+    """
     return literal(re.sub(r"[*?\[]", r"[\g<0>]", str(path)))
 
 
 def spooled(path: Path, types: Mapping[str, str]) -> str:
-    r"""SQL of a file that was written here, by the types of its columns: CSV, text in quotes, what is missing as \N without."""
+    r"""SQL of a file that was written here, by the types of its columns: CSV, text in quotes, what
+    is missing as \N without.
+    """
     declared = ", ".join(f"'{SHORT.get(role, role)}': '{kind}'" for role, kind in types.items())
     return (
-        f"read_csv({located(path)}, auto_detect = false, columns = {{{declared}}}, header = false, delim = ',', quote = '\"', "
-        "escape = '\"', nullstr = '\\N', allow_quoted_nulls = false, compression = 'none', strict_mode = true, "
-        f"max_line_size = {LONGEST_LINE + MOST_COMPARED}, "
-        "new_line = '\\n', hive_partitioning = false)"
+        f"read_csv({located(path)}, auto_detect = false, columns = {{{declared}}}, header = false,"
+        " delim = ',', quote = '\"', escape = '\"', nullstr = '\\N', allow_quoted_nulls = false,"
+        " compression = 'none', strict_mode = true, max_line_size ="
+        f" {LONGEST_LINE + MOST_COMPARED}, new_line = '\\n', hive_partitioning = false)"
     )
 
 
@@ -282,21 +348,38 @@ Place = tuple[str, tuple[str, ...]]
 """Where a column is: SQL of a column, and the fields within it that lead there."""
 
 
-def selected(engine: Engine, relation: str, places: Mapping[str, Place], asked: Asked, what: str) -> Rows:
-    """The query for columns of `relation`, by role: text, and what is printed as text, as VARCHAR; integers as they are.
+def selected(
+    engine: Engine, relation: str, places: Mapping[str, Place], asked: Asked, what: str
+) -> Rows:
+    """The query for columns of `relation`, by role: text, and what is printed as text, as VARCHAR;
+    integers as they are.
 
-    A list is one event per element, an empty one an event without. Fractions where a label or a time is wanted refuse the log,
-    and a column of them that holds none is one of nothing: pandas and whoever writes its columns take nulls for fractions.
+    A list is one event per element, an empty one an event without. Fractions where a label or a
+    time is wanted refuse the log, and a column of them that holds none is one of nothing: pandas
+    and whoever writes its columns take nulls for fractions.
     """
-    shown, kinds, lists, nothing, bad = list[str](), dict[str, Kind](), list[str](), set[str](), list[str]()
+    shown, kinds, lists, nothing, bad = (
+        list[str](),
+        dict[str, Kind](),
+        list[str](),
+        set[str](),
+        list[str](),
+    )
     for role, (column, fields) in places.items():
         name = asked.columns[role]
         sql, stored, absent = _within(engine, relation, column, fields, what)
-        if absent and not is_condition(role):  # for a condition it is one of nulls: rows may have decided what fields there are
-            raise EventLogError(f"{role}={name!r} is not a column of {what}: there is no field {absent!r} within")
+        # for a condition it is one of nulls: rows may have decided what fields there are
+        if absent and not is_condition(role):
+            raise EventLogError(
+                f"{role}={name!r} is not a column of {what}: there is no field {absent!r} within"
+            )
         if fractions := stored in _FRACTIONS and (is_label(role) or role == "time"):
             bad.append(f"WHEN {sql} IS NOT NULL AND NOT isnan({sql}) THEN {refusal(role)}")
-        kind = None if fractions else kind_of(role, name, _LIST.sub("", stored) if is_label(role) else stored, what)
+        kind = (
+            None
+            if fractions
+            else kind_of(role, name, _LIST.sub("", stored) if is_label(role) else stored, what)
+        )
         if kind is None:
             nothing.add(role)
             kinds[role] = "str"
@@ -316,8 +399,8 @@ def selected(engine: Engine, relation: str, places: Mapping[str, Place], asked: 
         shown.append(f"{sql} AS {SHORT[role]}")
     if len(lists) > 1:
         raise EventLogError(
-            f"{lists[0]} and {lists[1]} of {what} are both lists, and which elements belong together is not known: write one "
-            "event per row"
+            f"{lists[0]} and {lists[1]} of {what} are both lists, and which elements belong"
+            " together is not known: write one event per row"
         )
     if bad:
         shown.append(f"CASE {' '.join(bad)} END AS refused")
@@ -325,9 +408,11 @@ def selected(engine: Engine, relation: str, places: Mapping[str, Place], asked: 
     return Rows(sql, 0, what, kinds, nothing=frozenset(nothing), bad="refused" if bad else "")
 
 
-def _within(engine: Engine, relation: str, column: str, fields: Sequence[str], what: str) -> tuple[str, str, str]:
-    """SQL of a field within a column, of each element where lists lie on the way, its type, and which field is not there, if any:
-    it is then one of nulls.
+def _within(
+    engine: Engine, relation: str, column: str, fields: Sequence[str], what: str
+) -> tuple[str, str, str]:
+    """SQL of a field within a column, of each element where lists lie on the way, its type, and
+    which field is not there, if any: it is then one of nulls.
     """
     sql = column
     stored = str(engine.run(f"DESCRIBE SELECT {sql} FROM {relation}", what=what)[0][1])
@@ -337,7 +422,11 @@ def _within(engine: Engine, relation: str, column: str, fields: Sequence[str], w
             return "NULL", _NULLS, ""
         if not _LIST.sub("", stored).startswith("STRUCT"):
             return "NULL", _NULLS, field
-        sql = f"[struct_extract(x, {inside}) for x in {sql}]" if element else f"struct_extract({sql}, {inside})"
+        sql = (
+            f"[struct_extract(x, {inside}) for x in {sql}]"
+            if element
+            else f"struct_extract({sql}, {inside})"
+        )
         try:
             stored = str(engine.run(f"DESCRIBE SELECT {sql} FROM {relation}", what=what)[0][1])
         except EventLogError:
@@ -346,7 +435,9 @@ def _within(engine: Engine, relation: str, column: str, fields: Sequence[str], w
 
 
 def placed(name: str, names: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
-    """The column that `name` is, or the longest that it begins with before a dot, and the fields within it; None if neither."""
+    """The column that `name` is, or the longest that it begins with before a dot, and the fields
+    within it; None if neither.
+    """
     if name in names:
         return name, ()
     parts = name.split(".")
@@ -358,11 +449,16 @@ def placed(name: str, names: Sequence[str]) -> tuple[str, tuple[str, ...]] | Non
 
 _INTEGER = "U?(TINYINT|SMALLINT|INTEGER|BIGINT)"
 _FRACTIONS = ("FLOAT", "DOUBLE")
-_NULLS = '"NULL"'  # of a column of nothing, which is of any type: whoever wrote it may have taken the type from the rows
+# of a column of nothing, which is of any type: whoever wrote it may have taken the type from the
+# rows
+_NULLS = '"NULL"'
 _TEXT = r"VARCHAR|UUID|U?HUGEINT|DECIMAL\(.*\)|ENUM\(.*\)"  # printed exactly, and compared as text
 _LABELS: tuple[tuple[Kind, str], ...] = (("int", _INTEGER), ("str", _TEXT))
-_OF_LABELS = "users, items and groups must be integers, decimals or text; cast the column to one of them"
-# The kinds of each role's types, as the engine calls them, the first that fits; and what is said of others.
+_OF_LABELS = (
+    "users, items and groups must be integers, decimals or text; cast the column to one of them"
+)
+# The kinds of each role's types, as the engine calls them, the first that fits; and what is said of
+# others.
 _KINDS: dict[str, tuple[tuple[tuple[Kind, str], ...], str]] = {
     "value": (
         (("int", _INTEGER), ("number", r"FLOAT|DOUBLE|U?HUGEINT|DECIMAL\(.*\)"), ("str", _TEXT)),
@@ -378,12 +474,18 @@ _KINDS: dict[str, tuple[tuple[tuple[Kind, str], ...], str]] = {
         "times must be dates, timestamps or ISO 8601 text",
     ),
 }
-_COMPARED: tuple[tuple[Kind, str], ...] = (("int", _INTEGER), ("number", "FLOAT|DOUBLE"), ("str", f"BOOLEAN|DATE|{_TEXT}"))
+_COMPARED: tuple[tuple[Kind, str], ...] = (
+    ("int", _INTEGER),
+    ("number", "FLOAT|DOUBLE"),
+    ("str", f"BOOLEAN|DATE|{_TEXT}"),
+)
 
 
-def kind_of(role: str, name: object, stored: str, what: str, shown: str | None = None) -> Kind | None:
-    """What a column of this type of the engine holds, for its role: None for nothing, or for nothing that a condition compares;
-    errors call the type as it is `shown` at the source.
+def kind_of(
+    role: str, name: object, stored: str, what: str, shown: str | None = None
+) -> Kind | None:
+    """What a column of this type of the engine holds, for its role: None for nothing, or for
+    nothing that a condition compares; errors call the type as it is `shown` at the source.
     """
     if stored == _NULLS:
         return None
@@ -396,15 +498,17 @@ def kind_of(role: str, name: object, stored: str, what: str, shown: str | None =
         return None
     if is_label(role) and stored in ("FLOAT", "DOUBLE"):
         rule = (
-            "1 would be written 1.0 (pandas stores integers so where one is missing); cast the column to integers (Int64 in "
-            "pandas) or to text"
+            "1 would be written 1.0 (pandas stores integers so where one is missing); cast the"
+            " column to integers (Int64 in pandas) or to text"
         )
     shown = "STRUCT" if stored.startswith("STRUCT") else shown
     raise EventLogError(f"{role}={name!r} of {what} is of type {shown}: {rule}")
 
 
 def _position(column: Column) -> int | None:
-    """0-based position meant by 1, "1" or "column0" (all three the first column), or None if it can only be a name."""
+    """0-based position meant by 1, "1" or "column0" (all three the first column), or None if it can
+    only be a name.
+    """
     if isinstance(column, int):
         return column - 1 if column >= 1 else None
     match = _NUMBERED.fullmatch(column)
@@ -413,12 +517,20 @@ def _position(column: Column) -> int | None:
     return int(match["one"]) - 1 if match["one"] else int(match["zero"])
 
 
-def by_name(asked: Asked, names: Sequence[str], what: str, *, header: bool = True, listed: bool = True) -> dict[str, int]:
-    """0-based positions, by role, among `names`, which the error lists if `listed`. An integer is a position from 1.
+def by_name(
+    asked: Asked, names: Sequence[str], what: str, *, header: bool = True, listed: bool = True
+) -> dict[str, int]:
+    """0-based positions, by role, among `names`, which the error lists if `listed`. An integer is a
+    position from 1.
 
     Without a header the columns have no names, and all are given by position.
     """
-    return {role: place for role, (place, _) in by_path(asked, names, what, header=header, listed=listed, paths=False).items()}
+    return {
+        role: place
+        for role, (place, _) in by_path(
+            asked, names, what, header=header, listed=listed, paths=False
+        ).items()
+    }
 
 
 def by_path(
@@ -431,31 +543,41 @@ def by_path(
     paths: bool = True,
     positions: bool = True,
 ) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """The same, with the fields within the column where a name has dots and no column is called so; or if no integer is a
-    position: a table's columns may be called so.
+    """The same, with the fields within the column where a name has dots and no column is called so;
+    or if no integer is a position: a table's columns may be called so.
     """
     places = dict[str, tuple[int, tuple[str, ...]]]()
     for role, column in asked.columns.items():
         if not header or (positions and isinstance(column, int)):
             place, count = _position(column), len(names)
             if place is None or place >= count:
-                columns = f"{count} columns, so give a number from 1 to {count} ('column0' to 'column{count - 1}' mean the same)"
+                columns = (
+                    f"{count} columns, so give a number from 1 to {count} ('column0' to"
+                    f" 'column{count - 1}' mean the same)"
+                )
                 if count == 1:
                     columns = "one column, so give 1 ('column0' means the same)"
                 raise EventLogError(
-                    f"{stated_as(role)}={column!r} is not a column of {what}, read without a header: it has {columns}, or state "
-                    "header= if its first line has names, or its delimiter="
+                    f"{stated_as(role)}={column!r} is not a column of {what}, read without a"
+                    f" header: it has {columns}, or state header= if its first line has names, or"
+                    " its delimiter="
                 )
             places[role] = place, ()
-        elif paths and isinstance(column, str) and column not in names and (found := placed(column, names)) is not None:
+        elif (
+            paths
+            and isinstance(column, str)
+            and column not in names
+            and (found := placed(column, names)) is not None
+        ):
             places[role] = place_of(role, found[0], names, what), found[1]
         elif listed or column in names:
             places[role] = place_of(role, column, names, what), ()
         else:
             raise EventLogError(
-                f"{stated_as(role)}={column!r} is not a column of {what}: its first line does not name it, and may be data, so "
-                f"is not shown; without a header, give column numbers from 1 to {len(names)}; with one, state header= to see its "
-                "names; and state delimiter= if it is another"
+                f"{stated_as(role)}={column!r} is not a column of {what}: its first line does not"
+                " name it, and may be data, so is not shown; without a header, give column numbers"
+                f" from 1 to {len(names)}; with one, state header= to see its names; and state"
+                " delimiter= if it is another"
             )
     for one, other in itertools.combinations(places, 2):
         if places[one] == places[other]:
@@ -464,23 +586,33 @@ def by_path(
 
 
 def require_apart(one: str, other: str, column: str) -> None:
-    """Refuse one column for two roles. A condition may be about a column that has another role, but for that of users."""
+    """Refuse one column for two roles. A condition may be about a column that has another role, but
+    for that of users.
+    """
     if not is_condition(other):
-        raise EventLogError(f"{one} and {other} are the same column, {column}: an event needs one of each")
+        raise EventLogError(
+            f"{one} and {other} are the same column, {column}: an event needs one of each"
+        )
     if stated_as(one) == "user":
         raise EventLogError(
-            f"where= is about the column of users, {column}: which users are looked at is no condition on their events; use a "
-            "column of another kind"
+            f"where= is about the column of users, {column}: which users are looked at is no"
+            " condition on their events; use a column of another kind"
         )
 
 
 def place_of(field: str, column: object, names: Sequence[object], what: str) -> int:
-    """The 0-based position of the one column that has exactly this name; the error says which columns there are."""
+    """The 0-based position of the one column that has exactly this name; the error says which
+    columns there are.
+    """
     field = stated_as(field)
     if column not in names:
         shown = ", ".join(repr(name) for name in names[:_MOST_LISTED])
         more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
-        raise EventLogError(f"{field}={column!r} is not a column of {what}: its columns are {shown}{more}")
+        raise EventLogError(
+            f"{field}={column!r} is not a column of {what}: its columns are {shown}{more}"
+        )
     if names.count(column) > 1:
-        raise EventLogError(f"{field}={column!r} names more than one column of {what}: rename all but one of them")
+        raise EventLogError(
+            f"{field}={column!r} names more than one column of {what}: rename all but one of them"
+        )
     return names.index(column)

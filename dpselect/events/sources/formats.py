@@ -1,4 +1,6 @@
-"""Files of events: one, several (a list of paths, a pattern, a folder), or standard input; and how each format is read."""
+"""Files of events: one, several (a list of paths, a pattern, a folder), or standard input; and how
+each format is read.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ from dpselect.events.sources.judged import judged
 from dpselect.events.sources.logged_tables import require_whole
 from dpselect.events.sources.workbooks import require_modest
 
-_MOST_CELLS = 100_000_000  # of a workbook; one without values at its far end makes all those before it
+# of a workbook; one without values at its far end makes all those before it
+_MOST_CELLS = 100_000_000
 _MOST_COLUMNS = 10_000  # three seconds of the engine
 _BLOCK = 1 << 16
 _BLANK = re.compile(rb"\n\r?\n[^\r\n]")
@@ -57,8 +60,9 @@ _STAND_IN = "\x1f"  # for a delimiter of several characters, in Python's reader
 @final
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """A kind of file, as `FORMATS` lists them: what `format=` calls it, endings of file names in lower case, each of which may be
-    followed by .gz, and the columns of the one file `given.source`, as a source gives them.
+    """A kind of file, as `FORMATS` lists them: what `format=` calls it, endings of file names in
+    lower case, each of which may be followed by .gz, and the columns of the one file
+    `given.source`, as a source gives them.
     """
 
     name: str
@@ -69,8 +73,8 @@ class FileFormat:
 @final
 @dataclass(frozen=True, slots=True)
 class Delimited:
-    """Fields between delimiters. Without a `quote` a double quote is a character: read otherwise, one in a label could swallow
-    the rows after it.
+    """Fields between delimiters. Without a `quote` a double quote is a character: read otherwise,
+    one in a label could swallow the rows after it.
     """
 
     name: str
@@ -79,12 +83,19 @@ class Delimited:
     quote: str
 
     def rows(self, engine: Engine, given: Given) -> Rows:
-        """The columns of a delimited file. Without `header`, a file has one unless all columns are positions."""
+        """The columns of a delimited file. Without `header`, a file has one unless all columns are
+        positions.
+        """
         source, asked, what = checked(given.source), given.asked, given.called(self.name)
         form = self.stated(given.said)
         if given.unread and not form.has_header(asked, given.said.header):
             return given.unknown(what)  # its first line is an event
-        path = plain(source, engine.unused("source"), given.said.encoding, form.quote if given.unread else None)
+        path = plain(
+            source,
+            engine.unused("source"),
+            given.said.encoding,
+            form.quote if given.unread else None,
+        )
         sniff = given.said.delimiter is None
         return form.read(path, asked, given.said.header, what, sniff=sniff, tells=engine.tells)
 
@@ -98,48 +109,88 @@ class Delimited:
         quote = self.quote if said.quote is None else said.quote
         return replace(self, delimiter=said.delimiter or self.delimiter, quote=quote)
 
-    def read(self, path: Path, asked: Asked, header: bool | None, what: str, *, sniff: bool, tells: bool = False) -> Rows:
-        """The columns of a file of UTF-8 that lies in the folder of the reading; a refusal `tells` lines to who may see them."""
+    def read(
+        self,
+        path: Path,
+        asked: Asked,
+        header: bool | None,
+        what: str,
+        *,
+        sniff: bool,
+        tells: bool = False,
+    ) -> Rows:
+        """The columns of a file of UTF-8 that lies in the folder of the reading; a refusal `tells`
+        lines to who may see them.
+        """
         self.require_lines(path, what, tells=tells)
         has_header = self.has_header(asked, header)
-        if not has_header and path.stat().st_size == 0:  # a log of nothing, whose first line is an event like the others
+        # a log of nothing, whose first line is an event like the others
+        if not has_header and path.stat().st_size == 0:
             return _nothing(asked, what)
         names = [column for column in asked.columns.values() if isinstance(column, str)]
-        # Without a header the first line is an event: one user's text must not decide how the others' rows are split.
-        form = self.sniffed(path, names, what) if sniff and has_header and self.delimiter == CSV.delimiter else self
+        # Without a header the first line is an event: one user's text must not decide how the
+        # others' rows are split.
+        form = (
+            self.sniffed(path, names, what)
+            if sniff and has_header and self.delimiter == CSV.delimiter
+            else self
+        )
         first = form.first_record(path, what)
         if len(first) > _MOST_COLUMNS:
             raise EventLogError(
-                f"{what} has {len(first):,} columns, and at most {_MOST_COLUMNS:,} are read: write those needed to another file"
+                f"{what} has {len(first):,} columns, and at most {_MOST_COLUMNS:,} are read: write"
+                " those needed to another file"
             )
-        # A first line that was not said to be a header could hold private data, unless it names a column that was asked for.
+        # A first line that was not said to be a header could hold private data, unless it names a
+        # column that was asked for.
         listed = header is True or not set(asked.columns.values()).isdisjoint(first)
-        split = what if self.delimiter in ("\t", ",") and len(first) > 1 else f"{what} (split at {form.delimiter!r})"
-        places = by_name(asked, first, split, header=has_header, listed=listed)
-        how = f"fields split at {form.delimiter!r}, {'with' if has_header else 'without'} a header line"
-        types = ", ".join(f"'c{number}': 'VARCHAR'" for number in range(len(first)))
-        columns = ", ".join(f"nullif(c{place}, '') AS {SHORT[role]}" for role, place in places.items())
-        # Everything is stated and nothing detected: detection may skip lines, split on another character or type a column.
-        sql = (
-            f"SELECT {columns} FROM read_csv({located(path)}, auto_detect = false, "
-            f"columns = {{{types}}}, header = {str(has_header).lower()}, delim = {literal(form.delimiter)}, "
-            f"quote = {literal(form.quote)}, escape = {literal(form.quote)}, nullstr = '', compression = 'none', "
-            "strict_mode = true, null_padding = false, ignore_errors = false, hive_partitioning = false)"
+        split = (
+            what
+            if self.delimiter in ("\t", ",") and len(first) > 1
+            else f"{what} (split at {form.delimiter!r})"
         )
-        return Rows(sql, path.stat().st_size, what, dict.fromkeys(places, "str"), texts=(sql,), how=how)
+        places = by_name(asked, first, split, header=has_header, listed=listed)
+        how = (
+            f"fields split at {form.delimiter!r}, {'with' if has_header else 'without'} a header"
+            " line"
+        )
+        types = ", ".join(f"'c{number}': 'VARCHAR'" for number in range(len(first)))
+        columns = ", ".join(
+            f"nullif(c{place}, '') AS {SHORT[role]}" for role, place in places.items()
+        )
+        # Everything is stated and nothing detected: detection may skip lines, split on another
+        # character or type a column.
+        sql = (
+            f"SELECT {columns} FROM read_csv({located(path)}, auto_detect = false, columns ="
+            f" {{{types}}}, header = {str(has_header).lower()}, delim = {literal(form.delimiter)},"
+            f" quote = {literal(form.quote)}, escape = {literal(form.quote)}, nullstr = '',"
+            " compression = 'none', strict_mode = true, null_padding = false, ignore_errors ="
+            " false, hive_partitioning = false)"
+        )
+        return Rows(
+            sql, path.stat().st_size, what, dict.fromkeys(places, "str"), texts=(sql,), how=how
+        )
 
     def sniffed(self, path: Path, names: Sequence[str], what: str) -> Delimited:
-        """With another delimiter, if the header has all these names under that one alone; no row is looked at."""
+        """With another delimiter, if the header has all these names under that one alone; no row is
+        looked at.
+        """
         if not names or set(names) <= set(self.first_record(path, what, lenient=True)):
             return self
         others = [replace(self, delimiter=delimiter) for delimiter in (CSV.delimiter, *DELIMITERS)]
-        fitting = [form for form in others if set(names) <= set(form.first_record(path, what, lenient=True))]
+        fitting = [
+            form
+            for form in others
+            if set(names) <= set(form.first_record(path, what, lenient=True))
+        ]
         return fitting[0] if len(fitting) == 1 else self
 
     def require_lines(self, path: Path, what: str, *, tells: bool = False) -> None:
-        """Refuse what is not UTF-8, has a line that the engine would drop without a word if it is the last one, or a footnote.
+        """Refuse what is not UTF-8, has a line that the engine would drop without a word if it is
+        the last one, or a footnote.
 
-        The engine finds bytes that are not UTF-8, too, but its threads may then wait for each other for ever.
+        The engine finds bytes that are not UTF-8, too, but its threads may then wait for each other
+        for ever.
         """
         decoder, begun, failure = codecs.getincrementaldecoder("utf-8")(), 0, ""
         lines, quotes, before, quote = 1, 0, b"", self.quote.encode() or b"\0"
@@ -148,18 +199,31 @@ class Delimited:
                 while block := stream.read(_BLOCK):
                     if decoder.getstate()[0] or not block.isascii():
                         decoder.decode(block)
-                    ends = [place for end in (b"\n", b"\r") for place in (block.find(end), block.rfind(end)) if place >= 0]
+                    ends = [
+                        place
+                        for end in (b"\n", b"\r")
+                        for place in (block.find(end), block.rfind(end))
+                        if place >= 0
+                    ]
                     if begun + min(ends, default=len(block)) > LONGEST_LINE:
-                        failure = "has a line longer than 2 MB, the most that is read: leave its long column out"
+                        failure = (
+                            "has a line longer than 2 MB, the most that is read: leave its long"
+                            " column out"
+                        )
                         break
                     begun = len(block) - 1 - max(ends) if ends else begun + len(block)
                     seen = before + block
-                    for blank in _BLANK.finditer(seen) if b"\n\n" in seen or b"\n\r\n" in seen else ():
+                    for blank in (
+                        _BLANK.finditer(seen) if b"\n\n" in seen or b"\n\r\n" in seen else ()
+                    ):
                         head = seen[: blank.end() - 1]
                         if (quotes + head.count(quote)) % 2 == 0:  # not inside a field
                             line = lines + head.count(b"\n")
                             place = f" (line {line})" if tells else ""
-                            failure = f"has text below a blank line{place}: a footnote? Remove it, or the blank line"
+                            failure = (
+                                f"has text below a blank line{place}: a footnote? Remove it, or the"
+                                " blank line"
+                            )
                             break
                     if failure:
                         break
@@ -190,11 +254,19 @@ class Delimited:
             with path.open(encoding="utf-8", newline="") as stream:
                 record = next(self.reader(stream), None)
         except csv.Error:
-            record, failure = [], f"has a malformed first line: it is not {self.name.upper()}; say what it is with format="
+            record, failure = (
+                [],
+                (
+                    f"has a malformed first line: it is not {self.name.upper()}; say what it is"
+                    " with format="
+                ),
+            )
         if lenient:
             return record or []
         if record is None:
-            raise EventLogError(f"{what} is empty: it has no header; write one, also where there is no event")
+            raise EventLogError(
+                f"{what} is empty: it has no header; write one, also where there is no event"
+            )
         if not record:
             raise EventLogError(f"{what} {failure}")
         return record
@@ -229,16 +301,29 @@ def workbook(source: Path, target: Path, what: str, *, rows: int | None = None) 
         if len(book.worksheets) != 1:
             return False
         sheet, width, count = book.worksheets[0], 0, 0
-        sheet.reset_dimensions()  # what the file says of its size may be out of date: rows beyond it would be dropped
+        # what the file says of its size may be out of date: rows beyond it would be dropped
+        sheet.reset_dimensions()
         with target.open("x", encoding="utf-8", newline="") as file:
             written = csv.writer(file, quoting=csv.QUOTE_ALL)
             for row in sheet.iter_rows(values_only=True, max_row=rows):
                 if any(cell is not None for cell in row):
-                    cells = ["" if one is None else one.isoformat() if hasattr(one, "isoformat") else str(one) for one in row]
+                    cells = [
+                        (
+                            ""
+                            if one is None
+                            else one.isoformat()
+                            if hasattr(one, "isoformat")
+                            else str(one)
+                        )
+                        for one in row
+                    ]
                     width = width or len(cells)
                     count += max(width, len(cells))
                     if count > _MOST_CELLS:
-                        raise EventLogError(f"{what} has more than {_MOST_CELLS:,} cells, the most that are read: save it as CSV")
+                        raise EventLogError(
+                            f"{what} has more than {_MOST_CELLS:,} cells, the most that are read:"
+                            " save it as CSV"
+                        )
                     while len(cells) > width and not cells[-1]:
                         cells.pop()
                     written.writerow([*cells, *[""] * (width - len(cells))])
@@ -246,12 +331,16 @@ def workbook(source: Path, target: Path, what: str, *, rows: int | None = None) 
         return True
 
     if not guarded(what, copied):
-        raise EventLogError(f"{what} has several sheets: save the one that holds the table as a file of its own")
+        raise EventLogError(
+            f"{what} has several sheets: save the one that holds the table as a file of its own"
+        )
     return target
 
 
 def _json_lines(engine: Engine, given: Given) -> Rows:
-    """One JSON object on each line, or an array of them. Labels are text: a number's digits, or what a string holds."""
+    """One JSON object on each line, or an array of them. Labels are text: a number's digits, or
+    what a string holds.
+    """
     original, asked = checked(given.source), given.asked
     what = given.called("jsonl")
     given.require_unsaid("jsonl", *(field for field in OF_TEXT if field != "encoding"))
@@ -263,43 +352,61 @@ def _json_lines(engine: Engine, given: Given) -> Rows:
         return _nothing(asked, what)
     with path.open("rb") as stream:
         form = "array" if stream.read(_BLOCK).lstrip().startswith(b"[") else "newline_delimited"
-    outer = list(dict.fromkeys(part for name in names.values() for part in (name, name.split(".")[0])))
+    outer = list(
+        dict.fromkeys(part for name in names.values() for part in (name, name.split(".")[0]))
+    )
     if len({name.lower() for name in outer}) < len(outer):
         outer = list({name.lower(): name for name in reversed(outer)}.values())
     known = {name.lower(): f"c{place}" for place, name in enumerate(outer)}
     columns = ", ".join(f"{literal(name)}: 'JSON'" for name in outer)
     source = (
-        f"read_json({located(path)}, columns = {{{columns}}}, format = '{form}', records = true, "
-        f"compression = 'none', ignore_errors = false, hive_partitioning = false) AS log({', '.join(known.values())})"
+        f"read_json({located(path)}, columns = {{{columns}}}, format = '{form}', records = true,"
+        " compression = 'none', ignore_errors = false, hive_partitioning = false) AS"
+        f" log({', '.join(known.values())})"
     )
     fields = []
     for role, name in names.items():
         first, *path_within = name.split(".")
         value = known[name.lower()]
         if path_within:
-            value = f"coalesce(nullif({value}, 'null'), {_json_within(known[first.lower()], path_within)})"
+            value = (
+                f"coalesce(nullif({value}, 'null'),"
+                f" {_json_within(known[first.lower()], path_within)})"
+            )
         fields.append(f"{value} AS {SHORT[role]}")
     sql = f"SELECT {', '.join(fields)} FROM {source}"
-    for column in (SHORT[role] for role in names if is_label(role)):  # an event per element where a label is a list
-        spread = f"CASE WHEN json_array_length({column}) > 0 THEN json_extract({column}, '$[*]') ELSE [NULL] END"
-        elements = f"unnest(CASE WHEN json_type({column}) = 'ARRAY' THEN {spread} ELSE [{column}] END)"
+    # an event per element where a label is a list
+    for column in (SHORT[role] for role in names if is_label(role)):
+        spread = (
+            f"CASE WHEN json_array_length({column}) > 0 THEN json_extract({column}, '$[*]') ELSE"
+            " [NULL] END"
+        )
+        elements = (
+            f"unnest(CASE WHEN json_type({column}) = 'ARRAY' THEN {spread} ELSE [{column}] END)"
+        )
         sql = f"SELECT * REPLACE ({elements} AS {column}) FROM ({sql})"
     texts, bad = [], []
     for role in names:
         column = SHORT[role]
         texts.append(f"{column} ->> '$' AS {column}")
         if is_condition(role):  # what is nested satisfies none
-            texts[-1] = f"CASE WHEN json_type({column}) NOT IN ('OBJECT', 'ARRAY') THEN {column} ->> '$' END AS {column}"
+            texts[-1] = (
+                f"CASE WHEN json_type({column}) NOT IN ('OBJECT', 'ARRAY') THEN {column} ->> '$'"
+                f" END AS {column}"
+            )
         elif role != "time":
             fine = f"json_type({column}) IN ('VARCHAR', 'NULL', 'UBIGINT', 'BIGINT')"
-            # The engine calls integers beyond 64 bits numbers with a fraction, and keeps their digits.
+            # The engine calls integers beyond 64 bits numbers with a fraction, and keeps their
+            # digits.
             wide = f"json_type({column}) = 'DOUBLE'"
             if role != "value":
                 wide = f"({wide} AND regexp_full_match({column} ->> '$', '-?[0-9]+'))"
             bad.append(f"WHEN NOT coalesce({fine} OR {wide}, true) THEN {refusal(role)}")
     refused = f"CASE {' '.join(bad)} END AS refused"
     text = f"SELECT {', '.join(texts)}, {refused} FROM ({sql})"
-    return Rows(text, path.stat().st_size, what, dict.fromkeys(names, "str"), bad="refused", texts=(text,))
+    return Rows(
+        text, path.stat().st_size, what, dict.fromkeys(names, "str"), bad="refused", texts=(text,)
+    )
 
 
 def _nothing(asked: Asked, what: str) -> Rows:
@@ -312,7 +419,8 @@ def _json_within(column: str, fields: Sequence[str]) -> str:
     """SQL of a JSON value within another; of each element, where lists lie on the way."""
     listed = f"[{column}]"
     for field in fields:
-        elements = "CASE WHEN json_type(x) = 'ARRAY' THEN json_extract(x, '$[*]') ELSE [x] END"  # its own only one if no list
+        # its own only one if no list
+        elements = "CASE WHEN json_type(x) = 'ARRAY' THEN json_extract(x, '$[*]') ELSE [x] END"
         spread = f"flatten([{elements} for x in {listed}])"
         step = literal('$."' + field.replace('"', '\\"') + '"')
         listed = f"[json_extract(x, {step}) for x in {spread}]"
@@ -324,15 +432,23 @@ def _names(asked: Asked, what: str) -> dict[str, str]:
     names: dict[str, str] = {}
     for role, column in asked.columns.items():
         if isinstance(column, int):
-            raise EventLogError(f"{stated_as(role)}={column!r} is a position, and {what} has names: give the name of a field")
+            raise EventLogError(
+                f"{stated_as(role)}={column!r} is a position, and {what} has names: give the name"
+                " of a field"
+            )
         if not all(column.split(".")):  # the engine refuses it where there is a row
-            raise EventLogError(f"{stated_as(role)}={column!r} names no field of {what}: a part of it is empty; correct the name")
+            raise EventLogError(
+                f"{stated_as(role)}={column!r} names no field of {what}: a part of it is empty;"
+                " correct the name"
+            )
         names[role] = column
     for one, other in itertools.combinations(names, 2):
-        if names[one].lower() == names[other].lower() and not (is_condition(other) and names[one] == names[other]):
+        if names[one].lower() == names[other].lower() and not (
+            is_condition(other) and names[one] == names[other]
+        ):
             raise EventLogError(
-                f"{one}={names[one]!r} and {other}={names[other]!r} of {what} differ in letter case only, which the engine does "
-                "not tell apart: rename one of them"
+                f"{one}={names[one]!r} and {other}={names[other]!r} of {what} differ in letter case"
+                " only, which the engine does not tell apart: rename one of them"
             )
     return names
 
@@ -354,20 +470,34 @@ def parquet(engine: Engine, given: Given) -> Rows:
     relation = f"read_parquet({located(path)}, hive_partitioning = false, filename = false)"
     names = names_in_parquet(engine, path, what)
     found = by_path(given.asked, names, what)
-    known = _known_as(engine, relation, names, {role: place for role, (place, _) in found.items()}, what)
+    known = _known_as(
+        engine, relation, names, {role: place for role, (place, _) in found.items()}, what
+    )
     places = {role: (quoted(known[role]), fields) for role, (_, fields) in found.items()}
     log = selected(engine, relation, places, given.asked, what)
     if "time" in found:
         place, fields = found["time"]
         if (place, tuple(map(str.lower, fields))) in _stamps(engine, located(path), what):
-            sql = f"SELECT * REPLACE (make_timestamptz(epoch_us({SHORT['time']})) AS {SHORT['time']}) FROM ({log.sql})"
+            sql = (
+                f"SELECT * REPLACE (make_timestamptz(epoch_us({SHORT['time']})) AS {SHORT['time']})"
+                f" FROM ({log.sql})"
+            )
             log = replace(log, sql=sql, kinds={**log.kinds, "time": "instant"})
-    count = int(engine.run(f"SELECT sum(num_rows) FROM parquet_file_metadata({located(path)})", what=what)[0][0] or 0)
-    return replace(log, size=count * BYTES_PER_ROW, texts=(log.sql,) if "str" in log.kinds.values() else ())
+    count = int(
+        engine.run(f"SELECT sum(num_rows) FROM parquet_file_metadata({located(path)})", what=what)[
+            0
+        ][0]
+        or 0
+    )
+    return replace(
+        log, size=count * BYTES_PER_ROW, texts=(log.sql,) if "str" in log.kinds.values() else ()
+    )
 
 
 def names_in_parquet(engine: Engine, path: Path, what: str) -> list[str]:
-    """The names of the columns as the file has them; the engine would give those that it takes for equal other names."""
+    """The names of the columns as the file has them; the engine would give those that it takes for
+    equal other names.
+    """
     nodes = engine.run(f"SELECT name, num_children FROM parquet_schema({located(path)})", what=what)
     names, inside = list[str](), 0
     for name, children in nodes[1:]:
@@ -384,12 +514,17 @@ Stamps = frozenset[tuple[int, tuple[str, ...]]]
 def _stamps(engine: Engine, place: str, what: str) -> Stamps:
     """Where a Parquet file has instants that the engine takes for times of a clock on the wall.
 
-    The format says that stamps without a logical type are instants in UTC, and Spark reads them so: INT96, which it
-    writes by default, and what writers of Parquet 1 called TIMESTAMP_MILLIS and TIMESTAMP_MICROS.
+    The format says that stamps without a logical type are instants in UTC, and Spark reads them so:
+    INT96, which it writes by default, and what writers of Parquet 1 called TIMESTAMP_MILLIS and
+    TIMESTAMP_MICROS.
     """
     old = "type = 'INT96' OR (logical_type IS NULL AND starts_with(converted_type, 'TIMESTAMP_'))"
-    nodes = engine.run(f"SELECT lower(name), num_children, coalesce({old}, false) FROM parquet_schema({place})", what=what)
-    found, above, column = set[tuple[int, tuple[str, ...]]](), list[tuple[str, int]](), -1  # above: fields that are still to come
+    nodes = engine.run(
+        f"SELECT lower(name), num_children, coalesce({old}, false) FROM parquet_schema({place})",
+        what=what,
+    )
+    # above: fields that are still to come
+    found, above, column = set[tuple[int, tuple[str, ...]]](), list[tuple[str, int]](), -1
     for name, children, is_old in nodes[1:]:
         while above and above[-1][1] == 0:
             above.pop()
@@ -405,18 +540,26 @@ def _stamps(engine: Engine, place: str, what: str) -> Stamps:
     return frozenset(found)
 
 
-def _known_as(engine: Engine, relation: str, names: Sequence[str], places: Mapping[str, int], what: str) -> dict[str, str]:
-    """What the engine calls these columns. It does not tell letter case apart, and renames all but the first of such names."""
+def _known_as(
+    engine: Engine, relation: str, names: Sequence[str], places: Mapping[str, int], what: str
+) -> dict[str, str]:
+    """What the engine calls these columns. It does not tell letter case apart, and renames all but
+    the first of such names.
+    """
     known = list(names)
     if len({name.lower() for name in names}) < len(names):
         if len(names) > _MOST_RENAMED:
             raise EventLogError(
-                f"{what} has {len(names):,} columns, and names that differ in letter case only: write the few columns to a file "
-                "of their own"
+                f"{what} has {len(names):,} columns, and names that differ in letter case only:"
+                " write the few columns to a file of their own"
             )
-        known = [column[0] for column in engine.run(f"DESCRIBE SELECT * FROM {relation}", what=what)]
+        known = [
+            column[0] for column in engine.run(f"DESCRIBE SELECT * FROM {relation}", what=what)
+        ]
         if len(known) != len(names):
-            raise EventLogError(f"{what} has columns whose names the engine cannot tell apart: rename them")
+            raise EventLogError(
+                f"{what} has columns whose names the engine cannot tell apart: rename them"
+            )
     return {role: known[place] for role, place in places.items()}
 
 
@@ -436,7 +579,9 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 def accepts(given: Given) -> bool:
-    """A path, a list or tuple of paths, a pattern that is not itself the name of a file, a folder, or the text "-"."""
+    """A path, a list or tuple of paths, a pattern that is not itself the name of a file, a folder,
+    or the text "-".
+    """
     source = given.source
     if isinstance(source, list | tuple):
         return all(isinstance(path, str | os.PathLike) for path in source)
@@ -450,25 +595,37 @@ def rows(engine: Engine, given: Given) -> Rows:
     if source == _STANDARD_INPUT and isinstance(source, str):  # a file of that name is "./-"
         if given.said.format == "auto":
             names = ", ".join(f"'{known.name}'" for known in FORMATS)
-            raise EventLogError(f"format='auto' cannot tell what is on standard input: state format= as one of {names}")
+            raise EventLogError(
+                "format='auto' cannot tell what is on standard input: state format= as one of"
+                f" {names}"
+            )
         stream: Any = sys.stdin
         if stream is None:
             raise EventLogError("standard input is closed: name a file in place of '-'")
         if given.unread:
             format_of(Path(), given.said.format)
             return given.unknown(f"{given.said.format} on standard input")
-        copied = engine.path("standard input")  # to its end: to tell malformed rows, and to be looked at twice
+        # to its end: to tell malformed rows, and to be looked at twice
+        copied = engine.path("standard input")
         with copied.open("xb") as copy:
             guarded("standard input", lambda: shutil.copyfileobj(stream.buffer, copy, 1 << 20))
-        return _of_one(engine, replace(given, source=copied, name=f"{given.said.format} on standard input"))
+        return _of_one(
+            engine, replace(given, source=copied, name=f"{given.said.format} on standard input")
+        )
     path = str(source)
     # A folder, or a pattern that is not itself the name of a file.
     folder = False
-    with contextlib.suppress(OSError):  # of a name that is too long, which is refused where it is opened
+    # of a name that is too long, which is refused where it is opened
+    with contextlib.suppress(OSError):
         folder = "\0" not in path and (
-            Path(path).is_dir() or (glob.has_magic(path) and "://" not in path and not os.path.lexists(path))
+            Path(path).is_dir()
+            or (glob.has_magic(path) and "://" not in path and not os.path.lexists(path))
         )
-    return _several(engine, given) if folder or isinstance(source, list | tuple) else _of_one(engine, given)
+    return (
+        _several(engine, given)
+        if folder or isinstance(source, list | tuple)
+        else _of_one(engine, given)
+    )
 
 
 def _of_one(engine: Engine, given: Given) -> Rows:
@@ -476,8 +633,9 @@ def _of_one(engine: Engine, given: Given) -> Rows:
     if (known := format_of(path, given.said.format)) is None:
         suffixes = ", ".join(suffix for each in FORMATS for suffix in each.suffixes)
         raise EventLogError(
-            f"format='auto' cannot tell what {masked(path)} is: the name must end in {suffixes} (and may add .gz, .bz2 or .zst); "
-            f"or pass format= as one of {', '.join(repr(each.name) for each in FORMATS)}"
+            f"format='auto' cannot tell what {masked(path)} is: the name must end in {suffixes}"
+            " (and may add .gz, .bz2 or .zst); or pass format= as one of"
+            f" {', '.join(repr(each.name) for each in FORMATS)}"
         )
     return known.rows(engine, given)
 
@@ -486,24 +644,38 @@ def format_of(path: Path, stated: str) -> FileFormat | Delimited | None:
     """The format of a file, from the name unless it is stated; None if it tells none."""
     suffix, names = unpacked_suffix(path), {known.name: known for known in FORMATS}
     if stated != "auto" and stated not in names:
-        raise EventLogError(f"format={stated!r} is unknown: it must be one of auto, {', '.join(names)}")
+        raise EventLogError(
+            f"format={stated!r} is unknown: it must be one of auto, {', '.join(names)}"
+        )
     return names.get(stated, next((known for known in FORMATS if suffix in known.suffixes), None))
 
 
 def _several(engine: Engine, given: Given) -> Rows:
-    """All rows of all files, which must have these columns and agree on their kinds; in the order of the files' names.
+    """All rows of all files, which must have these columns and agree on their kinds; in the order
+    of the files' names.
 
-    Of a folder the Parquet files are read, at any depth, or those of the format stated; what begins with a dot or an underscore
-    is left alone. For a file in a folder or found by a pattern, key=value in the name of a folder on its way is a column of text.
+    Of a folder the Parquet files are read, at any depth, or those of the format stated; what begins
+    with a dot or an underscore is left alone. For a file in a folder or found by a pattern,
+    key=value in the name of a folder on its way is a column of text.
     """
-    shown = f"{len(given.source)} files" if isinstance(given.source, list | tuple) else masked(given.source)
+    shown = (
+        f"{len(given.source)} files"
+        if isinstance(given.source, list | tuple)
+        else masked(given.source)
+    )
     found = _found(given)
     if not found:
-        raise EventLogError(f"{shown} holds no file to read: a folder of other files than Parquet needs format=")
+        raise EventLogError(
+            f"{shown} holds no file to read: a folder of other files than Parquet needs format="
+        )
     if len(found) > _MOST_FILES:
-        raise EventLogError(f"{shown} names {len(found):,} files, and at most {_MOST_FILES:,} are read: join them")
+        raise EventLogError(
+            f"{shown} names {len(found):,} files, and at most {_MOST_FILES:,} are read: join them"
+        )
     what = f"{shown} ({len(found):,} file{'s' if len(found) > 1 else ''})"
-    parts = _agreed(engine, [_one(engine, given, path, known, shown) for path, known in found], what)
+    parts = _agreed(
+        engine, [_one(engine, given, path, known, shown) for path, known in found], what
+    )
     return Rows(
         sql=" UNION ALL BY NAME ".join(part.sql for part in parts),
         how="; ".join(dict.fromkeys(part.how for part in parts if part.how)),
@@ -526,29 +698,60 @@ def _found(given: Given) -> list[tuple[Path | str, dict[str, str | None]]]:
     if root.is_dir():
         require_whole(root)
         kind = PARQUET.name if given.said.format == "auto" else given.said.format
-        found = (path for path in root.rglob("*") if (known := format_of(path, "auto")) is not None and known.name == kind)
-        files = [path for path in found if not any(part.startswith((".", "_")) for part in path.relative_to(root).parts)]
+        found = (
+            path
+            for path in root.rglob("*")
+            if (known := format_of(path, "auto")) is not None and known.name == kind
+        )
+        files = [
+            path
+            for path in found
+            if not any(part.startswith((".", "_")) for part in path.relative_to(root).parts)
+        ]
     else:
-        pattern, fixed = root, next(at for at, part in enumerate(root.parts) if glob.has_magic(part))
+        pattern, fixed = (
+            root,
+            next(at for at, part in enumerate(root.parts) if glob.has_magic(part)),
+        )
         root = Path(*pattern.parts[:fixed])
         files = list(root.glob(str(pattern.relative_to(root))))
     named = list[tuple[Path | str, dict[str, str | None]]]()
     for path in sorted(path for path in files if not path.is_dir()):
-        pairs = [folder.split("=", 1) for folder in path.relative_to(root).parts[:-1] if "=" in folder]
-        named.append((path, {unquote(key): None if value == _NULL else unquote(value) for key, value in pairs}))
+        pairs = [
+            folder.split("=", 1) for folder in path.relative_to(root).parts[:-1] if "=" in folder
+        ]
+        named.append(
+            (
+                path,
+                {unquote(key): None if value == _NULL else unquote(value) for key, value in pairs},
+            )
+        )
     return named
 
 
-def _one(engine: Engine, given: Given, path: Path | str, known: Mapping[str, str | None], all_files: str) -> Rows:
-    """The rows of one file. Messages leave out the values in the names of its folders, which are data."""
-    held = {role: known[str(column)] for role, column in given.asked.columns.items() if column in known}
+def _one(
+    engine: Engine, given: Given, path: Path | str, known: Mapping[str, str | None], all_files: str
+) -> Rows:
+    """The rows of one file. Messages leave out the values in the names of its folders, which are
+    data.
+    """
+    held = {
+        role: known[str(column)] for role, column in given.asked.columns.items() if column in known
+    }
     asked = given.asked.without(held)
     if not asked.columns:
-        raise EventLogError(f"{all_files}: all columns asked for stand in the names of folders, and none in the files")
+        raise EventLogError(
+            f"{all_files}: all columns asked for stand in the names of folders, and none in the"
+            " files"
+        )
     shown, failure = str(path), ""
     if known:
         *folders, name = Path(path).parts
-        shown = str(Path(*(part.split("=", 1)[0] + "=..." if "=" in part else part for part in folders), name))
+        shown = str(
+            Path(
+                *(part.split("=", 1)[0] + "=..." if "=" in part else part for part in folders), name
+            )
+        )
     try:
         part = _of_one(engine, replace(given, source=path, asked=asked))
     except EventLogError as error:
@@ -568,32 +771,49 @@ def _one(engine: Engine, given: Given, path: Path | str, known: Mapping[str, str
 def _agreed(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
     """The same files with one kind for each column.
 
-    Labels of which one file has integers and another text are printed, and so are integers that need more than 64 bits together.
-    A file whose column holds nothing agrees with all others.
+    Labels of which one file has integers and another text are printed, and so are integers that
+    need more than 64 bits together. A file whose column holds nothing agrees with all others.
     """
     if not all(part.sql for part in parts):  # unread
         return parts
-    kinds = {role: {part.kinds[role] for part in parts if role not in part.nothing} or {"str"} for role in parts[0].kinds}
+    kinds = {
+        role: {part.kinds[role] for part in parts if role not in part.nothing} or {"str"}
+        for role in parts[0].kinds
+    }
     for at, part in enumerate(parts):
         typed = [role for role in part.nothing if kinds[role] != {"str"}]
         if typed:
-            sql = f"SELECT * REPLACE ({', '.join(f'NULL AS {SHORT[role]}' for role in typed)}) FROM ({part.sql})"
-            parts[at] = replace(part, sql=sql, kinds={**part.kinds, **{role: min(kinds[role]) for role in typed}})
+            sql = (
+                f"SELECT * REPLACE ({', '.join(f'NULL AS {SHORT[role]}' for role in typed)}) FROM"
+                f" ({part.sql})"
+            )
+            parts[at] = replace(
+                part, sql=sql, kinds={**part.kinds, **{role: min(kinds[role]) for role in typed}}
+            )
     mixed = [role for role, found in kinds.items() if len(found) > 1]
     for role in mixed:
         if role in ("value", "time"):
             raise EventLogError(
-                f"the column of {role}s has other types in some of the files than in others: give all files one type of it"
+                f"the column of {role}s has other types in some of the files than in others: give"
+                " all files one type of it"
             )
     if len(parts) > 1 and not mixed:
         together = " UNION ALL BY NAME ".join(part.sql for part in parts)
         stored = {row[0]: row[1] for row in engine.run(f"DESCRIBE {together}", what=what)}
-        mixed = [role for role in kinds if role not in ("value", "time") and stored[SHORT[role]] == "HUGEINT"]
+        mixed = [
+            role
+            for role in kinds
+            if role not in ("value", "time") and stored[SHORT[role]] == "HUGEINT"
+        ]
     if not mixed:
         return parts
     printed = ", ".join(f"CAST({SHORT[role]} AS VARCHAR) AS {SHORT[role]}" for role in mixed)
     made = []
     for part in parts:
         sql = f"SELECT * REPLACE ({printed}) FROM ({part.sql})"
-        made.append(replace(part, sql=sql, kinds={**part.kinds, **dict.fromkeys(mixed, "str")}, texts=(sql,)))
+        made.append(
+            replace(
+                part, sql=sql, kinds={**part.kinds, **dict.fromkeys(mixed, "str")}, texts=(sql,)
+            )
+        )
     return made

@@ -1,6 +1,8 @@
-"""Which events satisfy the conditions, told where the type of a condition's column is known: in each file by itself.
+"""Which events satisfy the conditions, told where the type of a condition's column is known: in
+each file by itself.
 
-What one file or one row holds must decide nothing of the others, so that no two types of a column are ever made one to compare.
+What one file or one row holds must decide nothing of the others, so that no two types of a column
+are ever made one to compare.
 """
 
 from __future__ import annotations
@@ -25,9 +27,16 @@ def judged(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
     for role, test in tests.items():
         name, kind = SHORT[role], log.kinds[role]
         held.append(_satisfies(name, kind, test, dialect, given.said.decimal))
-        held += [f"NOT {_satisfies(name, kind, one, dialect, given.said.decimal)}" for one in given.missing()]
+        held += [
+            f"NOT {_satisfies(name, kind, one, dialect, given.said.decimal)}"
+            for one in given.missing()
+        ]
     kinds = {role: kind for role, kind in log.kinds.items() if not is_condition(role)}
-    columns = [*["refused"] * bool(log.bad), *(SHORT[role] for role in kinds), f"{' AND '.join(held)} AS kept"]
+    columns = [
+        *["refused"] * bool(log.bad),
+        *(SHORT[role] for role in kinds),
+        f"{' AND '.join(held)} AS kept",
+    ]
     sql = log.sql and f"SELECT {', '.join(columns)} FROM ({log.sql})"
     return replace(log, sql=sql, kinds=kinds, nothing=log.nothing.intersection(kinds), kept="kept")
 
@@ -40,5 +49,9 @@ def _satisfies(name: str, kind: Kind, test: Condition, dialect: Dialect, mark: s
         said = decimal(text, mark)
         number = f"CASE WHEN {matches(said, NUMBER, dialect)} THEN {dialect.number(said)} END"
     number = f"CASE WHEN abs({number}) <= {LARGEST} THEN {number} END"
-    side, value = (number, double(test.number)) if test.as_number(kind) else (text, dialect.literal(test.text(kind)))
+    side, value = (
+        (number, double(test.number))
+        if test.as_number(kind)
+        else (text, dialect.literal(test.text(kind)))
+    )
     return f"coalesce({side} {test.sign} {value}, false)"

@@ -1,4 +1,6 @@
-"""Tables with a log beside their files. The log says which files and rows count, so that the files alone are not the table."""
+"""Tables with a log beside their files. The log says which files and rows count, so that the files
+alone are not the table.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from dpselect.errors import EventLogError
 @final
 @dataclass(frozen=True, slots=True)
 class LoggedTable:
-    """A format of tables: the pattern of what lies in the folder of such a table, and what reads one."""
+    """A format of tables: the pattern of what lies in the folder of such a table, and what reads
+    one.
+    """
 
     name: str
     mark: str
@@ -27,19 +31,27 @@ class LoggedTable:
 _SPARK_STREAM = LoggedTable("Spark streaming", "_spark_metadata", "Spark")
 LOGGED: Final[tuple[LoggedTable, ...]] = (
     LoggedTable("Delta", "_delta_log", "Polars' scan_delta, DuckDB's delta_scan or Spark"),
-    LoggedTable("Iceberg", "metadata/*.metadata.json*", "Polars' scan_iceberg, DuckDB's iceberg_scan or Spark"),
+    LoggedTable(
+        "Iceberg",
+        "metadata/*.metadata.json*",
+        "Polars' scan_iceberg, DuckDB's iceberg_scan or Spark",
+    ),
     LoggedTable("Hudi", ".hoodie", "Spark or hudi's reader for Python"),
     LoggedTable("Paimon", "snapshot/snapshot-*", "Spark or pypaimon"),
     _SPARK_STREAM,
 )
-OTHERS_THAN_SPARK: Final = tuple(kind for kind in LOGGED if kind is not _SPARK_STREAM)  # which follows the log of its own streams
-_DUCKLAKE = LoggedTable("DuckLake", "", "DuckDB's extension ducklake")  # its log is a database, which may lie anywhere
+# which follows the log of its own streams
+OTHERS_THAN_SPARK: Final = tuple(kind for kind in LOGGED if kind is not _SPARK_STREAM)
+# its log is a database, which may lie anywhere
+_DUCKLAKE = LoggedTable("DuckLake", "", "DuckDB's extension ducklake")
 _DUCKLAKE_FILE = re.compile(r"ducklake-[0-9a-f-]{36}.*")
 _VALUE = re.compile(r"(?<==)[^/\\]+")
 
 
 def require_whole(path: Path) -> None:
-    """Refuse a folder or a file of a table with a log: one at any depth below the table's folder."""
+    """Refuse a folder or a file of a table with a log: one at any depth below the table's
+    folder.
+    """
     if _DUCKLAKE_FILE.fullmatch(path.name):
         refuse(_DUCKLAKE, path.parent)
     place = path.absolute()
@@ -70,9 +82,13 @@ def folders_of(address: str) -> Iterator[str]:
 
 def refuse(kind: LoggedTable, folder: object) -> NoReturn:
     """Say what the folder is, and what reads it; values in the names of folders are data."""
-    shown, article = masked(_VALUE.sub("...", str(folder))), "an" if kind.name[0] in "AEIOU" else "a"
+    shown, article = (
+        masked(_VALUE.sub("...", str(folder))),
+        "an" if kind.name[0] in "AEIOU" else "a",
+    )
     raise EventLogError(
-        f"{shown} is {article} {kind.name} table. Its files also hold rows that the table's log has deleted or replaced, so they "
-        f"are not read by themselves. Read the table with {kind.readers} and pass the result, or write the result to a Parquet "
-        "file outside the table's folder and name that file"
+        f"{shown} is {article} {kind.name} table. Its files also hold rows that the table's log has"
+        " deleted or replaced, so they are not read by themselves. Read the table with"
+        f" {kind.readers} and pass the result, or write the result to a Parquet file outside the"
+        " table's folder and name that file"
     )

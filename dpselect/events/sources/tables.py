@@ -1,4 +1,6 @@
-"""Tables: pandas, Polars, DuckDB, and whatever offers an Arrow stream. None of them is imported unless the caller already did."""
+"""Tables: pandas, Polars, DuckDB, and whatever offers an Arrow stream. None of them is imported
+unless the caller already did.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ from dpselect.events.where import Condition, comparable
 _Within = dict[str, tuple[str, ...]]
 """The fields within the column of each role that lead to its values."""
 _Adapter = Callable[[Engine, Any, Given, str], tuple[str, int, _Within]]
-"""From a table to an SQL relation of its columns by their short names, roughly its size in bytes as text, and where within."""
+"""From a table to an SQL relation of its columns by their short names, roughly its size in bytes as
+text, and where within.
+"""
 _UNKNOWN = 2**30  # bytes of a stream that does not tell how long it is: cut as if it were this
 _EXTRA_KINDS = {
     "value": dict.fromkeys(("decimal", "floating", "integer", "mixed-integer-float"), "float64"),
@@ -42,7 +46,10 @@ _EXTRA_KINDS = {
 _LABEL_RULE = "users, items and groups must be integers throughout, or text throughout"
 _RULES = {
     "value": "values must be numbers throughout, or text throughout",
-    "time": "times must be dates or timestamps of one zone, or without one, throughout, or text throughout",
+    "time": (
+        "times must be dates or timestamps of one zone, or without one, throughout, or text"
+        " throughout"
+    ),
 }
 _OBJECT_KINDS = {"string": "string", "empty": "string"}
 
@@ -53,9 +60,14 @@ def accepts(given: Given) -> bool:
 
 
 def rows(engine: Engine, given: Given) -> Rows:
-    """The columns of a table, matched by exact name. What can be streamed is, through a file of the reading or in batches."""
+    """The columns of a table, matched by exact name. What can be streamed is, through a file of the
+    reading or in batches.
+    """
     source = given.source
-    what, adapter = f"the {type(source).__module__.split('.')[0].lstrip('_')} table", _adapter(source)
+    what, adapter = (
+        f"the {type(source).__module__.split('.')[0].lstrip('_')} table",
+        _adapter(source),
+    )
     given.require_unsaid("a table", "table", "query", "format", *OF_TEXT)
     assert adapter is not None, "a source reads what it accepts"
     if given.unread:
@@ -64,7 +76,9 @@ def rows(engine: Engine, given: Given) -> Rows:
         adapter = _adapter(source) or _arrow
     relation, size, within = adapter(engine, source, given, what)
     places = {role: (SHORT[role], fields) for role, fields in within.items()}
-    return replace(selected(engine, relation, places, given.asked, what), size=size, once=adapter is _arrow)
+    return replace(
+        selected(engine, relation, places, given.asked, what), size=size, once=adapter is _arrow
+    )
 
 
 def _adapter(source: object) -> _Adapter | None:
@@ -74,14 +88,16 @@ def _adapter(source: object) -> _Adapter | None:
 
 
 def _without_rows(source: Any, adapter: _Adapter) -> Any:
-    """A table with the same columns and no row, for which no row is asked; None where the source tells its columns with its rows
-    alone, perhaps once.
+    """A table with the same columns and no row, for which no row is asked; None where the source
+    tells its columns with its rows alone, perhaps once.
     """
     if adapter is _pandas:
         return source.iloc[:0]
     if adapter is _relation:
         return guarded("the table", lambda: source.limit(0))
-    if adapter is _lazy or (type(source).__module__.split(".")[0] == "polars" and hasattr(source, "clear")):
+    if adapter is _lazy or (
+        type(source).__module__.split(".")[0] == "polars" and hasattr(source, "clear")
+    ):
         return source.clear()
     if importlib.util.find_spec("pyarrow") is None:
         return source  # refused by its adapter
@@ -95,7 +111,9 @@ def _without_rows(source: Any, adapter: _Adapter) -> Any:
 def _found(given: Given, names: Sequence[Any], what: str) -> tuple[dict[str, int], _Within]:
     """The places of the columns by their short names, and the fields within them."""
     found = by_path(given.asked, names, what, positions=False)
-    return {SHORT[role]: place for role, (place, _) in found.items()}, {role: fields for role, (_, fields) in found.items()}
+    return {SHORT[role]: place for role, (place, _) in found.items()}, {
+        role: fields for role, (_, fields) in found.items()
+    }
 
 
 def _arrow(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, int, _Within]:
@@ -105,11 +123,15 @@ def _arrow(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, i
     arrow = importlib.import_module("pyarrow")
     stream = guarded(what, lambda: arrow.RecordBatchReader.from_stream(source))
     places, within = _found(given, list(stream.schema.names), what)
-    schema = arrow.schema([stream.schema.field(place).with_name(short) for short, place in places.items()])
+    schema = arrow.schema(
+        [stream.schema.field(place).with_name(short) for short, place in places.items()]
+    )
 
     def batches() -> Iterator[Any]:
         for batch in stream:
-            yield arrow.RecordBatch.from_arrays([batch.column(place) for place in places.values()], schema=schema)
+            yield arrow.RecordBatch.from_arrays(
+                [batch.column(place) for place in places.values()], schema=schema
+            )
 
     engine.register("events", arrow.RecordBatchReader.from_batches(schema, batches()), what=what)
     return "events", len(source) * BYTES_PER_ROW if hasattr(source, "__len__") else _UNKNOWN, within
@@ -129,33 +151,49 @@ def _relation(engine: Engine, source: Any, given: Given, what: str) -> tuple[str
     """A relation of the caller's DuckDB, which its own engine writes to a file of the reading."""
     names = guarded(what, lambda: list(source.columns))
     target, (short, within) = engine.path("table"), _found(given, names, what)
-    columns = ", ".join(f"{_in_file(names[place], str(source.types[place]), what)} AS {known}" for known, place in short.items())
+    columns = ", ".join(
+        f"{_in_file(names[place], str(source.types[place]), what)} AS {known}"
+        for known, place in short.items()
+    )
     guarded(what, lambda: source.project(columns).write_parquet(str(target)))
     return (*_written(engine, target, what), within)
 
 
 def _in_file(name: str, stored: str, what: str) -> str:
-    """SQL of a column as a Parquet file holds it; by its type alone, for a value that no file holds must refuse nothing."""
+    """SQL of a column as a Parquet file holds it; by its type alone, for a value that no file holds
+    must refuse nothing.
+    """
     if stored == "INTERVAL":  # a negative one is not written, and no role reads one
         return "CAST(NULL AS INTERVAL)"
     if "INTERVAL" in stored:
-        raise EventLogError(f"{name!r} of {what} holds intervals within: select the fields that are asked for as columns")
+        raise EventLogError(
+            f"{name!r} of {what} holds intervals within: select the fields that are asked for as"
+            " columns"
+        )
     # What is wider than 64 bits would be written to the file as a fraction.
     return f"CAST({quoted(name)} AS VARCHAR)" if stored in ("HUGEINT", "UHUGEINT") else quoted(name)
 
 
 def _written(engine: Engine, target: Path, what: str) -> tuple[str, int]:
-    count = engine.run(f"SELECT sum(num_rows) FROM parquet_file_metadata({located(target)})", what=what)[0][0]
-    return f"read_parquet({located(target)}, hive_partitioning = false)", int(count or 0) * BYTES_PER_ROW
+    count = engine.run(
+        f"SELECT sum(num_rows) FROM parquet_file_metadata({located(target)})", what=what
+    )[0][0]
+    return (
+        f"read_parquet({located(target)}, hive_partitioning = false)",
+        int(count or 0) * BYTES_PER_ROW,
+    )
 
 
 def _pandas(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, int, _Within]:
-    """A frame of pandas, which takes the types of its columns from their rows where none is stated."""
+    """A frame of pandas, which takes the types of its columns from their rows where none is
+    stated.
+    """
     short, within = _found(given, list(source.columns), what)
     table = source.iloc[:, list(short.values())].set_axis(list(short), axis="columns")
     for role, column in given.asked.columns.items():
         held = table[SHORT[role]]
-        if hasattr(held, "cat") and (given.unread or not is_label(role)):  # what its categories are, rows decide
+        # what its categories are, rows decide
+        if hasattr(held, "cat") and (given.unread or not is_label(role)):
             held = held.astype(object)
         if within[role] and not hasattr(held.dtype, "pyarrow_dtype"):
             fields, within[role] = within[role], ()
@@ -166,12 +204,17 @@ def _pandas(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, 
         elif held.dtype == object and held.isna().all():  # the type of nothing is no type
             held = held.astype(object).where(held.notna(), None).astype("string")
         elif is_label(role) and hasattr(held, "cat"):  # as of objects
-            named = _object_column(held.cat.categories.to_series().astype(object), role, column, what)
+            named = _object_column(
+                held.cat.categories.to_series().astype(object), role, column, what
+            )
             held = held.cat.rename_categories(named.array)
         elif held.dtype == object:
             held = _object_column(held, role, column, what)
-        # Numbers that stand in memory from last to first, which the engine refuses; of instants with a zone pandas does not say.
-        elif held.dtype.kind == "M" or (isinstance(held.dtype, np.dtype) and held.to_numpy().strides[0] < 0):
+        # Numbers that stand in memory from last to first, which the engine refuses; of instants
+        # with a zone pandas does not say.
+        elif held.dtype.kind == "M" or (
+            isinstance(held.dtype, np.dtype) and held.to_numpy().strides[0] < 0
+        ):
             held = held.copy()
         table = table.assign(**{SHORT[role]: held})
     engine.register("events", table, what=what)
@@ -179,14 +222,15 @@ def _pandas(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, 
 
 
 def _is_compared(kind: Any) -> bool:
-    """Whether the engine compares a column of this type as `comparable` does its values. All others are compared as objects: rows
-    decide what the type is, and it must refuse nothing.
+    """Whether the engine compares a column of this type as `comparable` does its values. All others
+    are compared as objects: rows decide what the type is, and it must refuse nothing.
     """
     if hasattr(kind, "pyarrow_dtype") or getattr(kind, "storage", "") == "pyarrow":
         return True
     if isinstance(kind, np.dtype):
         return kind.kind in "biu" or kind in (np.float32, np.float64)
-    return hasattr(kind, "numpy_dtype") and kind.kind in "biu"  # whole numbers, some of which are missing
+    # whole numbers, some of which are missing
+    return hasattr(kind, "numpy_dtype") and kind.kind in "biu"
 
 
 def _as_compared(values: Any, test: Condition, missing: Sequence[Condition]) -> Any:
@@ -196,7 +240,9 @@ def _as_compared(values: Any, test: Condition, missing: Sequence[Condition]) -> 
 
 
 def _dug(value: Any, fields: Sequence[str]) -> Any:
-    """What lies within a value of Python; of each element where lists lie on the way; None for what is not there."""
+    """What lies within a value of Python; of each element where lists lie on the way; None for what
+    is not there.
+    """
     for field in fields:
         if isinstance(value, list | tuple | np.ndarray):
             value = [inner.get(field) if isinstance(inner, dict) else None for inner in value]
@@ -206,28 +252,36 @@ def _dug(value: Any, fields: Sequence[str]) -> Any:
 
 
 def _object_column(values: Any, field: str, column: object, what: str) -> Any:
-    """A column of Python objects as one type; the engine would judge it by a sample, and take 7 and "7" for one label.
+    """A column of Python objects as one type; the engine would judge it by a sample, and take 7 and
+    "7" for one label.
 
-    Integers are printed, whatever their width: what labels are must not depend on how wide the widest of them is.
+    Integers are printed, whatever their width: what labels are must not depend on how wide the
+    widest of them is.
     """
     pandas = importlib.import_module("pandas")
     kind, converted = pandas.api.types.infer_dtype(values, skipna=True), None
     known = _OBJECT_KINDS | _EXTRA_KINDS.get(field, {})
     try:
         if kind in known:
-            converted = pandas.to_datetime(values) if known[kind] == "datetime" else values.astype(known[kind])
+            converted = (
+                pandas.to_datetime(values)
+                if known[kind] == "datetime"
+                else values.astype(known[kind])
+            )
         elif kind == "integer":
             converted = values.map(str, na_action="ignore").astype("string")
         elif kind == "decimal":
-            converted = values.map(lambda value: format(value, "f"), na_action="ignore").astype("string")
+            converted = values.map(lambda value: format(value, "f"), na_action="ignore").astype(
+                "string"
+            )
         elif kind in ("mixed", "mixed-integer") and is_label(field):
             converted = _nested(values)
     except (OverflowError, UnicodeError, ValueError, TypeError):
         converted = None
     if converted is None:
         raise EventLogError(
-            f"{field}={column!r} of {what} holds Python objects that are not read: {_RULES.get(field, _LABEL_RULE)}; cast the "
-            "column to one of them"
+            f"{field}={column!r} of {what} holds Python objects that are not read:"
+            f" {_RULES.get(field, _LABEL_RULE)}; cast the column to one of them"
         )
     return converted
 
@@ -249,14 +303,18 @@ def _nested(values: Any) -> Any:
 
 
 def _printed(value: object) -> object:
-    """The same with the digits of every whole number and decimal: Arrow would write one as the widest of all asks for."""
+    """The same with the digits of every whole number and decimal: Arrow would write one as the
+    widest of all asks for.
+    """
     if isinstance(value, list | np.ndarray):
         return [_printed(element) for element in value]
     if isinstance(value, dict):
         return {name: _printed(element) for name, element in value.items()}
     if isinstance(value, Decimal):
         return format(value, "f")
-    return str(value) if isinstance(value, int | np.integer) and not isinstance(value, bool) else value
+    return (
+        str(value) if isinstance(value, int | np.integer) and not isinstance(value, bool) else value
+    )
 
 
 _ADAPTERS: Final[dict[tuple[str, str], _Adapter]] = {

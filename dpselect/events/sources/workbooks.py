@@ -20,7 +20,9 @@ _MOST_ROWS = {"row": 2**20, "si": 2**22}  # Excel's own limit; texts
 
 
 def require_modest(source: Path, what: str) -> None:
-    """Refuse a workbook that would take much more memory than a large one of Excel's: by its size, or a row, cell or text."""
+    """Refuse a workbook that would take much more memory than a large one of Excel's: by its size,
+    or a row, cell or text.
+    """
 
     def refuse(words: str) -> NoReturn:
         raise EventLogError(f"{what} cannot be read: {words}")
@@ -32,8 +34,19 @@ def require_modest(source: Path, what: str) -> None:
             with archive:
                 for member in members:
                     _Part(refuse).read(archive, member)
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError, expat.ExpatError):
-        failure = "it is damaged, protected by a password, or no workbook in Excel's format of 2007 and later: save it anew"
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        OSError,
+        RuntimeError,
+        NotImplementedError,
+        expat.ExpatError,
+    ):
+        failure = (
+            "it is damaged, protected by a password, or no workbook in Excel's format of 2007 and"
+            " later: save it anew"
+        )
     if failure:
         refuse(failure)
 
@@ -55,17 +68,26 @@ class _Part:
         for piece in pieces_of(archive, member):
             if size == 0 and not piece.lstrip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n").startswith(b"<"):
                 if member.file_size > _MOST_BINARY:
-                    self._refuse(f"it holds more than {_MOST_BINARY >> 20} MiB that are no table: save the table alone")
+                    self._refuse(
+                        f"it holds more than {_MOST_BINARY >> 20} MiB that are no table: save the"
+                        " table alone"
+                    )
                 return
             size += len(piece)
-            # A token is kept until it ends, so that no piece is without an end. Within a piece none is too long.
+            # A token is kept until it ends, so that no piece is without an end. Within a piece none
+            # is too long.
             first, last = piece.find(b"<"), piece.rfind(b"<")
             if since + (len(piece) if first < 0 else first) > _MOST_TOKEN:
-                self._refuse(f"it has a cell of more than {_MOST_TOKEN >> 20} MiB: leave that column out")
+                self._refuse(
+                    f"it has a cell of more than {_MOST_TOKEN >> 20} MiB: leave that column out"
+                )
             since = since + len(piece) if last < 0 else len(piece) - last
             self._parser.Parse(piece)
             if size - self._within - (size - self._start if self._depth else 0) > _MOST_BETWEEN:
-                self._refuse("it holds too much beside its rows, such as formats: save the values of the sheet alone")
+                self._refuse(
+                    "it holds too much beside its rows, such as formats: save the values of the"
+                    " sheet alone"
+                )
         if size:
             self._parser.Parse(b"", True)
 
@@ -76,14 +98,22 @@ class _Part:
                 kind = "row" if name.endswith("row") else "si"
                 self._found[kind] += 1
                 if self._found[kind] > _MOST_ROWS[kind]:
-                    self._refuse(f"it has more than {_MOST_ROWS[kind]:,} rows or texts, the most that are read: save it as CSV")
+                    self._refuse(
+                        f"it has more than {_MOST_ROWS[kind]:,} rows or texts, the most that are"
+                        " read: save it as CSV"
+                    )
                 if kind == "row" and "r" in attributes:
                     self._numbered(attributes["r"])
             self._depth += 1
 
     def _numbered(self, number: str) -> None:
-        """Rows that stand before others would be left out by the library, and those that are missing between two made up."""
-        before, self._number = self._number, int(number) if number.isascii() and number.isdecimal() and len(number) < 9 else 0
+        """Rows that stand before others would be left out by the library, and those that are
+        missing between two made up.
+        """
+        before, self._number = (
+            self._number,
+            int(number) if number.isascii() and number.isdecimal() and len(number) < 9 else 0,
+        )
         if not before < self._number <= _MOST_ROWS["row"]:
             self._refuse("its rows are not numbered upwards from 1 to 1,048,576: save it anew")
 
@@ -94,7 +124,9 @@ class _Part:
                 length = self._parser.CurrentByteIndex - self._start
                 self._within += length
                 if length > _MOST_ROW:
-                    self._refuse(f"it has a row of more than {_MOST_ROW >> 20} MiB: leave long columns out")
+                    self._refuse(
+                        f"it has a row of more than {_MOST_ROW >> 20} MiB: leave long columns out"
+                    )
 
     def _declared(self, *_stated: Any) -> None:
         self._refuse("it declares a document type, which no workbook does: save it anew")

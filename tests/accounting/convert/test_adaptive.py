@@ -1,4 +1,6 @@
-"""Optimal adaptive composition: upper bounds around what an adversary really reaches who chooses after every outcome."""
+"""Optimal adaptive composition: upper bounds around what an adversary really reaches who chooses
+after every outcome.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,18 @@ def bounded(steps: list[tuple[str, int]], h: float, interval: float, size: int) 
 
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(
-    steps=st.lists(st.tuples(st.sampled_from(["range", "pure"]), st.integers(5, 30)), min_size=1, max_size=5),
+    steps=st.lists(
+        st.tuples(st.sampled_from(["range", "pure"]), st.integers(5, 30)), min_size=1, max_size=5
+    ),
     h=st.floats(0.005, 0.08),
     fine=st.floats(0.1, 0.5),
 )
-def test_no_adversary_beats_the_bound_and_one_comes_near(steps: list[tuple[str, int]], h: float, fine: float) -> None:
-    """Steps in their true order, of which an adversary chooses each bounded-range pair after all outcomes: on any grid."""
+def test_no_adversary_beats_the_bound_and_one_comes_near(
+    steps: list[tuple[str, int]], h: float, fine: float
+) -> None:
+    """Steps in their true order, of which an adversary chooses each bounded-range pair after all
+    outcomes: on any grid.
+    """
     size = 2 * sum(cells for _, cells in steps) + 2
     attained, bound = reached(steps, h, size), bounded(steps, h, fine * h, size)
     for i in range(0, size // 2, 3):
@@ -48,16 +56,23 @@ def test_no_adversary_beats_the_bound_and_one_comes_near(steps: list[tuple[str, 
         assert upper <= 1.05 * attained[i] + 1e-2
 
 
-@pytest.mark.parametrize(("e", "k", "finest"), [(0.1, 100, 2.2509), (1.0, 10, 7.71639), (1.0, 3, 2.9093)])
+@pytest.mark.parametrize(
+    ("e", "k", "finest"), [(0.1, 100, 2.2509), (1.0, 10, 7.71639), (1.0, 3, 2.9093)]
+)
 def test_the_numbers_of_the_theory_sheet(e: float, k: int, finest: float) -> None:
     """Values of much finer grids are below, by no more than what the cells add to the variance."""
-    assert finest <= adaptive_composition([(acc.BoundedRange(epsilon=e), k)], 1e-6) <= 1.004 * finest
+    assert (
+        finest <= adaptive_composition([(acc.BoundedRange(epsilon=e), k)], 1e-6) <= 1.004 * finest
+    )
 
 
 def test_order_matters() -> None:
     """Bounded-range and Gaussian steps do not commute."""
     pick, noise = acc.BoundedRange(epsilon=1.0), acc.GaussianDP(mu=0.8)
-    assert abs(adaptive_composition([pick, noise], 1e-6) - adaptive_composition([noise, pick], 1e-6)) > 1e-3
+    assert (
+        abs(adaptive_composition([pick, noise], 1e-6) - adaptive_composition([noise, pick], 1e-6))
+        > 1e-3
+    )
 
 
 @pytest.mark.parametrize("count", [1, 5, 50])
@@ -65,11 +80,17 @@ def test_order_matters() -> None:
 def test_pair_steps_alone_are_a_convolution(count: int, delta: float) -> None:
     """Gaussian steps have a closed form, which the bound is not below."""
     exact = acc.GaussianDP(mu=0.3 * math.sqrt(count)).epsilon(delta)
-    assert exact * (1 - 1e-9) <= adaptive_composition([(acc.GaussianDP(mu=0.3), count)], delta) <= 1.01 * exact
+    assert (
+        exact * (1 - 1e-9)
+        <= adaptive_composition([(acc.GaussianDP(mu=0.3), count)], delta)
+        <= 1.01 * exact
+    )
 
 
 @pytest.mark.parametrize(
-    "law", [Banded.pure(0.3), Banded.laplace(0.4), Banded.bounded_range(0.9), Normal(0.25), Normal(2.0)], ids=repr
+    "law",
+    [Banded.pure(0.3), Banded.laplace(0.4), Banded.bounded_range(0.9), Normal(0.25), Normal(2.0)],
+    ids=repr,
 )
 @pytest.mark.parametrize("cells", [3.3, 16.0, 100.0])
 def test_a_rounded_pair_is_above_its_profile(law: Loss, cells: float) -> None:
@@ -81,9 +102,13 @@ def test_a_rounded_pair_is_above_its_profile(law: Loss, cells: float) -> None:
     assert np.all(upper - exact <= exact[0] * 1.1 / cells)
 
 
-@pytest.mark.parametrize(("width", "interval"), [(0.5, 0.05), (0.5, 0.037), (0.02, 0.05), (3.0, 0.11)])
+@pytest.mark.parametrize(
+    ("width", "interval"), [(0.5, 0.05), (0.5, 0.037), (0.02, 0.05), (3.0, 0.11)]
+)
 def test_one_range_step_is_the_envelope(width: float, interval: float) -> None:
-    """One range step from the end is not below the bounded-range profile, whether or not the grid divides the width."""
+    """One range step from the end is not below the bounded-range profile, whether or not the grid
+    divides the width.
+    """
     exact = Banded.bounded_range(width).profile(np.arange(0, 120) * interval)
     assert np.all(RangeStep(width, interval).upper(np.zeros(120)) >= exact * (1 - 1e-11))
 
@@ -98,18 +123,29 @@ def test_finer_grids_tighten_the_bound() -> None:
 
 
 def test_bad_events_and_edges() -> None:
-    """delta0 is taken off delta first; no steps cost nothing; delta 0 gives the pure sum; delta0 above delta gives infinity."""
+    """delta0 is taken off delta first; no steps cost nothing; delta 0 gives the pure sum; delta0
+    above delta gives infinity.
+    """
     assert adaptive_composition([], 1e-6) == adaptive_composition([(PICK, 0)], 0) == 0
     assert adaptive_composition([3 * acc.BoundedRange(epsilon=0.5)], 0) == 1.5
     assert adaptive_composition([acc.Approximate(curve=PICK, delta0=1e-3)], 1e-6) == math.inf
-    assert adaptive_composition([(acc.LaplaceDP(epsilon=0.5), 3), (acc.ApproxDP(epsilon=0.2, delta=1e-8), 2)], 1e-6) == 1.9
+    assert (
+        adaptive_composition(
+            [(acc.LaplaceDP(epsilon=0.5), 3), (acc.ApproxDP(epsilon=0.2, delta=1e-8), 2)], 1e-6
+        )
+        == 1.9
+    )
     plain = adaptive_composition([acc.BoundedRange(epsilon=0.5)] * 4, 1e-6)
-    shifted = adaptive_composition([acc.Approximate(curve=acc.BoundedRange(epsilon=0.5), delta0=1e-6)] * 4, 5e-6)
+    shifted = adaptive_composition(
+        [acc.Approximate(curve=acc.BoundedRange(epsilon=0.5), delta0=1e-6)] * 4, 5e-6
+    )
     assert shifted == pytest.approx(plain, rel=1e-9)
 
 
 def test_a_composition_that_is_repeated_is_its_steps() -> None:
-    """Every step of it counts in every run, and so does every bad event: as if they were stated one by one."""
+    """Every step of it counts in every run, and so does every bad event: as if they were stated one
+    by one.
+    """
     pick = acc.Approximate(curve=acc.BoundedRange(epsilon=0.3), delta0=1e-7)
     noise = acc.GaussianDP(mu=0.2)
     one_by_one = adaptive_composition([pick] * 6 + [noise] * 4, 1e-6)
@@ -119,7 +155,11 @@ def test_a_composition_that_is_repeated_is_its_steps() -> None:
 def test_a_step_may_be_known_by_its_profile_only() -> None:
     """A hull of profiles has a sound bound too."""
     curve = acc.curves.GaussianMax(mu=0.5, candidates=5)
-    assert curve.epsilon(1e-6) * (1 - 1e-9) <= adaptive_composition([curve], 1e-6) <= curve.epsilon(1e-6) * 1.01
+    assert (
+        curve.epsilon(1e-6) * (1 - 1e-9)
+        <= adaptive_composition([curve], 1e-6)
+        <= curve.epsilon(1e-6) * 1.01
+    )
 
 
 @pytest.mark.slow
@@ -129,14 +169,22 @@ def test_a_step_may_be_known_by_its_profile_only() -> None:
         ([(acc.BoundedRange(epsilon=0.4), 9)], 1e-3),
         ([(acc.GaussianDP(mu=0.3), 3), (acc.BoundedRange(epsilon=0.2), 20)], 1e-6),
         (
-            [(acc.LaplaceDP(epsilon=0.5), 2), (acc.ApproxDP(epsilon=0.2, delta=1e-8), 1), (acc.BoundedRange(epsilon=0.3), 10)],
+            [
+                (acc.LaplaceDP(epsilon=0.5), 2),
+                (acc.ApproxDP(epsilon=0.2, delta=1e-8), 1),
+                (acc.BoundedRange(epsilon=0.3), 10),
+            ],
             1e-6,
         ),
     ],
     ids=str,
 )
-def test_the_quick_account_is_the_recursion_with_the_pairs_first(steps: list[tuple[acc.Curve, int]], delta: float) -> None:
-    """Theorem D6: not below the recursion in that order, nor in the opposite one, and at most one per cent above."""
+def test_the_quick_account_is_the_recursion_with_the_pairs_first(
+    steps: list[tuple[acc.Curve, int]], delta: float
+) -> None:
+    """Theorem D6: not below the recursion in that order, nor in the opposite one, and at most one
+    per cent above.
+    """
     plan = acc.curves.Composed.of([(count, curve) for curve, count in steps])
     found = best_epsilon(plan, delta, thorough=True)
     orders = [adaptive_composition(way, delta, cells=64) for way in (steps, steps[::-1])]
@@ -154,7 +202,9 @@ def test_the_quick_account_of_ranges_is_above_what_an_adversary_reaches() -> Non
 
 
 def test_bad_events_are_added_to_the_quick_account() -> None:
-    """Bad events add their probability to delta, no more and no less; what reveals all with some chance adds at least that."""
+    """Bad events add their probability to delta, no more and no less; what reveals all with some
+    chance adds at least that.
+    """
     plain, event = 20 * acc.BoundedRange(epsilon=0.2), 1e-7
     failing = 20 * acc.Approximate(curve=acc.BoundedRange(epsilon=0.2), delta0=event / 20)
     leaking = plain + acc.ApproxDP(epsilon=1e-3, delta=event)
@@ -171,9 +221,13 @@ def test_bad_events_are_added_to_the_quick_account() -> None:
 
 
 def test_deltas_in_a_neighbourhood_are_above_the_recursion() -> None:
-    """What attacks read of equal ranges holds what an adversary reaches and all bad events, and hardly more."""
+    """What attacks read of equal ranges holds what an adversary reaches and all bad events, and
+    hardly more.
+    """
     pick = acc.BoundedRange(epsilon=0.3)
-    quick, failing = (deltas_near(10 * one, 0.5) for one in (pick, acc.Approximate(curve=pick, delta0=0.02)))
+    quick, failing = (
+        deltas_near(10 * one, 0.5) for one in (pick, acc.Approximate(curve=pick, delta0=0.02))
+    )
     attained = reached([("range", 30)] * 10, 0.01, 400)
     for epsilon in (0.3, 0.8):
         lower = attained[round(epsilon / 0.01)]
@@ -184,17 +238,28 @@ def test_deltas_in_a_neighbourhood_are_above_the_recursion() -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [acc.ZCDP(rho=0.01), acc.SampledGaussianDP(mu=1.0, rate=0.01), acc.BoundedRange(epsilon=0.2), acc.zero()], ids=str
+    "other",
+    [
+        acc.ZCDP(rho=0.01),
+        acc.SampledGaussianDP(mu=1.0, rate=0.01),
+        acc.BoundedRange(epsilon=0.2),
+        acc.zero(),
+    ],
+    ids=str,
 )
 def test_other_plans_keep_their_routes(other: acc.Curve) -> None:
-    """Renyi bounds, pairs with a direction, two widths and single steps are left to the other routes."""
+    """Renyi bounds, pairs with a direction, two widths and single steps are left to the other
+    routes.
+    """
     plan = acc.BoundedRange(epsilon=0.1) * (1 if other == acc.zero() else 30) + other
     assert best_epsilon(plan, 1e-6, thorough=True) == best_epsilon(plan, 1e-6)
 
 
 @pytest.mark.slow
 def test_fixed_plans_are_judged_by_the_recursion() -> None:
-    """Calibration, admission and the accountant agree, 7 % above what the quick routes allow; a filter charges all."""
+    """Calibration, admission and the accountant agree, 7 % above what the quick routes allow; a
+    filter charges all.
+    """
     budget, quick = acc.Budget(epsilon=1.0, delta=1e-6), acc.Budget(epsilon=1.0, delta=1e-6).cost
     found = acc.calibrate(lambda e: 100 * acc.BoundedRange(epsilon=e), budget)
     plan = 100 * acc.BoundedRange(epsilon=found)
@@ -210,7 +275,9 @@ def test_fixed_plans_are_judged_by_the_recursion() -> None:
 
 @pytest.mark.parametrize(("rounds", "upper"), [(1, 0.1115), (10, 0.3940), (100, 1.3620)])
 def test_stable_top_k_in_its_true_order(rounds: int, upper: float) -> None:
-    """Rounds of (bounded range, Gaussian): the programme is below the composed loss, which is below Renyi."""
+    """Rounds of (bounded range, Gaussian): the programme is below the composed loss, which is below
+    Renyi.
+    """
     curve = rounds * (PICK + TEST)
     renyi = acc.convert.renyi.rdp_to_epsilon(curve.rdp, 1e-6 - curve.delta0).value
     assert adaptive_composition([PICK, TEST] * rounds, 1e-6) <= upper
@@ -220,7 +287,9 @@ def test_stable_top_k_in_its_true_order(rounds: int, upper: float) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [60.0, 99.0, 101.0, 300.0, 500.0, 1e3])
 def test_wide_ranges_cost_what_they_cost(width: float) -> None:
-    """An adversary's t of width - 1 is lost with probability 1 - 1/e, twice with .4; the recursion takes up to 100 nats."""
+    """An adversary's t of width - 1 is lost with probability 1 - 1/e, twice with .4; the recursion
+    takes up to 100 nats.
+    """
     attained = 2 * (width - 1) + math.log1p(-1e-6 / (1 - 1 / math.e) ** 2)
     curve = 2 * acc.BoundedRange(epsilon=width)
     assert attained <= curve.epsilon(1e-6) <= 2 * width
@@ -240,8 +309,12 @@ def test_a_grid_has_cells(cells: Any) -> None:
 
 
 @pytest.mark.parametrize("widths", [(1.0,), (0.8, 1.1), (1.0, 0.7, 0.9), (0.5, 0.5, 0.5, 0.5)])
-def test_just_below_the_sum_the_bound_is_what_an_adversary_reaches(widths: tuple[float, ...]) -> None:
-    """Theorem D7: at most one range below the sum equal steps reach the value, which the bound is not below."""
+def test_just_below_the_sum_the_bound_is_what_an_adversary_reaches(
+    widths: tuple[float, ...],
+) -> None:
+    """Theorem D7: at most one range below the sum equal steps reach the value, which the bound is
+    not below.
+    """
     total, interval = sum(widths), min(widths) / 100
     values = np.zeros(math.ceil(total / interval) + 1)
     for width in reversed(widths):

@@ -1,4 +1,6 @@
-"""Privacy loss distributions: every pair dominates what it stands for, and composition only rounds up."""
+"""Privacy loss distributions: every pair dominates what it stands for, and composition only rounds
+up.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def bounded_range_pair(width: float, t: float) -> list[tuple[float, float]]:
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 @pytest.mark.parametrize("interval", WIDTHS)
 def test_a_rounded_loss_dominates(loss: Loss, interval: float) -> None:
-    """At every threshold, on and off the grid and on both sides of 0, the rounded loss has at least the exact divergence."""
+    """At every threshold, on and off the grid and on both sides of 0, the rounded loss has at least
+    the exact divergence.
+    """
     pmf = loss.pmf(interval, 1e-299)
     for y in np.linspace(-3, 3, 241) if isinstance(loss, Hull) else np.linspace(-8, 8, 321):
         exact = float(loss.profile(np.array([y]))[0])
@@ -75,7 +79,9 @@ def test_a_rounded_loss_dominates(loss: Loss, interval: float) -> None:
 @pytest.mark.parametrize("interval", WIDTHS)
 @pytest.mark.parametrize("failure", [1e-9, 1e-3, 0.2])
 def test_a_hull_loses_what_its_bounds_say_of_failures(failure: float, interval: float) -> None:
-    """A mechanism that gives all away with a chance is within the hull: the infinite mass is that chance, and hardly more."""
+    """A mechanism that gives all away with a chance is within the hull: the infinite mass is that
+    chance, and hardly more.
+    """
     loss = Hull(((1.0, failure, Normal(0.3)), (1.0, 2 * failure, Normal(0.2))))
     lost = loss.pmf(interval, 1e-299).infinity
     assert failure <= lost <= failure * (1 + 1e-12)
@@ -83,7 +89,9 @@ def test_a_hull_loses_what_its_bounds_say_of_failures(failure: float, interval: 
 
 @lru_cache
 def tangents(loss: Hull) -> tuple[np.ndarray, np.ndarray]:
-    """Points of the convex function below a hull's profile, by Legendre transform: largest lines below it, per slope."""
+    """Points of the convex function below a hull's profile, by Legendre transform: largest lines
+    below it, per slope.
+    """
     g = np.exp(np.linspace(-6, 6, 6001))
     values = loss.profile(np.log(g))
     slopes = -np.concatenate([np.geomspace(1, 1e-12, 3000), [0.0]])
@@ -91,14 +99,18 @@ def tangents(loss: Hull) -> tuple[np.ndarray, np.ndarray]:
 
 
 def hull_at(loss: Hull, y: float) -> float:
-    """The convex function below a hull's profile at y, from below: a supremum of lines that lie under the profile."""
+    """The convex function below a hull's profile at y, from below: a supremum of lines that lie
+    under the profile.
+    """
     slopes, intercepts = tangents(loss)
     return float(np.max(intercepts + slopes * math.exp(y))) * (1 - 5e-3)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 def test_rounding_error_is_of_second_order(loss: Loss) -> None:
-    """An interval of 1/100 of the scale adds less than 0.1% to the divergence, which first order would not achieve."""
+    """An interval of 1/100 of the scale adds less than 0.1% to the divergence, which first order
+    would not achieve.
+    """
     if isinstance(loss, Hull):
         y, exact = 0.9, hull_at(loss, 0.9) / (1 - 5e-3) * (1 + 2e-3)
     else:
@@ -109,10 +121,13 @@ def test_rounding_error_is_of_second_order(loss: Loss) -> None:
 
 @pytest.mark.parametrize("width", [0.01, 0.5, 3.0, 20.0])
 def test_the_envelope_is_the_largest_bounded_range_divergence(width: float) -> None:
-    """At every y, of either sign, the envelope equals the largest divergence over two-point bounded-range pairs (Theorem P3)."""
+    """At every y, of either sign, the envelope equals the largest divergence over two-point
+    bounded-range pairs (Theorem P3).
+    """
     for y in np.linspace(-width, width, 41):
         best = max(
-            sum(max(0.0, p - math.exp(y) * q) for p, q in bounded_range_pair(width, t)) for t in np.linspace(0, width, 2001)
+            sum(max(0.0, p - math.exp(y) * q) for p, q in bounded_range_pair(width, t))
+            for t in np.linspace(0, width, 2001)
         )
         envelope = float(Banded.bounded_range(width).profile(np.array([y]))[0])
         assert best <= envelope * (1 + 1e-9) + 1e-13
@@ -122,7 +137,9 @@ def test_the_envelope_is_the_largest_bounded_range_divergence(width: float) -> N
 @pytest.mark.parametrize("curve", DOMINATED, ids=repr)
 @pytest.mark.parametrize("interval", [1e-2, 0.13])
 def test_dp_accounting_objects_are_pessimistic_and_count(curve: acc.Curve, interval: float) -> None:
-    """Every curve with a pair gives a dp-accounting object at least as large as the exact profile, and n compose n times."""
+    """Every curve with a pair gives a dp-accounting object at least as large as the exact profile,
+    and n compose n times.
+    """
     pld = curve.pld(interval)
     assert pld is not None
     for epsilon in (0.0, 0.05, 0.3, 0.71, 1.0):
@@ -136,10 +153,15 @@ def test_dp_accounting_objects_are_pessimistic_and_count(curve: acc.Curve, inter
     assert thrice.get_delta_for_epsilon(0.5) == pytest.approx(one_by_one, rel=1e-6, abs=1e-12)
 
 
-@pytest.mark.parametrize(("mu", "count"), spread([(1.0, 1), (0.1, 100), (0.0257, 600), (1e-3, 10**6), (5.0, 3), (30.0, 1)], 3))
+@pytest.mark.parametrize(
+    ("mu", "count"),
+    spread([(1.0, 1), (0.1, 100), (0.0257, 600), (1e-3, 10**6), (5.0, 3), (30.0, 1)], 3),
+)
 @pytest.mark.parametrize("delta", [0.3, 1e-6, 1e-20, 1e-100, 1e-250])
 def test_gaussian_composition_is_exact_from_above(mu: float, count: int, delta: float) -> None:
-    """Composed Gaussian losses give the closed-form epsilon of one Gaussian, never less, and at most 2e-4 more, at any delta."""
+    """Composed Gaussian losses give the closed-form epsilon of one Gaussian, never less, and at
+    most 2e-4 more, at any delta.
+    """
     exact = acc.GaussianDP(mu=mu * math.sqrt(count)).epsilon(delta)
     losses = Losses(((count, Normal(mu)),))
     found = pld_epsilon(losses, delta)
@@ -148,24 +170,33 @@ def test_gaussian_composition_is_exact_from_above(mu: float, count: int, delta: 
 
 @pytest.mark.parametrize("theta", [0.02, 1.0, 30.0, 3000.0])
 def test_any_tilt_is_sound(theta: float) -> None:
-    """The tilt decides accuracy only: far from the best one, the epsilon is still not below the exact one."""
+    """The tilt decides accuracy only: far from the best one, the epsilon is still not below the
+    exact one.
+    """
     exact = acc.GaussianDP(mu=1.0).epsilon(1e-6)
     assert pld_epsilon(Losses(((100, Normal(0.1)),)), 1e-6, theta) >= exact * (1 - 1e-9)
-    assert pld_delta(Losses(((100, Normal(0.1)),)), 2.0, theta) >= acc.GaussianDP(mu=1.0).delta(2.0) * (1 - 1e-9)
+    assert pld_delta(Losses(((100, Normal(0.1)),)), 2.0, theta) >= acc.GaussianDP(mu=1.0).delta(
+        2.0
+    ) * (1 - 1e-9)
 
 
 def product_divergence(pairs: list[list[tuple[float, float]]], epsilon: float) -> float:
     """Exact divergence of independent discrete pairs, by enumeration."""
     total = 0.0
     for outcome in itertools.product(*pairs):
-        total += max(0.0, math.prod(p for p, _ in outcome) - math.exp(epsilon) * math.prod(q for _, q in outcome))
+        total += max(
+            0.0,
+            math.prod(p for p, _ in outcome) - math.exp(epsilon) * math.prod(q for _, q in outcome),
+        )
     return total
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_no_bound_lies_below_small_products(seed: int) -> None:
-    """Random two- and three-fold compositions of discrete mechanisms: each curve's bound covers the enumerated divergence."""
+    """Random two- and three-fold compositions of discrete mechanisms: each curve's bound covers the
+    enumerated divergence.
+    """
     rng = np.random.default_rng(seed)
     widths = rng.uniform(0.05, 2.0, size=rng.integers(2, 4))
     curve = sum((acc.BoundedRange(epsilon=float(w)) for w in widths), acc.zero())
@@ -180,7 +211,10 @@ def test_no_bound_lies_below_small_products(seed: int) -> None:
 
 def test_the_route_is_named() -> None:
     """A composition without a closed form is converted by its privacy loss distribution."""
-    assert best_epsilon(600 * (acc.BoundedRange(epsilon=0.036) + acc.GaussianDP(mu=0.026)), 1e-6).route == "pld"
+    assert (
+        best_epsilon(600 * (acc.BoundedRange(epsilon=0.036) + acc.GaussianDP(mu=0.026)), 1e-6).route
+        == "pld"
+    )
     assert best_epsilon(600 * acc.GaussianDP(mu=0.026), 1e-6).route == "profile"
     many = sum((acc.LaplaceDP(epsilon=0.01 + 1e-4 * i) for i in range(200)), acc.zero())
     assert best_epsilon(many, 1e-6).route == "pld"
@@ -190,11 +224,15 @@ def test_laplace_pairs_cost_less_than_pure_ones() -> None:
     """What docs/theorems/laplace.md states: 100 releases of .1, and order 2 of one of 1."""
     costs = [(100 * kind(epsilon=0.1)).epsilon(1e-6) for kind in (acc.LaplaceDP, acc.PureDP)]
     assert costs == pytest.approx([4.693, 4.775], abs=5e-4)
-    assert [float(kind(epsilon=1.0).rdp(2.0)) for kind in (acc.LaplaceDP, acc.PureDP)] == pytest.approx([0.619, 0.735], abs=5e-4)
+    assert [
+        float(kind(epsilon=1.0).rdp(2.0)) for kind in (acc.LaplaceDP, acc.PureDP)
+    ] == pytest.approx([0.619, 0.735], abs=5e-4)
 
 
 def test_tiny_charges_are_not_inflated() -> None:
-    """Ten Laplace charges of 1e-5 cost less than their pure sum; dp-accounting's default grid reports five times as much."""
+    """Ten Laplace charges of 1e-5 cost less than their pure sum; dp-accounting's default grid
+    reports five times as much.
+    """
     curve = 10 * acc.LaplaceDP(epsilon=1e-5)
     accountant = dp_pld.PLDAccountant().compose(dp_accounting.LaplaceDpEvent(1e5), 10)
     assert accountant.get_epsilon(1e-9) > 4.5e-4
@@ -204,7 +242,9 @@ def test_tiny_charges_are_not_inflated() -> None:
 
 @pytest.mark.slow
 def test_a_wide_bound_beside_a_narrow_one_costs_no_memory() -> None:
-    """Gaussian noise among 10^12 candidates: the grid is the union bound's, not that of the vector's 5 * 10^5 deviations."""
+    """Gaussian noise among 10^12 candidates: the grid is the union bound's, not that of the
+    vector's 5 * 10^5 deviations.
+    """
     union = acc.curves.GaussianMax(mu=0.5, candidates=10**12)
     both = acc.tighter(union, acc.GaussianDP(mu=2.5e5))
     assert 0.999 * union.epsilon(1e-6) <= both.epsilon(1e-6) <= union.epsilon(1e-6)
@@ -215,27 +255,48 @@ def test_a_wide_bound_beside_a_narrow_one_costs_no_memory() -> None:
     ("losses", "delta", "most"),
     [
         (Losses(((1, Banded.pure(7.706030329442642)),)), 6.65398262678035e-08, 7.7060303),
-        (Losses(((2, Banded.pure(9.113866268050867)), (1, Normal(1.292065537000776e-06)))), 6.751552487504569e-14, 18.2284),
+        (
+            Losses(((2, Banded.pure(9.113866268050867)), (1, Normal(1.292065537000776e-06)))),
+            6.751552487504569e-14,
+            18.2284,
+        ),
     ],
 )
-def test_a_window_measured_on_a_coarser_grid_holds_the_sum(losses: Losses, delta: float, most: float) -> None:
-    """Far tilted sums lie higher on the coarser grid: a window taken from it would lie above them, and prove next to nothing."""
+def test_a_window_measured_on_a_coarser_grid_holds_the_sum(
+    losses: Losses, delta: float, most: float
+) -> None:
+    """Far tilted sums lie higher on the coarser grid: a window taken from it would lie above them,
+    and prove next to nothing.
+    """
     assert pld_epsilon(losses, delta) <= most
 
 
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize(("inner", "outer"), [(0.2, 0.2), (0.01, 0.5), (0.6, 0.3)])
 def test_failures_within_an_approximation_add_up(inner: float, outer: float, count: int) -> None:
-    """P1: dp-accounting merges masses at infinity a and b to a + b - ab; the distribution of a curve must hold a + b of them."""
+    """P1: dp-accounting merges masses at infinity a and b to a + b - ab; the distribution of a
+    curve must hold a + b of them.
+    """
     nested = acc.Approximate(curve=count * acc.ApproxDP(epsilon=1.0, delta=inner), delta0=outer)
     found = nested.pld(1e-2)
     assert found is not None
-    least = min(1.0, 1 - (1 - inner) ** count + outer)  # of several steps one may fail, which their sum is above
-    assert least * (1 - 1e-12) <= found.get_delta_for_epsilon(50.0) <= least + 1e-7 + (count - 1) * inner * outer
+    # of several steps one may fail, which their sum is above
+    least = min(1.0, 1 - (1 - inner) ** count + outer)
+    assert (
+        least * (1 - 1e-12)
+        <= found.get_delta_for_epsilon(50.0)
+        <= least + 1e-7 + (count - 1) * inner * outer
+    )
 
 
 def test_steps_that_may_fail_have_no_epsilon_without_delta() -> None:
-    """At delta 0 nothing pays for a failure, however the steps are composed: no epsilon is proved, and asking is no error."""
+    """At delta 0 nothing pays for a failure, however the steps are composed: no epsilon is proved,
+    and asking is no error.
+    """
     step = acc.ApproxDP(epsilon=0.5, delta=1e-7)
-    for plan in (2 * step, step + acc.PureDP(epsilon=0.1), step + acc.Approximate(curve=acc.GaussianDP(mu=0.1), delta0=1e-9)):
+    for plan in (
+        2 * step,
+        step + acc.PureDP(epsilon=0.1),
+        step + acc.Approximate(curve=acc.GaussianDP(mu=0.1), delta0=1e-9),
+    ):
         assert plan.epsilon(0.0) == acc.Accountant().compose(plan).epsilon(0.0) == math.inf

@@ -1,4 +1,6 @@
-"""Every part of a plan enters its privacy loss distribution: tables, sparse vectors, Renyi bounds, and hundreds of widths."""
+"""Every part of a plan enters its privacy loss distribution: tables, sparse vectors, Renyi bounds,
+and hundreds of widths.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def route(curve: acc.Curve) -> Route:
     ids=lambda part: part.kind,
 )
 def test_one_part_without_exact_losses_leaves_the_route_on(part: acc.Curve) -> None:
-    """100 Laplace mechanisms and one such part: the PLD wins, costs more than without it, and less than the Renyi route."""
+    """100 Laplace mechanisms and one such part: the PLD wins, costs more than without it, and less
+    than the Renyi route.
+    """
     plan = LAPLACES + part
     found = best_epsilon(plan, 1e-6)
     renyi = acc.convert.renyi.rdp_to_epsilon(plan.rdp, 1e-6 - plan.delta0, plan.table_orders).value
@@ -44,39 +48,55 @@ def test_one_part_without_exact_losses_leaves_the_route_on(part: acc.Curve) -> N
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.05, 0.1, 0.2, 0.9, 1.5])
 def test_a_table_composes_as_the_table_it_is(epsilon: float) -> None:
-    """Theorem M1: once, its losses give the profile back, never less and to 1e-3; so a cut of 5 % would show."""
+    """Theorem M1: once, its losses give the profile back, never less and to 1e-3; so a cut of 5 %
+    would show.
+    """
     exact = TABLE.profile(epsilon)
     assert exact * (1 - 1e-12) <= pld_delta(condensed(TABLE.losses()), epsilon) <= 1.001 * exact
 
 
 def test_many_tables_cover_the_curve_they_are_points_of() -> None:
-    """Points of a Gaussian profile: thirty tables cost at least thirty Gaussians, and at most 2 % more."""
+    """Points of a Gaussian profile: thirty tables cost at least thirty Gaussians, and at most 2 %
+    more.
+    """
     gauss, at = acc.GaussianDP(mu=0.3), np.linspace(0.01, 3.5, 200)
-    table = acc.curves.ProfileTable(epsilons=tuple(at), deltas=tuple(gauss.profile(float(e)) for e in at))
+    table = acc.curves.ProfileTable(
+        epsilons=tuple(at), deltas=tuple(gauss.profile(float(e)) for e in at)
+    )
     exact = (30 * gauss).epsilon(1e-4)
     assert exact <= (30 * table).epsilon(1e-4) <= 1.02 * exact
 
 
 @pytest.mark.parametrize("rho", [1e-3, 0.05])
 def test_a_renyi_bound_covers_what_attains_it(rho: float) -> None:
-    """Theorem P8: the pair of zCDP covers the Gaussian mechanism of the same rho, alone and beside Laplace noise, within 8 %."""
+    """Theorem P8: the pair of zCDP covers the Gaussian mechanism of the same rho, alone and beside
+    Laplace noise, within 8 %.
+    """
     gauss, mu = acc.GaussianDP(mu=math.sqrt(2 * rho)), math.sqrt(2 * rho)
     loss = RenyiLoss.of(acc.ZCDP(rho=rho).rdp, ())
     assert loss is not None
     grid = np.linspace(-3, 3, 61)
     assert np.all(loss.profile(grid) >= Normal(mu).profile(grid) * (1 - 1e-9))
-    exact, claimed = (LAPLACES + gauss).epsilon(1e-6), pld_epsilon(condensed((LAPLACES + acc.ZCDP(rho=rho)).losses()), 1e-6)
+    exact, claimed = (
+        (LAPLACES + gauss).epsilon(1e-6),
+        pld_epsilon(condensed((LAPLACES + acc.ZCDP(rho=rho)).losses()), 1e-6),
+    )
     assert exact <= claimed <= 1.08 * exact
 
 
 @pytest.mark.parametrize("epsilon", [6.0, 10.0])
 def test_a_renyi_bound_covers_how_far_a_response_tells_its_bit(epsilon: float) -> None:
-    """Randomised response attains its Renyi bounds: the total variation of its two laws, tanh(epsilon/2), is covered."""
+    """Randomised response attains its Renyi bounds: the total variation of its two laws,
+    tanh(epsilon/2), is covered.
+    """
     loss = RenyiLoss.of(acc.PureDP(epsilon=epsilon).rdp, ())
     assert loss is not None
     assert math.tanh(epsilon / 2) <= float(loss.profile(np.array([0.0]))[0]) <= 1
-    # Bretagnolle and Huber's inequality at the least order, below every conversion at so large a divergence.
-    assert float(loss.ahead(np.array([0.0]))[0]) == pytest.approx(math.sqrt(-math.expm1(-loss.values[0])), rel=1e-12)
+    # Bretagnolle and Huber's inequality at the least order, below every conversion at so large a
+    # divergence.
+    assert float(loss.ahead(np.array([0.0]))[0]) == pytest.approx(
+        math.sqrt(-math.expm1(-loss.values[0])), rel=1e-12
+    )
 
 
 def test_what_renyi_bounds_alone_say_needs_no_pair() -> None:
@@ -87,7 +107,11 @@ def test_what_renyi_bounds_alone_say_needs_no_pair() -> None:
 @pytest.mark.slow
 def test_a_sampled_gaussian_among_other_parts() -> None:
     """The larger of the two directions counts, not the symmetric hull of both, which costs more."""
-    plan = 200 * acc.SampledGaussianDP(mu=1.0, rate=0.05) + 5 * acc.LaplaceDP(epsilon=0.2) + acc.ZCDP(rho=1e-4)
+    plan = (
+        200 * acc.SampledGaussianDP(mu=1.0, rate=0.05)
+        + 5 * acc.LaplaceDP(epsilon=0.2)
+        + acc.ZCDP(rho=1e-4)
+    )
     losses = condensed(plan.losses())  # type: ignore[attr-defined]
     ways = [pld_epsilon(way, 1e-6) for way in losses.directed()]
     assert plan.epsilon(1e-6) == pytest.approx(max(ways), rel=1e-12)
@@ -101,7 +125,9 @@ def _laplaces(widths: object) -> acc.Curve:
 
 @pytest.mark.slow
 def test_hundreds_of_widths_are_rounded_up_and_hardly() -> None:
-    """Theorem P9: 365 different Laplace mechanisms cost 3.73 in place of 3.97; the same rounded down to levels cost 3.70."""
+    """Theorem P9: 365 different Laplace mechanisms cost 3.73 in place of 3.97; the same rounded
+    down to levels cost 3.70.
+    """
     widths = np.linspace(0.02, 0.06, 365)
     plan = _laplaces(widths)
     assert route(plan) == "pld"
@@ -112,17 +138,27 @@ def test_hundreds_of_widths_are_rounded_up_and_hardly() -> None:
 
 
 def test_levels_lie_above_and_gaussians_merge_exactly() -> None:
-    """No width shrinks, no repetition is lost, families stay apart, and normal steps add up their squares."""
+    """No width shrinks, no repetition is lost, families stay apart, and normal steps add up their
+    squares.
+    """
     rng = np.random.default_rng(4)
-    made = [(int(n), make(w)) for make in (Banded.laplace, Banded.bounded_range, Banded.pure) for n, w in _steps(rng)]
+    made = [
+        (int(n), make(w))
+        for make in (Banded.laplace, Banded.bounded_range, Banded.pure)
+        for n, w in _steps(rng)
+    ]
     plan = Losses(tuple(made) + tuple((2, Normal(float(m))) for m in np.linspace(0.1, 1, 50)), 1e-9)
     small = condensed(plan)
     assert len(small.steps) <= MOST_STEPS
     assert small.added == plan.added
     (mu,) = [loss.mu for _, loss in small.steps if isinstance(loss, Normal)]
-    assert mu == pytest.approx(math.sqrt(2 * float((np.linspace(0.1, 1, 50) ** 2).sum())), rel=1e-14)
+    assert mu == pytest.approx(
+        math.sqrt(2 * float((np.linspace(0.1, 1, 50) ** 2).sum())), rel=1e-14
+    )
     for kind in range(3):
-        before = sorted(w for n, loss in made[200 * kind : 200 * kind + 200] for w in [loss.width] * n)
+        before = sorted(
+            w for n, loss in made[200 * kind : 200 * kind + 200] for w in [loss.width] * n
+        )
         key = (made[200 * kind][1].upper > 0, made[200 * kind][1].middle > 0)
         after = sorted(
             w
@@ -136,12 +172,19 @@ def test_levels_lie_above_and_gaussians_merge_exactly() -> None:
 
 
 def test_failures_stay_where_widths_are_rounded_to_levels() -> None:
-    """150 widths of randomised response and 20 more that fail: beyond all finite losses, delta is that some step failed."""
+    """150 widths of randomised response and 20 more that fail: beyond all finite losses, delta is
+    that some step failed.
+    """
     failing = [(1, acc.ApproxDP(epsilon=float(e), delta=1e-3)) for e in np.linspace(0.01, 0.02, 20)]
-    plan = acc.curves.Composed.of([(1, acc.PureDP(epsilon=float(e))) for e in np.linspace(0.01, 0.03, 150)] + failing)
+    plan = acc.curves.Composed.of(
+        [(1, acc.PureDP(epsilon=float(e))) for e in np.linspace(0.01, 0.03, 150)] + failing
+    )
     attained = 1 - (1 - 1e-3) ** 20
     assert attained <= plan.delta(plan.core_epsilon) <= (1 + 1e-6) * attained
 
 
 def _steps(rng: np.random.Generator) -> list[tuple[int, float]]:
-    return [(int(n), float(w)) for n, w in zip(rng.integers(1, 4, 200), np.exp(rng.normal(-3, 1, 200)), strict=True)]
+    return [
+        (int(n), float(w))
+        for n, w in zip(rng.integers(1, 4, 200), np.exp(rng.normal(-3, 1, 200)), strict=True)
+    ]

@@ -1,4 +1,6 @@
-"""dp-accounting's figure and the proved bound side by side: which is reported, and why (Theorem A7)."""
+"""dp-accounting's figure and the proved bound side by side: which is reported, and why
+(Theorem A7).
+"""
 
 from __future__ import annotations
 
@@ -39,14 +41,21 @@ PLANS: dict[str, Curve] = {
     "discrete Gaussian": acc.ZCDP(rho=0.5),
     "exponential mechanism": acc.BoundedRange(epsilon=1.0),
     "repeated exponential mechanism": 100 * acc.BoundedRange(epsilon=0.1),
-    "exponential mechanism and Gaussian": 30 * acc.BoundedRange(epsilon=0.1) + acc.GaussianDP(mu=0.3),
+    "exponential mechanism and Gaussian": (
+        30 * acc.BoundedRange(epsilon=0.1) + acc.GaussianDP(mu=0.3)
+    ),
     "DP-SGD": DP_SGD,
     "mixture": SampledNoiseDP(noise="gaussian", shift=1.0, rate=0.1, group=2),
     "repeated mixture": 20 * SampledNoiseDP(noise="laplace", shift=0.5, rate=0.1, group=2),
     "with failures": 10 * acc.ApproxDP(epsilon=0.1, delta=1e-8),
     "failing Gaussian": 10 * acc.Approximate(curve=acc.GaussianDP(mu=0.1), delta0=1e-8),
     "heterogeneous": Composed.of([(1, acc.LaplaceDP(epsilon=size)) for size in SIZES]),
-    "all kinds": 50 * acc.LaplaceDP(epsilon=0.1) + acc.ZCDP(rho=0.001) + 5 * acc.PureDP(epsilon=0.2) + acc.GaussianDP(mu=0.2),
+    "all kinds": (
+        50 * acc.LaplaceDP(epsilon=0.1)
+        + acc.ZCDP(rho=0.001)
+        + 5 * acc.PureDP(epsilon=0.2)
+        + acc.GaussianDP(mu=0.2)
+    ),
     "table": 5 * RenyiTable(orders=[2.0, 4.0, 8.0], values=[0.01, 0.02, 0.04]),
     "sparse vector": SparseVectorDP(epsilon1=0.1, epsilon2=0.2, positives=3),
     "repeat and select": RepeatAndSelectDP(
@@ -62,8 +71,12 @@ def converter(name: str) -> PlanConverter:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_no_plan_is_reported_below_its_proved_bound_nor_for_an_unknown_reason(name: str) -> None:
-    """The reported figure is the larger of two that agree within 1%, else the proved one; it is never lower without a reason."""
-    found = [converter(name).epsilon(delta) for delta in DELTAS] + [converter(name).delta(epsilon) for epsilon in EPSILONS]
+    """The reported figure is the larger of two that agree within 1%, else the proved one; it is
+    never lower without a reason.
+    """
+    found = [converter(name).epsilon(delta) for delta in DELTAS] + [
+        converter(name).delta(epsilon) for epsilon in EPSILONS
+    ]
     for one in found:
         theirs, proved = one.dp_accounting, one.proved.value
         assert one.why in WHY
@@ -80,11 +93,22 @@ def test_every_case_occurs() -> None:
     """In these plans dp-accounting agrees, is higher for a reason, and has no figure."""
     names = ("Gaussian", "repeated exponential mechanism", "repeat and select", "repeated mixture")
     reasons = {converter(name).epsilon(delta).why for name in names for delta in DELTAS}
-    assert reasons >= {"agreed", "recursion", "closed_form", "no_distribution", "resolution", "no_figure"}
+    assert reasons >= {
+        "agreed",
+        "recursion",
+        "closed_form",
+        "no_distribution",
+        "resolution",
+        "no_figure",
+    }
 
 
 def _root(delta_at: Callable[[float], float], delta: float) -> float:
-    return float(scipy.optimize.brentq(lambda epsilon: math.log(max(delta_at(epsilon), 1e-300) / delta), 0.0, 50.0, xtol=1e-12))
+    return float(
+        scipy.optimize.brentq(
+            lambda epsilon: math.log(max(delta_at(epsilon), 1e-300) / delta), 0.0, 50.0, xtol=1e-12
+        )
+    )
 
 
 def _discrete_gaussian(epsilon: float) -> float:
@@ -124,7 +148,9 @@ TRUTHS: list[tuple[str, float, Callable[[float], float]]] = [
 
 
 @pytest.mark.parametrize(("name", "delta", "truth"), TRUTHS, ids=[name for name, _, _ in TRUTHS])
-def test_the_reported_epsilon_is_not_below_the_truth(name: str, delta: float, truth: Callable[[float], float]) -> None:
+def test_the_reported_epsilon_is_not_below_the_truth(
+    name: str, delta: float, truth: Callable[[float], float]
+) -> None:
     """An accountant never reports less than the exact epsilon, or than a lower bound on it."""
     accountant = acc.Accountant().compose(PLANS[name])
     exact = truth(delta)
@@ -156,9 +182,13 @@ def test_the_rule(theirs: float | None, route: Route, kept: float, value: float,
 
 
 def test_a_lower_bound_without_a_reason_gives_way_where_both_have_distributions() -> None:
-    """Where dp-accounting composes the same losses, nothing but the recursion and its own resolution explains a gap."""
+    """Where dp-accounting composes the same losses, nothing but the recursion and its own
+    resolution explains a gap.
+    """
     plan = PlanConverter(acc.LaplaceDP(epsilon=1.0))
-    assert plan._decide(Bound(1.0, "pld"), [1.015], 1e-6) == reported.Reported(1.015, Bound(1.0, "pld"), 1.015, "unexplained")
+    assert plan._decide(Bound(1.0, "pld"), [1.015], 1e-6) == reported.Reported(
+        1.015, Bound(1.0, "pld"), 1.015, "unexplained"
+    )
 
 
 def test_one_composition_serves_every_question(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +212,9 @@ def test_one_composition_serves_every_question(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_very_many_steps_are_composed_in_two_stages() -> None:
-    """Above 10^5 steps dp-accounting's window would be too wide; two stages give the same figure."""
+    """Above 10^5 steps dp-accounting's window would be too wide; two stages give the same
+    figure.
+    """
     plan = PlanConverter((10**5 + 7) * acc.LaplaceDP(epsilon=0.003))
     found = plan.epsilon(1e-6)
     assert found.why == "agreed"

@@ -22,7 +22,9 @@ _NUMBERS = itertools.count()
 
 def _engine(postgres: str) -> Engine:
     return create_engine(
-        make_url(postgres).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT", poolclass=NullPool
+        make_url(postgres).set(drivername="postgresql+psycopg"),
+        isolation_level="AUTOCOMMIT",
+        poolclass=NullPool,
     )
 
 
@@ -41,7 +43,9 @@ def template(postgres: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder for SQLite files, in memory where there is one: no test here cuts the power, and syncing takes its time."""
+    """A folder for SQLite files, in memory where there is one: no test here cuts the power, and
+    syncing takes its time.
+    """
     memory = Path("/dev/shm")
     if not os.access(memory, os.W_OK):
         yield tmp_path
@@ -64,12 +68,16 @@ def postgres_url(postgres: str) -> str:
 
 @pytest.fixture
 def new_ledger(postgres: str, template: str) -> Callable[[], str]:
-    """A function that makes a PostgreSQL ledger without datasets, a copy of the template but for its name; it gives the URL."""
+    """A function that makes a PostgreSQL ledger without datasets, a copy of the template but for
+    its name; it gives the URL.
+    """
 
     def copied() -> str:
         url = _database(postgres, f"ledger{next(_NUMBERS)}", template)
         with _engine(url).connect() as connection:
-            connection.execute(text("UPDATE dpledger_meta SET ledger_id = :own"), {"own": uuid.uuid4().hex})
+            connection.execute(
+                text("UPDATE dpledger_meta SET ledger_id = :own"), {"own": uuid.uuid4().hex}
+            )
         return url
 
     return copied
@@ -83,14 +91,18 @@ def copied_url(new_ledger: Callable[[], str]) -> str:
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def url(request: pytest.FixtureRequest) -> str:
-    """The URL of a store of either kind without datasets: a SQLite file that is not there yet, or a new PostgreSQL ledger."""
+    """The URL of a store of either kind without datasets: a SQLite file that is not there yet, or a
+    new PostgreSQL ledger.
+    """
     return str(request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "copied_url"))
 
 
 def _making(url: str) -> Iterator[Made]:
     with Ledger.open(url) as opened:
 
-        def made(budget: acc.Budget, name: str = "clicks", relation: Any = "add_remove", **declared: Any) -> Ledger:
+        def made(
+            budget: acc.Budget, name: str = "clicks", relation: Any = "add_remove", **declared: Any
+        ) -> Ledger:
             opened.create_dataset(name, budget, relation, **declared)
             return opened
 

@@ -1,8 +1,10 @@
-"""A process that releases until it is killed. Run as a script: `killed.py URL OUTBOX KILLS random|steps`.
+"""A process that releases until it is killed. Run as a script:
+`killed.py URL OUTBOX KILLS random|steps`.
 
-It forks releasing children by itself and kills each with SIGKILL: at the n-th thing it does to the store, or at a random moment
-of the release that follows the n-th line of the outbox, whatever the machine's speed. A child writes the key of a selection to
-OUTBOX once it holds it: that is the release. Prints, for every kill, how many lines the outbox has gained.
+It forks releasing children by itself and kills each with SIGKILL: at the n-th thing it does to the
+store, or at a random moment of the release that follows the n-th line of the outbox, whatever the
+machine's speed. A child writes the key of a selection to OUTBOX once it holds it: that is the
+release. Prints, for every kill, how many lines the outbox has gained.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ SCORES = dps.Scores([3, 1, 2], sensitivity=dps.Sensitivity())
 
 
 def release(url: str, outbox: int, events: int, how: str) -> None:
-    """Release for ever, by a charge, a schedule or a reservation that is settled; say so when ready, and after each."""
+    """Release for ever, by a charge, a schedule or a reservation that is settled; say so when
+    ready, and after each.
+    """
     session = Session.open(url, "clicks")
     os.write(events, b".")
     while True:
@@ -46,7 +50,9 @@ def release(url: str, outbox: int, events: int, how: str) -> None:
 
 
 def die_at(step: int) -> None:
-    """Kill this process before its `step`-th statement or commit: after a statement the store is as before the next one."""
+    """Kill this process before its `step`-th statement or commit: after a statement the store is as
+    before the next one.
+    """
     left = [step]
 
     def count(*_: Any) -> None:
@@ -59,7 +65,9 @@ def die_at(step: int) -> None:
 
 
 def kill_after(child: int, events: int, lines: int, share: float) -> None:
-    """Kill the child in the release that follows its `lines`-th: after this share of the time that the one before took."""
+    """Kill the child in the release that follows its `lines`-th: after this share of the time that
+    the one before took.
+    """
     os.read(events, 1)
     before = now = time.monotonic()
     for _ in range(lines):
@@ -84,7 +92,9 @@ def main(url: str, outbox: str, kills: int, mode: str) -> None:
         if mode == "random":
             kill_after(child, read, number // 3 % 3, generator.random())
         _, status = os.waitpid(child, 0)
-        assert os.WTERMSIG(status) == signal.SIGKILL, f"the child ended by itself with status {status}"
+        assert os.WTERMSIG(status) == signal.SIGKILL, (
+            f"the child ended by itself with status {status}"
+        )
         os.close(read)
         os.close(write)
         with Ledger.open(url, create=False) as ledger:

@@ -1,4 +1,5 @@
-"""Many processes charge one dataset. Run as a script: `race.py URL WORKERS ATTEMPTS MUTANT`; prints one line per attempt.
+"""Many processes charge one dataset. Run as a script: `race.py URL WORKERS ATTEMPTS MUTANT`; prints
+one line per attempt.
 
 It forks workers by itself, so that the packages are imported once and the processes start together.
 """
@@ -25,7 +26,9 @@ CURVE = acc.PureDP(epsilon=0.01)
 
 
 def linger(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, and then a pause: the window between the check and the insert, opened wide in every variant."""
+    """The function, and then a pause: the window between the check and the insert, opened wide in
+    every variant.
+    """
 
     def slow(*args: Any, **keywords: Any) -> Any:
         result = function(*args, **keywords)
@@ -36,7 +39,9 @@ def linger(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def without_sequence(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give up the second line of defence too: numbers that never collide, so that the primary key refuses nothing."""
+    """Give up the second line of defence too: numbers that never collide, so that the primary key
+    refuses nothing.
+    """
 
     def loose(*args: Any, **keywords: Any) -> Any:
         declared = function(*args, **keywords)

@@ -16,10 +16,15 @@ APPROXIMATE = acc.Budget(epsilon=1.0, delta=1e-6)
 
 @pytest.mark.parametrize("spent", [0, 1, 2])
 def test_the_remedy_is_attained(spent: int) -> None:
-    """With a delta0 as low as the remedy says, as many fit as it says; a twentieth more, and they do not."""
+    """With a delta0 as low as the remedy says, as many fit as it says; a twentieth more, and they
+    do not.
+    """
     start = APPROXIMATE.price(FAILING).times(spent)
     found = Remaining(APPROXIMATE, start, FAILING)
-    match = re.fullmatch(r"lower its delta .*: at most (\S+) of failure probability .*each; then (\d+) fit", found.remedy)
+    match = re.fullmatch(
+        r"lower its delta .*: at most (\S+) of failure probability .*each; then (\d+) fit",
+        found.remedy,
+    )
     assert match is not None, found.remedy
     each, goal = float(match[1]), int(match[2])
     assert goal == (2 * found.releases or 1)
@@ -29,7 +34,9 @@ def test_the_remedy_is_attained(spent: int) -> None:
 
 
 def test_both_parts_are_named_where_both_are_short() -> None:
-    """Twice as many need less of both parts, and the remedy says how much of each; its divergence is attained."""
+    """Twice as many need less of both parts, and the remedy says how much of each; its divergence
+    is attained.
+    """
     curve = acc.Approximate(curve=acc.ZCDP(rho=0.05), delta0=2.5e-8)
     budget = acc.Budget(rho=0.2, delta=1e-7)
     found = Remaining(budget, acc.price.Price(0, 0), curve)
@@ -41,7 +48,9 @@ def test_both_parts_are_named_where_both_are_short() -> None:
 
 
 def test_the_ends() -> None:
-    """A spent budget has no remedy; what is free is capped; what no budget of the form pays for says so; periods are named."""
+    """A spent budget has no remedy; what is free is capped; what no budget of the form pays for
+    says so; periods are named.
+    """
     pure, capacity = acc.Budget(epsilon=1.0), acc.Budget(epsilon=1.0).capacity
     spent = Remaining(pure, capacity, PURE, "2024-07")
     assert (spent.releases, spent.runs_out, spent.account) == (0, "divergence", "2024-07")
@@ -51,4 +60,9 @@ def test_the_ends() -> None:
     never = Remaining(pure, acc.price.Price(0, 0), acc.GaussianDP(mu=0.1))
     assert (never.releases, never.runs_out) == (0, None)
     assert "pure epsilon" in never.reason
-    assert Remaining(acc.Budget(epsilon=1e6), acc.price.Price(0, 0), acc.PureDP(epsilon=1e-12)).releases == 10**12
+    assert (
+        Remaining(
+            acc.Budget(epsilon=1e6), acc.price.Price(0, 0), acc.PureDP(epsilon=1e-12)
+        ).releases
+        == 10**12
+    )

@@ -1,4 +1,6 @@
-"""The report in a real browser: it renders, filters, prints, and follows light and dark. Skips where no Chromium is installed."""
+"""The report in a real browser: it renders, filters, prints, and follows light and dark. Skips
+where no Chromium is installed.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ import accounting as acc
 from accounting.ledger import Ledger, Terms
 from accounting.report import write_report
 
-CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+CHROMIUM = next(
+    (
+        found
+        for name in ("chromium", "chromium-browser", "google-chrome")
+        if (found := shutil.which(name))
+    ),
+    None,
+)
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
@@ -24,8 +33,9 @@ pytestmark = [
     ),
 ]
 QUIET = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --hide-scrollbars --virtual-time-budget=5000"
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run"
+    " --disable-background-networking --disable-component-update --disable-sync --hide-scrollbars"
+    " --virtual-time-budget=5000"
 )
 
 
@@ -39,7 +49,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ledger.create_dataset("visits", acc.Budget(epsilon=1.0), "add_remove", window="month")
         for number in range(38):
             ledger.charge(
-                "check-ins", acc.BoundedRange(epsilon=0.3), relation="add_remove", label="weekly" if number % 2 else "x" * 300
+                "check-ins",
+                acc.BoundedRange(epsilon=0.3),
+                relation="add_remove",
+                label="weekly" if number % 2 else "x" * 300,
             )
         ledger.reserve("check-ins", acc.ZCDP(rho=0.1), relation="add_remove", key="survey")
         ledger.void("check-ins", "survey", actor="ada", reason="cancelled")
@@ -61,7 +74,11 @@ def run_on(file: Path, script: str, *options: str) -> str:
     """What `script` evaluates to on the page, which is copied without its policy for that."""
     page = re.sub(r"<meta http-equiv=[^>]*>", "", file.read_text())
     probe = file.with_name("probe.html")
-    probe.write_text(page.replace("</body>", f"<script>document.title = String((() => {{ {script} }})());</script></body>"))
+    probe.write_text(
+        page.replace(
+            "</body>", f"<script>document.title = String((() => {{ {script} }})());</script></body>"
+        )
+    )
     found = re.search(r"<title>(.*?)</title>", browse(probe, "--dump-dom", *options))
     assert found is not None
     return found[1]
@@ -78,9 +95,13 @@ def corner(file: Path, *options: str) -> tuple[int, ...]:
 
 
 def test_the_page_runs_under_its_own_policy(report: Path) -> None:
-    """Its script is allowed by its hash: the filters appear and count the entries. What is slipped in does not run."""
+    """Its script is allowed by its hash: the filters appear and count the entries. What is slipped
+    in does not run.
+    """
     slipped = report.with_name("slipped.html")
-    slipped.write_text(report.read_text().replace("<main>", "<main><script>document.title = 'slipped'</script>"))
+    slipped.write_text(
+        report.read_text().replace("<main>", "<main><script>document.title = 'slipped'</script>")
+    )
     assert "<title>Privacy ledger</title>" in browse(slipped, "--dump-dom")
     dom = browse(report, "--dump-dom")
     form = re.search(r"<form id=\"filters\"[^>]*>", dom)
@@ -102,19 +123,22 @@ def test_filters_hide_what_does_not_fit(report: Path) -> None:
       const counts = [fire("find", "WEEKLY"), visible(), fire("step", "void"), visible(), fire("find", ""), visible(),
         fire("dataset", "dataset-1"), visible(), fire("step", ""), visible()];
       return counts.join(",");
-    """
+    """  # noqa: E501
     assert run_on(report, script) == "19,19,0,0,1,1,0,0,1,1"
 
 
 def test_light_and_dark_follow_the_reader(report: Path) -> None:
-    """The page takes the colours that the reader's system prefers, and its style is allowed by its hash."""
+    """The page takes the colours that the reader's system prefers, and its style is allowed by its
+    hash.
+    """
     assert corner(report) == (0xF6, 0xF7, 0xF9)
     assert corner(report, "--blink-settings=preferredColorScheme=0") == (0x11, 0x16, 0x1C)
 
 
 @pytest.mark.parametrize("width", [500, 800, 1600])
 def test_nothing_leaves_the_window(report: Path, width: int) -> None:
-    """At the width of a phone, a tablet and a desk the page does not scroll sideways, whatever labels it holds.
+    """At the width of a phone, a tablet and a desk the page does not scroll sideways, whatever
+    labels it holds.
 
     On a narrow screen an entry is a card with headings, and still a row for those who listen to it.
     """
@@ -127,7 +151,9 @@ def test_nothing_leaves_the_window(report: Path, width: int) -> None:
     fits, display, role, heading = run_on(report, script, f"--window-size={width},900").split()
     assert 0 < int(fits) <= width
     assert role == "row"
-    assert (display, heading == '"No."') == (("block", True) if width == 500 else ("table-row", False))
+    assert (display, heading == '"No."') == (
+        ("block", True) if width == 500 else ("table-row", False)
+    )
 
 
 def test_everything_is_reached_by_keyboard(report: Path) -> None:
@@ -137,15 +163,20 @@ def test_everything_is_reached_by_keyboard(report: Path) -> None:
       const stops = [...document.querySelectorAll("input, select, button, summary, [tabindex]")].filter((e) => e.tabIndex >= 0);
       const reached = stops.every((e) => { e.focus(); return document.activeElement === e; });
       return reached && stops.slice(0, 4).map((e) => e.id).join(",");
-    """
+    """  # noqa: E501
     assert run_on(report, script) == "find,dataset,step,"
 
 
 def test_many_entries_are_folded_searched_and_printed(tmp_path: Path) -> None:
-    """Blocks of 250, the latest open; a search opens the blocks that it finds something in; on paper all of them are."""
+    """Blocks of 250, the latest open; a search opens the blocks that it finds something in; on
+    paper all of them are.
+    """
     with Ledger.open(f"sqlite:///{tmp_path / 'privacy.db'}") as ledger:
         ledger.create_dataset("visits", acc.Budget(epsilon=9.0), "add_remove", window="month")
-        terms = [Terms(relation="add_remove", label="first" if n == 3 else "later", period="2024-01") for n in range(600)]
+        terms = [
+            Terms(relation="add_remove", label="first" if n == 3 else "later", period="2024-01")
+            for n in range(600)
+        ]
         ledger.charge_all("visits", [(acc.PureDP(epsilon=0.01), one) for one in terms])
         write_report(ledger, tmp_path / "report.html", latest=600)
     script = """
@@ -158,20 +189,26 @@ def test_many_entries_are_folded_searched_and_printed(tmp_path: Path) -> None:
       field.value = "";
       field.dispatchEvent(new Event("input", {bubbles: true}));
       return [...seen, state(), document.querySelectorAll("svg.chart .dot").length].join(" ");
-    """
+    """  # noqa: E501
     assert run_on(tmp_path / "report.html", script) == "occ --o 1 occ 201"
     printed = tmp_path / "printed.pdf"
     browse(tmp_path / "report.html", f"--print-to-pdf={printed}", "--no-pdf-header-footer")
-    assert len(re.findall(rb"/Type\s*/Page\b", printed.read_bytes())) > 600 / 35  # a block alone has about 11 pages
+    # a block alone has about 11 pages
+    assert len(re.findall(rb"/Type\s*/Page\b", printed.read_bytes())) > 600 / 35
 
 
 @pytest.mark.slow
 def test_a_hundred_thousand_entries(tmp_path: Path) -> None:
-    """The page that lists all of 10^5 entries loads, filters, accounts for them, and each proof that it cites is there."""
+    """The page that lists all of 10^5 entries loads, filters, accounts for them, and each proof
+    that it cites is there.
+    """
     with Ledger.open(f"sqlite:///{tmp_path / 'privacy.db'}") as ledger:
         ledger.create_dataset("check-ins", acc.Budget(rho=1e6), "add_remove")
         for block in range(20):
-            terms = ({"relation": "add_remove", "key": f"{block}-{n}", "label": f"job {n % 50}"} for n in range(5000))
+            terms = (
+                {"relation": "add_remove", "key": f"{block}-{n}", "label": f"job {n % 50}"}
+                for n in range(5000)
+            )
             ledger.charge_all("check-ins", [(acc.BoundedRange(epsilon=0.01), one) for one in terms])  # type: ignore[misc]
         write_report(ledger, tmp_path / "report.html", latest=100_000)
     script = """
@@ -183,5 +220,5 @@ def test_a_hundred_thousand_entries(tmp_path: Path) -> None:
       return [rows.length, rows.filter((row) => !row.hidden).length, document.getElementById("shown").textContent.split(" ")[0],
         document.querySelector("table.curves tbody").textContent.includes("100,000"),
         links.length > 100000 && links.every((link) => document.getElementById(link.getAttribute("href").slice(1)))].join(" ");
-    """
+    """  # noqa: E501
     assert run_on(tmp_path / "report.html", script) == "100000 2000 2,000 true true"

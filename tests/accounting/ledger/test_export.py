@@ -19,7 +19,9 @@ from accounting.ledger import ImportRefused, InvalidEntry, Ledger
 def filled(url: str) -> Ledger:
     """A ledger with two datasets, a window, a void and names in several scripts."""
     ledger = Ledger.open(url)
-    ledger.create_dataset("Käufe 購入", acc.Budget(epsilon=1.0, delta=1e-6), "replace_one", data_period="2024")
+    ledger.create_dataset(
+        "Käufe 購入", acc.Budget(epsilon=1.0, delta=1e-6), "replace_one", data_period="2024"
+    )
     ledger.create_dataset("visits", acc.Budget(rho=1.0), "add_remove", window="month")
     for number in range(5):
         ledger.charge(
@@ -31,7 +33,12 @@ def filled(url: str) -> Ledger:
             fingerprint="rows",
         )
     ledger.charge(
-        "visits", acc.ZCDP(rho=0.1), relation="replace_one", period=["2024-01", "2024-02"], count=3, fingerprint="january"
+        "visits",
+        acc.ZCDP(rho=0.1),
+        relation="replace_one",
+        period=["2024-01", "2024-02"],
+        count=3,
+        fingerprint="january",
     )
     ledger.reserve("visits", acc.ZCDP(rho=0.1), relation="add_remove", period="2024-02", key="plan")
     ledger.void("visits", "plan", actor="ada", reason="no data")
@@ -63,23 +70,52 @@ def refused(lines: list[str], url: str) -> str:
 
 @pytest.mark.parametrize("number", range(13))
 def test_a_line_that_is_missing_is_found(lines: list[str], sqlite_url: str, number: int) -> None:
-    """Every line counts: without any one of them the import is refused, the last and the first included."""
+    """Every line counts: without any one of them the import is refused, the last and the first
+    included.
+    """
     assert len(lines) == 13
     said = refused(lines[:number] + lines[number + 1 :], sqlite_url)
     assert ("breaks off" in said) is (number == 12)
 
 
-OF_ENTRIES = [("main", 0), ("main", 1.0), ("main", 10**30), ("main", True), ("seq", "1"), ("curve", '{"kind":"os.system"}')]
+OF_ENTRIES = [
+    ("main", 0),
+    ("main", 1.0),
+    ("main", 10**30),
+    ("main", True),
+    ("seq", "1"),
+    ("curve", '{"kind":"os.system"}'),
+]
 OF_ENTRIES += [("curve", None), ("label", "x\x00y"), ("label", 7), ("extra", 1), ("key", None)]
-OF_DATASETS = [("window", "hour"), ("relation", "swap"), ("name", 5), ("name", "Ka\u0308ufe"), ("budget", "{}"), ("uid", None)]
+OF_DATASETS = [
+    ("window", "hour"),
+    ("relation", "swap"),
+    ("name", 5),
+    ("name", "Ka\u0308ufe"),
+    ("budget", "{}"),
+    ("uid", None),
+]
 OF_DATASETS += [("budget", '{"epsilon":1e999}')]
-NOTHINGS = ["", "null", "[]", '{"type":"entry"}', '{"type":"end"}', "{" * 10**5, '{"type":' + "9" * 10**5 + "}", '{"type":NaN}']
+NOTHINGS = [
+    "",
+    "null",
+    "[]",
+    '{"type":"entry"}',
+    '{"type":"end"}',
+    "{" * 10**5,
+    '{"type":' + "9" * 10**5 + "}",
+    '{"type":NaN}',
+]
 NOTHINGS += ["\ufeff{}", "x" * 25_000_000]
 
 
 @pytest.mark.parametrize(("field", "value"), OF_ENTRIES + OF_DATASETS)
-def test_an_edited_line_is_found(lines: list[str], sqlite_url: str, field: str, value: object) -> None:
-    """An entry or a declaration with another value, type or field is refused with its line, by the ledger's own error."""
+def test_an_edited_line_is_found(
+    lines: list[str], sqlite_url: str, field: str, value: object
+) -> None:
+    """An entry or a declaration with another value, type or field is refused with its line, by the
+    ledger's own error.
+    """
     line, at = json.loads(lines[3]) | {field: value}, 3
     if (field, value) in OF_DATASETS:
         line, at = json.loads(lines[1]), 1
@@ -97,10 +133,17 @@ def test_lines_that_are_nothing_are_refused(lines: list[str], sqlite_url: str, l
 
 
 @pytest.mark.parametrize("committed", [False, True])
-def test_what_is_taken_back_after_a_commit_is_not_imported(sqlite_url: str, tmp_path: Path, committed: bool) -> None:
-    """A void in a chain without a flaw: of a reservation it comes back as it is, of data that were read it is refused."""
+def test_what_is_taken_back_after_a_commit_is_not_imported(
+    sqlite_url: str, tmp_path: Path, committed: bool
+) -> None:
+    """A void in a chain without a flaw: of a reservation it comes back as it is, of data that were
+    read it is refused.
+    """
     curve, key = acc.PureDP(epsilon=0.25), "plan"
-    with Ledger.open(sqlite_url) as ledger, Ledger.open(f"sqlite:///{tmp_path / 'copy.db'}") as copy:
+    with (
+        Ledger.open(sqlite_url) as ledger,
+        Ledger.open(f"sqlite:///{tmp_path / 'copy.db'}") as copy,
+    ):
         ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
         reserved = ledger.reserve("clicks", curve, relation="add_remove", key=key).entries[0]
         if committed:
@@ -129,17 +172,24 @@ class _Described:
 
 @pytest.mark.parametrize("letter", ["\u00e9", "\U0001f512", '"'])
 def test_what_is_charged_can_be_imported(sqlite_url: str, tmp_path: Path, letter: str) -> None:
-    """The longest description that a charge takes, in letters that JSON writes in up to twelve characters, comes back."""
+    """The longest description that a charge takes, in letters that JSON writes in up to twelve
+    characters, comes back.
+    """
     with Ledger.open(sqlite_url) as ledger:
         ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
-        ledger.charge("clicks", _Described(letter * (999_000 // len(json.dumps(letter, ensure_ascii=False)[1:-1]))))
+        ledger.charge(
+            "clicks",
+            _Described(letter * (999_000 // len(json.dumps(letter, ensure_ascii=False)[1:-1]))),
+        )
         ledger.export(tmp_path / "all.jsonl")
     with Ledger.open(f"sqlite:///{tmp_path / 'copy.db'}") as copy:
         assert copy.import_(tmp_path / "all.jsonl") == 1
 
 
 def test_a_description_that_no_import_takes_is_not_charged(made: Made) -> None:
-    """Control characters, as in JSON over several lines, and what is too long are refused at the charge."""
+    """Control characters, as in JSON over several lines, and what is too long are refused at the
+    charge.
+    """
     ledger = made(acc.Budget(epsilon=1.0))
     for letters in ("\x7f", "x" * 1_000_000):
         with pytest.raises(InvalidEntry, match="mechanism's JSON"):
@@ -150,8 +200,12 @@ def test_a_description_that_no_import_takes_is_not_charged(made: Made) -> None:
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_a_changed_character_is_found(tmp_path_factory: pytest.TempPathFactory, lines: list[str], data: st.DataObject) -> None:
-    """Any single character of any entry or declaration changed to any other makes the import fail or leaves the data the same."""
+def test_a_changed_character_is_found(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], data: st.DataObject
+) -> None:
+    """Any single character of any entry or declaration changed to any other makes the import fail
+    or leaves the data the same.
+    """
     number = data.draw(st.integers(1, len(lines) - 1))
     place = data.draw(st.integers(0, len(lines[number]) - 1))
     letter = data.draw(st.characters(codec="utf-8", exclude_categories=("Cs",)))
@@ -160,7 +214,9 @@ def test_a_changed_character_is_found(tmp_path_factory: pytest.TempPathFactory, 
         return
     with Ledger.open(f"sqlite:///{tmp_path_factory.mktemp('fuzz') / 'privacy.db'}") as ledger:
         try:
-            ledger.import_(io.StringIO("\n".join([*lines[:number], changed, *lines[number + 1 :]]) + "\n"))
+            ledger.import_(
+                io.StringIO("\n".join([*lines[:number], changed, *lines[number + 1 :]]) + "\n")
+            )
         except ImportRefused:
             return
         assert exported(ledger).splitlines()[1:] == lines[1:]
@@ -173,7 +229,9 @@ class _Full(io.StringIO):
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_file_that_cannot_be_written_or_read_is_an_error_of_the_ledger(sqlite_url: str, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_or_read_is_an_error_of_the_ledger(
+    sqlite_url: str, tmp_path: Path
+) -> None:
     """No OSError leaves the ledger."""
     with filled(sqlite_url) as ledger:
         with pytest.raises(acc.errors.OutputRefused, match="folder does not exist"):

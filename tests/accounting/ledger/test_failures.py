@@ -1,4 +1,6 @@
-"""When the store cannot write: a clear error of the ledger's own, and nothing charged, so nothing released."""
+"""When the store cannot write: a clear error of the ledger's own, and nothing charged, so nothing
+released.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +45,17 @@ def kept(path: Path) -> Iterator[Ledger]:
         yield ledger
 
 
-def test_a_full_disk_is_a_clear_error(path: Path, kept: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where SQLite finds no room to grow, the charge raises LedgerUnavailable that says so, and leaves no entry."""
+def test_a_full_disk_is_a_clear_error(
+    path: Path, kept: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where SQLite finds no room to grow, the charge raises LedgerUnavailable that says so, and
+    leaves no entry.
+    """
 
     def cramped(*arguments: object, **keywords: object) -> sqlite3.Connection:
         connection = connect(*arguments, **keywords)  # type: ignore[call-overload]
-        connection.execute("PRAGMA max_page_count = 1")  # SQLite takes the present size for the limit
+        # SQLite takes the present size for the limit
+        connection.execute("PRAGMA max_page_count = 1")
         return connection  # type: ignore[no-any-return]
 
     connect = sqlite3.connect
@@ -62,7 +69,9 @@ def test_a_full_disk_is_a_clear_error(path: Path, kept: Ledger, monkeypatch: pyt
 
 
 def test_a_file_that_may_not_grow_is_a_clear_error(path: Path, kept: Ledger) -> None:
-    """The operating system refuses to write beyond a limit in the middle of a transaction: an error, and the file is sound."""
+    """The operating system refuses to write beyond a limit in the middle of a transaction: an
+    error, and the file is sound.
+    """
 
     def charge() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -76,7 +85,9 @@ def test_a_file_that_may_not_grow_is_a_clear_error(path: Path, kept: Ledger) -> 
 
 
 def test_a_read_only_file_is_a_clear_error(path: Path) -> None:
-    """A reader without write permission can verify and read, and every attempt to charge says why not."""
+    """A reader without write permission can verify and read, and every attempt to charge says why
+    not.
+    """
     path.chmod(0o444)
     path.parent.chmod(0o555)
 
@@ -129,12 +140,20 @@ def test_a_reader_does_not_stop_a_charge_for_long(path: Path) -> None:
 def test_a_file_that_is_gone_is_not_an_empty_ledger(path: Path, kept: Ledger) -> None:
     """A ledger that is deleted while it is open is an error, and no new file takes its place."""
     path.unlink()
-    for call in (lambda: kept.charge("clicks", SMALL, relation="add_remove"), kept.verify, lambda: kept.total("clicks")):
-        with pytest.raises(LedgerUnavailable, match=r"cannot be opened.*stays charged: put the file back") as gone:
+    for call in (
+        lambda: kept.charge("clicks", SMALL, relation="add_remove"),
+        kept.verify,
+        lambda: kept.total("clicks"),
+    ):
+        with pytest.raises(
+            LedgerUnavailable, match=r"cannot be opened.*stays charged: put the file back"
+        ) as gone:
             call()
         assert "nothing" not in str(gone.value)  # it has charged what it has charged
         assert "init" not in str(gone.value)
-    with pytest.raises(LedgerUnavailable, match=r"This call has charged nothing.*never been one.*ledger init"):
+    with pytest.raises(
+        LedgerUnavailable, match=r"This call has charged nothing.*never been one.*ledger init"
+    ):
         Ledger.open(f"sqlite:///{path}", create=False)
     assert not path.exists()
 
@@ -158,7 +177,9 @@ def test_a_server_that_cannot_be_reached_is_a_clear_error() -> None:
 
 
 def test_a_locked_row_is_a_clear_error(postgres_url: str) -> None:
-    """On PostgreSQL a charge gives up after the timeout if another transaction keeps the dataset's row."""
+    """On PostgreSQL a charge gives up after the timeout if another transaction keeps the dataset's
+    row.
+    """
     with Ledger.open(postgres_url, timeout=0.2) as ledger, Ledger.open(postgres_url) as other:
         ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
         store: Store = other._store
@@ -170,12 +191,16 @@ def test_a_locked_row_is_a_clear_error(postgres_url: str) -> None:
 
 
 def test_the_roles_of_the_guide_do_what_it_says(postgres_url: str) -> None:
-    """With its grants one role charges and changes nothing else; the other verifies, and is told why it may do no more."""
+    """With its grants one role charges and changes nothing else; the other verifies, and is told
+    why it may do no more.
+    """
     guide = Path(__file__).parents[3] / "docs" / "ledger-operating.md"
     (grants,) = re.findall(r"```sql\n(.*?)```", guide.read_text(), re.DOTALL)
     with Ledger.open(postgres_url) as ledger:
         ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
-        ledger.quotas("clicks").declare(Quota(name="each", limit=acc.Budget(epsilon=0.5), by="actor"))
+        ledger.quotas("clicks").declare(
+            Quota(name="each", limit=acc.Budget(epsilon=0.5), by="actor")
+        )
         with ledger._store.writer() as connection:
             for role in ("charging", "auditing"):
                 connection.exec_driver_sql(f"DROP ROLE IF EXISTS {role}")
@@ -210,8 +235,12 @@ def test_a_forked_child_leaves_its_parents_connection_alone(postgres_url: str) -
 
 
 def test_charges_wait_for_the_disk(postgres_url: str) -> None:
-    """A database that confirms commits before they are on disk is told to wait by the ledger's connections."""
-    plain = create_engine(postgres_url.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT")
+    """A database that confirms commits before they are on disk is told to wait by the ledger's
+    connections.
+    """
+    plain = create_engine(
+        postgres_url.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT"
+    )
     with plain.connect() as connection:
         name = connection.execute(text("SELECT current_database()")).scalar_one()
         connection.execute(text(f"ALTER DATABASE {name} SET synchronous_commit = off"))
@@ -236,9 +265,11 @@ _PRAGMAS = {"trusted_schema": 0, "foreign_keys": 1, "synchronous": 3}
 
 
 def test_a_charge_locks_before_it_reads(path: Path, kept: Ledger) -> None:
-    """From the first statement of a writer on nobody else begins to write; no file's text runs as a trusted function.
+    """From the first statement of a writer on nobody else begins to write; no file's text runs as a
+    trusted function.
 
-    Every connection syncs file, journal and folder (EXTRA, 3): at NORMAL a power cut could undo a charge.
+    Every connection syncs file, journal and folder (EXTRA, 3): at NORMAL a power cut could undo a
+    charge.
     """
     other = sqlite3.connect(path, timeout=0, isolation_level=None)
     with kept._store.writer() as connection:
@@ -251,21 +282,30 @@ def test_a_charge_locks_before_it_reads(path: Path, kept: Ledger) -> None:
 
 
 def test_reading_cannot_write(url: str) -> None:
-    """What only reads has a transaction that refuses a write: on PostgreSQL by its own mode, whatever the role may do."""
+    """What only reads has a transaction that refuses a write: on PostgreSQL by its own mode,
+    whatever the role may do.
+    """
     with Ledger.open(url) as ledger:
         ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
         if url.startswith("postgresql"):
-            with pytest.raises(LedgerUnavailable, match="read-only"), ledger._store.reader() as connection:
+            with (
+                pytest.raises(LedgerUnavailable, match="read-only"),
+                ledger._store.reader() as connection,
+            ):
                 connection.exec_driver_sql("UPDATE dpledger_datasets SET seq = 7")
         assert ledger.verify().ok
 
 
 def test_a_write_ahead_log_is_refused_with_the_remedy(path: Path, kept: Ledger) -> None:
-    """In WAL mode nothing is charged, the message says how to switch back, and reading goes on; then charging does too."""
+    """In WAL mode nothing is charged, the message says how to switch back, and reading goes on;
+    then charging does too.
+    """
     other = sqlite3.connect(path, isolation_level=None)
     assert other.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
     for charge in (kept.charge, kept.reserve):
-        with pytest.raises(LedgerUnavailable, match=r"WAL mode.*nothing was written.*journal_mode=DELETE.*same key"):
+        with pytest.raises(
+            LedgerUnavailable, match=r"WAL mode.*nothing was written.*journal_mode=DELETE.*same key"
+        ):
             charge("clicks", SMALL, relation="add_remove", key="again")
     assert kept.verify().ok
     assert kept.total("clicks").spent.main == 10**9
@@ -275,7 +315,9 @@ def test_a_write_ahead_log_is_refused_with_the_remedy(path: Path, kept: Ledger) 
 
 
 def test_a_new_ledger_is_its_owners_alone(folder: Path) -> None:
-    """A new file is 0600 unless told otherwise, whatever the process's mask allows; one that is there keeps its permissions."""
+    """A new file is 0600 unless told otherwise, whatever the process's mask allows; one that is
+    there keeps its permissions.
+    """
     before = os.umask(0)
     try:
         for name, stated, expected in (("a.db", {}, 0o600), ("b.db", {"mode": 0o640}, 0o640)):
@@ -288,6 +330,8 @@ def test_a_new_ledger_is_its_owners_alone(folder: Path) -> None:
         with Ledger.open(f"sqlite:///{folder / 'a.db'}") as ledger:
             write_report(ledger, folder / "report.html")
             ledger.export(folder / "ledger.jsonl")
-        assert {(folder / name).stat().st_mode & 0o777 for name in ("report.html", "ledger.jsonl")} == {0o600}
+        assert {
+            (folder / name).stat().st_mode & 0o777 for name in ("report.html", "ledger.jsonl")
+        } == {0o600}
     finally:
         os.umask(before)

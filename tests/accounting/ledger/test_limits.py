@@ -21,11 +21,16 @@ def in_all(budget: acc.Budget, prices: list[Price]) -> tuple[float, float]:
 
 
 def test_a_single_release_is_capped_unless_it_says_why(made_on_either: Made) -> None:
-    """What costs more than the cap as a plan of its own is refused, beforehand too; with a reason it is charged, on record."""
+    """What costs more than the cap as a plan of its own is refused, beforehand too; with a reason
+    it is charged, on record.
+    """
     ledger = made_on_either(acc.Budget(epsilon=3.0), most_per_release=acc.Budget(epsilon=0.5))
     ledger.charge("clicks", SMALL, relation="add_remove", count=2)
     for call in (ledger.charge, ledger.check, ledger.reserve):
-        with pytest.raises(acc.BudgetExceeded, match=r"at most epsilon 0\.5.*smaller.*--override REASON.*Nothing was charged"):
+        with pytest.raises(
+            acc.BudgetExceeded,
+            match=r"at most epsilon 0\.5.*smaller.*--override REASON.*Nothing was charged",
+        ):
             call("clicks", LARGE, relation="add_remove")
     with pytest.raises(acc.BudgetExceeded, match="single release"):
         ledger.charge("clicks", SMALL, relation="add_remove", count=3)
@@ -37,7 +42,9 @@ def test_a_single_release_is_capped_unless_it_says_why(made_on_either: Made) -> 
 
 
 def test_what_no_size_makes_affordable_is_not_asked_to_be_smaller(made_on_either: Made) -> None:
-    """A charge that the budget's form never pays for is refused for that, cap or none: less of it would be refused as well."""
+    """A charge that the budget's form never pays for is refused for that, cap or none: less of it
+    would be refused as well.
+    """
     ledger = made_on_either(acc.Budget(epsilon=3.0), most_per_release=acc.Budget(epsilon=0.5))
     for call in (ledger.charge, ledger.check, ledger.reserve):
         with pytest.raises(acc.errors.Unaffordable, match="no finite pure epsilon"):
@@ -45,19 +52,27 @@ def test_what_no_size_makes_affordable_is_not_asked_to_be_smaller(made_on_either
 
 
 def test_periods_add_up_for_somebody_in_all_of_them(made_on_either: Made) -> None:
-    """The sum over periods is stated before anything is read; a charge or a question beyond the declared figure is refused."""
+    """The sum over periods is stated before anything is read; a charge or a question beyond the
+    declared figure is refused.
+    """
     ledger = made_on_either(acc.Budget(epsilon=1.0), "weeks", window="week", most_in_all=2.5)
     weeks = [f"2024-W{week:02}" for week in range(1, 4)]
     assert ledger.in_all("weeks") == (0.0, 0.0)
     assert ledger.in_all("weeks", LARGE, weeks) == (pytest.approx(1.8), 0.0)
-    with pytest.raises(acc.BudgetExceeded, match=r"lie in all 5 weeks faces epsilon 3 in all, and .* at most epsilon 2\.5"):
+    with pytest.raises(
+        acc.BudgetExceeded,
+        match=r"lie in all 5 weeks faces epsilon 3 in all, and .* at most epsilon 2\.5",
+    ):
         ledger.in_all("weeks", LARGE, [f"2024-W{week:02}" for week in range(1, 6)])
     for week in weeks:
         ledger.charge("weeks", LARGE, relation="add_remove", period=week)
     ledger.charge("weeks", LARGE, relation="add_remove", period="2024-W04")
     with pytest.raises(acc.BudgetExceeded, match="all 5 weeks"):
         ledger.charge("weeks", SMALL, relation="add_remove", period="2024-W05")
-    both = [(acc.PureDP(epsilon=0.06), {"relation": "add_remove", "period": f"2024-W{week:02}"}) for week in (5, 6)]
+    both = [
+        (acc.PureDP(epsilon=0.06), {"relation": "add_remove", "period": f"2024-W{week:02}"})
+        for week in (5, 6)
+    ]
     with pytest.raises(acc.BudgetExceeded, match="all 6 weeks"):
         ledger.charge_all("weeks", both)  # type: ignore[arg-type]
     assert len(ledger.totals("weeks")) == 4
@@ -66,9 +81,13 @@ def test_periods_add_up_for_somebody_in_all_of_them(made_on_either: Made) -> Non
 
 @pytest.mark.parametrize("wrong", [0.5, math.inf, math.nan, True, "2", 10**400])
 def test_a_limit_over_periods_is_an_epsilon_of_at_least_one(ledger: Ledger, wrong: float) -> None:
-    """Less than one period's budget, or no number, is refused; so is one where there are no periods."""
+    """Less than one period's budget, or no number, is refused; so is one where there are no
+    periods.
+    """
     with pytest.raises(acc.errors.InvalidBudget, match="most_in_all"):
-        ledger.create_dataset("weeks", acc.Budget(epsilon=1.0), "add_remove", window="week", most_in_all=wrong)
+        ledger.create_dataset(
+            "weeks", acc.Budget(epsilon=1.0), "add_remove", window="week", most_in_all=wrong
+        )
     with pytest.raises(acc.errors.InvalidBudget, match="window"):
         ledger.create_dataset("all", acc.Budget(epsilon=1.0), "add_remove", most_in_all=2.0)
     with pytest.raises(InvalidEntry, match="one budget"):
@@ -77,7 +96,9 @@ def test_a_limit_over_periods_is_an_epsilon_of_at_least_one(ledger: Ledger, wron
 
 @pytest.mark.parametrize("order", [None, "gaussian"])
 def test_the_sum_over_periods_is_within_every_exact_one(order: str | None) -> None:
-    """Gaussian releases of ten periods: at least the exact epsilon of all of them, at most the sum of the periods' promises."""
+    """Gaussian releases of ten periods: at least the exact epsilon of all of them, at most the sum
+    of the periods' promises.
+    """
     budget = acc.Budget(epsilon=1.0, delta=1e-6, order=order)
     price = budget.price(acc.GaussianDP(mu=0.1))
     epsilon, delta = in_all(budget, [price] * 10)
@@ -87,35 +108,51 @@ def test_the_sum_over_periods_is_within_every_exact_one(order: str | None) -> No
         assert epsilon <= acc.GaussianDP(mu=0.1 * math.sqrt(10)).epsilon(4e-7)
     whole = in_all(budget, [budget.capacity, budget.capacity])
     assert whole == (2.0, 2e-6)
-    assert in_all(acc.Budget(rho=0.1, delta=1e-6), [Price(10**11, 0)] * 3)[0] >= acc.ZCDP(rho=0.3).epsilon(6e-6)
+    assert in_all(acc.Budget(rho=0.1, delta=1e-6), [Price(10**11, 0)] * 3)[0] >= acc.ZCDP(
+        rho=0.3
+    ).epsilon(6e-6)
 
 
 @pytest.mark.parametrize("order", [None, "gaussian"])
 def test_failures_over_periods_add_up(order: str | None) -> None:
-    """Each period's own count in full beside one conversion, and a period that is used up counts by its promise."""
+    """Each period's own count in full beside one conversion, and a period that is used up counts by
+    its promise.
+    """
     budget = acc.Budget(epsilon=1.0, delta=1e-6, order=order)
     plain = budget.price(acc.GaussianDP(mu=0.1))
     failing = budget.price(acc.Approximate(curve=acc.GaussianDP(mu=0.1), delta0=2e-8))
     (epsilon, delta), (same, more) = (in_all(budget, [price] * 10) for price in (plain, failing))
     assert (same, more) == (epsilon, pytest.approx(delta + 2e-7, rel=1e-9))
     with_promise = in_all(budget, [failing] * 10 + [budget.capacity])
-    assert with_promise == (pytest.approx(epsilon + 1.0, rel=1e-9), pytest.approx(more + 1e-6, rel=1e-9))
+    assert with_promise == (
+        pytest.approx(epsilon + 1.0, rel=1e-9),
+        pytest.approx(more + 1e-6, rel=1e-9),
+    )
 
 
 def test_a_name_that_is_not_listed_is_refused(made_on_either: Made) -> None:
-    """Each name on a quota's list has the limit; others, and nobody, are refused; a list that is declared anew lets them in."""
+    """Each name on a quota's list has the limit; others, and nobody, are refused; a list that is
+    declared anew lets them in.
+    """
     ledger = made_on_either(acc.Budget(epsilon=3.0))
     ledger.charge("clicks", SMALL, relation="add_remove", team="old")
     quotas = ledger.quotas("clicks")
-    quotas.declare(Quota(name="teams", limit=acc.Budget(epsilon=0.5), by="team", among=("maps", "growth")))
+    quotas.declare(
+        Quota(name="teams", limit=acc.Budget(epsilon=0.5), by="team", among=("maps", "growth"))
+    )
     ledger.charge("clicks", SMALL, relation="add_remove", team="maps")
-    with pytest.raises(InvalidEntry, match=r"team='sales' is not on the list of quota='teams': it lists maps, growth"):
+    with pytest.raises(
+        InvalidEntry,
+        match=r"team='sales' is not on the list of quota='teams': it lists maps, growth",
+    ):
         ledger.charge("clicks", SMALL, relation="add_remove", team="sales")
     with pytest.raises(InvalidEntry, match="team is missing"):
         ledger.charge("clicks", SMALL, relation="add_remove")
     with pytest.raises(acc.BudgetExceeded, match=r"quota='teams' \(maps\)"):
         ledger.charge("clicks", LARGE, relation="add_remove", team="maps")
-    quotas.declare(Quota(name="teams", limit=acc.Budget(epsilon=0.5), by="team", among=("maps", "sales")))
+    quotas.declare(
+        Quota(name="teams", limit=acc.Budget(epsilon=0.5), by="team", among=("maps", "sales"))
+    )
     ledger.charge("clicks", SMALL, relation="add_remove", team="sales")
     assert [left.account for _, left in quotas.standing()] == ["maps", "sales"]
     assert ledger.verify().ok

@@ -1,7 +1,9 @@
-"""Any sequence of operations on the whole ledger, on either store, against a model that adds everything up anew.
+"""Any sequence of operations on the whole ledger, on either store, against a model that adds
+everything up anew.
 
-`pytest tests/accounting/ledger/test_model.py --explore-for 60` lets Hypothesis explore for sixty minutes with fresh seeds. What
-it finds is printed as the shortest program: a test of its own, with the repair.
+`pytest tests/accounting/ledger/test_model.py --explore-for 60` lets Hypothesis explore for sixty
+minutes with fresh seeds. What it finds is printed as the shortest program: a test of its own, with
+the repair.
 """
 
 from __future__ import annotations
@@ -21,7 +23,13 @@ import hypothesis
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 import accounting as acc
 from accounting.budget import NOTHING, Price
@@ -81,12 +89,25 @@ class Request:
     @property
     def curve(self) -> acc.Curve:
         """Of one run."""
-        return acc.ApproxDP(epsilon=self.epsilon, delta=self.delta) if self.delta else acc.PureDP(epsilon=self.epsilon)
+        return (
+            acc.ApproxDP(epsilon=self.epsilon, delta=self.delta)
+            if self.delta
+            else acc.PureDP(epsilon=self.epsilon)
+        )
 
     def terms(self, window: str) -> dict[str, Any]:
         """The keywords of the ledger's method."""
-        said = {"count": self.count, "key": self.key, "relation": self.relation, "fingerprint": self.rows}
-        return said | {"team": self.team, "actor": self.actor, "period": self.months if window == "month" else None}
+        said = {
+            "count": self.count,
+            "key": self.key,
+            "relation": self.relation,
+            "fingerprint": self.rows,
+        }
+        return said | {
+            "team": self.team,
+            "actor": self.actor,
+            "period": self.months if window == "month" else None,
+        }
 
 
 @dataclass(frozen=True)
@@ -112,7 +133,9 @@ class Charged:
         if self.state == "void":
             return NOTHING
         price = limit.price(self.whole)
-        return price if self.ran is None else price.plus(limit.unused(self.whole, self.ran).times(-1))
+        return (
+            price if self.ran is None else price.plus(limit.unused(self.whole, self.ran).times(-1))
+        )
 
 
 @dataclass
@@ -127,15 +150,24 @@ class Kept:
 
     def spent(self, period: str) -> Price:
         """What a period has paid."""
-        return _sum(one.left_in(self.budget) for one in self.charges.values() if period in one.periods)
+        return _sum(
+            one.left_in(self.budget) for one in self.charges.values() if period in one.periods
+        )
 
-    def accounts(self, quota: Quota, periods: tuple[str, ...], who: Request) -> set[tuple[str | None, str]]:
+    def accounts(
+        self, quota: Quota, periods: tuple[str, ...], who: Request
+    ) -> set[tuple[str | None, str]]:
         """Whose and which rows' accounts of a quota a charge counts to."""
         name = {None: "", "actor": who.actor, "team": who.team}[quota.by]
         if quota.of is not None and name != quota.of:
             return set()
-        if quota.rolling is not None:  # two months: the stretch that begins here, and the one before
-            return {(name, f"{month - back}") for month in (int(p[-2:]) for p in periods) for back in (0, 1)}
+        # two months: the stretch that begins here, and the one before
+        if quota.rolling is not None:
+            return {
+                (name, f"{month - back}")
+                for month in (int(p[-2:]) for p in periods)
+                for back in (0, 1)
+            }
         return {(name, period[:4] if quota.window == "year" else "") for period in periods}
 
     def standing(self, quota: Quota) -> dict[tuple[str | None, str], Price]:
@@ -173,7 +205,9 @@ class Model:
         self.datasets[name] = Kept(*SORTS[name])
 
     def charge_all(self, name: str, asked: list[Request]) -> list[tuple[str, bool]]:
-        """All or none; what finds no room is tried again once what lapsed is void. Returns states and whether they were known."""
+        """All or none; what finds no room is tried again once what lapsed is void. Returns states
+        and whether they were known.
+        """
         if len({one.key for one in asked}) < len(asked):
             raise KeyConflict("twice")
         kept = self.of(name)
@@ -193,7 +227,11 @@ class Model:
             raise
 
     def _charge(self, name: str, kept: Kept, asked: Request) -> tuple[str, bool]:
-        periods, curve, across = tuple(asked.months) if kept.window == "month" else ("",), asked.curve, None
+        periods, curve, across = (
+            tuple(asked.months) if kept.window == "month" else ("",),
+            asked.curve,
+            None,
+        )
         if len(periods) > 1:
             across = "exchange" if asked.relation == "replace_one" else "two_changes"
             curve = curve if across == "exchange" else group_privacy(curve, 2)
@@ -201,14 +239,28 @@ class Model:
             raise RelationMismatch("one period")
         if asked.key in kept.charges:
             known = kept.charges[asked.key]
-            same = (known.asked.reserve, known.asked.count, known.periods, known.across, known.curve)
-            if same != (asked.reserve, asked.count, periods, across, curve) or known.state == "void":
+            same = (
+                known.asked.reserve,
+                known.asked.count,
+                known.periods,
+                known.across,
+                known.curve,
+            )
+            if (
+                same != (asked.reserve, asked.count, periods, across, curve)
+                or known.state == "void"
+            ):
                 raise KeyConflict(asked.key)
             return known.state, True
         expires = None if asked.expires is None else self.now + timedelta(seconds=asked.expires)
-        new = Charged(asked, curve, periods, across, expires, "reserved" if asked.reserve else "committed")
+        new = Charged(
+            asked, curve, periods, across, expires, "reserved" if asked.reserve else "committed"
+        )
         self._require_room(kept, new)
-        if asked.rows is not None and self.rows.setdefault(asked.rows, (name, periods)) != (name, periods):
+        if asked.rows is not None and self.rows.setdefault(asked.rows, (name, periods)) != (
+            name,
+            periods,
+        ):
             raise SharedRows(asked.rows)
         kept.charges[asked.key] = new
         kept.entries += len(periods)
@@ -227,13 +279,17 @@ class Model:
                 due = quota.limit.price(new.whole)
                 _require_fit(quota.limit, kept.standing(quota).get(place, NOTHING).plus(due))
 
-    def follow(self, name: str, key: str, action: str, claim: str | None, rounds: int | None) -> tuple[str, bool]:
+    def follow(
+        self, name: str, key: str, action: str, claim: str | None, rounds: int | None
+    ) -> tuple[str, bool]:
         """The next state, and whether it was taken before."""
         kept = self.of(name)
         known = kept.charges.get(key)
         if known is None or (action == "commit" and known.ran is not None):
             raise InvalidTransition(key)
-        ran = None if rounds is None or known.across == "two_changes" else rounds * known.asked.curve
+        ran = (
+            None if rounds is None or known.across == "two_changes" else rounds * known.asked.curve
+        )
         if action in known.steps:
             if action == "release" and claim is not None and f"as {claim}" not in known.steps:
                 raise ClaimConflict(key)
@@ -241,12 +297,17 @@ class Model:
                 raise ClaimConflict(key)
             return known.state, True
         needs = {"commit": "reserved", "release": "committed", "void": "reserved"}[action]
-        if known.state != needs or (action == "commit" and known.expires is not None and known.expires <= self.now):
+        if known.state != needs or (
+            action == "commit" and known.expires is not None and known.expires <= self.now
+        ):
             raise InvalidTransition(key)
         if ran is not None and not known.asked.reserve:
             raise InvalidTransition("not reserved")
         if rounds is not None and ran is not None:
-            more, fewer_failures = rounds > known.asked.count, known.asked.delta > 0 and rounds != known.asked.count
+            more, fewer_failures = (
+                rounds > known.asked.count,
+                known.asked.delta > 0 and rounds != known.asked.count,
+            )
             if more or fewer_failures:
                 raise InvalidEntry("not made of what was reserved")
         state = {"commit": "committed", "release": "released", "void": "void"}[action]
@@ -258,7 +319,11 @@ class Model:
     def expire(self, name: str) -> list[str]:
         """Void what lapsed."""
         kept = self.of(name)
-        late = [k for k, c in kept.charges.items() if c.state == "reserved" and c.expires is not None and c.expires <= self.now]
+        late = [
+            k
+            for k, c in kept.charges.items()
+            if c.state == "reserved" and c.expires is not None and c.expires <= self.now
+        ]
         for key in late:
             self.follow(name, key, "void", None, None)
         return late
@@ -282,7 +347,13 @@ class Model:
 
 def _require_fit(limit: acc.Budget, spent: Price) -> None:
     if spent.main > limit.capacity.main or spent.failure > limit.capacity.failure:
-        raise BudgetExceeded("", requested=spent, spent=spent, remaining=acc.remaining.Remaining(limit, NOTHING), would_fit=0)
+        raise BudgetExceeded(
+            "",
+            requested=spent,
+            spent=spent,
+            remaining=acc.remaining.Remaining(limit, NOTHING),
+            would_fit=0,
+        )
 
 
 def outcome(call: Callable[[], Any]) -> Any:
@@ -324,7 +395,9 @@ TERMS = st.fixed_dictionaries(
 
 
 class Machine(RuleBasedStateMachine):
-    """The ledger beside its model. A subclass names the stores, by functions that give a new one's URL."""
+    """The ledger beside its model. A subclass names the stores, by functions that give a new one's
+    URL.
+    """
 
     stores: ClassVar[dict[str, Callable[[], str]]] = {}
 
@@ -360,9 +433,16 @@ class Machine(RuleBasedStateMachine):
         """A dataset, once."""
         self._agree(lambda: self.model.declare(name), lambda: self._declare(name))
 
-    @step(name=NAMES, terms=TERMS, expires=st.sampled_from([None, None, 60, 3600]), reserve=st.booleans())
+    @step(
+        name=NAMES,
+        terms=TERMS,
+        expires=st.sampled_from([None, None, 60, 3600]),
+        reserve=st.booleans(),
+    )
     def charge(self, name: str, terms: dict[str, Any], reserve: bool, expires: int | None) -> None:
-        """A charge or reservation is refused for the first reason that holds, and otherwise made once."""
+        """A charge or reservation is refused for the first reason that holds, and otherwise made
+        once.
+        """
         asked = Request(**terms, reserve=reserve, expires=expires if reserve else None)
 
         def call() -> list[tuple[str, bool]]:
@@ -382,7 +462,9 @@ class Machine(RuleBasedStateMachine):
 
         def call() -> list[tuple[str, bool]]:
             pairs = [(one.curve, one.terms(SORTS[name][0])) for one in asked]
-            return [(receipt.state, receipt.replayed) for receipt in self.ledger.charge_all(name, pairs)]  # type: ignore[arg-type]
+            return [
+                (receipt.state, receipt.replayed) for receipt in self.ledger.charge_all(name, pairs)
+            ]  # type: ignore[arg-type]
 
         self._agree(lambda: self.model.charge_all(name, asked), call)
 
@@ -393,14 +475,19 @@ class Machine(RuleBasedStateMachine):
         claim=st.sampled_from([None, None, "one", "two"]),
         rounds=st.sampled_from([None, None, 1, 2]),
     )
-    def follow(self, name: str, key: str, action: str, claim: str | None, rounds: int | None) -> None:
+    def follow(
+        self, name: str, key: str, action: str, claim: str | None, rounds: int | None
+    ) -> None:
         """A step follows the state it needs, is taken once, and gives back what did not run."""
         known = self.model.datasets[name].charges.get(key) if name in self.model.datasets else None
         rounds = rounds if action == "release" and known is not None else None
         claim = claim if action == "release" else None
         extra: dict[str, Any] = {"actor": "ada", "reason": "fuzz"} if action == "void" else {}
         if action == "release":
-            extra = {"claim": claim, "spent": rounds * known.asked.curve if known is not None and rounds else None}
+            extra = {
+                "claim": claim,
+                "spent": rounds * known.asked.curve if known is not None and rounds else None,
+            }
 
         def call() -> tuple[str, bool]:
             receipt = getattr(self.ledger, action)(name, key, **extra)
@@ -416,14 +503,25 @@ class Machine(RuleBasedStateMachine):
             ours = outcome(lambda: sorted(self.model.expire(name)))
             assert outcome(lambda: sorted(one.key for one in self.ledger.expire(name))) == ours
 
-    @step(name=NAMES, number=st.integers(0, len(QUOTAS) - 1), withdrawn=st.sampled_from([False, False, True]))
+    @step(
+        name=NAMES,
+        number=st.integers(0, len(QUOTAS) - 1),
+        withdrawn=st.sampled_from([False, False, True]),
+    )
     def limit(self, name: str, number: int, withdrawn: bool) -> None:
         """A quota counts what was charged before; declaring it again replaces it."""
         quota = QUOTAS[number]
         if withdrawn:
-            current = self.model.datasets[name].quotas.get(quota.name) if name in self.model.datasets else None
+            current = (
+                self.model.datasets[name].quotas.get(quota.name)
+                if name in self.model.datasets
+                else None
+            )
             if current is None or current.limit is None:
-                assert outcome(lambda: self.ledger.quotas(name).withdraw(quota.name)) in (InvalidEntry, UnknownDataset)
+                assert outcome(lambda: self.ledger.quotas(name).withdraw(quota.name)) in (
+                    InvalidEntry,
+                    UnknownDataset,
+                )
                 return
             quota = current.model_copy(update={"limit": None})
 
@@ -436,14 +534,28 @@ class Machine(RuleBasedStateMachine):
     def text(self, key: str, label: str) -> None:
         """Any text is stored as it is, or refused; nothing else happens."""
         terms: Any = {"relation": "add_remove", "key": f"text {key}", "label": label, "team": "red"}
-        if isinstance(outcome(lambda: self.ledger.check("clicks", acc.PureDP(epsilon=0.0), **terms)), type):
+        if isinstance(
+            outcome(lambda: self.ledger.check("clicks", acc.PureDP(epsilon=0.0), **terms)), type
+        ):
             return
         receipt = outcome(lambda: self.ledger.charge("clicks", acc.PureDP(epsilon=0.0), **terms))
         if not isinstance(receipt, type) and not receipt.replayed:
             stored = self.ledger.find("clicks", f"text {key}")
             assert stored is not None
             assert stored.entries[0].label == label
-            asked = Request(f"text {key}", 0.0, 0.0, 1, [], None, "red", stored.entries[0].actor, "add_remove", False, None)
+            asked = Request(
+                f"text {key}",
+                0.0,
+                0.0,
+                1,
+                [],
+                None,
+                "red",
+                stored.entries[0].actor,
+                "add_remove",
+                False,
+                None,
+            )
             assert self.model.charge_all("clicks", [asked]) == [("committed", False)]
 
     @step()
@@ -454,20 +566,26 @@ class Machine(RuleBasedStateMachine):
 
     @step(place=st.integers(0, 7))
     def move(self, place: int) -> None:
-        """An export, whole, is refused where its datasets are, and makes an equal ledger on either store, which goes on."""
+        """An export, whole, is refused where its datasets are, and makes an equal ledger on either
+        store, which goes on.
+        """
         text = io.StringIO()
         heads = self.ledger.export(text)
         assert outcome(lambda: self.ledger.import_(io.StringIO(text.getvalue()))) is ImportRefused
         url = list(self.stores.values())[place % len(self.stores)]()
         copy = Ledger.open(url, clock=lambda: self.model.now)
-        assert copy.import_(io.StringIO(text.getvalue())) == sum(kept.entries for kept in self.model.datasets.values())
+        assert copy.import_(io.StringIO(text.getvalue())) == sum(
+            kept.entries for kept in self.model.datasets.values()
+        )
         assert copy.heads().datasets == heads.datasets
         self.ledger.close()
         self.url, self.ledger = url, copy
 
     @invariant()
     def agrees(self) -> None:
-        """What the last step named is as the model says; every fifth time, and at the end, so is all else."""
+        """What the last step named is as the model says; every fifth time, and at the end, so is
+        all else.
+        """
         self._require_equal(self.named)
         if self.taken % 5 == 0:
             self.all_agree()
@@ -490,9 +608,13 @@ class Machine(RuleBasedStateMachine):
         totals = {total.account: total.spent for total in self.ledger.totals(name)}
         assert totals == {period: kept.spent(period) for period in periods}
         assert len(entries) == kept.entries
-        standing = sorted((quota.name, left.spent) for quota, left in self.ledger.quotas(name).standing())
+        standing = sorted(
+            (quota.name, left.spent) for quota, left in self.ledger.quotas(name).standing()
+        )
         in_force = [quota for quota in kept.quotas.values() if quota.limit is not None]
-        assert standing == sorted((quota.name, spent) for quota in in_force for spent in kept.standing(quota).values())
+        assert standing == sorted(
+            (quota.name, spent) for quota in in_force for spent in kept.standing(quota).values()
+        )
         states = {entry.key: state_of([entry]) for entry in entries if entry.action != "quota"}
         assert states == {key: one.state for key, one in kept.charges.items()}
 
@@ -512,7 +634,10 @@ def explore(machine: Any, minutes: float) -> None:
 
 def _settings(examples: int, steps: int) -> settings:
     return settings(
-        max_examples=examples, stateful_step_count=steps, suppress_health_check=list(HealthCheck), report_multiple_bugs=False
+        max_examples=examples,
+        stateful_step_count=steps,
+        suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
     )
 
 
@@ -537,7 +662,9 @@ def postgresql(new_ledger: Callable[[], str]) -> Callable[[], str]:
 def test_any_sequence_of_operations(
     pytestconfig: pytest.Config, request: pytest.FixtureRequest, sqlite: Callable[[], str]
 ) -> None:
-    """Any sequence of operations leaves the ledger as the model says, or raises what the model says; with --explore-for many."""
+    """Any sequence of operations leaves the ledger as the model says, or raises what the model
+    says; with --explore-for many.
+    """
     if (minutes := pytestconfig.getoption("explore_for")) is not None:
         stores = {"sqlite": sqlite, "postgresql": request.getfixturevalue("postgresql")}
         explore(_on(stores), minutes)
@@ -547,7 +674,9 @@ def test_any_sequence_of_operations(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", ["sqlite", "postgresql"])
-def test_more_sequences_on_either_store(first: str, sqlite: Callable[[], str], postgresql: Callable[[], str]) -> None:
+def test_more_sequences_on_either_store(
+    first: str, sqlite: Callable[[], str], postgresql: Callable[[], str]
+) -> None:
     """The same on both stores, which exchange what they hold."""
     both = {"sqlite": sqlite, "postgresql": postgresql}
     run_state_machine_as_test(_on({first: both[first], **both}), settings=_settings(10, 30))

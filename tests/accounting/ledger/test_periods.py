@@ -1,4 +1,6 @@
-"""A budget per period of the data: no silent refresh over the same rows, and what a charge of several costs (Theorem F11)."""
+"""A budget per period of the data: no silent refresh over the same rows, and what a charge of
+several costs (Theorem F11).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def monthly(sqlite_url: str) -> Iterator[Ledger]:
 
 
 @pytest.mark.parametrize("periods", ["2024-02", ["2024-01", "2024-02"]])
-def test_a_retry_is_of_the_same_periods_and_relation(monthly: Ledger, periods: str | list[str]) -> None:
+def test_a_retry_is_of_the_same_periods_and_relation(
+    monthly: Ledger, periods: str | list[str]
+) -> None:
     """A key that paid for January answers no retry for February, nor one of another relation."""
     half = acc.PureDP(epsilon=0.5)
     monthly.charge("visits", half, relation="add_remove", period="2024-01", key="job")
@@ -53,11 +57,16 @@ def test_a_retry_is_of_the_same_periods_and_relation(monthly: Ledger, periods: s
         ("day", "2024-02-29", "2023-02-29"),
         ("day", "2024-02-29", "2024-02-29T00:00"),
         ("month", "2024-01", "\uff12\uff10\uff12\uff14-01"),
-        *((window, first.replace("0000", "0001"), first) for window, first in (("month", "0000-01"), ("year", "0000"))),
+        *(
+            (window, first.replace("0000", "0001"), first)
+            for window, first in (("month", "0000-01"), ("year", "0000"))
+        ),
     ],
 )
 def test_a_period_has_one_spelling(made: Made, window: Window, good: str, bad: str) -> None:
-    """Each period is written one way, so one period cannot have two budgets; periods that do not exist are refused."""
+    """Each period is written one way, so one period cannot have two budgets; periods that do not
+    exist are refused.
+    """
     ledger = made(acc.Budget(epsilon=1.0), "visits", window=window)
     ledger.charge("visits", ALL, relation="add_remove", period=good)
     with pytest.raises(InvalidEntry, match="period"):
@@ -66,7 +75,9 @@ def test_a_period_has_one_spelling(made: Made, window: Window, good: str, bad: s
 
 @pytest.mark.parametrize("period", [None, [*MONTHS], "2024-13"])
 def test_a_total_is_of_one_period(monthly: Ledger, period: Any) -> None:
-    """What is spent is asked of one period that exists: none, several and one that does not exist are refused."""
+    """What is spent is asked of one period that exists: none, several and one that does not exist
+    are refused.
+    """
     monthly.charge("visits", ALL, relation="add_remove", period=MONTHS[0])
     assert monthly.total("visits", MONTHS[0]).spent.main == 10**12
     with pytest.raises(InvalidEntry, match="period"):
@@ -74,7 +85,9 @@ def test_a_total_is_of_one_period(monthly: Ledger, period: Any) -> None:
 
 
 def test_the_unit_says_what_a_window_protects(monthly: Ledger) -> None:
-    """With a budget per month, what is protected is one user's rows of one month, whose period every charge names."""
+    """With a budget per month, what is protected is one user's rows of one month, whose period
+    every charge names.
+    """
     assert monthly.dataset("visits").unit == "user within one month"
     with pytest.raises(InvalidEntry, match="period is missing"):
         monthly.charge("visits", ALL, relation="add_remove")
@@ -95,7 +108,9 @@ def test_the_unit_says_what_a_window_protects(monthly: Ledger) -> None:
 def test_periods_follow_each_other_and_lie_in_wider_ones(
     window: Window, first: str, period: str, wider: Window, expected: str
 ) -> None:
-    """All of a day, month or quarter lies in one wider period; a stretch has no gap, and ends where the calendar begins."""
+    """All of a day, month or quarter lies in one wider period; a stretch has no gap, and ends where
+    the calendar begins.
+    """
     before, last = stretch(window, period, 2)
     assert last == period
     assert period_of(window, first_day(window, period) - timedelta(days=1)) == before
@@ -112,13 +127,18 @@ def exact_loss(mechanism: dps.Mechanism, pairs: list[tuple[list[int], list[int]]
     """The greatest log-ratio of an outcome over pairs of counts, both ways."""
     worst = 0.0
     for pair in pairs:
-        laws = [mechanism.probabilities(dps.Scores(counts, sensitivity=dps.Sensitivity())) for counts in pair]
+        laws = [
+            mechanism.probabilities(dps.Scores(counts, sensitivity=dps.Sensitivity()))
+            for counts in pair
+        ]
         worst = max(worst, *(abs(math.log(laws[0][item] / laws[1][item])) for item in laws[0]))
     return worst
 
 
 def test_a_bound_over_two_months_is_charged_as_an_exchange(monthly: Ledger) -> None:
-    """One item kept of two months: without January's rows another item counts. The loss nears 2, and 2 is what is charged."""
+    """One item kept of two months: without January's rows another item counts. The loss nears 2,
+    and 2 is what is charged.
+    """
     pairs = [([a + 1, b], [a, b + 1]) for a, b in itertools.product(range(25), repeat=2)]
     loss = exact_loss(PICK, pairs)
     assert 1.95 < loss <= 2
@@ -130,15 +150,23 @@ def test_a_bound_over_two_months_is_charged_as_an_exchange(monthly: Ledger) -> N
 
 
 def test_gaussian_counts_pay_for_both_months_deltas(monthly: Ledger) -> None:
-    """A clipped vector that is exchanged for an orthogonal one moves by sqrt(2): the charge covers it, the old price did not."""
-    monthly.create_dataset("clipped", acc.Budget(epsilon=4.0, delta=1e-3), "add_remove", window="month")
-    curve, _ = charged(monthly.charge("clipped", acc.GaussianDP(mu=0.2), relation="add_remove", period=MONTHS))
+    """A clipped vector that is exchanged for an orthogonal one moves by sqrt(2): the charge covers
+    it, the old price did not.
+    """
+    monthly.create_dataset(
+        "clipped", acc.Budget(epsilon=4.0, delta=1e-3), "add_remove", window="month"
+    )
+    curve, _ = charged(
+        monthly.charge("clipped", acc.GaussianDP(mu=0.2), relation="add_remove", period=MONTHS)
+    )
     old, due = acc.GaussianDP(mu=0.2), acc.GaussianDP(mu=0.2 * math.sqrt(2))
     assert old.delta(1.0) < due.delta(1.0) <= curve.delta(1.0)
 
 
 def test_whole_counts_cost_the_same_where_linf_alone_is_priced(monthly: Ledger) -> None:
-    """Removing one month's rows of a user who is counted in full moves counts one way, by at most 1: the price as it is holds."""
+    """Removing one month's rows of a user who is counted in full moves counts one way, by at most
+    1: the price as it is holds.
+    """
     counts = list(itertools.product(range(6), repeat=2))
     pairs = [([a, b], [a + x, b + y]) for a, b in counts for x, y in ((0, 1), (1, 0), (1, 1))]
     curve, across = charged(monthly.charge("visits", PICK, period=MONTHS, across="whole_counts"))
@@ -152,12 +180,16 @@ def test_whole_counts_cost_the_same_where_linf_alone_is_priced(monthly: Ledger) 
     [
         acc.PureDP(epsilon=1.0),
         dps.OneshotTopK(k=1, noise="gaussian", scale=9.0, sensitivity=dps.Sensitivity(l0=1)),
-        dps.SparseHistogram(noise="gaussian", scale=9.0, delta=1e-9, sensitivity=dps.Sensitivity(l0=1)),
+        dps.SparseHistogram(
+            noise="gaussian", scale=9.0, delta=1e-9, sensitivity=dps.Sensitivity(l0=1)
+        ),
     ],
     ids=["curve", "l0", "histogram"],
 )
 def test_only_what_rests_on_linf_claims_whole_counts(monthly: Ledger, item: acc.Curve) -> None:
-    """A bare curve does not say what it rests on, and what uses l0 is refused: nothing is charged."""
+    """A bare curve does not say what it rests on, and what uses l0 is refused: nothing is
+    charged.
+    """
     relation: acc.arguments.Relation | None = "add_remove" if isinstance(item, acc.Curve) else None
     with pytest.raises(InvalidEntry, match="rests on linf"):
         monthly.charge("visits", item, relation=relation, period=MONTHS, across="whole_counts")
@@ -165,7 +197,9 @@ def test_only_what_rests_on_linf_claims_whole_counts(monthly: Ledger, item: acc.
 
 
 def test_each_way_of_charging_prices_the_exchange(monthly: Ledger) -> None:
-    """`check`, `reserve` and `charge_all` are held to the same price; a retry that claims another one is refused."""
+    """`check`, `reserve` and `charge_all` are held to the same price; a retry that claims another
+    one is refused.
+    """
     dear = acc.PureDP(epsilon=2.5)
     for refused in (monthly.check, monthly.reserve, monthly.charge):
         with pytest.raises(acc.BudgetExceeded):
@@ -178,8 +212,12 @@ def test_each_way_of_charging_prices_the_exchange(monthly: Ledger) -> None:
 
 
 def test_a_plan_over_several_months_gives_nothing_back(monthly: Ledger) -> None:
-    """What two changes cost together is no sum over rounds: the release is recorded, and all of the price stays."""
-    monthly.reserve("visits", 2 * acc.PureDP(epsilon=0.5), relation="add_remove", period=MONTHS, key="plan")
+    """What two changes cost together is no sum over rounds: the release is recorded, and all of the
+    price stays.
+    """
+    monthly.reserve(
+        "visits", 2 * acc.PureDP(epsilon=0.5), relation="add_remove", period=MONTHS, key="plan"
+    )
     monthly.commit("visits", "plan")
     assert monthly.release("visits", "plan", spent=acc.PureDP(epsilon=0.5)).state == "released"
     assert {total.spent.main for total in monthly.totals("visits")} == {2 * 10**12}
@@ -187,12 +225,25 @@ def test_a_plan_over_several_months_gives_nothing_back(monthly: Ledger) -> None:
     assert monthly.verify().ok
 
 
-def test_the_days_of_two_time_zones_are_not_charged_to_one_dataset(monthly: Ledger, tmp_path: Path) -> None:
-    """A row near midnight is January's by one clock and February's by another: one dataset has one clock, which it declares."""
-    monthly.create_dataset("berlin", acc.Budget(epsilon=1.0), "add_remove", window="month", time_zone="Europe/Berlin")
+def test_the_days_of_two_time_zones_are_not_charged_to_one_dataset(
+    monthly: Ledger, tmp_path: Path
+) -> None:
+    """A row near midnight is January's by one clock and February's by another: one dataset has one
+    clock, which it declares.
+    """
+    monthly.create_dataset(
+        "berlin", acc.Budget(epsilon=1.0), "add_remove", window="month", time_zone="Europe/Berlin"
+    )
     curve = acc.PureDP(epsilon=0.1)
-    monthly.charge("berlin", curve, relation="add_remove", period="2024-02", time_zone="Europe/Berlin")
-    for name, zone in (("berlin", None), ("berlin", "UTC"), ("visits", "Europe/Berlin"), ("visits", "Mars")):
+    monthly.charge(
+        "berlin", curve, relation="add_remove", period="2024-02", time_zone="Europe/Berlin"
+    )
+    for name, zone in (
+        ("berlin", None),
+        ("berlin", "UTC"),
+        ("visits", "Europe/Berlin"),
+        ("visits", "Mars"),
+    ):
         with pytest.raises(InvalidEntry, match="time_zone"):
             monthly.charge(name, curve, relation="add_remove", period="2024-02", time_zone=zone)
         with pytest.raises(InvalidEntry, match="time_zone"):

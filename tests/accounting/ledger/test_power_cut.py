@@ -1,4 +1,6 @@
-"""The power is cut after each request to the disk: what was said to be charged is charged, what was shown is kept."""
+"""The power is cut after each request to the disk: what was said to be charged is charged, what was
+shown is kept.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def steps(url: str, key: str) -> list[str]:
 
 @pytest.mark.slow
 def test_a_charge_that_was_reported_outlives_a_power_cut(tmp_path: Path) -> None:
-    """At every cut the ledger opens, verifies, and has each charge that a caller had been told of."""
+    """At every cut the ledger opens, verifies, and has each charge that a caller had been
+    told of.
+    """
     folder, after = tmp_path / "ledger", tmp_path / "after"
     url = ledger_in(folder)
     disk, script = Disk.of(folder), tmp_path / "charges.py"
@@ -62,19 +66,45 @@ def test_a_charge_that_was_reported_outlives_a_power_cut(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_an_answer_on_the_disk_is_paid_for_and_one_on_the_screen_is_kept(tmp_path: Path) -> None:
-    """`topk --output`: no byte of an answer lies on the disk before its charge, none is on record as released before all of it
-    lies there, and none is shown before it lies there under its name."""
+    """`topk --output`: no byte of an answer lies on the disk before its charge, none is on record
+    as released before all of it lies there, and none is shown before it lies there under its name.
+    """
     folder, after, log = tmp_path / "ledger", tmp_path / "after", tmp_path / "visits.csv"
     url = ledger_in(folder)
     log.write_text("user,item\n" + "".join(f"u{user},i{user % 7}\n" for user in range(500)))
-    question = (log, "--user", "user", "--item", "item", "--k", 2, "--epsilon", 0.5, "--delta", 1e-6)
-    answer = ("--ledger", url, "--dataset", "clicks", "--key", "release", "--output", folder / "answer.csv")
+    question = (
+        log,
+        "--user",
+        "user",
+        "--item",
+        "item",
+        "--k",
+        2,
+        "--epsilon",
+        0.5,
+        "--delta",
+        1e-6,
+    )
+    answer = (
+        "--ledger",
+        url,
+        "--dataset",
+        "clicks",
+        "--key",
+        "release",
+        "--output",
+        folder / "answer.csv",
+    )
     disk = Disk.of(folder)
     requests = recorded(folder, "-m", "dpselect", "topk", *question, *answer)
     kept, shown, known = 0, 0, dict[frozenset[tuple[str, bytes]], list[str]]()
     final = {name: (folder / name).read_bytes() for name in ("answer.csv", "answer.csv.json")}
     for cut in cuts(disk, folder, requests):
-        drawn = {name: content for name, content in cut.held.items() if not name.startswith("privacy.db") and content}
+        drawn = {
+            name: content
+            for name, content in cut.held.items()
+            if not name.startswith("privacy.db") and content
+        }
         if (stored := frozenset(cut.held.items() - drawn.items())) not in known:
             cut.lay(after)
             known[stored] = steps(f"sqlite:///{after / 'privacy.db'}", "release")

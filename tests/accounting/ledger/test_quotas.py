@@ -1,4 +1,6 @@
-"""Limits within a dataset's budget: per person, team, purpose and stretch of the data's time, passed in one transaction."""
+"""Limits within a dataset's budget: per person, team, purpose and stretch of the data's time,
+passed in one transaction.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,12 @@ def limited(name: str = "limit", epsilon: float = 0.2, **scope: object) -> Quota
     return Quota(name=name, limit=acc.Budget(epsilon=epsilon), **scope)  # type: ignore[arg-type]
 
 
-def charge(ledger: Ledger, dataset: str = "clicks", curve: acc.Curve = TENTH, **terms: object) -> None:
-    """Charge a curve under add_remove; under replace_one where several periods are read, which pays for an exchange as it is."""
+def charge(
+    ledger: Ledger, dataset: str = "clicks", curve: acc.Curve = TENTH, **terms: object
+) -> None:
+    """Charge a curve under add_remove; under replace_one where several periods are read, which pays
+    for an exchange as it is.
+    """
     period = terms.get("period", "")
     relation = "add_remove" if isinstance(period, str) or len(set(period)) == 1 else "replace_one"  # type: ignore[call-overload]
     ledger.charge(dataset, curve, relation=relation, **terms)  # type: ignore[arg-type]
@@ -32,12 +38,17 @@ def charge(ledger: Ledger, dataset: str = "clicks", curve: acc.Curve = TENTH, **
 
 def spent(ledger: Ledger, dataset: str = "clicks") -> dict[tuple[str, str], float]:
     """Where every account of every quota stands, in tenths of a nat."""
-    return {(quota.name, left.account): left.spent.main / 10**11 for quota, left in ledger.quotas(dataset).standing()}
+    return {
+        (quota.name, left.account): left.spent.main / 10**11
+        for quota, left in ledger.quotas(dataset).standing()
+    }
 
 
 @pytest.fixture
 def daily(url: str) -> Ledger:
-    """A dataset with a budget of epsilon = 1 for each day's rows, and a quota of 1 for every 30 days."""
+    """A dataset with a budget of epsilon = 1 for each day's rows, and a quota of 1 for every 30
+    days.
+    """
     ledger = Ledger.open(url)
     ledger.create_dataset("visits", acc.Budget(epsilon=1.0), "add_remove", window="day")
     ledger.quotas("visits").declare(limited("month", 1.0, rolling=30))
@@ -45,7 +56,9 @@ def daily(url: str) -> Ledger:
 
 
 def test_a_quota_need_not_be_able_to_pay_for_what_others_charge(made: Made) -> None:
-    """One team's limit in pure epsilon leaves another's charge with a delta alone, and verify finds nothing wrong."""
+    """One team's limit in pure epsilon leaves another's charge with a delta alone, and verify finds
+    nothing wrong.
+    """
     ledger = made(acc.Budget(epsilon=1.0, delta=1e-6))
     ledger.quotas("clicks").declare(limited(by="team", of="interns"))
     charge(ledger, curve=acc.Approximate(curve=TENTH, delta0=1e-8), team="staff")
@@ -53,7 +66,9 @@ def test_a_quota_need_not_be_able_to_pay_for_what_others_charge(made: Made) -> N
 
 
 def test_who_is_limited_is_named(ledger: Ledger) -> None:
-    """Where each team has a limit, a charge that names none is refused: leaving the name out is no way around it."""
+    """Where each team has a limit, a charge that names none is refused: leaving the name out is no
+    way around it.
+    """
     ledger.quotas("clicks").declare(limited(by="team"))
     with pytest.raises(InvalidEntry, match="team is missing"):
         charge(ledger)
@@ -61,13 +76,17 @@ def test_who_is_limited_is_named(ledger: Ledger) -> None:
 
 
 def test_every_thirty_days_hold_their_limit(daily: Ledger) -> None:
-    """A charge counts to each of the 30 windows of its day, one that reads many days once to each; no window overflows."""
+    """A charge counts to each of the 30 windows of its day, one that reads many days once to each;
+    no window overflows.
+    """
     charge(daily, "visits", HALF, period="2024-03-10")
-    charge(daily, "visits", HALF, period=["2024-03-31", "2024-04-05"])  # together with the first in the windows from 03-02 on
+    # together with the first in the windows from 03-02 on
+    charge(daily, "visits", HALF, period=["2024-03-31", "2024-04-05"])
     for day in ("2024-03-20", "2024-03-08", "2024-04-07"):
         with pytest.raises(acc.BudgetExceeded, match="quota='month'"):
             charge(daily, "visits", TENTH, period=day)
-    charge(daily, "visits", HALF, period="2024-05-05")  # 30 days after 04-05, which the window before ends at
+    # 30 days after 04-05, which the window before ends at
+    charge(daily, "visits", HALF, period="2024-05-05")
     with pytest.raises(acc.BudgetExceeded, match="30 periods from 2024-04-05"):
         charge(daily, "visits", acc.PureDP(epsilon=0.6), period="2024-05-04")
     fullest = {left.account: left.spent.main for _, left in daily.quotas("visits").standing(most=1)}
@@ -76,7 +95,9 @@ def test_every_thirty_days_hold_their_limit(daily: Ledger) -> None:
 
 
 def test_a_quota_is_a_filter_of_its_own(made: Made) -> None:
-    """It may be in another unit than the dataset's budget, with its own price; what it can never pay is refused by name."""
+    """It may be in another unit than the dataset's budget, with its own price; what it can never
+    pay is refused by name.
+    """
     ledger = made(acc.Budget(epsilon=1.0, delta=1e-6))
     ledger.quotas("clicks").declare(Quota(name="rho", limit=acc.Budget(rho=0.02)))
     charge(ledger)
@@ -92,7 +113,9 @@ def test_a_quota_is_a_filter_of_its_own(made: Made) -> None:
 
 
 def test_a_whole_plan_does_not_hide_in_a_window(made_on_either: Made) -> None:
-    """A plan that takes a day's budget as a whole (F5) costs a wider quota its own price: never what another filter charged."""
+    """A plan that takes a day's budget as a whole (F5) costs a wider quota its own price: never
+    what another filter charged.
+    """
     plan, day = 30 * acc.BoundedRange(epsilon=0.08), acc.Budget(epsilon=1.0, delta=1e-6)
     assert day.price(plan) == day.capacity
     ledger = made_on_either(day, "visits", window="day")
@@ -100,7 +123,9 @@ def test_a_whole_plan_does_not_hide_in_a_window(made_on_either: Made) -> None:
     ledger.quotas("visits").declare(wide)
     charge(ledger, "visits", plan, period="2024-01-01")
     assert wide.limit is not None
-    assert {left.spent for _, left in ledger.quotas("visits").standing()} == {wide.limit.price(plan)}
+    assert {left.spent for _, left in ledger.quotas("visits").standing()} == {
+        wide.limit.price(plan)
+    }
 
 
 @pytest.mark.parametrize(
@@ -115,11 +140,18 @@ def test_a_whole_plan_does_not_hide_in_a_window(made_on_either: Made) -> None:
         ("clicks", {"among": ("maps",)}, "among lists"),
         ("clicks", {"rolling": 30}, "no periods"),
         ("months", {"window": "week"}, "narrower"),
-        *(("weeks", {"window": window}, "not made up of weeks") for window in ("month", "quarter", "year")),
+        *(
+            ("weeks", {"window": window}, "not made up of weeks")
+            for window in ("month", "quarter", "year")
+        ),
     ],
 )
-def test_quotas_that_mean_nothing_are_refused(sqlite_url: str, dataset: str, scope: dict[str, object], rule: str) -> None:
-    """In themselves, or for a dataset's window: rows without periods have no stretches, and weeks lie in two months."""
+def test_quotas_that_mean_nothing_are_refused(
+    sqlite_url: str, dataset: str, scope: dict[str, object], rule: str
+) -> None:
+    """In themselves, or for a dataset's window: rows without periods have no stretches, and weeks
+    lie in two months.
+    """
     with Ledger.open(sqlite_url) as ledger:
         for name, window in (("clicks", "whole"), ("months", "month"), ("weeks", "week")):
             ledger.create_dataset(name, acc.Budget(epsilon=1.0), "add_remove", window=window)  # type: ignore[arg-type]
@@ -132,20 +164,25 @@ def test_quotas_that_mean_nothing_are_refused(sqlite_url: str, dataset: str, sco
 
 
 def test_a_reservation_lapses_and_makes_room(url: str) -> None:
-    """Not committed in time, it is refused its commit and given back to the budget and its quotas when somebody needs room."""
+    """Not committed in time, it is refused its commit and given back to the budget and its quotas
+    when somebody needs room.
+    """
     now = [datetime(2024, 1, 1, tzinfo=UTC)]
     with Ledger.open(url, clock=lambda: now[0]) as ledger:
         ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
         ledger.quotas("clicks").declare(limited(epsilon=0.5))
         ledger.reserve("clicks", HALF, relation="add_remove", key="late", expires_in=60)
-        ledger.reserve("clicks", acc.PureDP(epsilon=0.0), relation="add_remove", key="used", expires_in=60)
+        ledger.reserve(
+            "clicks", acc.PureDP(epsilon=0.0), relation="add_remove", key="used", expires_in=60
+        )
         ledger.commit("clicks", "used")
         with pytest.raises(acc.BudgetExceeded):
             charge(ledger, curve=HALF)
         now[0] += timedelta(seconds=60)
         with pytest.raises(InvalidTransition, match="reserved until 2024-01-01T00:01:00"):
             ledger.commit("clicks", "late")
-        assert ledger.total("clicks").spent.main == 5 * 10**11  # refused before the draw; nothing is given back by that
+        # refused before the draw; nothing is given back by that
+        assert ledger.total("clicks").spent.main == 5 * 10**11
         charge(ledger, curve=HALF, key="next")
         with pytest.raises(InvalidTransition, match="void"):
             ledger.commit("clicks", "late")
@@ -156,7 +193,9 @@ def test_a_reservation_lapses_and_makes_room(url: str) -> None:
 
 
 def test_what_lapses_in_one_dataset_is_of_no_concern_to_another(url: str) -> None:
-    """Reservations under one key in two datasets: the time of one, and the commit of one, are not the other's."""
+    """Reservations under one key in two datasets: the time of one, and the commit of one, are not
+    the other's.
+    """
     now = [datetime(2024, 1, 1, tzinfo=UTC)]
     with Ledger.open(url, clock=lambda: now[0]) as ledger:
         for name in ("clicks", "visits"):
@@ -164,13 +203,20 @@ def test_what_lapses_in_one_dataset_is_of_no_concern_to_another(url: str) -> Non
         # The second attempt is for the same periods, also where an iterator gave them.
         ledger.create_dataset("views", acc.Budget(epsilon=0.5), "add_remove", window="month")
         ledger.reserve("views", HALF, relation="add_remove", period="2024-01", expires_in=60)
-        for name, key, seconds in (("clicks", "a", None), ("visits", "a", 60), ("clicks", "b", 60), ("visits", "b", 60)):
+        for name, key, seconds in (
+            ("clicks", "a", None),
+            ("visits", "a", 60),
+            ("clicks", "b", 60),
+            ("visits", "b", 60),
+        ):
             ledger.reserve(name, TENTH, relation="add_remove", key=key, expires_in=seconds)
         ledger.commit("visits", "b")
         now[0] += timedelta(seconds=60)
         assert [one.key for one in ledger.expire("clicks")] == ["b"]
         assert [one.key for one in ledger.expire("visits")] == ["a"]
-        receipt = ledger.charge("views", HALF, relation="replace_one", period=iter(["2024-02", "2024-01"]))
+        receipt = ledger.charge(
+            "views", HALF, relation="replace_one", period=iter(["2024-02", "2024-01"])
+        )
         assert [entry.period for entry in receipt.entries] == ["2024-01", "2024-02"]
 
 
@@ -186,7 +232,9 @@ def kept(ledger: Ledger) -> Ledger:
     ledger.void("clicks", "plan", actor="eve", reason="no data")
     charge(ledger, actor="bob", team="growth", purpose="research")
     assert ledger.verify().ok
-    declared = [(entry.action, entry.actor) for entry in ledger.entries("clicks") if entry.action == "quota"]
+    declared = [
+        (entry.action, entry.actor) for entry in ledger.entries("clicks") if entry.action == "quota"
+    ]
     assert declared == [("quota", "dpo")] * 3
     return ledger
 
@@ -195,7 +243,9 @@ def kept(ledger: Ledger) -> Ledger:
 @pytest.mark.parametrize(
     "edit",
     [
-        update(entries).where(entries.c.seq == 1).values(quota=limited("each", 0.9, by="actor").model_dump_json()),
+        update(entries)
+        .where(entries.c.seq == 1)
+        .values(quota=limited("each", 0.9, by="actor").model_dump_json()),
         update(entries).where(entries.c.seq == 1).values(quota="{}"),
         update(scopes).where(scopes.c.account == '["bob", ""]').values(main=0),
         update(scopes).where(scopes.c.account == '["", ""]').values(main=scopes.c.main - 1),
@@ -212,7 +262,9 @@ def test_edits_of_quotas_and_their_sums_are_found(kept: Ledger, url: str, edit: 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_period_that_is_none_is_found(daily: Ledger, url: str) -> None:
-    """An entry whose period was edited into nonsense is a problem, no failure of verify; so is a sum that is no number."""
+    """An entry whose period was edited into nonsense is a problem, no failure of verify; so is a
+    sum that is no number.
+    """
     charge(daily, "visits", TENTH, period="2024-01-01")
     with intruder(url) as connection:
         connection.execute(update(entries).where(entries.c.seq == 2).values(period="soon"))
@@ -223,22 +275,37 @@ def test_a_period_that_is_none_is_found(daily: Ledger, url: str) -> None:
 
 
 def test_a_charge_past_a_quota_is_found(kept: Ledger, url: str) -> None:
-    """Somebody who writes an entry with the right hashes and totals, but leaves the quota out: the sums, and the excess, show."""
+    """Somebody who writes an entry with the right hashes and totals, but leaves the quota out: the
+    sums, and the excess, show.
+    """
     curve = acc.PureDP(epsilon=0.35)
-    enter(kept, "clicks", {**step("charge", "sneaked", "", Price(35 * 10**10, 0), None, curve), "actor": "bob"})
+    enter(
+        kept,
+        "clicks",
+        {**step("charge", "sneaked", "", Price(35 * 10**10, 0), None, curve), "actor": "bob"},
+    )
     found = {(problem.kind, problem.seq) for problem in kept.verify().problems}
     assert ("quota", 8) in found
     assert ("quota", None) in found
 
 
 def test_a_session_knows_its_quotas(made: Made) -> None:
-    """How many more counts the quotas of its team, a release passes them, and a schedule's reservation lapses."""
-    mechanism, scores = dps.ExponentialMechanism(epsilon=0.1), dps.Scores([3, 1, 2], sensitivity=dps.Sensitivity())
+    """How many more counts the quotas of its team, a release passes them, and a schedule's
+    reservation lapses.
+    """
+    mechanism, scores = (
+        dps.ExponentialMechanism(epsilon=0.1),
+        dps.Scores([3, 1, 2], sensitivity=dps.Sensitivity()),
+    )
     ledger = made(acc.Budget(epsilon=1.0))
     ledger.quotas("clicks").declare(limited("teams", 0.2, by="team"))
     session = dps.Session(ledger, "clicks", team="growth", purpose="research")
     more = session.affordable(mechanism, one_by_one=True)
-    assert (more.releases, session.affordable(mechanism), more.account) == (2, 2, "quota teams (growth)")
+    assert (more.releases, session.affordable(mechanism), more.account) == (
+        2,
+        2,
+        "quota teams (growth)",
+    )
     session.select(mechanism, scores)
     assert [(entry.action, entry.purpose) for entry in ledger.entries("clicks")][:2] == [
         ("quota", None),

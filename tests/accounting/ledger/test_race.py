@@ -21,15 +21,23 @@ pytestmark = pytest.mark.serial
 WORKERS, ATTEMPTS, CAP = 16, 40, 200
 
 
-def race(url: str, mutant: str = "none", attempts: int = ATTEMPTS, quota: Quota | None = None) -> Counter[str]:
+def race(
+    url: str, mutant: str = "none", attempts: int = ATTEMPTS, quota: Quota | None = None
+) -> Counter[str]:
     """Outcomes of all attempts, after declaring the dataset."""
     with Ledger.open(url) as ledger:
-        ledger.create_dataset("clicks", acc.Budget(epsilon=CAP / 100 if quota is None else CAP), "add_remove")
+        ledger.create_dataset(
+            "clicks", acc.Budget(epsilon=CAP / 100 if quota is None else CAP), "add_remove"
+        )
         if quota is not None:
             ledger.quotas("clicks").declare(quota)
     script = Path(__file__).with_name("race.py")
-    lines = [line.split() for line in forked_script(script, url, WORKERS, attempts, mutant).splitlines()]
-    assert len({line[0] for line in lines}) == len(lines) == WORKERS * attempts, "an attempt is missing from the report"
+    lines = [
+        line.split() for line in forked_script(script, url, WORKERS, attempts, mutant).splitlines()
+    ]
+    assert len({line[0] for line in lines}) == len(lines) == WORKERS * attempts, (
+        "an attempt is missing from the report"
+    )
     return Counter(line[1] for line in lines)
 
 
@@ -44,7 +52,9 @@ def stored(url: str) -> int:
 
 @pytest.mark.slow
 def test_sixteen_processes_spend_exactly_the_budget(url: str) -> None:
-    """Of 640 attempts on a budget of 200, 200 are charged and 440 refused; none is lost, doubled or in error."""
+    """Of 640 attempts on a budget of 200, 200 are charged and 440 refused; none is lost, doubled or
+    in error.
+    """
     assert race(url) == {"charged": CAP, "refused": WORKERS * ATTEMPTS - CAP}
     with Ledger.open(url, create=False) as ledger:
         assert stored(url) == CAP
@@ -58,22 +68,34 @@ def test_sixteen_processes_spend_exactly_a_quota(url: str) -> None:
     quota = Quota(name="everybody", limit=acc.Budget(epsilon=0.6))
     assert race(url, attempts=8, quota=quota) == {"charged": 60, "refused": WORKERS * 8 - 60}
     with Ledger.open(url, create=False) as ledger:
-        assert [left.spent for _, left in ledger.quotas("clicks").standing()] == [Price(6 * 10**11, 0)]
+        assert [left.spent for _, left in ledger.quotas("clicks").standing()] == [
+            Price(6 * 10**11, 0)
+        ]
         assert ledger.verify().ok
 
 
 def test_datasets_do_not_wait_for_each_other(postgres_url: str) -> None:
-    """With a charge held open on one dataset, PostgreSQL charges another at once; one on the same dataset waits, and says so."""
+    """With a charge held open on one dataset, PostgreSQL charges another at once; one on the same
+    dataset waits, and says so.
+    """
     with Ledger.open(postgres_url) as ledger, Ledger.open(postgres_url, timeout=0.2) as hasty:
         for name in ("held", "free"):
             ledger.create_dataset(name, acc.Budget(epsilon=1.0), "add_remove")
-            ledger.quotas(name).declare(Quota(name="each", limit=acc.Budget(epsilon=1.0), by="actor"))
+            ledger.quotas(name).declare(
+                Quota(name="each", limit=acc.Budget(epsilon=1.0), by="actor")
+            )
         with ledger._store.writer() as connection:
             book = Book(connection, find_dataset(connection, "held", locked=True))
             book.append([step("charge", "open", "", Price(1, 0))], origin(None, utc_now()))
             book.close()
             for number in range(20):
-                hasty.charge("free", acc.PureDP(epsilon=0.01), relation="add_remove", key=str(number), fingerprint="rows")
+                hasty.charge(
+                    "free",
+                    acc.PureDP(epsilon=0.01),
+                    relation="add_remove",
+                    key=str(number),
+                    fingerprint="rows",
+                )
             with pytest.raises(LedgerUnavailable, match="locked"):
                 hasty.charge("held", acc.PureDP(epsilon=0.01), relation="add_remove")
         assert hasty.total("free").spent.main == 2 * 10**11
@@ -82,14 +104,18 @@ def test_datasets_do_not_wait_for_each_other(postgres_url: str) -> None:
 
 @pytest.mark.slow
 def test_a_mutant_without_locks_overspends(url: str) -> None:
-    """With SQLAlchemy's default transactions (SQLite), or without FOR UPDATE (PostgreSQL), the same race overspends."""
+    """With SQLAlchemy's default transactions (SQLite), or without FOR UPDATE (PostgreSQL), the same
+    race overspends.
+    """
     race(url, "unlocked,unnumbered", 25)
     assert stored(url) > CAP
 
 
 @pytest.mark.slow
 def test_numbers_stop_a_mutant_without_locks(url: str) -> None:
-    """The second line of defence: where only the locks are missing, the primary key refuses the collisions."""
+    """The second line of defence: where only the locks are missing, the primary key refuses the
+    collisions.
+    """
     outcomes = race(url, "unlocked", 25)
     assert outcomes["failed"] > 0
     assert stored(url) <= CAP

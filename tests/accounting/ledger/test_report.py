@@ -31,19 +31,38 @@ def filled(sqlite_url: str) -> Ledger:
     """Two datasets, one of them per month, with hostile names and a voided reservation."""
     moments = (datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=9 * n) for n in range(1000))
     ledger = Ledger.open(sqlite_url, clock=lambda: next(moments))
-    ledger.create_dataset("check-ins", acc.Budget(rho=1.0, delta=1e-6), "add_remove", data_period=EVIL)
+    ledger.create_dataset(
+        "check-ins", acc.Budget(rho=1.0, delta=1e-6), "add_remove", data_period=EVIL
+    )
     limits = {"most_in_all": 4.0, "most_per_release": acc.Budget(epsilon=0.97)}
-    ledger.create_dataset("<b>visits</b>", acc.Budget(epsilon=1.0), "replace_one", window="month", **limits)  # type: ignore[arg-type]
+    ledger.create_dataset(
+        "<b>visits</b>", acc.Budget(epsilon=1.0), "replace_one", window="month", **limits
+    )  # type: ignore[arg-type]
     for number in range(30):
         ledger.charge(
-            "check-ins", acc.BoundedRange(epsilon=0.3), relation="add_remove", label=("a", "b", None)[number % 3], count=2
+            "check-ins",
+            acc.BoundedRange(epsilon=0.3),
+            relation="add_remove",
+            label=("a", "b", None)[number % 3],
+            count=2,
         )
     ledger.charge(
-        "check-ins", acc.Approximate(curve=acc.ZCDP(rho=0.01), delta0=1e-8), relation="add_remove", label=EVIL, key=EVIL[:30]
+        "check-ins",
+        acc.Approximate(curve=acc.ZCDP(rho=0.01), delta0=1e-8),
+        relation="add_remove",
+        label=EVIL,
+        key=EVIL[:30],
     )
-    ledger.reserve("check-ins", acc.ZCDP(rho=0.2), relation="add_remove", key="survey", label="survey")
+    ledger.reserve(
+        "check-ins", acc.ZCDP(rho=0.2), relation="add_remove", key="survey", label="survey"
+    )
     ledger.void("check-ins", "survey", actor="ada", reason="cancelled")
-    ledger.charge("<b>visits</b>", acc.PureDP(epsilon=0.95), relation="replace_one", period=["2024-01", "2024-02"])
+    ledger.charge(
+        "<b>visits</b>",
+        acc.PureDP(epsilon=0.95),
+        relation="replace_one",
+        period=["2024-01", "2024-02"],
+    )
     return ledger
 
 
@@ -78,8 +97,11 @@ class Tree(HTMLParser):
 
 
 @pytest.mark.slow
-def test_the_page_says_what_the_ledger_says(filled: Ledger, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Budget, spent, left, epsilon at deltas with route and order, periods, labels and entries are those of the ledger.
+def test_the_page_says_what_the_ledger_says(
+    filled: Ledger, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Budget, spent, left, epsilon at deltas with route and order, periods, labels and entries are
+    those of the ledger.
 
     Units and orders are below the fold; what is left out, or is not there, is said.
     """
@@ -88,7 +110,10 @@ def test_the_page_says_what_the_ledger_says(filled: Ledger, folder: Path, monkey
     spent = (60 * acc.BoundedRange(epsilon=0.3) + acc.ZCDP(rho=0.01)).rho
     assert total.spent.main == pytest.approx(spent * 1e12)
     assert f"<bdi>{rounded_up(spent)}</bdi>" in text
-    bound = best_epsilon(60 * acc.BoundedRange(epsilon=0.3) + acc.Approximate(curve=acc.ZCDP(rho=0.01), delta0=1e-8), 1e-5)
+    bound = best_epsilon(
+        60 * acc.BoundedRange(epsilon=0.3) + acc.Approximate(curve=acc.ZCDP(rho=0.01), delta0=1e-8),
+        1e-5,
+    )
     assert bound.order is not None
     assert f"<div>{bound.order:.4g}</div>" in text
     assert re.search(r"≤ [\d.]+</div></td><td[^>]*><div>Rényi</div>", text)
@@ -113,26 +138,36 @@ def test_the_page_says_what_the_ledger_says(filled: Ledger, folder: Path, monkey
     with Ledger.open(f"sqlite:///{folder / 'empty.db'}") as ledger:
         assert "0 datasets, 0 entries" in page(ledger)
         ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
-        ledger.create_dataset("visits", acc.Budget(epsilon=1.0, delta=1e-6), "add_remove", window="day")
+        ledger.create_dataset(
+            "visits", acc.Budget(epsilon=1.0, delta=1e-6), "add_remove", window="day"
+        )
         assert re.search("Nothing was charged yet.*No entries yet", page(ledger), re.DOTALL)
 
 
 def test_hostile_text_is_text(filled: Ledger) -> None:
-    """Whatever a name, label, key or period says, the page has one script of ours, no handler, and no foreign tag."""
+    """Whatever a name, label, key or period says, the page has one script of ours, no handler, and
+    no foreign tag.
+    """
     tree = Tree(page(filled))
     assert len(tree.all("script")) == 1
     assert tree.all("img") == tree.all("b") == []
     assert not any(name.startswith("on") for _, attributes in tree.tags for name in attributes)
-    (policy,) = [a["content"] for a in tree.all("meta") if a.get("http-equiv") == "Content-Security-Policy"]
+    (policy,) = [
+        a["content"] for a in tree.all("meta") if a.get("http-equiv") == "Content-Security-Policy"
+    ]
     assert policy is not None
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     text = page(filled).replace(EVIL, "")
-    assert not re.search(r"https?:|src=[^x]|@import|url\(|href=(?!\"#)", text), "the page needs no network"
+    assert not re.search(r"https?:|src=[^x]|@import|url\(|href=(?!\"#)", text), (
+        "the page needs no network"
+    )
 
 
 def test_the_page_is_accessible(filled: Ledger) -> None:
-    """Language, title, one h1, labelled controls and figures, unique ids, headed tables, scrolling regions in the tab order."""
+    """Language, title, one h1, labelled controls and figures, unique ids, headed tables, scrolling
+    regions in the tab order.
+    """
     tree = Tree(page(filled))
     assert tree.all("html") == [{"lang": "en"}]
     assert len(tree.all("h1")) == len(tree.all("title")) - len(tree.all("desc")) == 1
@@ -140,7 +175,9 @@ def test_the_page_is_accessible(filled: Ledger) -> None:
     assert set(ids.values()) == {1}
     for svg in tree.all("svg"):
         assert svg["role"] == "img"
-        assert "aria-label" in svg or all(name in ids for name in str(svg["aria-labelledby"]).split())
+        assert "aria-label" in svg or all(
+            name in ids for name in str(svg["aria-labelledby"]).split()
+        )
     assert len(tree.all("label")) == len(tree.all("input")) + len(tree.all("select"))
     assert len(tree.all("caption")) == len(tree.all("table"))
     regions = [attributes for attributes in tree.all("div") if attributes.get("role") == "region"]
@@ -149,14 +186,20 @@ def test_the_page_is_accessible(filled: Ledger) -> None:
 
 @pytest.mark.slow
 def test_the_page_says_what_was_promised_and_checked(filled: Ledger) -> None:
-    """The promise in words with its unit; what verification held the ledger against, who signed, and what nobody checked."""
+    """The promise in words with its unit; what verification held the ledger against, who signed,
+    and what nobody checked.
+    """
     filled.quotas("check-ins").declare(
-        Quota(name="interns", limit=acc.Budget(rho=0.5, delta=1e-7), by="team", of=EVIL[:30].strip())
+        Quota(
+            name="interns", limit=acc.Budget(rho=0.5, delta=1e-7), by="team", of=EVIL[:30].strip()
+        )
     )
     text = page(filled)
     assert "To every user: adding or removing any one user changes" in text
     assert "\N{GREEK SMALL LETTER RHO} = 1, but for events of probability δ = 1e-6" in text
-    assert "for the rows of each month taken by themselves, by a factor of at most e^ε = 2.72" in text
+    assert (
+        "for the rows of each month taken by themselves, by a factor of at most e^ε = 2.72" in text
+    )
     assert "lie in all 2 months faces epsilon 1.9 in all; at most epsilon 4 is allowed" in text
     assert "at most epsilon 0.97, unless it states why" in text
     assert "Not verified for this page" in text
@@ -168,7 +211,9 @@ def test_the_page_says_what_was_promised_and_checked(filled: Ledger) -> None:
     assert "heads kept elsewhere" in signed
     assert "vouch for 36 of the entries.</li>" in signed
     filled.quotas("check-ins").withdraw("interns")
-    assert "vouch for 36 of the entries, and not for the 1 later ones" in page(filled, verification=filled.verify(heads))
+    assert "vouch for 36 of the entries, and not for the 1 later ones" in page(
+        filled, verification=filled.verify(heads)
+    )
     assert f'signature of the trusted key: <code class="hash">{key.public}</code>' in signed
     other = page(filled, verification=filled.verify(key.sign(heads), SigningKey.new().public))
     assert "signature of the trusted key" not in other
@@ -177,7 +222,9 @@ def test_the_page_says_what_was_promised_and_checked(filled: Ledger) -> None:
 
 
 def test_each_release_names_its_proof(filled: Ledger) -> None:
-    """Every charge cites the theorems of its mechanism and curve, and each citation leads to a title and a page."""
+    """Every charge cites the theorems of its mechanism and curve, and each citation leads to a
+    title and a page.
+    """
     kind = '{"kind":"made_up","inner":[{"kind":"exponential_mechanism"}]}'
     known = {"exponential_mechanism": ("C8",), **curve_proofs()}
     assert theorems_of((kind, acc.PureDP(epsilon=1.0).to_json(), None, "{"), known) == ["C8", "C1"]
@@ -185,7 +232,9 @@ def test_each_release_names_its_proof(filled: Ledger) -> None:
     links = {str(attributes["href"]) for attributes in tree.all("a")}
     ids = {f"#{attributes['id']}" for _, attributes in tree.tags if "id" in attributes}
     assert {"#theorem-C1", "#theorem-C2"} <= links <= ids
-    assert re.search(r"bounded range: .{1,40}0\.3</bdi></div></td><td[^>]*><div><bdi>60</bdi></div>", text)
+    assert re.search(
+        r"bounded range: .{1,40}0\.3</bdi></div></td><td[^>]*><div><bdi>60</bdi></div>", text
+    )
     (c2,) = re.findall(r'<details id="theorem-C2".*?</details>', text, re.DOTALL)
     assert "BoundedRange" in c2
     assert re.search(r"If <math>.*?</math> takes values in an interval", c2)
@@ -195,27 +244,49 @@ def test_each_release_names_its_proof(filled: Ledger) -> None:
 @pytest.mark.parametrize(
     ("curve", "more", "first"),
     [
-        (acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=3e-7), 1, "failure probability runs out first"),
+        (
+            acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=3e-7),
+            1,
+            "failure probability runs out first",
+        ),
         (acc.Approximate(curve=acc.PureDP(epsilon=0.2), delta0=1e-7), 3, ""),
         (acc.Approximate(curve=acc.PureDP(epsilon=0.5), delta0=1e-8), 0, ""),
-        (acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=5e-7), 0, "failure probability runs out first"),
+        (
+            acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=5e-7),
+            0,
+            "failure probability runs out first",
+        ),
     ],
 )
-def test_three_figures_say_what_is_spent_and_how_many_more_fit(made: Made, curve: acc.Curve, more: int, first: str) -> None:
-    """After two charges: the budget, the share used, the cost, how many more like the last fit; shares are below."""
+def test_three_figures_say_what_is_spent_and_how_many_more_fit(
+    made: Made, curve: acc.Curve, more: int, first: str
+) -> None:
+    """After two charges: the budget, the share used, the cost, how many more like the last fit;
+    shares are below.
+    """
     ledger = made(acc.Budget(epsilon=1.0, delta=1e-6, order="inf"))
     for _ in range(2):
         ledger.charge("clicks", curve, relation="add_remove")
     text = page(ledger)
-    tiles = re.findall(r'<div class="tile"><h3>(.*?)</h3><p class="number">(.*?)</p><p class="unit">(.*?)</p>', text)
+    tiles = re.findall(
+        r'<div class="tile"><h3>(.*?)</h3><p class="number">(.*?)</p><p class="unit">(.*?)</p>',
+        text,
+    )
     figures = replace(ledger.total("clicks"), curve=curve).figures
     assert [name for name, _, _ in tiles[:4]] == ["Budget", "Used", "Cost as charged", "Left"]
-    assert [words.replace("the last one", "this one") for _, words, _ in tiles[:4]] == list(figures.values())
+    assert [words.replace("the last one", "this one") for _, words, _ in tiles[:4]] == list(
+        figures.values()
+    )
     assert (tiles[3][1].split()[0], tiles[3][2]) == (str(more), first)
-    account = re.search(r"all rows\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)%\s+([\d.e-]+)/1e-6", re.sub(r"<[^>]+>", " ", text))
+    account = re.search(
+        r"all rows\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)%\s+([\d.e-]+)/1e-6",
+        re.sub(r"<[^>]+>", " ", text),
+    )
     assert account is not None
     spent, left, part, lost = map(float, account.groups())
-    assert (spent, 100 * spent, spent + left) == pytest.approx((2 * curve.core_epsilon, part, 1.0), abs=1e-9)
+    assert (spent, 100 * spent, spent + left) == pytest.approx(
+        (2 * curve.core_epsilon, part, 1.0), abs=1e-9
+    )
     assert lost == pytest.approx(2 * curve.delta0, rel=1e-6)
     for _ in range(more):
         ledger.charge("clicks", curve, relation="add_remove")
@@ -241,13 +312,17 @@ def _colours(css: str) -> dict[str, str]:
 
 def _luminance(colour: str) -> float:
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
 def test_text_has_contrast(mode: str) -> None:
-    """Every text colour has a contrast of at least 4.5 to 1 (WCAG 2 AA) on every background, in light and in dark."""
+    """Every text colour has a contrast of at least 4.5 to 1 (WCAG 2 AA) on every background, in
+    light and in dark.
+    """
     css = (Path(acc.__file__).parent / "page" / "report.css").read_text()
     light, dark = css.split("@media (prefers-color-scheme: dark)")
     colours = _colours(light if mode == "light" else dark.split("\n}")[0])
@@ -256,9 +331,13 @@ def test_text_has_contrast(mode: str) -> None:
         assert (high + 0.05) / (low + 0.05) >= 4.5, (ink, ground)
 
 
-@pytest.mark.parametrize(("argument", "value"), [("deltas", (0.0,)), ("deltas", (1.5,)), ("latest", -1)])
+@pytest.mark.parametrize(
+    ("argument", "value"), [("deltas", (0.0,)), ("deltas", (1.5,)), ("latest", -1)]
+)
 def test_arguments_are_checked(filled: Ledger, folder: Path, argument: str, value: object) -> None:
-    """A delta outside (0, 1) or a negative number of entries is refused; no OSError leaves the report."""
+    """A delta outside (0, 1) or a negative number of entries is refused; no OSError leaves the
+    report.
+    """
     with pytest.raises(acc.errors.InvalidArgument, match=argument):
         page(filled, **{argument: value})
     with pytest.raises(acc.errors.OutputRefused, match="cannot be written"):
@@ -276,8 +355,12 @@ def test_arguments_are_checked(filled: Ledger, folder: Path, argument: str, valu
     ],
     ids=str,
 )
-def test_a_budget_states_what_it_enforces(budget: acc.Budget, delta: float, expected: float | None) -> None:
-    """The epsilon of the whole budget is the filter's guarantee, and none where the budget says nothing."""
+def test_a_budget_states_what_it_enforces(
+    budget: acc.Budget, delta: float, expected: float | None
+) -> None:
+    """The epsilon of the whole budget is the filter's guarantee, and none where the budget says
+    nothing.
+    """
     assert whole_epsilon(budget, delta) == expected
 
 
@@ -289,12 +372,18 @@ def test_a_budget_states_what_it_enforces(budget: acc.Budget, delta: float, expe
             '{"kind":"peeling_top_k","k":3,"noise":"gumbel","sensitivity":{"linf":1.0,"monotone":false}}',
             "peeling top k: k = 3, noise gumbel, sensitivity = (linf = 1, not monotone)",
         ),
-        ((2 * acc.PureDP(epsilon=0.1) + acc.ZCDP(rho=0.2)).to_json(), "2 × (pure dp: ε = 0.1) + 1 × (zcdp: ρ = 0.2)"),  # noqa: RUF001
+        (
+            (2 * acc.PureDP(epsilon=0.1) + acc.ZCDP(rho=0.2)).to_json(),
+            "2 × (pure dp: ε = 0.1) + 1 × (zcdp: ρ = 0.2)",  # noqa: RUF001
+        ),
         ("not json", "(unreadable)"),
         (None, ""),
         ('{"kind":"composed","parts":7}', "composition"),
         ("{}", ""),
-        ('{"a":[1,2,3,4,5],"b":{"c":{"d":{"e":{"f":{}}}}}}', "a = [1, 2, 3, 4, …], b = (c = (d = (e = (f = …))))"),
+        (
+            '{"a":[1,2,3,4,5],"b":{"c":{"d":{"e":{"f":{}}}}}}',
+            "a = [1, 2, 3, 4, …], b = (c = (d = (e = (f = …))))",
+        ),
     ],
 )
 def test_mechanisms_are_put_in_words(text: str | None, expected: str) -> None:
@@ -302,7 +391,10 @@ def test_mechanisms_are_put_in_words(text: str | None, expected: str) -> None:
     assert in_words(text).replace("\u00a0", " ") == expected
 
 
-@pytest.mark.parametrize(("value", "up", "down"), [(0.123456, "0.1235", "0.1234"), (1.00001, "1.001", "1"), (2.5, "2.5", "2.5")])
+@pytest.mark.parametrize(
+    ("value", "up", "down"),
+    [(0.123456, "0.1235", "0.1234"), (1.00001, "1.001", "1"), (2.5, "2.5", "2.5")],
+)
 def test_what_is_spent_rounds_up_and_what_is_left_down(value: float, up: str, down: str) -> None:
     """Four digits, never on the pleasant side."""
     assert (rounded_up(value), rounded_down(value)) == (up, down)

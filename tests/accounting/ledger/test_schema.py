@@ -26,9 +26,13 @@ def run(url: str, statement: str) -> None:
     engine.dispose()
 
 
-def test_tables_that_cannot_all_be_made_are_not_made(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_that_cannot_all_be_made_are_not_made(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Making a ledger is one transaction: a statement that fails half way leaves no trace."""
-    monkeypatch.setattr(store, "_PARTIAL", (*store._PARTIAL, "dpledger_half ON dpledger_entries (nothing)"))
+    monkeypatch.setattr(
+        store, "_PARTIAL", (*store._PARTIAL, "dpledger_half ON dpledger_entries (nothing)")
+    )
     with pytest.raises(LedgerUnavailable):
         Ledger.open(url)
     engine = create_engine(checked_url(url))
@@ -38,7 +42,9 @@ def test_tables_that_cannot_all_be_made_are_not_made(url: str, monkeypatch: pyte
 
 @pytest.mark.parametrize("found", ["99", "1", "0", "-1"])
 def test_a_ledger_of_another_version_is_refused(url: str, found: str) -> None:
-    """A fresh store states this package's version; a ledger that another one wrote is not touched."""
+    """A fresh store states this package's version; a ledger that another one wrote is not
+    touched.
+    """
     Ledger.open(url).close()
     assert store.SCHEMA_VERSION == 2
     run(url, f"UPDATE dpledger_meta SET schema_version = {found}")
@@ -56,9 +62,14 @@ def test_somebody_elses_file_is_not_made_a_ledger(sqlite_url: str) -> None:
     engine.dispose()
 
 
-@pytest.mark.parametrize("content", [b"not a database, though long enough to be one" * 50, b"SQLite format 3\0" + b"\xff" * 4000])
+@pytest.mark.parametrize(
+    "content",
+    [b"not a database, though long enough to be one" * 50, b"SQLite format 3\0" + b"\xff" * 4000],
+)
 def test_a_file_that_is_no_database_is_a_clear_error(folder: Path, content: bytes) -> None:
-    """Text, or a database header followed by noise, is LedgerCorrupt and is not written to; an odd name is a name."""
+    """Text, or a database header followed by noise, is LedgerCorrupt and is not written to; an odd
+    name is a name.
+    """
     file = folder / "100% private? #1 \u00fc.db"
     file.write_bytes(content)
     with pytest.raises(LedgerCorrupt, match="restore a backup"):
@@ -67,7 +78,9 @@ def test_a_file_that_is_no_database_is_a_clear_error(folder: Path, content: byte
 
 
 def test_without_create_nothing_is_made(url: str, folder: Path) -> None:
-    """`create=False` on an empty store, or on a file that is not there, is an error and makes nothing."""
+    """`create=False` on an empty store, or on a file that is not there, is an error and makes
+    nothing.
+    """
     with pytest.raises((SchemaMismatch, LedgerUnavailable)):
         Ledger.open(url, create=False)
     assert list(folder.iterdir()) == []

@@ -1,4 +1,6 @@
-"""A reservation that is settled: what its outcome did not use comes back with the record of the release, and nothing else."""
+"""A reservation that is settled: what its outcome did not use comes back with the record of the
+release, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ from ledger_steps import found_in
 
 import accounting as acc
 from accounting.budget import Price
-from accounting.ledger import ClaimConflict, InvalidEntry, InvalidTransition, Ledger, LedgerUnavailable, Quota
+from accounting.ledger import (
+    ClaimConflict,
+    InvalidEntry,
+    InvalidTransition,
+    Ledger,
+    LedgerUnavailable,
+    Quota,
+)
 from accounting.ledger.book import Book
 from accounting.ledger.model import Entry, price_in
 
@@ -28,12 +37,16 @@ def picks(count: int) -> acc.Curve:
 def reserved(ledger: Ledger, dataset: str, key: str, **terms: Any) -> None:
     """A reservation of ten picks that was committed."""
     several = not isinstance(terms.get("period", ""), str)
-    ledger.reserve(dataset, WHOLE, relation="replace_one" if several else "add_remove", key=key, **terms)
+    ledger.reserve(
+        dataset, WHOLE, relation="replace_one" if several else "add_remove", key=key, **terms
+    )
     ledger.commit(dataset, key)
 
 
 def test_a_plan_of_the_whole_capacity_gives_nothing_back(ledger: Ledger) -> None:
-    """What only another account admits was charged everything in place of a sum: no part of it is free again (F8, ii)."""
+    """What only another account admits was charged everything in place of a sum: no part of it is
+    free again (F8, ii).
+    """
     budget = acc.Budget(epsilon=1.0, delta=1e-6)
     plan = next(n * PICK for n in range(1, 200) if budget.cost_of_each(n * PICK, 1) > 1.0)
     assert budget.price(plan) == budget.capacity
@@ -47,11 +60,19 @@ def test_a_plan_of_the_whole_capacity_gives_nothing_back(ledger: Ledger) -> None
 
 @pytest.mark.parametrize(
     "wrong",
-    [picks(11), picks(3).curve, acc.Approximate(curve=3 * PICK, delta0=1e-9), picks(3) + acc.PureDP(epsilon=0.01), acc.zero()],
+    [
+        picks(11),
+        picks(3).curve,
+        acc.Approximate(curve=3 * PICK, delta0=1e-9),
+        picks(3) + acc.PureDP(epsilon=0.01),
+        acc.zero(),
+    ],
     ids=["more", "no delta", "less delta", "foreign", "nothing"],
 )
 def test_only_a_part_of_what_was_reserved_is_a_price(ledger: Ledger, wrong: acc.Curve) -> None:
-    """What ran is made of the rounds that were reserved and keeps all of their delta: anything else is refused."""
+    """What ran is made of the rounds that were reserved and keeps all of their delta: anything else
+    is refused.
+    """
     ledger.create_dataset("views", BUDGET, "add_remove")
     reserved(ledger, "views", "a")
     with pytest.raises(InvalidEntry, match="rounds of what was reserved"):
@@ -61,7 +82,9 @@ def test_only_a_part_of_what_was_reserved_is_a_price(ledger: Ledger, wrong: acc.
 
 
 def test_only_reservations_are_settled_and_only_once(ledger: Ledger) -> None:
-    """A charge stays as it is; so does a reservation that was not committed, or was released at another price or at none."""
+    """A charge stays as it is; so does a reservation that was not committed, or was released at
+    another price or at none.
+    """
     ledger.create_dataset("views", BUDGET, "add_remove")
     ledger.charge("views", WHOLE, relation="add_remove", key="charged")
     with pytest.raises(InvalidTransition, match="for good"):
@@ -75,7 +98,8 @@ def test_only_reservations_are_settled_and_only_once(ledger: Ledger) -> None:
         with pytest.raises(ClaimConflict):
             ledger.release("views", key, spent=picks(2))
     assert ledger.commit("views", "whole").replayed
-    with pytest.raises(InvalidTransition, match="settled"):  # a plan that has runs left draws no more
+    # a plan that has runs left draws no more
+    with pytest.raises(InvalidTransition, match="settled"):
         ledger.commit("views", "settled")
     with pytest.raises(InvalidTransition):
         ledger.void("views", "settled", actor="me", reason="greed")
@@ -83,18 +107,24 @@ def test_only_reservations_are_settled_and_only_once(ledger: Ledger) -> None:
 
 
 def test_the_first_claim_on_a_charge_decides(ledger: Ledger) -> None:
-    """The same claim again is answered, another one is refused, and what is on record stays the first."""
+    """The same claim again is answered, another one is refused, and what is on record stays the
+    first.
+    """
     ledger.charge("clicks", acc.PureDP(epsilon=0.1), relation="add_remove", key="k")
     first = ledger.release("clicks", "k", claim="sha256:a")
     assert ledger.release("clicks", "k", claim="sha256:a").replayed
     for other in ("sha256:b", None):  # a release without a claim is another one
         with pytest.raises(ClaimConflict):
             ledger.release("clicks", "k", claim=other)
-    assert [entry.label for entry in ledger.entries("clicks") if entry.action == "release"] == [first.entries[0].label]
+    assert [entry.label for entry in ledger.entries("clicks") if entry.action == "release"] == [
+        first.entries[0].label
+    ]
 
 
 def test_quotas_and_periods_get_theirs_back(ledger: Ledger, folder: Path) -> None:
-    """Each period and each quota's account ends at what the part costs there; an export of it verifies elsewhere."""
+    """Each period and each quota's account ends at what the part costs there; an export of it
+    verifies elsewhere.
+    """
     quota = acc.Budget(rho=0.1, delta=1e-6)
     ledger.create_dataset("days", BUDGET, "add_remove", window="day")
     ledger.quotas("days").declare(Quota(name="teams", limit=quota, by="team"))
@@ -114,18 +144,30 @@ def test_quotas_and_periods_get_theirs_back(ledger: Ledger, folder: Path) -> Non
 def edited(entries: list[Entry], **changes: Any) -> list[Entry]:
     """The same chain with its last entry changed, its sum and its hash along with it."""
     last = replace(entries[-1], **changes)
-    last = replace(last, spent_main=entries[-2].spent_main + last.main, spent_failure=entries[-2].spent_failure + last.failure)
+    last = replace(
+        last,
+        spent_main=entries[-2].spent_main + last.main,
+        spent_failure=entries[-2].spent_failure + last.failure,
+    )
     return [*entries[:-1], replace(last, hash=last.expected_hash())]
 
 
 def test_verify_prices_a_release_anew(ledger: Ledger) -> None:
-    """A release that gives back more than its own outcome says was not used is found, whoever rehashed the chain."""
+    """A release that gives back more than its own outcome says was not used is found, whoever
+    rehashed the chain.
+    """
     ledger.create_dataset("views", BUDGET, "add_remove")
     reserved(ledger, "views", "a")
     ledger.release("views", "a", spent=picks(3))
     dataset, entries = ledger.dataset("views"), list(ledger.entries("views"))
     back, charged = entries[-1].main, [replace(entries[0], action="charge"), *entries[2:]]
-    wrong: list[dict[str, Any]] = [{"main": back * 105 // 100}, {"main": 1}, {"failure": -1}, {"curve": "{}"}, {"curve": None}]
+    wrong: list[dict[str, Any]] = [
+        {"main": back * 105 // 100},
+        {"main": 1},
+        {"failure": -1},
+        {"curve": "{}"},
+        {"curve": None},
+    ]
     wrong += [{"curve": curve.to_json()} for curve in (picks(4), acc.PureDP(epsilon=0.1))]
     for chain in (charged, *(edited(entries, **changes) for changes in wrong)):
         assert "price" in {problem.kind for problem in found_in(dataset, chain)}, chain[-1]
@@ -133,8 +175,12 @@ def test_verify_prices_a_release_anew(ledger: Ledger) -> None:
         assert found_in(dataset, edited(entries, **harmless)) == []
 
 
-def test_an_interrupted_release_keeps_the_whole(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the record of the release cannot be written, nothing is given back, in quotas neither."""
+def test_an_interrupted_release_keeps_the_whole(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the record of the release cannot be written, nothing is given back, in quotas
+    neither.
+    """
     ledger.create_dataset("views", BUDGET, "add_remove")
     quota = acc.Budget(rho=0.1, delta=1e-6)
     ledger.quotas("views").declare(Quota(name="teams", limit=quota, by="team"))
@@ -165,12 +211,27 @@ ELSEWHERE = {"package_version": lambda: "99.0", "_host": lambda: "elsewhere"}
 def test_another_machine_takes_a_full_quota_as_it_stands(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settled: bool, other: str
 ) -> None:
-    """What was given back and charged again up to the limit is no problem elsewhere, nor is it to an import there."""
-    whole, half = acc.Budget(epsilon=2.0, delta=1e-6, order="inf"), acc.Approximate(curve=5 * PICK, delta0=1e-8)
+    """What was given back and charged again up to the limit is no problem elsewhere, nor is it to
+    an import there.
+    """
+    whole, half = (
+        acc.Budget(epsilon=2.0, delta=1e-6, order="inf"),
+        acc.Approximate(curve=5 * PICK, delta0=1e-8),
+    )
     ledger.create_dataset("views", whole, "add_remove")
-    ledger.quotas("views").declare(Quota(name="all", limit=acc.Budget(epsilon=1.0, delta=1e-6, order="inf")))
-    reserved(ledger, "views", "a") if settled else ledger.reserve("views", WHOLE, relation="add_remove", key="a")
-    ledger.release("views", "a", spent=half) if settled else ledger.void("views", "a", actor="ana", reason="a mistake")
+    ledger.quotas("views").declare(
+        Quota(name="all", limit=acc.Budget(epsilon=1.0, delta=1e-6, order="inf"))
+    )
+    (
+        reserved(ledger, "views", "a")
+        if settled
+        else ledger.reserve("views", WHOLE, relation="add_remove", key="a")
+    )
+    (
+        ledger.release("views", "a", spent=half)
+        if settled
+        else ledger.void("views", "a", actor="ana", reason="a mistake")
+    )
     ledger.charge("views", half if settled else WHOLE, relation="add_remove", key="b")
     ledger.export(tmp_path / "ledger.jsonl")
     monkeypatch.setattr(f"accounting.ledger.model.{other}", ELSEWHERE[other])
@@ -179,15 +240,22 @@ def test_another_machine_takes_a_full_quota_as_it_stands(
 
 
 @pytest.mark.parametrize("other", ELSEWHERE)
-def test_another_machine_gives_back_less_than_was_put_in(ledger: Ledger, monkeypatch: pytest.MonkeyPatch, other: str) -> None:
-    """It may price the curve a little higher than the one that charged it: one part in 10^8 and a unit stay spent."""
+def test_another_machine_gives_back_less_than_was_put_in(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    """It may price the curve a little higher than the one that charged it: one part in 10^8 and a
+    unit stay spent.
+    """
     ledger.create_dataset("views", acc.Budget(epsilon=2.0, delta=1e-6, order="inf"), "add_remove")
     reserved(ledger, "views", "a")
     put_in, half = ledger.total("views").spent, acc.Approximate(curve=5 * PICK, delta0=1e-8)
     monkeypatch.setattr(f"accounting.ledger.model.{other}", ELSEWHERE[other])
     ledger.release("views", "a", spent=half)
     due = ledger.dataset("views").budget.price(half)
-    kept = [whole - max(0, whole - part - 1 - whole // 10**8) for whole, part in zip(put_in, due, strict=True)]
+    kept = [
+        whole - max(0, whole - part - 1 - whole // 10**8)
+        for whole, part in zip(put_in, due, strict=True)
+    ]
     assert list(ledger.total("views").spent) == kept
     assert kept[0] > due.main
     assert ledger.verify().problems == ()
@@ -197,7 +265,9 @@ def test_another_machine_gives_back_less_than_was_put_in(ledger: Ledger, monkeyp
 def test_prices_that_another_processor_rounds_are_no_problem(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, higher: bool
 ) -> None:
-    """Reserved here and voided where prices are a billionth higher or lower: no account ends below 0, and both verify."""
+    """Reserved here and voided where prices are a billionth higher or lower: no account ends below
+    0, and both verify.
+    """
     ledger.create_dataset("views", acc.Budget(epsilon=2.0), "add_remove")
     ledger.quotas("views").declare(Quota(name="all", limit=acc.Budget(rho=1.0)))
     ledger.reserve("views", PICK, relation="add_remove", key="a")

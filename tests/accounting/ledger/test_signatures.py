@@ -1,4 +1,6 @@
-"""Signed heads: what an outsider with a public key can tell, and what a forger cannot make him believe."""
+"""Signed heads: what an outsider with a public key can tell, and what a forger cannot make him
+believe.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ from intruders import intruder
 from sqlalchemy import delete, select, text, update
 
 import accounting as acc
-from accounting.ledger import Head, Heads, ImportRefused, InvalidEntry, Ledger, Signature, SigningKey
+from accounting.ledger import (
+    Head,
+    Heads,
+    ImportRefused,
+    InvalidEntry,
+    Ledger,
+    Signature,
+    SigningKey,
+)
 from accounting.ledger.heads import signature_problem
 from accounting.ledger.store import datasets, entries
 
@@ -34,7 +44,9 @@ def believed(heads: Heads, key: SigningKey) -> bool:
 
 
 def test_signed_heads_are_verified(ledger: Ledger) -> None:
-    """Sound heads of a trusted key pass, and say how many entries they cover; unsigned ones and a stranger's are problems."""
+    """Sound heads of a trusted key pass, and say how many entries they cover; unsigned ones and a
+    stranger's are problems.
+    """
     ledger.charge("clicks", acc.PureDP(epsilon=0.1), relation="add_remove")
     plain = ledger.heads()
     heads = Heads.from_json(KEY.sign(plain).to_json())
@@ -59,7 +71,10 @@ def test_signed_heads_are_verified(ledger: Ledger) -> None:
         edit(SIGNED, datasets={"clicks": Head(seq=6, hash="a" * 64)}),
         edit(SIGNED, datasets={"clicks": Head(seq=7, hash="b" * 64)}),
         edit(SIGNED, signature=None),
-        edit(SIGNED, signature=Signature(key=KEY.public, signature=THIEF.sign(HEADS).signature.signature)),  # type: ignore[union-attr]
+        edit(
+            SIGNED,
+            signature=Signature(key=KEY.public, signature=THIEF.sign(HEADS).signature.signature),
+        ),  # type: ignore[union-attr]
         edit(SIGNED, signature=Signature(key=THIEF.public, signature=SIGNED.signature.signature)),  # type: ignore[union-attr]
         THIEF.sign(HEADS),
         THIEF.sign(SIGNED),
@@ -74,7 +89,9 @@ def test_no_edit_is_believed(edited: Heads) -> None:
 
 
 def test_keys_are_ed25519() -> None:
-    """The public key and a signature are those of RFC 8032 (test 1, whose message is empty); PEM goes there and back."""
+    """The public key and a signature are those of RFC 8032 (test 1, whose message is empty); PEM
+    goes there and back.
+    """
     private = bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
     key = SigningKey(Ed25519PrivateKey.from_private_bytes(private))
     assert key.public == "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
@@ -84,7 +101,11 @@ def test_keys_are_ed25519() -> None:
     assert SigningKey.new().public != SigningKey.new().public
 
 
-X25519 = X25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+X25519 = (
+    X25519PrivateKey.generate()
+    .private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    .decode()
+)
 
 
 @pytest.mark.parametrize("text", ["", "key", KEY.to_pem()[:60], X25519, "\0"])
@@ -103,7 +124,10 @@ UNREADABLE = [
     SOUND.replace('{"at"', '{"at":"","at"'),
     SOUND.replace('"declared":1', '"declared":0'),
     SOUND.replace('"seq":7', '"seq":-1'),
-    *(SOUND.replace('"datasets"', f'"signature":{one},"datasets"') for one in ("{}", "[]", "1", '{"key": "a"}')),
+    *(
+        SOUND.replace('"datasets"', f'"signature":{one},"datasets"')
+        for one in ("{}", "[]", "1", '{"key": "a"}')
+    ),
 ]
 
 
@@ -129,7 +153,9 @@ def cut(url: str, seq: int) -> None:
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_signed_export_comes_back(ledger: Ledger, tmp_path: Path) -> None:
-    """Import checks who signed what it has re-derived; an export that was edited or that somebody else signed is refused."""
+    """Import checks who signed what it has re-derived; an export that was edited or that somebody
+    else signed is refused.
+    """
     ledger.charge("clicks", TENTH, relation="add_remove", label="daily")
     whole, plain = tmp_path / "ledger.jsonl", tmp_path / "plain.jsonl"
     heads = ledger.export(whole, KEY)
@@ -147,18 +173,26 @@ def test_a_signed_export_comes_back(ledger: Ledger, tmp_path: Path) -> None:
         assert copy.import_(whole, KEY.public) == 1
         assert copy.verify(heads, KEY.public).ok
         copy.export(tmp_path / "again.jsonl", KEY)
-    first, again = (file.read_text().splitlines()[1:-1] for file in (whole, tmp_path / "again.jsonl"))
+    first, again = (
+        file.read_text().splitlines()[1:-1] for file in (whole, tmp_path / "again.jsonl")
+    )
     assert first == again
 
 
 def test_heads_notice_a_ledger_that_went_back(ledger: Ledger, url: str) -> None:
-    """A copy that is one entry older is convicted by heads kept elsewhere alone, and stays so when it has grown past them."""
+    """A copy that is one entry older is convicted by heads kept elsewhere alone, and stays so when
+    it has grown past them.
+    """
     for _ in range(3):
         ledger.charge("clicks", TENTH, relation="add_remove")
     heads = KEY.sign(ledger.heads())
     cut(url, 2)
     assert ledger.verify().ok, "without heads nothing shows"
-    assert {(one.kind, one.seq) for one in ledger.verify(heads, KEY.public).problems} == {("head", 3)}
+    assert {(one.kind, one.seq) for one in ledger.verify(heads, KEY.public).problems} == {
+        ("head", 3)
+    }
     for _ in range(3):
         ledger.charge("clicks", TENTH, relation="add_remove", label="made up")
-    assert {(one.kind, one.seq) for one in ledger.verify(heads, KEY.public).problems} == {("head", 3)}
+    assert {(one.kind, one.seq) for one in ledger.verify(heads, KEY.public).problems} == {
+        ("head", 3)
+    }

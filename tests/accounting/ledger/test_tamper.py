@@ -1,4 +1,6 @@
-"""What somebody with write access to the store does to it, `verify` finds; the triggers stop the careless."""
+"""What somebody with write access to the store does to it, `verify` finds; the triggers stop the
+careless.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +50,13 @@ from accounting.ledger.store import (
 def kept(url: str) -> Iterator[Ledger]:
     """A ledger with ten charges, a reservation that was voided, and one that was released."""
     with Ledger.open(url) as ledger:
-        ledger.create_dataset("clicks", acc.Budget(epsilon=10.0, delta=1e-6, order="inf"), "add_remove")
-        curve, terms = acc.ApproxDP(epsilon=0.1, delta=1e-8), Terms(relation="add_remove", label="daily", fingerprint="rows")
+        ledger.create_dataset(
+            "clicks", acc.Budget(epsilon=10.0, delta=1e-6, order="inf"), "add_remove"
+        )
+        curve, terms = (
+            acc.ApproxDP(epsilon=0.1, delta=1e-8),
+            Terms(relation="add_remove", label="daily", fingerprint="rows"),
+        )
         for number in range(10):
             ledger.charge("clicks", curve, key=f"k{number}", **terms)
         ledger.reserve("clicks", acc.PureDP(epsilon=1.0), relation="add_remove", key="voided")
@@ -92,27 +99,51 @@ def test_triggers_refuse_to_change_the_past(kept: Ledger, url: str, statement: s
 
 
 # All but the key of the one row of the ledger's identity, which nothing reads.
-COLUMNS = [(table, column) for table in metadata.sorted_tables for column in table.columns if column is not meta.c.id]
+COLUMNS = [
+    (table, column)
+    for table in metadata.sorted_tables
+    for column in table.columns
+    if column is not meta.c.id
+]
 
 
 @pytest.mark.parametrize(
-    ("table", "column"), spread(COLUMNS, 18), ids=[f"{table.name}.{column.name}" for table, column in COLUMNS]
+    ("table", "column"),
+    spread(COLUMNS, 18),
+    ids=[f"{table.name}.{column.name}" for table, column in COLUMNS],
 )
-def test_every_column_of_every_table_is_watched(sqlite_url: str, table: Table, column: Column[object]) -> None:
-    """Another value in one row is found by `verify` with earlier heads, or nothing opens: the list is the schema's own."""
+def test_every_column_of_every_table_is_watched(
+    sqlite_url: str, table: Table, column: Column[object]
+) -> None:
+    """Another value in one row is found by `verify` with earlier heads, or nothing opens: the list
+    is the schema's own.
+    """
     with Ledger.open(sqlite_url) as ledger:
         for name in ("clicks", "visits"):
             ledger.create_dataset(name, acc.Budget(epsilon=10.0, delta=1e-6), "add_remove")
-        ledger.quotas("clicks").declare(Quota(name="all", limit=acc.Budget(epsilon=5.0, delta=1e-6)))
-        curve, terms = acc.ApproxDP(epsilon=0.1, delta=1e-8), {"relation": "add_remove", "fingerprint": "rows", "label": "daily"}
+        ledger.quotas("clicks").declare(
+            Quota(name="all", limit=acc.Budget(epsilon=5.0, delta=1e-6))
+        )
+        curve, terms = (
+            acc.ApproxDP(epsilon=0.1, delta=1e-8),
+            {"relation": "add_remove", "fingerprint": "rows", "label": "daily"},
+        )
         ledger.charge("clicks", curve, **terms)  # type: ignore[arg-type]
         heads = ledger.heads()
         assert ledger.verify(heads).ok
-        other = 2 if column.name == "dataset_id" else 77 if isinstance(column.type, Integer) else "edited"
+        other = (
+            2
+            if column.name == "dataset_id"
+            else 77
+            if isinstance(column.type, Integer)
+            else "edited"
+        )
         with intruder(sqlite_url) as connection:
             row = next(iter(connection.execute(select(table)).mappings()))
             same = [key == row[key.name] for key in table.primary_key.columns]
-            assert connection.execute(update(table).where(*same).values({column: other})).rowcount == 1
+            assert (
+                connection.execute(update(table).where(*same).values({column: other})).rowcount == 1
+            )
     if column is meta.c.schema_version:
         with pytest.raises(SchemaMismatch, match="77"):
             Ledger.open(sqlite_url, create=False)
@@ -123,7 +154,9 @@ def test_every_column_of_every_table_is_watched(sqlite_url: str, table: Table, c
 
 def _add_row(connection: Connection, seq: int = 99) -> None:
     row = connection.execute(select(entries).where(entries.c.seq == 1)).one()
-    connection.execute(insert(entries).values(**row._asdict() | {"seq": seq, "key": "added", "fingerprint": None}))
+    connection.execute(
+        insert(entries).values(**row._asdict() | {"seq": seq, "key": "added", "fingerprint": None})
+    )
 
 
 @pytest.mark.parametrize(
@@ -147,7 +180,10 @@ def test_an_edit_by_hand_is_found(kept: Ledger, url: str, edit: Any, expected: s
 
 def _forge(connection: Connection, seq: int, change: dict[str, object]) -> None:
     """Edit an entry, and recompute all other totals and every hash from it on."""
-    rows = [_read_entry("clicks", row) for row in connection.execute(select(entries).order_by(entries.c.seq))]
+    rows = [
+        _read_entry("clicks", row)
+        for row in connection.execute(select(entries).order_by(entries.c.seq))
+    ]
     prev, spent = rows[seq - 1].prev, rows[seq - 2].spent
     for entry in rows[seq - 1 :]:
         changed = change if entry.seq == seq else {}
@@ -184,10 +220,16 @@ def _shorten(connection: Connection, seq: int, _: object) -> None:
     ids=["price", "failure", "curve", "total", "total failure", "label", "tail"],
 )
 def test_a_careful_forgery_is_found(
-    kept: Ledger, url: str, forge: Callable[..., None], seq: int, change: dict[str, object], alone: set[str]
+    kept: Ledger,
+    url: str,
+    forge: Callable[..., None],
+    seq: int,
+    change: dict[str, object],
+    alone: set[str],
 ) -> None:
-    """With every hash recomputed: prices and both parts of each running total are derived anew, and what is sound in itself
-    differs from heads kept elsewhere."""
+    """With every hash recomputed: prices and both parts of each running total are derived anew, and
+    what is sound in itself differs from heads kept elsewhere.
+    """
     heads = Heads.from_json(kept.heads().to_json())
     with intruder(url) as connection:
         forge(connection, seq, change)
@@ -214,18 +256,35 @@ GREEDY = acc.PureDP(epsilon=100.0)
         ("visits", step("void", RESERVED, "2024-02", Price(-TENTH, 0), "why"), "state"),
     ],
     ids=[
-        *("void after commit", "commit of nothing", "release before commit", "commit with a price", "greedy void", "odd failure"),
-        *("charge beyond the budget", "reservation beyond the budget", "commit of another period", "void of another period"),
+        *(
+            "void after commit",
+            "commit of nothing",
+            "release before commit",
+            "commit with a price",
+            "greedy void",
+            "odd failure",
+        ),
+        *(
+            "charge beyond the budget",
+            "reservation beyond the budget",
+            "commit of another period",
+            "void of another period",
+        ),
     ],
 )
-def test_a_step_that_breaks_the_rules_is_found(kept: Ledger, dataset: str, wrong: dict[str, Any], kind: str) -> None:
-    """A step that was written past the checks, in a chain without a flaw, is found by the rules of states and prices.
+def test_a_step_that_breaks_the_rules_is_found(
+    kept: Ledger, dataset: str, wrong: dict[str, Any], kind: str
+) -> None:
+    """A step that was written past the checks, in a chain without a flaw, is found by the rules of
+    states and prices.
 
     A reservation of January says nothing of February.
     """
     kept.create_dataset("visits", acc.Budget(epsilon=10.0), "add_remove", window="month")
     for name, period in (("clicks", None), ("visits", "2024-01")):
-        kept.reserve(name, acc.PureDP(epsilon=0.1), relation="add_remove", key=RESERVED, period=period)
+        kept.reserve(
+            name, acc.PureDP(epsilon=0.1), relation="add_remove", key=RESERVED, period=period
+        )
     kept.charge("visits", acc.PureDP(epsilon=0.1), relation="add_remove", period="2024-02")
     enter(kept, dataset, wrong)
     assert kinds(kept) == {kind}
@@ -235,7 +294,9 @@ def test_a_step_that_breaks_the_rules_is_found(kept: Ledger, dataset: str, wrong
 def test_a_charge_beyond_either_part_of_a_limit_is_found(
     made: Made, epsilon: float, delta: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client that looks at no limit charges six tenths twice, of divergence or of failure: to a budget, and to a quota."""
+    """A client that looks at no limit charges six tenths twice, of divergence or of failure: to a
+    budget, and to a quota.
+    """
     monkeypatch.setattr("accounting.ledger.book.require_fit", lambda *_: None)
     limit = acc.Budget(epsilon=1.0, delta=1e-6, order="inf")
     ledger = made(limit, "budget")
@@ -244,14 +305,21 @@ def test_a_charge_beyond_either_part_of_a_limit_is_found(
     for number in range(2):
         assert ledger.verify().ok
         for name in ("budget", "quota"):
-            ledger.charge(name, acc.ApproxDP(epsilon=epsilon, delta=delta), relation="add_remove", key=f"{name}{number}")
+            ledger.charge(
+                name,
+                acc.ApproxDP(epsilon=epsilon, delta=delta),
+                relation="add_remove",
+                key=f"{name}{number}",
+            )
     assert [(problem.dataset, problem.kind) for problem in ledger.verify().problems] == [
         ("budget", "overspent"),
         ("quota", "quota"),
     ]
 
 
-def test_a_dataset_declared_anew_is_found_against_an_exported_head(url: str, made_on_either: Made) -> None:
+def test_a_dataset_declared_anew_is_found_against_an_exported_head(
+    url: str, made_on_either: Made
+) -> None:
     """An empty dataset that was removed and declared again under its name is another one."""
     ledger = made_on_either(acc.Budget(epsilon=1.0))
     heads = ledger.heads()
@@ -271,20 +339,33 @@ _ROWS = fingerprints.c.fingerprint == "rows"
         (update(fingerprints).where(_ROWS).values(periods='["2024-02"]'), {"visits"}),
         (update(fingerprints).where(_ROWS).values(periods='["2024-01", "2024-02"]'), {"visits"}),
         (update(fingerprints).where(_ROWS).values(dataset_id=1), {"first", "visits"}),
-        (insert(fingerprints).values(fingerprint="others", dataset_id=2, periods='["2024-01"]'), {"visits"}),
+        (
+            insert(fingerprints).values(fingerprint="others", dataset_id=2, periods='["2024-01"]'),
+            {"visits"},
+        ),
         (delete(fingerprints).where(_ROWS), {"visits"}),
     ],
     ids=["moved", "widened", "given away", "made up", "forgotten"],
 )
 def test_edited_claims_are_found(url: str, edit: Executable, named: set[str]) -> None:
-    """Rows that are claimed for another period or dataset, or that nobody read, would have a second budget: verify says so."""
+    """Rows that are claimed for another period or dataset, or that nobody read, would have a second
+    budget: verify says so.
+    """
     with Ledger.open(url) as ledger:
         for name in ("first", "visits"):
             ledger.create_dataset(name, acc.Budget(epsilon=1.0), "add_remove", window="month")
         curve = acc.PureDP(epsilon=0.1)
         ledger.charge("visits", curve, relation="add_remove", period="2024-01", fingerprint="rows")
-        ledger.charge("visits", curve, relation="replace_one", period=["2024-01", "2024-02"], fingerprint="both")
-        ledger.reserve("visits", curve, relation="add_remove", period="2024-01", fingerprint="rows", key="void")
+        ledger.charge(
+            "visits",
+            curve,
+            relation="replace_one",
+            period=["2024-01", "2024-02"],
+            fingerprint="both",
+        )
+        ledger.reserve(
+            "visits", curve, relation="add_remove", period="2024-01", fingerprint="rows", key="void"
+        )
         ledger.void("visits", "void", actor="ada", reason="cancelled")
         assert ledger.verify().ok
         with intruder(url) as connection:
@@ -295,12 +376,19 @@ def test_edited_claims_are_found(url: str, edit: Executable, named: set[str]) ->
 
 
 @pytest.mark.parametrize(("part", "amount"), [("main", 0), ("failure", 1)])
-def test_an_edited_total_stops_the_next_charge(kept: Ledger, url: str, part: str, amount: int) -> None:
-    """A total that is not that of its period's last entry is no basis for a charge: nothing is charged, and verify is named."""
+def test_an_edited_total_stops_the_next_charge(
+    kept: Ledger, url: str, part: str, amount: int
+) -> None:
+    """A total that is not that of its period's last entry is no basis for a charge: nothing is
+    charged, and verify is named.
+    """
     with intruder(url) as connection:
         connection.execute(totals.update().values(**{part: amount}))
     before = kept.heads().datasets
-    for call in (lambda: kept.charge("clicks", acc.zero(), relation="add_remove"), lambda: kept.total("clicks")):
+    for call in (
+        lambda: kept.charge("clicks", acc.zero(), relation="add_remove"),
+        lambda: kept.total("clicks"),
+    ):
         with pytest.raises(LedgerCorrupt, match="run `dpselect ledger verify`"):
             call()
     assert kept.heads().datasets == before
@@ -308,7 +396,9 @@ def test_an_edited_total_stops_the_next_charge(kept: Ledger, url: str, part: str
 
 
 def test_a_dataset_that_heads_could_not_know_is_not_missing(sqlite_url: str) -> None:
-    """Whatever the clocks say: one that is declared after the heads were taken, by a clock behind theirs, leaves them honest."""
+    """Whatever the clocks say: one that is declared after the heads were taken, by a clock behind
+    theirs, leaves them honest.
+    """
     ahead = Ledger.open(sqlite_url, clock=lambda: datetime(2999, 1, 1, tzinfo=UTC))
     ahead.create_dataset("first", acc.Budget(epsilon=1.0), "add_remove")
     heads = ahead.heads()
@@ -317,42 +407,68 @@ def test_a_dataset_that_heads_could_not_know_is_not_missing(sqlite_url: str) -> 
         assert ledger.verify(heads).ok
         later = ledger.heads()
         cut = later.model_copy(update={"datasets": {"second": later.datasets["second"]}})
-        assert [(one.dataset, one.kind) for one in ledger.verify(cut).problems] == [("first", "missing")]
+        assert [(one.dataset, one.kind) for one in ledger.verify(cut).problems] == [
+            ("first", "missing")
+        ]
         cut = later.model_copy(update={"datasets": {"first": later.datasets["first"]}})
-        assert [(one.dataset, one.kind) for one in ledger.verify(cut).problems] == [("second", "missing")]
+        assert [(one.dataset, one.kind) for one in ledger.verify(cut).problems] == [
+            ("second", "missing")
+        ]
     ahead.close()
 
 
 def test_a_charge_of_several_periods_says_why_its_price_covers_them(sqlite_url: str) -> None:
-    """Entries of one key over two months, under add_remove, that state nothing are found, however well they are chained."""
+    """Entries of one key over two months, under add_remove, that state nothing are found, however
+    well they are chained.
+    """
     with Ledger.open(sqlite_url) as ledger:
         ledger.create_dataset("clicks", acc.Budget(epsilon=9.0), "add_remove", window="month")
-        ledger.charge("clicks", acc.PureDP(epsilon=0.1), relation="add_remove", period=["2024-01", "2024-02"])
+        ledger.charge(
+            "clicks", acc.PureDP(epsilon=0.1), relation="add_remove", period=["2024-01", "2024-02"]
+        )
         dataset, found = ledger.dataset("clicks"), list(ledger.entries("clicks"))
     for across, kinds_of in (("two_changes", []), (None, ["price"])):
         said = found_in(dataset, [replace(entry, across=across) for entry in found])
-        assert [problem.kind for problem in said if "several periods" in problem.message] == kinds_of
+        assert [
+            problem.kind for problem in said if "several periods" in problem.message
+        ] == kinds_of
 
 
 def _again(entry: Entry, last: Entry) -> Entry:
     """A copy of an entry, without the rows that it read, as the next one of the chain."""
     main, failure = last.spent.plus(entry.price)
-    copied = replace(entry, seq=last.seq + 1, prev=last.hash, spent_main=main, spent_failure=failure, fingerprint=None)
+    copied = replace(
+        entry,
+        seq=last.seq + 1,
+        prev=last.hash,
+        spent_main=main,
+        spent_failure=failure,
+        fingerprint=None,
+    )
     return replace(copied, hash=copied.expected_hash())
 
 
 @pytest.mark.parametrize("key", ["voided", "k3"])
 def test_a_step_that_is_written_twice_is_found(kept: Ledger, url: str, key: str) -> None:
-    """A second void, or a second charge, of one key, with the index gone that admits one, in a chain without a flaw."""
+    """A second void, or a second charge, of one key, with the index gone that admits one, in a
+    chain without a flaw.
+    """
     found = list(kept.entries("clicks"))
-    forged = _again(next(entry for entry in found if entry.key == key and entry.action in ("void", "charge")), found[-1])
+    forged = _again(
+        next(entry for entry in found if entry.key == key and entry.action in ("void", "charge")),
+        found[-1],
+    )
     with intruder(url) as connection:
         connection.execute(text("DROP INDEX dpledger_entries_key"))
-        values = forged.to_dict() | {"dataset_id": connection.execute(select(datasets.c.id)).scalar_one()}
+        values = forged.to_dict() | {
+            "dataset_id": connection.execute(select(datasets.c.id)).scalar_one()
+        }
         del values["dataset"]
         connection.execute(insert(entries).values(**values))
         connection.execute(update(datasets).values(seq=forged.seq, head=forged.hash))
-        connection.execute(update(totals).values(main=forged.spent_main, failure=forged.spent_failure))
+        connection.execute(
+            update(totals).values(main=forged.spent_main, failure=forged.spent_failure)
+        )
     assert kinds(kept) == {"state"}
 
 
@@ -365,12 +481,16 @@ def test_a_second_void_is_found_by_the_chain_alone(kept: Ledger) -> None:
 
 
 @pytest.mark.parametrize(
-    ("across", "kinds_of"), [(None, {"price"}), ("exchange", set())], ids=["a replaced user", "an exchange between periods"]
+    ("across", "kinds_of"),
+    [(None, {"price"}), ("exchange", set())],
+    ids=["a replaced user", "an exchange between periods"],
 )
 def test_a_curve_that_is_proved_for_another_relation_is_found(
     sqlite_url: str, across: str | None, kinds_of: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever client wrote it: a price of add_remove says nothing of a replaced user, nor the other way round."""
+    """Whatever client wrote it: a price of add_remove says nothing of a replaced user, nor the
+    other way round.
+    """
     monkeypatch.setattr("accounting.guarantee._proved", lambda _, relation: relation)
     with Ledger.open(sqlite_url) as ledger:
         ledger.create_dataset("clicks", acc.Budget(rho=5.0), "replace_one")
@@ -379,8 +499,14 @@ def test_a_curve_that_is_proved_for_another_relation_is_found(
         ledger.charge("visits", sampled, relation="add_remove")
         assert ledger.verify().ok
         ledger.charge("clicks", sampled, relation="replace_one")
-        assert [(problem.dataset, problem.kind) for problem in ledger.verify().problems] == [("clicks", "price")]
-        ledger.charge("visits", acc.curves.ProvedFor(curve=acc.ZCDP(rho=0.1), relation="replace_one"), relation="add_remove")
+        assert [(problem.dataset, problem.kind) for problem in ledger.verify().problems] == [
+            ("clicks", "price")
+        ]
+        ledger.charge(
+            "visits",
+            acc.curves.ProvedFor(curve=acc.ZCDP(rho=0.1), relation="replace_one"),
+            relation="add_remove",
+        )
         dataset, found = ledger.dataset("visits"), list(ledger.entries("visits"))
     changed = replace(found[1], across=across)
     said = found_in(dataset, [found[0], replace(changed, hash=changed.expected_hash())])
@@ -392,7 +518,13 @@ def _many_pages(url: str) -> int:
     with Ledger.open(url) as ledger:
         ledger.create_dataset("clicks", acc.Budget(epsilon=100.0), "add_remove")
         for number in range(12):
-            ledger.charge("clicks", acc.PureDP(epsilon=0.1), relation="add_remove", key=f"k{number}", label="x" * 900)
+            ledger.charge(
+                "clicks",
+                acc.PureDP(epsilon=0.1),
+                relation="add_remove",
+                key=f"k{number}",
+                label="x" * 900,
+            )
     return _file(url).stat().st_size
 
 
@@ -401,11 +533,15 @@ def _file(url: str) -> Path:
 
 
 def test_damaged_pages_are_found(sqlite_url: str) -> None:
-    """Whatever page of the file is overwritten, verify finds it, or says that the file cannot be read."""
+    """Whatever page of the file is overwritten, verify finds it, or says that the file cannot be
+    read.
+    """
     size = _many_pages(sqlite_url)
     content = _file(sqlite_url).read_bytes()
     for start in range(4096, size, 4096):
-        _file(sqlite_url).write_bytes(content[:start] + bytes([0xA5]) * 4096 + content[start + 4096 :])
+        _file(sqlite_url).write_bytes(
+            content[:start] + bytes([0xA5]) * 4096 + content[start + 4096 :]
+        )
         try:
             with Ledger.open(sqlite_url) as ledger:
                 assert not ledger.verify().ok, f"page {start // 4096 + 1}"
@@ -423,7 +559,9 @@ def test_a_file_that_is_cut_short_is_not_charged(sqlite_url: str, missing: int) 
     assert _file(sqlite_url).stat().st_size == size - missing
 
 
-def test_a_client_that_was_opened_before_an_upgrade_charges_nothing(ledger: Ledger, url: str) -> None:
+def test_a_client_that_was_opened_before_an_upgrade_charges_nothing(
+    ledger: Ledger, url: str
+) -> None:
     """The schema's version is looked at in every charge's own transaction."""
     engine = create_engine(checked_url(url))
     with engine.begin() as connection:
@@ -436,10 +574,22 @@ def test_a_client_that_was_opened_before_an_upgrade_charges_nothing(ledger: Ledg
 
 
 @pytest.mark.parametrize(
-    "column", [entries.c.main, entries.c.curve, datasets.c.seq, datasets.c.head, totals.c.main, totals.c.failure]
+    "column",
+    [
+        entries.c.main,
+        entries.c.curve,
+        datasets.c.seq,
+        datasets.c.head,
+        totals.c.main,
+        totals.c.failure,
+    ],
 )
-def test_a_field_of_another_type_is_found(sqlite_url: str, made: Made, column: Column[object]) -> None:
-    """SQLite keeps whatever an editor writes: text or bytes in a number, bytes in a text, is a finding, and no crash."""
+def test_a_field_of_another_type_is_found(
+    sqlite_url: str, made: Made, column: Column[object]
+) -> None:
+    """SQLite keeps whatever an editor writes: text or bytes in a number, bytes in a text, is a
+    finding, and no crash.
+    """
     ledger = made(acc.Budget(epsilon=1.0))
     ledger.charge("clicks", acc.PureDP(epsilon=0.1), relation="add_remove")
     with intruder(sqlite_url) as connection:
@@ -448,4 +598,8 @@ def test_a_field_of_another_type_is_found(sqlite_url: str, made: Made, column: C
     assert kinds(ledger)
     of_entry = column.table is entries
     with pytest.raises(LedgerCorrupt):
-        list(ledger.entries("clicks")) if of_entry else ledger.charge("clicks", acc.zero(), relation="add_remove")
+        (
+            list(ledger.entries("clicks"))
+            if of_entry
+            else ledger.charge("clicks", acc.zero(), relation="add_remove")
+        )

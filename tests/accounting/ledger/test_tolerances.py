@@ -1,4 +1,6 @@
-"""What `verify` lets pass for rounding, and not a unit more: each tolerance is met by an entry at its end and one beyond it."""
+"""What `verify` lets pass for rounding, and not a unit more: each tolerance is met by an entry at
+its end and one beyond it.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,13 @@ CURVES = {
 
 def declared(budget: acc.Budget) -> Dataset:
     """A dataset with this budget, in no store."""
-    about: Any = {"name": "visits", "relation": "add_remove", "unit": "user", "window": "whole", "time_zone": "UTC"}
+    about: Any = {
+        "name": "visits",
+        "relation": "add_remove",
+        "unit": "user",
+        "window": "whole",
+        "time_zone": "UTC",
+    }
     return Dataset(budget=budget, data_period=None, uid="0" * 32, **about, **vars(BY))
 
 
@@ -49,7 +57,9 @@ def charged(curve: acc.Curve, price: Price, action: str = "charge") -> dict[str,
 @pytest.mark.parametrize("part", ["main", "failure"])
 @pytest.mark.parametrize("action", ["charge", "reserve"])
 def test_an_entry_one_unit_below_its_price_is_found(form: str, part: str, action: str) -> None:
-    """A price may be one unit and one part in 10^8 too low, the roundings of another machine: a unit less is a problem."""
+    """A price may be one unit and one part in 10^8 too low, the roundings of another machine: a
+    unit less is a problem.
+    """
     dataset, curve = declared(BUDGETS[form]), CURVES[form]
     due = dataset.budget.price(curve)
     if getattr(due, part) == 0:  # a pure budget pays for no failure
@@ -65,7 +75,9 @@ def test_an_entry_one_unit_below_its_price_is_found(form: str, part: str, action
 
 @pytest.mark.parametrize("form", ["renyi", "zcdp", "gaussian"])
 def test_a_settlement_one_unit_beyond_what_did_not_run_is_found(form: str) -> None:
-    """A release gives back the price of what did not run at most, to the unit, no failure probability, and takes nothing more."""
+    """A release gives back the price of what did not run at most, to the unit, no failure
+    probability, and takes nothing more.
+    """
     dataset = declared(BUDGETS[form])
     whole = acc.Approximate(curve=10 * acc.GaussianDP(mu=0.3), delta0=1e-4)
     ran = acc.Approximate(curve=3 * acc.GaussianDP(mu=0.3), delta0=1e-4)
@@ -74,7 +86,11 @@ def test_a_settlement_one_unit_beyond_what_did_not_run_is_found(form: str) -> No
 
     def settled(back: Price) -> set[str]:
         opening = charged(whole, price, "reserve")
-        steps = (opening, step("commit", "key", "", Price(0, 0), None), step("release", "key", "", back, None, ran))
+        steps = (
+            opening,
+            step("commit", "key", "", Price(0, 0), None),
+            step("release", "key", "", back, None, ran),
+        )
         return found(dataset, chained(dataset, *steps))
 
     assert settled(unused.times(-1)) == set()
@@ -86,7 +102,9 @@ def test_a_settlement_one_unit_beyond_what_did_not_run_is_found(form: str) -> No
 
 @pytest.mark.parametrize("off", [-1, 1])
 def test_a_total_is_the_sum_to_the_unit(off: int) -> None:
-    """A running total that is one unit away from the sum of the entries is a problem: integers are not rounded."""
+    """A running total that is one unit away from the sum of the entries is a problem: integers are
+    not rounded.
+    """
     dataset, curve = declared(BUDGETS["pure"]), CURVES["pure"]
     step = charged(curve, dataset.budget.price(curve))
     assert found(dataset, chained(dataset, step)) == set()
@@ -99,13 +117,21 @@ def test_one_unit_beyond_the_budget_is_found() -> None:
     capacity = dataset.budget.capacity
     curve = acc.Approximate(curve=acc.GaussianDP(mu=1.0), delta0=1e-4)
     assert found(dataset, chained(dataset, charged(curve, capacity))) == set()
-    assert found(dataset, chained(dataset, charged(curve, Price(capacity.main + 1, capacity.failure)))) == {"overspent"}
-    assert found(dataset, chained(dataset, charged(curve, Price(capacity.main, capacity.failure + 1)))) == {"overspent"}
+    assert found(
+        dataset, chained(dataset, charged(curve, Price(capacity.main + 1, capacity.failure)))
+    ) == {"overspent"}
+    assert found(
+        dataset, chained(dataset, charged(curve, Price(capacity.main, capacity.failure + 1)))
+    ) == {"overspent"}
 
 
-@pytest.mark.parametrize("change", [lambda spent: spent + 1, lambda spent: spent - 1], ids=["more", "less"])
+@pytest.mark.parametrize(
+    "change", [lambda spent: spent + 1, lambda spent: spent - 1], ids=["more", "less"]
+)
 def test_a_quotas_account_is_held_to_the_unit(change: Callable[[int], int]) -> None:
-    """What one machine wrote alone, a quota's account repeats exactly: a unit more or less was edited."""
+    """What one machine wrote alone, a quota's account repeats exactly: a unit more or less was
+    edited.
+    """
     dataset, curve = declared(BUDGETS["pure"]), CURVES["pure"]
     (entry,) = chained(dataset, charged(curve, dataset.budget.price(curve)))
     accounts = Accounts(dataset, [Revision(0, Quota(name="all", limit=acc.Budget(epsilon=400.0)))])
@@ -116,20 +142,28 @@ def test_a_quotas_account_is_held_to_the_unit(change: Callable[[int], int]) -> N
 
 
 def test_a_charge_one_unit_beyond_its_quota_is_found() -> None:
-    """A quota of exactly what was charged holds; one that is a unit of 10^-12 nats smaller does not."""
+    """A quota of exactly what was charged holds; one that is a unit of 10^-12 nats smaller does
+    not.
+    """
     dataset, curve = declared(BUDGETS["pure"]), CURVES["pure"]
     (entry,) = chained(dataset, charged(curve, dataset.budget.price(curve)))
     entry = replace(entry, seq=2)
     for limit, problems in ((100.0, 0), (100.0 - 1e-12, 1)):
-        accounts = Accounts(dataset, [Revision(1, Quota(name="all", limit=acc.Budget(epsilon=limit)))])
+        accounts = Accounts(
+            dataset, [Revision(1, Quota(name="all", limit=acc.Budget(epsilon=limit)))]
+        )
         assert len(list(accounts.follow(entry))) == problems
 
 
 def test_another_versions_last_digits_take_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A route that converts to one part in 10^5 more moves no recorded count and no charge of the whole; a tenth more does."""
+    """A route that converts to one part in 10^5 more moves no recorded count and no charge of the
+    whole; a tenth more does.
+    """
     plan, release = 30 * acc.BoundedRange(epsilon=0.08), acc.LaplaceDP(epsilon=0.05)
     whole = declared(acc.Budget(epsilon=plan.epsilon(1e-6), delta=1e-6))
-    of_releases = declared(acc.Budget(epsilon=(100 * release).epsilon(1e-6), delta=1e-6, release=release))
+    of_releases = declared(
+        acc.Budget(epsilon=(100 * release).epsilon(1e-6), delta=1e-6, release=release)
+    )
     assert whole.budget.price(plan) == whole.budget.capacity
     assert of_releases.budget.releases == 100
     taken = chained(whole, charged(plan, whole.budget.capacity))

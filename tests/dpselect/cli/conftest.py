@@ -11,7 +11,8 @@ from typer.testing import CliRunner, Result
 
 from dpselect.cli import app
 
-# 'hit' has 613 users, 'fair' 419 and 'rare' 1: with 613 users in all and every pair twice there are 2066 rows.
+# 'hit' has 613 users, 'fair' 419 and 'rare' 1: with 613 users in all and every pair twice there are
+# 2066 rows.
 COUNTS = {"hit": 613, "fair": 419, "rare": 1}
 Run = Callable[..., Result]
 

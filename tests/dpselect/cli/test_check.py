@@ -30,14 +30,22 @@ def test_the_command_says_it_in_words_and_in_json(run: Any, log: Path) -> None:
         assert words in " ".join(said.split())
     held = json.loads(run(*asked, "--json").stdout)
     assert held["private"] is True
-    assert (held["users"], held["catalogue"]["occurring"], held["how"]) == (2, 0, "fields split at ';', with a header line")
+    assert (held["users"], held["catalogue"]["occurring"], held["how"]) == (
+        2,
+        0,
+        "fields split at ';', with a header line",
+    )
     assert set(log.parent.iterdir()) == before
     assert events.read(log, user="who", item="where").report.rows == held["rows"]
 
 
 def test_the_command_spells_remedies_as_options(run: Any, tmp_path: Path) -> None:
-    """What to state is an option, not a keyword; a log with groups and several columns is checked as topk reads it."""
+    """What to state is an option, not a keyword; a log with groups and several columns is checked
+    as topk reads it.
+    """
     (tmp_path / "log.csv").write_text("who,a,b,g\nann,x,NULL,NULL\nbob,x,y,w\n")
-    said = run("check", tmp_path / "log.csv", "--user", "who", "--item", "a,b", "--group", "g").stdout
+    said = run(
+        "check", tmp_path / "log.csv", "--user", "who", "--item", "a,b", "--group", "g"
+    ).stdout
     assert "--missing='NULL'" in said
     assert "in 2 groups" in said

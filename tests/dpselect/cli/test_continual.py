@@ -39,42 +39,83 @@ def paid(tmp_path: Path) -> list[str]:
         rows = "".join(f"{day * 1000 + n},place{day},2024-07-0{day}\n" for n in range(300))
         (tmp_path / f"{day}.csv").write_text("who,where,at\n" + rows)
     (tmp_path / "all.csv").write_text(
-        "who,where,at\n" + "".join((tmp_path / f"{day}.csv").read_text().split("\n", 1)[1] for day in (1, 2, 3))
+        "who,where,at\n"
+        + "".join((tmp_path / f"{day}.csv").read_text().split("\n", 1)[1] for day in (1, 2, 3))
     )
-    return ["--ledger", url, "--dataset", "visits", "--key", "july", "--state", str(tmp_path / "state")]
+    return [
+        "--ledger",
+        url,
+        "--dataset",
+        "visits",
+        "--key",
+        "july",
+        "--state",
+        str(tmp_path / "state"),
+    ]
 
 
 def told(*arguments: str, status: int = 0) -> Any:
     result = CliRunner().invoke(app, ["continual", *arguments])
     assert result.exit_code == status, result.output
-    return json.loads(result.stdout) if "--json" in arguments and status in (0, EXPLAINED) else result.output
+    return (
+        json.loads(result.stdout)
+        if "--json" in arguments and status in (0, EXPLAINED)
+        else result.output
+    )
 
 
 @pytest.mark.slow
 def test_a_horizon_from_its_start_to_another_ledger(paid: list[str], tmp_path: Path) -> None:
-    """`start` charges once; `close` releases, and again the same; on a restored ledger `recharge` charges what was released; the
-    functions of `dpselect.continual` take the same options and go on with it.
+    """`start` charges once; `close` releases, and again the same; on a restored ledger `recharge`
+    charges what was released; the functions of `dpselect.continual` take the same options and go on
+    with it.
     """
     started = told("start", *paid, *HORIZON, "--periods", "3", "--json")
     assert started["horizon"] == {"key": "july", "state": paid[-1], "periods": 3, "periods_left": 3}
     first = told("close", "1", str(tmp_path / "1.csv"), *paid, *COLUMNS, "--json")
     assert first["released"][0]["selection"]["labels"] == ["place1"]
-    assert min(point["epsilon"] for point in first["guarantee"]["points"] if point["epsilon"] is not None) <= 4.0
+    assert (
+        min(
+            point["epsilon"]
+            for point in first["guarantee"]["points"]
+            if point["epsilon"] is not None
+        )
+        <= 4.0
+    )
     assert told("close", "1", str(tmp_path / "1.csv"), *paid, *COLUMNS, "--json") == first
     (tmp_path / "ledger.db").unlink()
-    acc.Ledger.open(paid[1]).create_dataset("visits", acc.Budget(epsilon=8.0, delta=1e-5), "add_remove")
+    acc.Ledger.open(paid[1]).create_dataset(
+        "visits", acc.Budget(epsilon=8.0, delta=1e-5), "add_remove"
+    )
     assert "continual recharge" in told("show", *paid, status=4)
-    assert told("recharge", *paid, "--json")["released"][0]["selection"] == first["released"][0]["selection"]
+    assert (
+        told("recharge", *paid, "--json")["released"][0]["selection"]
+        == first["released"][0]["selection"]
+    )
     assert acc.Ledger.open(paid[1]).total("visits").spent.main > 0
     kept: Any = dict(zip(("ledger", "dataset", "key", "state"), paid[1::2], strict=True))
     with acc.Ledger.open(paid[1]) as ledger:
         asked: Any = {**kept, "ledger": ledger, "user": "who", "item": "where"}
-        assert dps.continual.close(2, pd.read_csv(tmp_path / "2.csv", dtype=str), **asked, dry_run=True).paid is not None
+        assert (
+            dps.continual.close(
+                2, pd.read_csv(tmp_path / "2.csv", dtype=str), **asked, dry_run=True
+            ).paid
+            is not None
+        )
         found = dps.continual.close(2, pd.read_csv(tmp_path / "2.csv", dtype=str), **asked)
     assert (set(found.items), found.periods_left) == ({"place1", "place2"}, 1)
-    assert told("show", *paid, "--json", "--output", str(tmp_path / "a.json"))["released"][1:] == found.as_data()["released"]
-    assert told("show", *paid, "--json", "--output", str(tmp_path / "a.json"))["released"][1:] == found.as_data()["released"]
-    assert [one["period"] for one in json.loads((tmp_path / "a.json").read_text())["released"]] == [1, 2]
+    assert (
+        told("show", *paid, "--json", "--output", str(tmp_path / "a.json"))["released"][1:]
+        == found.as_data()["released"]
+    )
+    assert (
+        told("show", *paid, "--json", "--output", str(tmp_path / "a.json"))["released"][1:]
+        == found.as_data()["released"]
+    )
+    assert [one["period"] for one in json.loads((tmp_path / "a.json").read_text())["released"]] == [
+        1,
+        2,
+    ]
     kept["output"] = tmp_path / "shown.csv"
     assert dps.continual.show(**kept).items[0] == "place1"
     assert kept["output"].read_text().startswith("period,rank,item")
@@ -83,16 +124,35 @@ def test_a_horizon_from_its_start_to_another_ledger(paid: list[str], tmp_path: P
 
 @pytest.mark.parametrize("changed", ["erased", "late"])
 def test_a_log_that_changed_goes_on(paid: list[str], tmp_path: Path, changed: str) -> None:
-    """A log that grows, of which somebody was erased or a row of a closed day came late: what was released stays, the next day is
-    released from its own events, and the late row is in none; other rows are another question. The ledger notes who asked."""
+    """A log that grows, of which somebody was erased or a row of a closed day came late: what was
+    released stays, the next day is released from its own events, and the late row is in none; other
+    rows are another question. The ledger notes who asked.
+    """
     rows = [f"{n},place{day},2024-07-0{day}\n" for day in (1, 2, 3) for n in range(300)]
-    kept = {"erased": [row for row in rows if not row.startswith("7,")], "late": [*rows, "999,place1,2024-07-01\n"]}[changed]
+    kept = {
+        "erased": [row for row in rows if not row.startswith("7,")],
+        "late": [*rows, "999,place1,2024-07-01\n"],
+    }[changed]
     (tmp_path / "before.csv").write_text("who,where,at\n" + "".join(rows))
-    (tmp_path / "after.csv").write_text("who,where,at\n" + "".join([*kept, *(f"{n},place4,2024-07-04\n" for n in range(400))]))
+    (tmp_path / "after.csv").write_text(
+        "who,where,at\n" + "".join([*kept, *(f"{n},place4,2024-07-04\n" for n in range(400))])
+    )
     asked = [*paid, *HORIZON, *COLUMNS, *WHEN[:-1], "2024-07-05", "--json"]
-    begun = ["run", str(tmp_path / "before.csv"), *paid, *HORIZON, *COLUMNS, *WHEN, "--periods", "4", "--json"]
+    begun = [
+        "run",
+        str(tmp_path / "before.csv"),
+        *paid,
+        *HORIZON,
+        *COLUMNS,
+        *WHEN,
+        "--periods",
+        "4",
+        "--json",
+    ]
     first = told(*begun, "--team", "maps", "--purpose", "weekly", "--actor", "ada")["released"]
-    whole = next(entry for entry in acc.Ledger.open(paid[1]).entries("visits") if entry.curve is not None)
+    whole = next(
+        entry for entry in acc.Ledger.open(paid[1]).entries("visits") if entry.curve is not None
+    )
     assert (whole.team, whole.purpose, whole.actor) == ("maps", "weekly", "ada")
     assert [one["name"] for one in first] == ["2024-07-01", "2024-07-02", "2024-07-03"]
     for name in ("after.csv", "before.csv", "gone.csv"):
@@ -103,16 +163,21 @@ def test_a_log_that_changed_goes_on(paid: list[str], tmp_path: Path, changed: st
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_one_command_serves_every_night(paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool) -> None:
-    """--until is the end of the whole series: each night the same call closes what has ended by then and answers the rest from
-    the state, under a stated key or a made one; --up-to takes the place of the clock, and closes nothing again."""
+def test_one_command_serves_every_night(
+    paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    """--until is the end of the whole series: each night the same call closes what has ended by
+    then and answers the rest from the state, under a stated key or a made one; --up-to takes the
+    place of the clock, and closes nothing again.
+    """
     monkeypatch.chdir(tmp_path)
     paid = paid if named else paid[:4]
     asked = ["run", "all.csv", *paid, *HORIZON, *COLUMNS, *WHEN[:-1], "2024-07-31", "--json"]
     nights, shown = [datetime(2024, 7, day, 3, tzinfo=UTC) for day in (2, 2, 4, 5)], list[Any]()
     for night in nights:
         monkeypatch.setattr(
-            "dpselect.events.time_window.datetime", type("Clock", (datetime,), {"now": lambda _, night=night: night})
+            "dpselect.events.time_window.datetime",
+            type("Clock", (datetime,), {"now": lambda _, night=night: night}),
         )
         shown.append(told(*asked))
     monkeypatch.undo()
@@ -127,20 +192,31 @@ def test_one_command_serves_every_night(paid: list[str], tmp_path: Path, monkeyp
     assert shown[3]["horizon"]["periods_left"] == 26
     before = set(tmp_path.iterdir())
     early = told(*asked, "--exponent", "1", "--up-to", "2024-07-01T12:00", status=2)
-    assert "no period has ended by --up-to, which is now unless it is stated: the first ends at 2024-07-02" in early
+    assert (
+        "no period has ended by --up-to, which is now unless it is stated: the first ends at"
+        " 2024-07-02" in early
+    )
     assert set(tmp_path.iterdir()) == before
 
 
 def test_a_series_of_stated_length_takes_an_end_that_moves(
     paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With --periods the same state goes on when --until moves, by its made name too; without, --until is the end of the series,
-    and another one is told by its name, with what to do and no setting of the mechanism."""
+    """With --periods the same state goes on when --until moves, by its made name too; without,
+    --until is the end of the series, and another one is told by its name, with what to do and no
+    setting of the mechanism.
+    """
     monkeypatch.chdir(tmp_path)
     run = ["run", "all.csv", *HORIZON, *COLUMNS, *WHEN[:-1]]
     for more in (paid, paid[:4]):
-        first, second = (told(*run, end, *more, "--periods", "9", "--json") for end in ("2024-07-03", "2024-07-04"))
-        assert (first["horizon"]["key"], first["released"]) == (second["horizon"]["key"], second["released"][:2])
+        first, second = (
+            told(*run, end, *more, "--periods", "9", "--json")
+            for end in ("2024-07-03", "2024-07-04")
+        )
+        assert (first["horizon"]["key"], first["released"]) == (
+            second["horizon"]["key"],
+            second["released"][:2],
+        )
         assert second["horizon"]["periods_left"] == 6
     said = told(*run, "2024-07-04", *paid, status=4)
     assert "it was opened with --periods=9, and --periods=3 is asked for now: ask as then" in said
@@ -152,10 +228,22 @@ def test_a_series_of_stated_length_takes_an_end_that_moves(
 def test_outputs_are_renewed_in_their_place(
     paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    """The same call renews the table or page that it has written before, and its readers stay; what is stopped between the two
-    files is completed; what somebody else has written is in the way before anything is read."""
+    """The same call renews the table or page that it has written before, and its readers stay; what
+    is stopped between the two files is completed; what somebody else has written is in the way
+    before anything is read.
+    """
     out = tmp_path / f"top{suffix}"
-    asked = ["run", str(tmp_path / "all.csv"), *paid, *HORIZON, *COLUMNS, *WHEN, "--output", str(out), "--up-to"]
+    asked = [
+        "run",
+        str(tmp_path / "all.csv"),
+        *paid,
+        *HORIZON,
+        *COLUMNS,
+        *WHEN,
+        "--output",
+        str(out),
+        "--up-to",
+    ]
     told(*asked, "2024-07-02")
     first = out.read_bytes()
     out.chmod(0o644)
@@ -163,7 +251,11 @@ def test_outputs_are_renewed_in_their_place(
     if suffix != ".json":
         with monkeypatch.context() as patch:
             stopped = Mock(side_effect=[None, OutputError("stopped")])
-            patch.setattr(answer, "_write", lambda path, content, over: (stopped(), written(path, content, over=over)))
+            patch.setattr(
+                answer,
+                "_write",
+                lambda path, content, over: (stopped(), written(path, content, over=over)),
+            )
             assert "stopped" in told(*asked, "2024-07-03", status=1)
         assert out.read_bytes() == first
     for day in ("03", "04", "04"):
@@ -179,8 +271,12 @@ def test_outputs_are_renewed_in_their_place(
     told(*asked, "2024-07-04")
 
 
-def test_a_dry_run_says_which_key_and_state_are_meant(paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that are made of the log's name and the question, before anything is made; the run then has them."""
+def test_a_dry_run_says_which_key_and_state_are_meant(
+    paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that are made of the log's name and the question, before anything is made; the run then
+    has them.
+    """
     monkeypatch.chdir(tmp_path)
     asked = ["run", "all.csv", *HORIZON, *COLUMNS, *WHEN]
     meant = told(*asked, "--dry-run", "--json")["horizon"]
@@ -193,8 +289,10 @@ def test_a_dry_run_says_which_key_and_state_are_meant(paid: list[str], tmp_path:
 def test_a_run_without_a_ledger_is_named_by_its_log_and_question(
     paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same question goes on with its state, by any spelling of the log's name; another question, or a key, has its own; and
-    nothing is recorded, which is said. With a ledger the made name is the key of the charge."""
+    """The same question goes on with its state, by any spelling of the log's name; another
+    question, or a key, has its own; and nothing is recorded, which is said. With a ledger the made
+    name is the key of the charge.
+    """
     monkeypatch.chdir(tmp_path)
     asked = [*HORIZON, *COLUMNS, *WHEN]
     first = told("run", "all.csv", *asked, "--json")
@@ -207,14 +305,36 @@ def test_a_run_without_a_ledger_is_named_by_its_log_and_question(
     assert first["horizon"]["state"] in text
     assert "nothing was recorded in a ledger" in text
     seen = {first["horizon"]["state"]}
-    for more in (["--k", "1"], ["--epsilon", "3"], ["--where", "where != zoo"], ["--periods", "5"], paid[:4], paid[:6]):
+    for more in (
+        ["--k", "1"],
+        ["--epsilon", "3"],
+        ["--where", "where != zoo"],
+        ["--periods", "5"],
+        paid[:4],
+        paid[:6],
+    ):
         at = asked.index(more[0]) if more[0] in asked else len(asked)
-        state = told("run", "all.csv", *asked[:at], *more, *asked[at + 2 :], "--json")["horizon"]["state"]
+        state = told("run", "all.csv", *asked[:at], *more, *asked[at + 2 :], "--json")["horizon"][
+            "state"
+        ]
         assert state not in seen
         seen.add(state)
-    assert {key.split("-")[0] for action, key in _entries(paid) if action == "reserve"} == {"all", "july"}
-    assert "--key is theirs" in " ".join(told("run", "all.csv", *asked, "--key", "july", status=2).split())
-    settings: Any = {"user": "who", "item": "where", "k": 2, "epsilon": 4.0, "delta": 1e-6, "time": "at", "every": "day"}
+    assert {key.split("-")[0] for action, key in _entries(paid) if action == "reserve"} == {
+        "all",
+        "july",
+    }
+    assert "--key is theirs" in " ".join(
+        told("run", "all.csv", *asked, "--key", "july", status=2).split()
+    )
+    settings: Any = {
+        "user": "who",
+        "item": "where",
+        "k": 2,
+        "epsilon": 4.0,
+        "delta": 1e-6,
+        "time": "at",
+        "every": "day",
+    }
     settings |= {"since": "2024-07-01", "until": "2024-07-04"}
     table = pd.read_csv("all.csv")
     for log in (table, "-"):
@@ -224,16 +344,21 @@ def test_a_run_without_a_ledger_is_named_by_its_log_and_question(
     once, again = (dps.continual.run(table, **stated).to_pandas() for _ in range(2))
     assert once.equals(again)
     with pytest.raises(dps.errors.HorizonError, match="it is not that of key="):
-        dps.continual.run(table, **stated | {"where": "where != zoo"})  # another question of the same state
+        # another question of the same state
+        dps.continual.run(table, **stated | {"where": "where != zoo"})
     held: dict[str, Any] = stated | {"ledger": paid[1], "dataset": paid[3]}
     with pytest.raises(InvalidRequest, match="key= is missing: a log that is no file"):
         dps.continual.run(table, **held)
     warn_unrecorded.cache_clear()
     with pytest.warns(Unrecorded, match="nothing was recorded"):
-        assert dps.continual.run("all.csv", **settings, count="running").key == first["horizon"]["key"]
+        assert (
+            dps.continual.run("all.csv", **settings, count="running").key == first["horizon"]["key"]
+        )
 
 
-def test_a_log_of_another_name_has_a_state_of_its_own(tmp_path: Path, paid: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_of_another_name_has_a_state_of_its_own(
+    tmp_path: Path, paid: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Though it begins alike and is asked the same; a name that no file can have becomes one."""
     monkeypatch.chdir(tmp_path)
     asked, keys = [*HORIZON, *COLUMNS, *WHEN, "--json"], list[str]()
@@ -251,21 +376,40 @@ def test_a_state_is_of_one_ledger_or_of_none(paid: list[str], tmp_path: Path) ->
     assert "it is not that of" in told("run", log, *asked, *paid[-2:], status=4)
     other = str(tmp_path / "other")
     told("run", log, *asked, "--state", other)
-    assert "it is not that of --key='new' of" in told("run", log, *asked, *paid[:4], "--key", "new", "--state", other, status=4)
+    assert "it is not that of --key='new' of" in told(
+        "run", log, *asked, *paid[:4], "--key", "new", "--state", other, status=4
+    )
 
 
 @pytest.fixture
 def cities(paid: list[str], tmp_path: Path) -> list[str]:
-    """A log in which everybody comes on each of three days: 300 users of x in de, 200 of y and 50 of z in fr."""
+    """A log in which everybody comes on each of three days: 300 users of x in de, 200 of y and 50
+    of z in fr.
+    """
     people = [("de", "x")] * 300 + [("fr", "y")] * 200 + [("fr", "z")] * 50
-    rows = [f"{n},{city},{item},2024-07-0{day}\n" for day in (1, 2, 3) for n, (city, item) in enumerate(people)]
+    rows = [
+        f"{n},{city},{item},2024-07-0{day}\n"
+        for day in (1, 2, 3)
+        for n, (city, item) in enumerate(people)
+    ]
     (tmp_path / "cities.csv").write_text("who,city,where,at\n" + "".join(rows))
-    return ["run", str(tmp_path / "cities.csv"), *paid, *HORIZON[:6], *COLUMNS, *WHEN, "--group", "city"]
+    return [
+        "run",
+        str(tmp_path / "cities.csv"),
+        *paid,
+        *HORIZON[:6],
+        *COLUMNS,
+        *WHEN,
+        "--group",
+        "city",
+    ]
 
 
 @pytest.mark.slow
 def test_a_number_without_a_unit_is_called_a_score(cities: list[str], tmp_path: Path) -> None:
-    """Without --with-counts weights fall, and text, table and JSON say score; Parquet has the table of JSON."""
+    """Without --with-counts weights fall, and text, table and JSON say score; Parquet has the table
+    of JSON.
+    """
     text = told(*cities)
     assert "score" in text
     assert "do not estimate a number of users" in text
@@ -277,7 +421,9 @@ def test_a_number_without_a_unit_is_called_a_score(cities: list[str], tmp_path: 
 
 @pytest.mark.slow
 def test_an_end_inside_a_period_is_refused_or_asked_for(paid: list[str], tmp_path: Path) -> None:
-    """--until in the middle of a week names the two nearest ends; --partial-last cuts the last week short there."""
+    """--until in the middle of a week names the two nearest ends; --partial-last cuts the last week
+    short there.
+    """
     week = ["--time", "at", "--every", "week", "--since", "2024-07-01", "--until", "2024-07-04"]
     asked = ["run", str(tmp_path / "all.csv"), *paid, *HORIZON, *COLUMNS, *week, "--json"]
     said = told(*asked, status=1)
@@ -286,12 +432,19 @@ def test_an_end_inside_a_period_is_refused_or_asked_for(paid: list[str], tmp_pat
 
 
 @pytest.mark.parametrize("suffix", spread([".json", ".csv", ".parquet"], 2))
-def test_the_same_call_gives_the_answer_that_its_output_holds(paid: list[str], tmp_path: Path, suffix: str) -> None:
-    """`start`, `close` and `run` with the output that answers them: the kept answer, and no event is read. Another question, a
-    file that was edited or a stranger's is in the way, before anything is read; a table that is lost is made up for."""
+def test_the_same_call_gives_the_answer_that_its_output_holds(
+    paid: list[str], tmp_path: Path, suffix: str
+) -> None:
+    """`start`, `close` and `run` with the output that answers them: the kept answer, and no event
+    is read. Another question, a file that was edited or a stranger's is in the way, before anything
+    is read; a table that is lost is made up for.
+    """
     out, other, log = tmp_path / f"a{suffix}", tmp_path / "b.json", tmp_path / "1.csv"
     started = told("start", *paid, *HORIZON, "--periods", "3", "--json", "--output", str(other))
-    assert told("start", *paid, *HORIZON, "--periods", "3", "--json", "--output", str(other)) == started
+    assert (
+        told("start", *paid, *HORIZON, "--periods", "3", "--json", "--output", str(other))
+        == started
+    )
     asked = ["close", "1", str(log), *paid, *COLUMNS, "--json", "--output", str(out)]
     first, whole = told(*asked), {path: path.read_bytes() for path in tmp_path.glob("a.*")}
     assert len(whole) == (1 if suffix == ".json" else 2)
@@ -308,11 +461,23 @@ def test_the_same_call_gives_the_answer_that_its_output_holds(paid: list[str], t
     record.write_text(record.read_text().replace("place1", "place9"))
     assert "exists and is not written over" in told(*asked, status=2)
     (tmp_path / "moved.csv").rename(log)
-    whole_log = ["run", str(tmp_path / "all.csv"), *paid[:-3], "all", "--state", str(tmp_path / "all"), *HORIZON, *COLUMNS, *WHEN]
+    whole_log = [
+        "run",
+        str(tmp_path / "all.csv"),
+        *paid[:-3],
+        "all",
+        "--state",
+        str(tmp_path / "all"),
+        *HORIZON,
+        *COLUMNS,
+        *WHEN,
+    ]
     ran = told(*whole_log, "--json", "--output", str(tmp_path / f"c{suffix}"))
     (tmp_path / "all.csv").unlink()
     assert told(*whole_log, "--json", "--output", str(tmp_path / f"c{suffix}")) == ran
-    assert "exists and" in told(*whole_log, "--partial-last", "--output", str(tmp_path / f"c{suffix}"), status=2)
+    assert "exists and" in told(
+        *whole_log, "--partial-last", "--output", str(tmp_path / f"c{suffix}"), status=2
+    )
 
 
 class _Closed:
@@ -325,7 +490,10 @@ class _Closed:
 
 
 def test_an_answer_that_cannot_be_printed_lies_somewhere(
-    paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    paid: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     """The error names its file; without one, the state, which prints it again for nothing."""
     told("start", *paid, *HORIZON, "--periods", "3")
@@ -344,20 +512,33 @@ def test_an_answer_that_cannot_be_printed_lies_somewhere(
 def test_a_state_that_is_in_use_or_has_no_room_is_not_lost(
     paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit status 1: the same call again goes on. Status 4 says that the state is missing, damaged, another one's or too old."""
+    """Exit status 1: the same call again goes on. Status 4 says that the state is missing, damaged,
+    another one's or too old.
+    """
     told("start", *paid, *HORIZON, "--periods", "3")
     run = State._run
     for raised in (HorizonUnavailable("another process uses it"), HorizonError("it is damaged")):
         with monkeypatch.context() as patch:
             patch.setattr(State, "_run", Mock(side_effect=raised))
-            told("close", "1", str(tmp_path / "1.csv"), *paid, *COLUMNS, status=1 if type(raised) is HorizonUnavailable else 4)
+            told(
+                "close",
+                "1",
+                str(tmp_path / "1.csv"),
+                *paid,
+                *COLUMNS,
+                status=1 if type(raised) is HorizonUnavailable else 4,
+            )
     assert State._run is run
     assert "place1" in told("close", "1", str(tmp_path / "1.csv"), *paid, *COLUMNS)
 
 
 @pytest.mark.parametrize("suffix", spread([".csv", ".parquet", ".jsonl"], 2))
-def test_a_file_without_an_event_closes_a_period(paid: list[str], tmp_path: Path, suffix: str) -> None:
-    """A header alone, a table without a row, no line at all: nobody came, and that is released like any other period."""
+def test_a_file_without_an_event_closes_a_period(
+    paid: list[str], tmp_path: Path, suffix: str
+) -> None:
+    """A header alone, a table without a row, no line at all: nobody came, and that is released like
+    any other period.
+    """
     told("start", *paid, *HORIZON, "--periods", "3")
     nobody = tmp_path / f"nobody{suffix}"
     nobody.write_text("who,where,at\n" if suffix == ".csv" else "")
@@ -371,7 +552,18 @@ def test_a_file_without_an_event_closes_a_period(paid: list[str], tmp_path: Path
 
 def test_a_horizon_may_have_thousands_of_periods(paid: list[str], tmp_path: Path) -> None:
     """As many days as a horizon takes; one more is refused."""
-    asked = ["run", str(tmp_path / "all.csv"), *paid, *HORIZON, *COLUMNS, "--time", "at", "--every", "day", "--dry-run"]
+    asked = [
+        "run",
+        str(tmp_path / "all.csv"),
+        *paid,
+        *HORIZON,
+        *COLUMNS,
+        "--time",
+        "at",
+        "--every",
+        "day",
+        "--dry-run",
+    ]
     for end, status in (("2026-06-16", 0), ("2026-06-17", 1)):
         said = told(*asked, "--since", "2015-07-04", "--until", end, status=status)
     assert "more than 4000 periods" in said
@@ -406,11 +598,15 @@ FAULTS: dict[str, Callable[[Path], str] | list[str]] = {
 
 @pytest.mark.parametrize("fault", spread(list(FAULTS), 2))
 def test_nothing_is_paid_for_a_log_that_fails(paid: list[str], tmp_path: Path, fault: str) -> None:
-    """Whatever is wrong with the log or its description: an error, no charge, no reservation, no state."""
+    """Whatever is wrong with the log or its description: an error, no charge, no reservation, no
+    state.
+    """
     wrong = FAULTS[fault]
     log = "all.csv" if isinstance(wrong, list) else wrong(tmp_path)
     whole = ["continual", "run", *paid, *HORIZON, *COLUMNS, *WHEN]
-    result = CliRunner().invoke(app, [*whole, str(tmp_path / log), *(wrong if isinstance(wrong, list) else [])])
+    result = CliRunner().invoke(
+        app, [*whole, str(tmp_path / log), *(wrong if isinstance(wrong, list) else [])]
+    )
     assert isinstance(result.exception, SystemExit), result.output
     assert result.exit_code != 70
     assert (_entries(paid), (tmp_path / "state").exists()) == ([], False)
@@ -429,20 +625,39 @@ def test_a_start_that_fails_reserves_nothing(paid: list[str], tmp_path: Path) ->
         ("--dataset", "x"),
         ("--key", ""),
     ):
-        assert isinstance(CliRunner().invoke(app, ["continual", *asked, option, value]).exception, SystemExit)
+        assert isinstance(
+            CliRunner().invoke(app, ["continual", *asked, option, value]).exception, SystemExit
+        )
     assert (_entries(paid), (tmp_path / "state").exists()) == ([], False)
     assert "start the horizon first" in told("show", *paid, status=4)
     assert told(*asked, "--json")["horizon"]["periods_left"] == 3
 
 
 MADE_UP = ["--shape", "zipf:1", "--items", "50", "--users", "500", "--items-per-user", "3"]
-PLAN = ["plan", "--k", "5", "--periods", "3", "--epsilon", "1", "--delta", "1e-6", "--unknown-domain"]
+PLAN = [
+    "plan",
+    "--k",
+    "5",
+    "--periods",
+    "3",
+    "--epsilon",
+    "1",
+    "--delta",
+    "1e-6",
+    "--unknown-domain",
+]
 
 
 def test_a_plan(tmp_path: Path) -> None:
-    """Text says what each period should find; JSON has a mechanism that can be opened; a log must be public."""
+    """Text says what each period should find; JSON has a mechanism that can be opened; a log must
+    be public.
+    """
     text = CliRunner().invoke(app, [*PLAN, *MADE_UP, "--count", "window", "--window", "2"]).output
-    for part in ("3 periods of one budget, the top 5 of each", "ContinualTopK with gaussian noise", "epsilon 1 at delta 1e-6"):
+    for part in (
+        "3 periods of one budget, the top 5 of each",
+        "ContinualTopK with gaussian noise",
+        "epsilon 1 at delta 1e-6",
+    ):
         assert part in text
     (tmp_path / "log.csv").write_text("u,i\n" + "".join(f"{n},{n % 7}\n" for n in range(400)))
     log = ["--shape", str(tmp_path / "log.csv"), "--user", "u", "--item", "i"]
@@ -454,7 +669,9 @@ def test_a_plan(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_horizon_is_stated_by_a_file(paid: list[str], tmp_path: Path) -> None:
-    """Tables say what options say, [continual] what is a horizon's own; a dry run of it charges nothing and makes no state."""
+    """Tables say what options say, [continual] what is a horizon's own; a dry run of it charges
+    nothing and makes no state.
+    """
     toml, log = tmp_path / "july.toml", tmp_path / "all.csv"
     log.write_text(log.read_text().replace(",", ";").replace("place1", "PLACE1"))
     times = 'time = "at"\nsince = "2024-07-01"\nuntil = "2024-07-04"\n'
@@ -464,12 +681,16 @@ def test_a_horizon_is_stated_by_a_file(paid: list[str], tmp_path: Path) -> None:
         "[release]\nk = 2\n[budget]\nepsilon = 4.0\ndelta = 1e-6\n"
         f'[continual]\nstate = "{paid[-1]}"\nevery = "day"\ncount = "running"\n'
     )
-    assert "epsilon 4" in told("run", str(log), "--config", str(toml), "--dry-run").replace("3.99999", "4")
+    assert "epsilon 4" in told("run", str(log), "--config", str(toml), "--dry-run").replace(
+        "3.99999", "4"
+    )
     assert not (tmp_path / "state").exists()
     first = told("run", str(log), "--config", str(toml), "--json")
     assert first["released"][0]["selection"]["labels"] == ["place1"]
     assert (first["count"], first["mechanism"]["k"]) == ("running", 2)
-    assert told("show", "--config", str(toml), "--json")["released"] == [one | {"name": None} for one in first["released"]]
+    assert told("show", "--config", str(toml), "--json")["released"] == [
+        one | {"name": None} for one in first["released"]
+    ]
 
 
 def _entries(paid: list[str]) -> list[tuple[str, str]]:
@@ -478,7 +699,9 @@ def _entries(paid: list[str]) -> list[tuple[str, str]]:
 
 
 def test_a_dry_start_reserves_nothing(paid: list[str], tmp_path: Path) -> None:
-    """`start --dry-run` states price, mechanism and what would be left, and leaves neither an entry nor a state."""
+    """`start --dry-run` states price, mechanism and what would be left, and leaves neither an entry
+    nor a state.
+    """
     asked = ["start", *paid, *HORIZON, "--periods", "3", "--dry-run"]
     before, found = _entries(paid), told(*asked, "--json")
     assert (found["dry_run"], found["mechanism"]["kind"]) == (True, "continual_top_k")
@@ -486,14 +709,18 @@ def test_a_dry_start_reserves_nothing(paid: list[str], tmp_path: Path) -> None:
     assert "visits" in found["left"][0]
     assert "it would be charged" in told(*asked)
     assert (_entries(paid), (tmp_path / "state").exists()) == (before, False)
-    assert "does not exist" in told("close", "1", str(tmp_path / "1.csv"), *paid, "--user", "who", "--item", "where", status=4)
+    assert "does not exist" in told(
+        "close", "1", str(tmp_path / "1.csv"), *paid, "--user", "who", "--item", "where", status=4
+    )
     too_much = [part.replace("4", "40") if part == "4" else part for part in asked]
     assert "budget" in told(*too_much, status=3)
     assert _entries(paid) == before
 
 
 def test_a_dry_run_of_a_log_is_refused_as_the_run_would_be(paid: list[str], tmp_path: Path) -> None:
-    """`run --dry-run` opens nothing anew: a horizon of another k, and one that was voided, are refused before the log is read."""
+    """`run --dry-run` opens nothing anew: a horizon of another k, and one that was voided, are
+    refused before the log is read.
+    """
     told("start", *paid, *HORIZON, "--periods", "3")
     run = ["run", str(tmp_path / "nothing.csv"), *paid, *COLUMNS, *WHEN, "--dry-run", *HORIZON]
     assert "does not exist" in told(*run, status=1)
@@ -505,7 +732,9 @@ def test_a_dry_run_of_a_log_is_refused_as_the_run_would_be(paid: list[str], tmp_
 
 @pytest.mark.slow
 def test_a_dry_close_reads_no_event(paid: list[str], tmp_path: Path) -> None:
-    """`close --dry-run` looks at the period and the columns alone; state and ledger are as before, and so is the draw."""
+    """`close --dry-run` looks at the period and the columns alone; state and ledger are as before,
+    and so is the draw.
+    """
     told("start", *paid, *HORIZON, "--periods", "3")
     columns = ["--user", "who", "--item", "where"]
     close, before = ["close", "1", str(tmp_path / "1.csv"), *paid, *columns], _entries(paid)

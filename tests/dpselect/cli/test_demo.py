@@ -20,9 +20,11 @@ SMALL = ("--users", 2000, "--items", 50, "--k", 3)
 
 @pytest.mark.slow
 def test_the_printed_command_does_the_same(run: Any, tmp_path: Path) -> None:
-    """A topk command that runs on the log that was kept, at the same price. Such a log is not written over, any other is deleted.
+    """A topk command that runs on the log that was kept, at the same price. Such a log is not
+    written over, any other is deleted.
 
-    With noise of scale 3/400 the answer is the true top: the gaps are above 10, so a miss has chance < e^-1000.
+    With noise of scale 3/400 the answer is the true top: the gaps are above 10, so a miss has
+    chance < e^-1000.
     """
     asked = ("demo", *SMALL, "--epsilon", 400, "--keep", tmp_path)
     shown = json.loads(run(*asked, "--json").stdout)
@@ -42,7 +44,9 @@ def test_the_printed_command_does_the_same(run: Any, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_it_runs_the_path_of_topk(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The release comes out of the function that topk calls; the smallest log shows nothing, but for a chance of delta."""
+    """The release comes out of the function that topk calls; the smallest log shows nothing, but
+    for a chance of delta.
+    """
     questions: list[executor.Question] = []
 
     def watched(question: executor.Question, *about: Any) -> executor.Answer:
@@ -53,12 +57,16 @@ def test_it_runs_the_path_of_topk(run: Any, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(demo, "run", watched)
     run("demo", *SMALL)
     assert [question.spec.k for question in questions] == [3]
-    smallest = json.loads(run("demo", "--users", 1, "--items", 1, "--delta", 1e-12, "--json").stdout)
+    smallest = json.loads(
+        run("demo", "--users", 1, "--items", 1, "--delta", 1e-12, "--json").stdout
+    )
     assert smallest["selection"]["labels"] == []
 
 
 def test_the_ranking_counts_distinct_users(tmp_path: Path) -> None:
-    """The truth that the demo shows is the ranking of the file that it wrote, counted another way."""
+    """The truth that the demo shows is the ranking of the file that it wrote, counted another
+    way.
+    """
     told = check_ins(tmp_path / "log.csv", 300, 20)
     with (tmp_path / "log.csv").open() as stream:
         rows = [(row["user_id"], row["item_id"]) for row in csv.DictReader(stream)]

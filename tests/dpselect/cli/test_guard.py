@@ -1,4 +1,6 @@
-"""What becomes of errors and of bad input: one line, the right status, and a traceback for those who ask for one."""
+"""What becomes of errors and of bad input: one line, the right status, and a traceback for those
+who ask for one.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,11 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 LINE = "column 'a\nb\x1b[31m' is not there"
 ERRORS: list[tuple[BaseException, int, str]] = [
-    (OSError(28, "row of user alice", "/home/alice/4711.csv"), 70, "OSError: No space left on device"),
+    (
+        OSError(28, "row of user alice", "/home/alice/4711.csv"),
+        70,
+        "OSError: No space left on device",
+    ),
     (
         ValueError("user alice bought 4711"),
         70,
@@ -46,8 +52,12 @@ ERRORS: list[tuple[BaseException, int, str]] = [
 
 @pytest.mark.fast(1)
 @pytest.mark.parametrize(("error", "status", "said"), ERRORS)
-def test_an_error_is_one_line_that_quotes_nothing(ask: Any, failing: Any, error: BaseException, status: int, said: str) -> None:
-    """Of a defect its kind alone, of the system its own words: what was raised may quote data; also after a run with --debug."""
+def test_an_error_is_one_line_that_quotes_nothing(
+    ask: Any, failing: Any, error: BaseException, status: int, said: str
+) -> None:
+    """Of a defect its kind alone, of the system its own words: what was raised may quote data; also
+    after a run with --debug.
+    """
     failing(error)
     if isinstance(error, ValueError):
         ask(*GOOD, "--debug")
@@ -59,9 +69,15 @@ def test_an_error_is_one_line_that_quotes_nothing(ask: Any, failing: Any, error:
 
 
 @pytest.mark.fast(1)
-@pytest.mark.parametrize("error", [ValueError("a defect"), EventLogError("the column is missing"), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("a defect"), EventLogError("the column is missing"), KeyboardInterrupt()],
+    ids=repr,
+)
 def test_notes_of_others_are_not_shown(ask: Any, failing: Any, error: BaseException) -> None:
-    """A library may add a row to whatever passes through it: of notes only those that the commands add are told."""
+    """A library may add a row to whatever passes through it: of notes only those that the commands
+    add are told.
+    """
     error.add_note("user alice bought 4711")
     error.add_note(Note("the first public words"))
     failing(error)
@@ -74,7 +90,9 @@ def test_notes_of_others_are_not_shown(ask: Any, failing: Any, error: BaseExcept
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["before", "after"])
 @pytest.mark.parametrize("error", [ValueError("the cause"), EventLogError("the cause")])
-def test_debug_lets_the_exception_through(run: Any, log: Any, failing: Any, error: Exception, where: str) -> None:
+def test_debug_lets_the_exception_through(
+    run: Any, log: Any, failing: Any, error: Exception, where: str
+) -> None:
     """With --debug, before the verb or after it, the exception itself comes out."""
     failing(error)
     verb = ("topk", log, "--user", "person", "--item", "shop", *GOOD)
@@ -84,7 +102,9 @@ def test_debug_lets_the_exception_through(run: Any, log: Any, failing: Any, erro
 
 @pytest.mark.slow
 def test_a_closed_pipe_is_no_defect(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader that went away, `head` for example, is told in one line and not reported as a defect."""
+    """A reader that went away, `head` for example, is told in one line and not reported as a
+    defect.
+    """
 
     def closed(*_: object, **__: object) -> None:
         raise BrokenPipeError(32, "Broken pipe")
@@ -111,12 +131,29 @@ def refused(result: Any, status: int, *words: str) -> None:
 
 
 @pytest.mark.fast(2)
-@pytest.mark.parametrize(("content", "status"), [("", 1), ("person,shop\n", EXPLAINED), ("person,shop\n,x\n", EXPLAINED)])
+@pytest.mark.parametrize(
+    ("content", "status"), [("", 1), ("person,shop\n", EXPLAINED), ("person,shop\n,x\n", EXPLAINED)]
+)
 def test_empty_log(run: Any, tmp_path: Path, content: str, status: int) -> None:
-    """A log without a single event to count is released like any other; a file without a header is refused."""
+    """A log without a single event to count is released like any other; a file without a header is
+    refused.
+    """
     path = tmp_path / "log.csv"
     path.write_text(content)
-    done = run("topk", path, "--user", "person", "--item", "shop", "--k", 2, "--epsilon", 1, "--delta", 1e-6)
+    done = run(
+        "topk",
+        path,
+        "--user",
+        "person",
+        "--item",
+        "shop",
+        "--k",
+        2,
+        "--epsilon",
+        1,
+        "--delta",
+        1e-6,
+    )
     if status == EXPLAINED:
         assert (done.exit_code, done.stderr) == (status, "")
         assert "hardly any user was found" in " ".join(done.stdout.split())
@@ -125,9 +162,14 @@ def test_empty_log(run: Any, tmp_path: Path, content: str, status: int) -> None:
 
 
 def test_no_private_number_is_in_a_refusal(ask: Any, catalogue: Path) -> None:
-    """What is refused once the log is read tells of its columns, and neither how many rows nor how many users it has."""
+    """What is refused once the log is read tells of its columns, and neither how many rows nor how
+    many users it has.
+    """
     public = ("--k", 2, "--epsilon", 1, "--domain", catalogue, "--domain-column")
-    for asked, words in (((*public, "city"), "'town'"), ((*public, "shop", "--item", "what"), "'shop'")):
+    for asked, words in (
+        ((*public, "city"), "'town'"),
+        ((*public, "shop", "--item", "what"), "'shop'"),
+    ):
         done = ask(*asked)
         refused(done, 1, words)
         assert not {"613", "419", "2066", "1033"} & set(done.stderr.replace("'", " ").split())
@@ -141,7 +183,11 @@ def test_no_private_number_is_in_a_refusal(ask: Any, catalogue: Path) -> None:
     ],
 )
 def test_what_no_file_or_number_can_be(
-    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[object, ...], words: tuple[str, ...]
+    run: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[object, ...],
+    words: tuple[str, ...],
 ) -> None:
     """Text that is the name of no file, and numbers that no database holds, are refused by name."""
     monkeypatch.chdir(tmp_path)

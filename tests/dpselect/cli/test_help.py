@@ -1,4 +1,6 @@
-"""Every command and every option says what it does, in the help and on the page, and what to type where it was typed wrongly."""
+"""Every command and every option says what it does, in the help and on the page, and what to type
+where it was typed wrongly.
+"""
 
 from __future__ import annotations
 
@@ -64,19 +66,29 @@ def test_a_limit_is_not_called_a_release(verb: str) -> None:
     """What a dataset or a quota may spend chooses no noise, and its help does not say so."""
     said = {one.name: one.help for one in COMMANDS["dpselect ledger"].commands[verb].params}
     assert "together" in said["epsilon"]
-    assert not {name for name in ("epsilon", "rho") if "release" in said[name] or "noise" in said[name]}
+    assert not {
+        name for name in ("epsilon", "rho") if "release" in said[name] or "noise" in said[name]
+    }
 
 
 def test_every_parameter_has_help() -> None:
     """An argument or an option explains itself in a sentence that ends."""
     said = {path: getattr(parameter, "help", None) or "" for path, parameter in PARAMETERS.items()}
-    assert {path: words for path, words in said.items() if len(words) <= 10 or not words.endswith(".")} == {}
+    assert {
+        path: words for path, words in said.items() if len(words) <= 10 or not words.endswith(".")
+    } == {}
 
 
 def test_every_parameter_is_on_the_page() -> None:
     """The documentation names each option, and each argument by its placeholder."""
-    named = [(_section(path.rsplit(" ", 1)[0]), name) for path, parameter in PARAMETERS.items() for name in _names(parameter)]
-    assert [name for section, name in named if f"`{name}`" not in section and f"`{name} " not in section] == []
+    named = [
+        (_section(path.rsplit(" ", 1)[0]), name)
+        for path, parameter in PARAMETERS.items()
+        for name in _names(parameter)
+    ]
+    assert [
+        name for section, name in named if f"`{name}`" not in section and f"`{name} " not in section
+    ] == []
 
 
 def _names(parameter: Any) -> list[str]:
@@ -88,7 +100,9 @@ def _names(parameter: Any) -> list[str]:
 def _section(path: str) -> str:
     """The part of the page about a command, with what belongs to all of them."""
     start, *sections = PAGE.split("\n## ")
-    return start + "".join(section for section in sections if path != "dpselect" and section.startswith(f"`{path}"))
+    return start + "".join(
+        section for section in sections if path != "dpselect" and section.startswith(f"`{path}")
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,17 +114,37 @@ def _section(path: str) -> str:
     ],
 )
 def test_help_shows_what_most_people_need_in_that_order(call: str, needed: str, run: Any) -> None:
-    """About 20 options; the others stand in sections, at the end of which are the examples, with --help-all."""
+    """About 20 options; the others stand in sections, at the end of which are the examples, with
+    --help-all.
+    """
     short, full = (run(*call.split(), ask).stdout for ask in ("--help", "--help-all"))
     shown, listed = (re.findall(r"(?m)^  --([a-z-]+)", text) for text in (short, full))
     assert len(shown) <= 25 < len(listed)
     assert [name for name in shown if name in needed.split()] == needed.split()
-    assert full.index("Most used:") < full.index("Reading the log:") < full.index("Output:") < full.index("Examples:")
+    assert (
+        full.index("Most used:")
+        < full.index("Reading the log:")
+        < full.index("Output:")
+        < full.index("Examples:")
+    )
 
 
 def test_an_option_of_one_value_is_given_once(run: Any) -> None:
     """The last does not win in silence; what may be repeated still may be."""
-    asked = ("topk", "none.csv", "--user", "who", "--item", "shop", "--epsilon", 1, "--delta", "1e-6", "--k", 3)
+    asked = (
+        "topk",
+        "none.csv",
+        "--user",
+        "who",
+        "--item",
+        "shop",
+        "--epsilon",
+        1,
+        "--delta",
+        "1e-6",
+        "--k",
+        3,
+    )
     for twice in (("--k", 5), ("--k=5",), ("--dataset", "a", "--dataset", "b")):
         done = run(*asked, *twice)
         assert (done.exit_code, "is given 2 times" in done.stderr) == (2, True)
@@ -119,10 +153,16 @@ def test_an_option_of_one_value_is_given_once(run: Any) -> None:
 
 @pytest.mark.parametrize("path", sorted({*LEAVES, *COMMANDS} - {"dpselect"}))
 def test_every_help_has_examples_that_the_command_accepts(path: str, run: Any) -> None:
-    """In 80 columns; each example is a call of its own command whose options the parser takes, and the help shows it."""
+    """In 80 columns; each example is a call of its own command whose options the parser takes, and
+    the help shows it.
+    """
     command = LEAVES.get(path) or COMMANDS[path]
     calls = [f"{path} {call}" for call in command.examples]
-    assert calls or path.split()[1] in ("schema", "demo", "mechanisms") or path == "dpselect continual recharge"
+    assert (
+        calls
+        or path.split()[1] in ("schema", "demo", "mechanisms")
+        or path == "dpselect continual recharge"
+    )
     result = run(*path.split()[1:], "--help")
     assert result.exit_code == 0
     assert max(len(line) for line in result.stdout.splitlines()) <= 80
@@ -135,13 +175,15 @@ def test_every_help_has_examples_that_the_command_accepts(path: str, run: Any) -
             assert context.params
 
 
-# -- messages --------------------------------------------------------------------------------------------------------------
+# -- messages --------------------------------------------------------------------------------------
 
-# An argument of a function, `name=`: neither an option, nor part of a value, a path or a name of a file.
+# An argument of a function, `name=`: neither an option, nor part of a value, a path or a name of a
+# file.
 ARGUMENT = re.compile(r"(?<![\w.'/\"@?&-])([a-z]+(?:_[a-z]+)*)=(?!=)")
 WRONG = ("nope", "-1")
 LOGS = ("events.csv", "last_year.csv", "monday.csv")
-# In place of the example of their help: what is a bad value to one option is a whole run without another.
+# In place of the example of their help: what is a bad value to one option is a whole run without
+# another.
 SHORT = {"plan": "plan --k 2 --epsilon 1 --shape zipf:1 --items 9 --users 30"}
 # An option, a command, the help that tells more, or the file that is named in front.
 REMEDY = re.compile(r"--[a-z]|`dpselect |See 'dpselect |^error: [A-Z]+ '")
@@ -164,12 +206,17 @@ def calls(path: str, command: Any) -> Iterator[list[str]]:
             bare = without(usual, name, flag=flag)
             if bare != usual:  # a whole run, once more
                 yield bare
-            yield from ([*bare, name, *([] if flag else [value])] for value in (WRONG if not flag else WRONG[:1]))
+            yield from (
+                [*bare, name, *([] if flag else [value])]
+                for value in (WRONG if not flag else WRONG[:1])
+            )
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """With the logs and the votes of the examples, of three users, so that a call that is accepted after all is short."""
+    """With the logs and the votes of the examples, of three users, so that a call that is accepted
+    after all is short.
+    """
     rows = "".join(f"u{i},s{i % 2},2026-03-0{1 + i},{i}\n" for i in range(3))
     for name in LOGS:
         (tmp_path / name).write_text("who,shop,at,price\n" + rows)
@@ -180,9 +227,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("path", [path for path in LEAVES if path.split()[1] not in ("demo", "mechanisms", "schema")])
+@pytest.mark.parametrize(
+    "path", [path for path in LEAVES if path.split()[1] not in ("demo", "mechanisms", "schema")]
+)
 def test_every_message_names_options_and_says_what_to_type(path: str, run: Any) -> None:
-    """One line; no `user=`; what to type; no error of the program itself. Demo, mechanisms and schema refuse next to nothing."""
+    """One line; no `user=`; what to type; no error of the program itself. Demo, mechanisms and
+    schema refuse next to nothing.
+    """
     options = {one.name for one in LEAVES[path].params}
     refused = 0
     for words in calls(path.removeprefix("dpselect "), LEAVES[path]):
@@ -200,9 +251,26 @@ def test_every_message_names_options_and_says_what_to_type(path: str, run: Any) 
 
 
 def test_what_was_typed_for_an_option_is_named_with_it(run: Any, folder: Path) -> None:
-    """A file or a name that a message quotes stands behind its option, whichever way it was written."""
-    log = ("topk", folder / "events.csv", "--user", "who", "--item", "shop", "--k", 2, "--epsilon", 1)
-    for words in (("--domain", "nope"), ("--domain=nope",), ("--mechanism", "nope", "--delta", "1e-6")):
+    """A file or a name that a message quotes stands behind its option, whichever way it was
+    written.
+    """
+    log = (
+        "topk",
+        folder / "events.csv",
+        "--user",
+        "who",
+        "--item",
+        "shop",
+        "--k",
+        2,
+        "--epsilon",
+        1,
+    )
+    for words in (
+        ("--domain", "nope"),
+        ("--domain=nope",),
+        ("--mechanism", "nope", "--delta", "1e-6"),
+    ):
         said = run(*log, *words).stderr
         assert said.startswith(f"error: {words[0].split('=')[0]}: "), said
         assert "'nope' does not exist" in said

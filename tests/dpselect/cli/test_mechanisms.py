@@ -19,7 +19,9 @@ def test_every_mechanism_is_described(run: Any, kind: str) -> None:
     description = describe(MEMBERS[kind])
     assert len(description["summary"]) > 20
     assert len(description["guarantee"]) > 20
-    assert [parameter["name"] for parameter in description["parameters"] if not parameter["description"]] == []
+    assert [
+        parameter["name"] for parameter in description["parameters"] if not parameter["description"]
+    ] == []
     fields = {field.alias or name for name, field in MEMBERS[kind].model_fields.items()} - {"kind"}
     assert {parameter["name"] for parameter in description["parameters"]} == fields
     shown = run("mechanisms", kind)
@@ -48,11 +50,17 @@ def test_a_class_name_will_do(run: Any) -> None:
 
 def test_json_lists_all(run: Any) -> None:
     """--json is a list of all, in order of kind."""
-    assert [entry["kind"] for entry in json.loads(run("mechanisms", "--json").stdout)] == sorted(MEMBERS)
+    assert [entry["kind"] for entry in json.loads(run("mechanisms", "--json").stdout)] == sorted(
+        MEMBERS
+    )
 
 
 def test_text_lists_all_in_eighty_columns(run: Any) -> None:
     """The text has a line for each kind and fits a terminal."""
     shown = run("mechanisms").stdout
-    assert [line.split()[0] for line in shown.splitlines() if line.split()[:1] and line.split()[0] in MEMBERS] == sorted(MEMBERS)
+    assert [
+        line.split()[0]
+        for line in shown.splitlines()
+        if line.split()[:1] and line.split()[0] in MEMBERS
+    ] == sorted(MEMBERS)
     assert max(map(len, shown.splitlines())) <= 80

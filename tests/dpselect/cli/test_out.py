@@ -1,4 +1,6 @@
-"""No output takes the place of a file that is there: not the ledger's, not an input's, nobody's. Bars are for terminals alone."""
+"""No output takes the place of a file that is there: not the ledger's, not an input's, nobody's.
+Bars are for terminals alone.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,12 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("columns", ["0", "5"])
-def test_an_answer_is_shown_however_narrow_the_terminal(ask: Run, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
-    """A terminal of no or of few columns shows whole items and numbers: the answer was paid for, and shows nowhere else."""
+def test_an_answer_is_shown_however_narrow_the_terminal(
+    ask: Run, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    """A terminal of no or of few columns shows whole items and numbers: the answer was paid for,
+    and shows nowhere else.
+    """
     monkeypatch.setenv("COLUMNS", columns)
     shown = ask("--k", 2, "--epsilon", 400, "--delta", "1e-6").stdout
     assert {"hit", "fair", "400,"} <= set(shown.split())
@@ -43,9 +49,25 @@ def test_an_answer_is_shown_however_narrow_the_terminal(ask: Run, monkeypatch: p
 
 def _commands(store: Path, target: Path) -> list[tuple[object, ...]]:
     url = f"sqlite:///{store}"
-    made_up = ("--k", 2, "--epsilon", 1, "--shape", "uniform", "--items", 20, "--users", 50, "--mechanism", "joint_top_k")
+    made_up = (
+        "--k",
+        2,
+        "--epsilon",
+        1,
+        "--shape",
+        "uniform",
+        "--items",
+        20,
+        "--users",
+        50,
+        "--mechanism",
+        "joint_top_k",
+    )
     return [
-        *(("ledger", verb, "--ledger", url, "--output", target) for verb in ("export", "heads", "report")),
+        *(
+            ("ledger", verb, "--ledger", url, "--output", target)
+            for verb in ("export", "heads", "report")
+        ),
         ("plan", *made_up, "--write", target),
     ]
 
@@ -53,7 +75,9 @@ def _commands(store: Path, target: Path) -> list[tuple[object, ...]]:
 @pytest.mark.fast(3)
 @pytest.mark.parametrize("number", range(4))
 def test_a_file_that_is_there_stays(run: Run, store: Path, tmp_path: Path, number: int) -> None:
-    """The ledger itself, any other file and a link that leads nowhere are refused with status 2 and stay as they are."""
+    """The ledger itself, any other file and a link that leads nowhere are refused with status 2 and
+    stay as they are.
+    """
     precious, link = tmp_path / "precious", tmp_path / "link"
     precious.write_text("precious")
     link.symlink_to(tmp_path / "nowhere")
@@ -62,20 +86,30 @@ def test_a_file_that_is_there_stays(run: Run, store: Path, tmp_path: Path, numbe
         done = run(*_commands(store, target)[number])
         assert done.exit_code == 2
         assert "is not written over" in done.stderr or "file of the ledger's" in done.stderr
-    assert (store.read_bytes(), precious.read_text(), link.is_symlink()) == (before, "precious", True)
+    assert (store.read_bytes(), precious.read_text(), link.is_symlink()) == (
+        before,
+        "precious",
+        True,
+    )
     assert {path.name for path in tmp_path.iterdir()} == {"privacy.db", "precious", "link"}
 
 
 def test_what_sqlite_would_take_for_its_own_is_refused(run: Run, store: Path) -> None:
-    """A file that is called like the ledger's journal could undo charges when the ledger is opened next."""
+    """A file that is called like the ledger's journal could undo charges when the ledger is opened
+    next.
+    """
     for suffix in ("-journal", "-wal", "-shm"):
-        done = run("ledger", "export", "--ledger", f"sqlite:///{store}", "--output", f"{store}{suffix}")
+        done = run(
+            "ledger", "export", "--ledger", f"sqlite:///{store}", "--output", f"{store}{suffix}"
+        )
         assert done.exit_code == 2
         assert "file of the ledger's" in done.stderr
 
 
 def test_a_new_file_is_whole_or_not_there(tmp_path: Path) -> None:
-    """Nothing has the name before all of it is written; a failure or Ctrl-C in between leaves nothing."""
+    """Nothing has the name before all of it is written; a failure or Ctrl-C in between leaves
+    nothing.
+    """
     target = tmp_path / "out"
     for failure in (ValueError("x"), KeyboardInterrupt(), OSError(28, "No space left on device")):
         expected = acc.errors.OutputError if isinstance(failure, OSError) else type(failure)
@@ -93,7 +127,10 @@ def test_a_new_file_is_whole_or_not_there(tmp_path: Path) -> None:
 def test_a_file_that_comes_meanwhile_stays(tmp_path: Path) -> None:
     """Who takes the name first keeps it."""
     target = tmp_path / "out"
-    with pytest.raises(acc.errors.OutputRefused, match="meanwhile"), new_file(target, encoding="utf-8") as file:  # noqa: PT012
+    with (  # noqa: PT012
+        pytest.raises(acc.errors.OutputRefused, match="meanwhile"),
+        new_file(target, encoding="utf-8") as file,
+    ):
         file.write("second")
         target.write_text("first")
     assert target.read_text() == "first"
@@ -101,7 +138,9 @@ def test_a_file_that_comes_meanwhile_stays(tmp_path: Path) -> None:
 
 
 def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where files cannot be linked the name is taken first, and an existing file stays all the same."""
+    """Where files cannot be linked the name is taken first, and an existing file stays all the
+    same.
+    """
 
     def refused(*_: object) -> None:
         raise OSError(1, "Operation not permitted")
@@ -116,7 +155,9 @@ def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("name", ["", "x" * 5000, "a\0b", "none/x", "."])
 def test_names_that_are_none(tmp_path: Path, name: str) -> None:
-    """A name that is empty, too long, holds a null character or has no folder is one error, for reading and for writing."""
+    """A name that is empty, too long, holds a null character or has no folder is one error, for
+    reading and for writing.
+    """
     with pytest.raises(acc.errors.OutputError):  # noqa: PT012
         require_new(tmp_path / name)
         with new_file(tmp_path / name, encoding="utf-8") as file:
@@ -126,7 +167,9 @@ def test_names_that_are_none(tmp_path: Path, name: str) -> None:
 
 
 def test_a_device_has_no_end(tmp_path: Path) -> None:
-    """What is no regular file, or is longer than is read, is refused; a byte order mark is no part of the text."""
+    """What is no regular file, or is longer than is read, is refused; a byte order mark is no part
+    of the text.
+    """
     for device in ("/dev/zero", "/dev/stdin"):
         with pytest.raises(InvalidRequest):
             read_text(Path(device), InvalidRequest)
@@ -146,7 +189,9 @@ def test_no_terminal_no_bar() -> None:
 
 
 def test_the_bar_moves_and_tells_percentages_only() -> None:
-    """On a terminal the percentage follows the parts that are done; how many parts there are is not told."""
+    """On a terminal the percentage follows the parts that are done; how many parts there are is not
+    told.
+    """
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
     with reading(console) as callback:
         assert callback is not None
@@ -159,7 +204,9 @@ def test_the_bar_moves_and_tells_percentages_only() -> None:
 
 @pytest.mark.slow
 def test_the_reader_drives_the_bar(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The callback handed to the reader is called before the log is grouped, and when all of it is counted."""
+    """The callback handed to the reader is called before the log is grouped, and when all of it is
+    counted.
+    """
     calls: list[tuple[int, int]] = []
 
     release = executor.run

@@ -55,7 +55,17 @@ def label(run: Run, tmp_path: Path) -> Run:
     """Run `dpselect pate` by gnmax into labels.jsonl."""
 
     def invoke(path: object, *arguments: object) -> Result:
-        return run("pate", path, "--output", tmp_path / "labels.jsonl", "--mechanism", "gnmax", "--sigma", 1, *arguments)
+        return run(
+            "pate",
+            path,
+            "--output",
+            tmp_path / "labels.jsonl",
+            "--mechanism",
+            "gnmax",
+            "--sigma",
+            1,
+            *arguments,
+        )
 
     return invoke
 
@@ -73,7 +83,9 @@ def label(run: Run, tmp_path: Path) -> Run:
     ],
 )
 def test_mechanisms(run: Run, votes: Path, tmp_path: Path, flags: tuple[object, ...]) -> None:
-    """Every mechanism answers a clear vote, by stated noise and by a budget for the whole job, which it keeps."""
+    """Every mechanism answers a clear vote, by stated noise and by a budget for the whole job,
+    which it keeps.
+    """
     result = run("pate", votes, "--output", tmp_path / "o.jsonl", "--json", "--mechanism", *flags)
     assert result.exit_code == 0
     assert _labels(tmp_path / "o.jsonl") == WINNERS
@@ -83,7 +95,9 @@ def test_mechanisms(run: Run, votes: Path, tmp_path: Path, flags: tuple[object, 
     if "--epsilon" in flags:
         assert 3000 < told["guarantee"]["epsilon"] <= 4000
     mechanism = dps.mechanisms.base.Mechanism.from_json(json.dumps(told["mechanism"]))
-    assert told["guarantee"]["epsilon"] == pytest.approx((7 * mechanism.curve).epsilon(told["guarantee"]["delta"]))
+    assert told["guarantee"]["epsilon"] == pytest.approx(
+        (7 * mechanism.curve).epsilon(told["guarantee"]["delta"])
+    )
     assert told["risk"]["advantage"] == pytest.approx((7 * mechanism.curve).advantage)
 
 
@@ -99,7 +113,9 @@ def test_long_ballots_are_cut(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_labels_as_arrays(run: Run, tmp_path: Path) -> None:
-    """Positions are written with the names to npz; a round without labels has none. Names in text: test_written_text.py."""
+    """Positions are written with the names to npz; a round without labels has none. Names in text:
+    test_written_text.py.
+    """
     np.savez(tmp_path / "v.npz", votes=BALLOTS, names=np.array(["a", "b", "c, d", "e"]))
     flags = ("--mechanism", "confident", "--sigma", 1, "--sigma-threshold", 1, "--threshold", 30)
     assert run("pate", tmp_path / "v.npz", "--output", tmp_path / "o.npz", *flags).exit_code == 0
@@ -107,14 +123,18 @@ def test_labels_as_arrays(run: Run, tmp_path: Path) -> None:
         assert file["labels"].tolist() == WINNERS
         assert file["answered"].all()
         assert file["names"].tolist() == ["a", "b", "c, d", "e"]
-    result = run("pate", tmp_path / "v.npz", "--output", tmp_path / "none.npz", *flags[:-1], 90, "--anyway")
+    result = run(
+        "pate", tmp_path / "v.npz", "--output", tmp_path / "none.npz", *flags[:-1], 90, "--anyway"
+    )
     assert "0 answered, 7 abstained" in " ".join(result.stdout.split())
     with np.load(tmp_path / "none.npz", allow_pickle=False) as file:
         assert file["labels"].tolist() == [[-1]] * 7
 
 
 def test_resuming(label: Run, votes: Path, tmp_path: Path) -> None:
-    """A finished job is resumed without a further charge, and writes its labels again where they are gone."""
+    """A finished job is resumed without a further charge, and writes its labels again where they
+    are gone.
+    """
     assert label(votes).exit_code == 0
     before = (tmp_path / "labels.jsonl").read_bytes()
     (tmp_path / "labels.jsonl").unlink()
@@ -124,9 +144,18 @@ def test_resuming(label: Run, votes: Path, tmp_path: Path) -> None:
     assert json.loads(resumed.stdout)["ledger"]["rounds_left"] == 0
 
 
-def test_a_dataset_of_records_that_come_and_go_pays_for_a_split_by_identifier(label: Run, votes: Path, tmp_path: Path) -> None:
-    """Under add_remove the command demands --split identifier before it charges, and then pays the price of a changed ballot."""
-    paid_by = ("--ledger", url := _ledger(tmp_path, acc.Budget(rho=100.0), relation="add_remove"), "--dataset", "teachers")
+def test_a_dataset_of_records_that_come_and_go_pays_for_a_split_by_identifier(
+    label: Run, votes: Path, tmp_path: Path
+) -> None:
+    """Under add_remove the command demands --split identifier before it charges, and then pays the
+    price of a changed ballot.
+    """
+    paid_by = (
+        "--ledger",
+        url := _ledger(tmp_path, acc.Budget(rho=100.0), relation="add_remove"),
+        "--dataset",
+        "teachers",
+    )
     result = label(votes, *paid_by)
     assert result.exit_code != 0
     assert "--split" in result.stderr
@@ -138,8 +167,12 @@ def test_a_dataset_of_records_that_come_and_go_pays_for_a_split_by_identifier(la
         assert total.spent == total.budget.price(ROUNDS * CURVE)
 
 
-def test_passwords_in_place_of_files_are_not_printed(label: Run, run: Run, votes: Path, tmp_path: Path) -> None:
-    """An address where a file is expected (votes, output, --votes) is shown without its password."""
+def test_passwords_in_place_of_files_are_not_printed(
+    label: Run, run: Run, votes: Path, tmp_path: Path
+) -> None:
+    """An address where a file is expected (votes, output, --votes) is shown without its
+    password.
+    """
     address = "postgresql://user:hunter2@host/db"
     asked = ("--epsilon", 6, "--delta", 1e-6)
     for result in (
@@ -154,7 +187,9 @@ def test_passwords_in_place_of_files_are_not_printed(label: Run, run: Run, votes
 
 
 def test_a_job_whose_ledger_is_gone_is_not_resumed(label: Run, votes: Path, tmp_path: Path) -> None:
-    """A new ledger would pay a second time; nor is one that has paid removed when the record of its job is gone."""
+    """A new ledger would pay a second time; nor is one that has paid removed when the record of its
+    job is gone.
+    """
     assert label(votes).exit_code == 0
     folder = tmp_path / "labels.jsonl.job"
     ledger = (folder / "ledger.db").rename(tmp_path / "aside.db")
@@ -172,7 +207,9 @@ def test_a_job_whose_ledger_is_gone_is_not_resumed(label: Run, votes: Path, tmp_
     assert label(votes, "--resume").exit_code == 0
 
 
-def test_a_copied_job_with_its_own_ledger_is_not_resumed(label: Run, run: Run, votes: Path, tmp_path: Path) -> None:
+def test_a_copied_job_with_its_own_ledger_is_not_resumed(
+    label: Run, run: Run, votes: Path, tmp_path: Path
+) -> None:
     """The copied ledger would pay again; a folder that was only moved goes on."""
     assert label(votes).exit_code == 0
     arguments = ("pate", votes, "--mechanism", "gnmax", "--sigma", 1, "--resume", "--output")
@@ -196,12 +233,17 @@ RESEALED: list[tuple[str, dict[str, object]]] = [
         for answers in ([[0]] * 6, [[4]] * 7, [[-1]] * 7, [[True]] * 7, [[1, 1]] * 7, 7, [[1]] * 7)
     ),
     ("batch-000000.json", {"version": 1}),
-    *(("job.json", changes) for changes in ({"version": 4}, {"state": 7}, {"job": []}, {"own": {"path": 1}})),
+    *(
+        ("job.json", changes)
+        for changes in ({"version": 4}, {"state": 7}, {"job": []}, {"own": {"path": 1}})
+    ),
 ]
 
 
 def test_resealed_files_are_refused(label: Run, votes: Path, tmp_path: Path) -> None:
-    """A file with a fitting checksum and other content is none of the job's; labels are held against the claim in the ledger."""
+    """A file with a fitting checksum and other content is none of the job's; labels are held
+    against the claim in the ledger.
+    """
     assert label(votes).exit_code == 0
     for name, changes in RESEALED:
         path = tmp_path / "labels.jsonl.job" / name
@@ -226,7 +268,9 @@ def test_resealed_files_are_refused(label: Run, votes: Path, tmp_path: Path) -> 
 def test_a_job_that_cannot_work_is_refused_before_it_is_charged(
     run: Run, votes: Path, tmp_path: Path, flags: tuple[object, ...]
 ) -> None:
-    """Noise above half the threshold, or a unanimous label that fails every other time: refused, unless asked for anyway."""
+    """Noise above half the threshold, or a unanimous label that fails every other time: refused,
+    unless asked for anyway.
+    """
     arguments = ("pate", votes, "--output", tmp_path / "o.csv", "--mechanism", *flags)
     refused = run(*arguments)
     assert refused.exit_code == 2
@@ -238,7 +282,9 @@ def test_a_job_that_cannot_work_is_refused_before_it_is_charged(
 def test_a_job_that_runs_out_of_budget_says_what_it_has(
     label: Run, votes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody else spends the budget meanwhile: what is charged and written is told, and that nothing else is."""
+    """Somebody else spends the budget meanwhile: what is charged and written is told, and that
+    nothing else is.
+    """
     url = _ledger(tmp_path, acc.Budget(rho=7.5 * CURVE.rho))
     select = dps.pate.GNMax.select_many
 
@@ -259,8 +305,12 @@ def test_a_job_that_runs_out_of_budget_says_what_it_has(
     assert _labels(tmp_path / "labels.jsonl") == WINNERS[:3]
 
 
-def test_a_signal_to_terminate_explains_resume(label: Run, votes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SIGTERM ends the job with status 143 and the line that an interrupt has; --resume goes on, and the handler is restored."""
+def test_a_signal_to_terminate_explains_resume(
+    label: Run, votes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGTERM ends the job with status 143 and the line that an interrupt has; --resume goes on,
+    and the handler is restored.
+    """
     before, select = signal.getsignal(signal.SIGTERM), dps.pate.GNMax.select_many
 
     def end_the_process(self: dps.pate.GNMax, *arguments: object, **seeded: object) -> object:
@@ -298,8 +348,14 @@ def test_python_labels_as_the_command_does(label: Run, votes: Path, tmp_path: Pa
 
 
 def test_each_surface_has_its_own_spelling(label: Run, votes: Path, tmp_path: Path) -> None:
-    """An error names options where the command was called, and keywords where Python was: nothing to look up."""
-    asked: dict[str, Any] = {"mechanism": "gnmax", "sigma": 1.0, "output": tmp_path / "labels.jsonl"}
+    """An error names options where the command was called, and keywords where Python was: nothing
+    to look up.
+    """
+    asked: dict[str, Any] = {
+        "mechanism": "gnmax",
+        "sigma": 1.0,
+        "output": tmp_path / "labels.jsonl",
+    }
 
     def told(*options: str, **keywords: Any) -> tuple[str, str]:
         with pytest.raises(acc.AccountingError) as refused:
@@ -331,13 +387,23 @@ def test_each_surface_has_its_own_spelling(label: Run, votes: Path, tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("form", "asked"),
-    [("votes", {}), ("counts", {"teachers": 9}), ("classes", {"labels": 4}), ("sparse", {"teachers": 9}), ("npy", {})],
+    [
+        ("votes", {}),
+        ("counts", {"teachers": 9}),
+        ("classes", {"labels": 4}),
+        ("sparse", {"teachers": 9}),
+        ("npy", {}),
+    ],
 )
 def test_a_dry_run_looks_at_no_vote(tmp_path: Path, form: str, asked: dict[str, Any]) -> None:
-    """The shape that a file states is public, and all that a price needs: no vote, nor one that is malformed, changes a word."""
+    """The shape that a file states is public, and all that a price needs: no vote, nor one that is
+    malformed, changes a word.
+    """
 
     def dry(fill: int) -> Any:
-        held = np.full({"counts": (9, 4), "classes": (9, 9), "sparse": (9, 4)}.get(form, (9, 9, 4)), fill)
+        held = np.full(
+            {"counts": (9, 4), "classes": (9, 9), "sparse": (9, 4)}.get(form, (9, 9, 4)), fill
+        )
         path = tmp_path / ("votes.npy" if form == "npy" else "votes.npz")
         if form == "npy":
             np.save(path, held)
@@ -345,18 +411,32 @@ def test_a_dry_run_looks_at_no_vote(tmp_path: Path, form: str, asked: dict[str, 
             scipy.sparse.save_npz(path, scipy.sparse.csr_matrix(held))
         else:
             np.savez_compressed(path, **{"classes" if form == "classes" else "votes": held})
-        about: dict[str, Any] = {"mechanism": "gnmax", "sigma": 1.0, "output": tmp_path / "o.csv", "anyway": True, **asked}
+        about: dict[str, Any] = {
+            "mechanism": "gnmax",
+            "sigma": 1.0,
+            "output": tmp_path / "o.csv",
+            "anyway": True,
+            **asked,
+        }
         return dps.pate.label(path, **about, dry_run=True).as_data(), path.unlink()
 
     told = [dry(fill) for fill in (0, 1, 77)]
     assert told[0] == told[1] == told[2]
     assert any("No row was read" in note for note in told[0][0]["notes"])
     with pytest.raises(dps.errors.InvalidRequest, match="cannot be read"):
-        dps.pate.label(tmp_path / "none.npz", mechanism="gnmax", sigma=1.0, output=tmp_path / "o.csv", dry_run=True)
+        dps.pate.label(
+            tmp_path / "none.npz",
+            mechanism="gnmax",
+            sigma=1.0,
+            output=tmp_path / "o.csv",
+            dry_run=True,
+        )
 
 
 def test_a_dataset_whose_days_begin_elsewhere_pays(label: Run, votes: Path, tmp_path: Path) -> None:
-    """A period is one of the dataset's own calendar, whatever its zone: the votes carry no time that could differ from it."""
+    """A period is one of the dataset's own calendar, whatever its zone: the votes carry no time
+    that could differ from it.
+    """
     url = _ledger(tmp_path, acc.Budget(rho=100.0), window="day", time_zone="Europe/Berlin")
     paid_by = ("--ledger", url, "--dataset", "teachers", "--period", "2026-01-05")
     assert label(votes, *paid_by, "--dry-run").exit_code == 0

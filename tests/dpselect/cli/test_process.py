@@ -44,14 +44,44 @@ def ran(*arguments: object) -> tuple[int, str, str]:
 def test_a_release(log: Path) -> None:
     """A fresh process prints the answer on stdout, nothing on stderr, and leaves with 0."""
     budget = ("--epsilon", 400, "--delta", "1e-6")
-    done = fresh("-W", "error", "-m", "dpselect", "topk", log, "--user", "person", "--item", "shop", "--k", 2, *budget, "--json")
+    done = fresh(
+        "-W",
+        "error",
+        "-m",
+        "dpselect",
+        "topk",
+        log,
+        "--user",
+        "person",
+        "--item",
+        "shop",
+        "--k",
+        2,
+        *budget,
+        "--json",
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["selection"]["labels"] == ["hit", "fair"]
 
 
 def test_an_error(tmp_path: Path) -> None:
-    """An error leaves stdout empty, one line on stderr and a status that is not 0; with --debug there is a traceback."""
-    arguments = ("topk", tmp_path / "none", "--user", "a", "--item", "b", "--k", 1, "--epsilon", 1, "--delta", 0.1)
+    """An error leaves stdout empty, one line on stderr and a status that is not 0; with --debug
+    there is a traceback.
+    """
+    arguments = (
+        "topk",
+        tmp_path / "none",
+        "--user",
+        "a",
+        "--item",
+        "b",
+        "--k",
+        1,
+        "--epsilon",
+        1,
+        "--delta",
+        0.1,
+    )
     status, out, err = ran(*arguments)
     assert (status, out) == (1, "")
     assert re.fullmatch(r"error: .*\n", err)
@@ -63,7 +93,9 @@ def test_an_error(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("verify", "--help"), ("topk", "--k", "1", "log")])
 def test_nothing_is_added_at_the_end(arguments: tuple[str, ...]) -> None:
-    """What DuckDB's binding has to say of a process that ends is not on stderr, whose only line is an error's."""
+    """What DuckDB's binding has to say of a process that ends is not on stderr, whose only line is
+    an error's.
+    """
     done = fresh("-m", "dpselect", *arguments)
     assert re.fullmatch(r"(error: .*\n)?", done.stderr)
     assert bool(done.stderr) == (done.returncode != 0)
@@ -72,13 +104,21 @@ def test_nothing_is_added_at_the_end(arguments: tuple[str, ...]) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize(
-    ("arguments", "unbuffered"), [(("--version",), ""), (("--help",), "1"), (("mechanisms",), ""), (("plan", "--help"), "1")]
+    ("arguments", "unbuffered"),
+    [(("--version",), ""), (("--help",), "1"), (("mechanisms",), ""), (("plan", "--help"), "1")],
 )
 def test_an_output_that_takes_nothing(arguments: tuple[str, ...], unbuffered: str) -> None:
-    """Where standard output takes nothing, one line says why, in the system's words, and nothing more at the end."""
-    command, environment = [sys.executable, "-m", "dpselect", *arguments], {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    """Where standard output takes nothing, one line says why, in the system's words, and nothing
+    more at the end.
+    """
+    command, environment = (
+        [sys.executable, "-m", "dpselect", *arguments],
+        {**os.environ, "PYTHONUNBUFFERED": unbuffered},
+    )
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment)
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment
+        )
     assert re.fullmatch(r"error: .*No space left on device.*\n", done.stderr)
     assert done.returncode == 70
 
@@ -88,7 +128,20 @@ def test_a_name_that_the_terminal_cannot_write(tmp_path: Path) -> None:
     """On a terminal without Unicode a label comes out escaped, and the release is not lost."""
     path = tmp_path / "log.tsv"
     path.write_text("".join(f"{user}\tcaf\u00e9\n" for user in range(300)), encoding="utf-8")
-    arguments = ("topk", path, "--user", 1, "--item", 2, "--k", 1, "--epsilon", 400, "--delta", "1e-6")
+    arguments = (
+        "topk",
+        path,
+        "--user",
+        1,
+        "--item",
+        2,
+        "--k",
+        1,
+        "--epsilon",
+        400,
+        "--delta",
+        "1e-6",
+    )
     done = fresh("-m", "dpselect", *arguments, PYTHONIOENCODING="ascii")
     assert done.returncode == 0
     assert "caf\\xe9" in done.stdout
@@ -101,10 +154,16 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield script
 
 
-def _on_terminals(columns: int, command: Path, *arguments: object, **more: str) -> tuple[int, str, str]:
+def _on_terminals(
+    columns: int, command: Path, *arguments: object, **more: str
+) -> tuple[int, str, str]:
     """Status, and what the terminals of standard output and of standard error were sent."""
     fcntl, pty, termios = (pytest.importorskip(name) for name in ("fcntl", "pty", "termios"))
-    given = {name: text for name, text in environment().items() if name not in ("COLUMNS", "LINES", "NO_COLOR", "CI")}
+    given = {
+        name: text
+        for name, text in environment().items()
+        if name not in ("COLUMNS", "LINES", "NO_COLOR", "CI")
+    }
     ends, shown = [pty.openpty() for _ in range(2)], [b"", b""]
 
     def read(place: int) -> None:
@@ -119,7 +178,11 @@ def _on_terminals(columns: int, command: Path, *arguments: object, **more: str) 
     readers = [Thread(target=read, args=(place,)) for place in range(2)]
     call = [str(command), *map(str, arguments)]
     with subprocess.Popen(
-        call, stdin=subprocess.DEVNULL, stdout=ends[0][1], stderr=ends[1][1], env={**given, "TERM": "xterm", **more}
+        call,
+        stdin=subprocess.DEVNULL,
+        stdout=ends[0][1],
+        stderr=ends[1][1],
+        env={**given, "TERM": "xterm", **more},
     ) as child:
         for _, slave in ends:
             os.close(slave)
@@ -136,12 +199,30 @@ _ESCAPE = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
 
 
 def test_an_answer_on_a_terminal(log: Path, command: Path) -> None:
-    """The bar is drawn on the terminal of standard error, in percentages, and is gone; the answer fits the other one's width."""
-    asked = ("--user", "person", "--item", "shop", "--k", 2, "--epsilon", 400, "--delta", "1e-6", "--buckets", 3)
+    """The bar is drawn on the terminal of standard error, in percentages, and is gone; the answer
+    fits the other one's width.
+    """
+    asked = (
+        "--user",
+        "person",
+        "--item",
+        "shop",
+        "--k",
+        2,
+        "--epsilon",
+        400,
+        "--delta",
+        "1e-6",
+        "--buckets",
+        3,
+    )
     status, out, err = _on_terminals(50, command, "topk", log, *asked)
     assert status == 0
     lines = _ESCAPE.sub("", out).replace("\r", "").splitlines()
-    assert [line.split() for line in lines if "hit" in line.split() or "fair" in line.split()] == [["1", "hit"], ["2", "fair"]]
+    assert [line.split() for line in lines if "hit" in line.split() or "fair" in line.split()] == [
+        ["1", "hit"],
+        ["2", "fair"],
+    ]
     assert max(map(len, lines)) <= 50
     assert "reading" not in out
     assert "reading the log" in err
@@ -168,10 +249,28 @@ def test_a_terminal_without_colours_gets_none(command: Path, more: dict[str, str
 
 def test_an_interrupt(log: Path) -> None:
     """Ctrl-C while the log is read ends with status 130 and one line, without a traceback."""
-    process = Forked(_SLOW, "topk", log, "--user", "person", "--item", "shop", "--k", 1, "--epsilon", 1, "--delta", 0.1)
+    process = Forked(
+        _SLOW,
+        "topk",
+        log,
+        "--user",
+        "person",
+        "--item",
+        "shop",
+        "--k",
+        1,
+        "--epsilon",
+        1,
+        "--delta",
+        0.1,
+    )
     assert process.line() == "reading\n"
     process.send(signal.SIGINT)
-    assert process.finish() == (130, "reading\n", "error: interrupted: nothing was charged: no ledger is named\n")
+    assert process.finish() == (
+        130,
+        "reading\n",
+        "error: interrupted: nothing was charged: no ledger is named\n",
+    )
 
 
 def test_version_and_bare_call() -> None:

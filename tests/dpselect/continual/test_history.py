@@ -31,11 +31,15 @@ def public(*counts: float, labels: Any = LABELS) -> dps.Scores:
 
 
 def counted(**counts: float) -> dps.Scores:
-    return dps.Scores(list(counts.values()), labels=list(counts), sensitivity=FEW, domain="observed")
+    return dps.Scores(
+        list(counts.values()), labels=list(counts), sensitivity=FEW, domain="observed"
+    )
 
 
 def of(releases: int = 500, shown: Any = (), **settings: Any) -> dps.continual.History:
-    return dps.continual.History(HISTOGRAM.model_copy(update=settings), k=2, releases=releases, shown=shown)
+    return dps.continual.History(
+        HISTOGRAM.model_copy(update=settings), k=2, releases=releases, shown=shown
+    )
 
 
 def released(history: dps.continual.History, seed: int = 0, **counts: float) -> dps.Selection:
@@ -44,7 +48,9 @@ def released(history: dps.continual.History, seed: int = 0, **counts: float) -> 
 
 @pytest.mark.parametrize("noise", spread(["laplace", "gaussian"], 1))
 def test_what_was_shown_stays(noise: str) -> None:
-    """A known item is shown at a count of 1 and at none, with its noisy score; an unknown one still needs a threshold."""
+    """A known item is shown at a count of 1 and at none, with its noisy score; an unknown one still
+    needs a threshold.
+    """
     history = of(noise=noise)
     first = released(history, zoo=9000, park=1)
     assert first.labels == ("zoo",)
@@ -59,33 +65,53 @@ def test_what_was_shown_stays(noise: str) -> None:
 
 @pytest.mark.slow
 def test_items_are_found_by_their_means() -> None:
-    """Of a count that never passes the histogram's threshold, over twenty releases; where an item does not occur it counts 0."""
+    """Of a count that never passes the histogram's threshold, over twenty releases; where an item
+    does not occur it counts 0.
+    """
     history, count = of(20), 0.6 * HISTOGRAM.threshold
     found = [released(history, seed, zoo=int(count)).labels for seed in range(20)]
     assert (found[0], found[-1]) == ((), ("zoo",))
     history = of(20)
-    found = [released(history, seed, **({"zoo": int(count)} if seed < 2 else {"park": 1})).labels for seed in range(20)]
+    found = [
+        released(history, seed, **({"zoo": int(count)} if seed < 2 else {"park": 1})).labels
+        for seed in range(20)
+    ]
     assert found[-1] == ()
-    history, single = of(20, noise="laplace"), histories.single_test(HISTOGRAM.model_copy(update={"noise": "laplace"}))
-    assert not any(released(history, seed, zoo=int(0.6 * single.threshold)).labels for seed in range(20))
+    history, single = (
+        of(20, noise="laplace"),
+        histories.single_test(HISTOGRAM.model_copy(update={"noise": "laplace"})),
+    )
+    assert not any(
+        released(history, seed, zoo=int(0.6 * single.threshold)).labels for seed in range(20)
+    )
 
 
 @pytest.mark.parametrize("releases", [1, 9])
-def test_tests_make_room_for_the_rounding_of_scores(releases: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """T8: a score that was rounded up to its bar, by half the public grid, was not above it; nine in a row are a mean."""
+def test_tests_make_room_for_the_rounding_of_scores(
+    releases: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T8: a score that was rounded up to its bar, by half the public grid, was not above it; nine
+    in a row are a mean.
+    """
     single = histories.single_test(HISTOGRAM).threshold
     bar = single if releases == 1 else min(histories.mean_thresholds(HISTOGRAM, releases, releases))
     assert releases == 1 or bar < 0.9 * single
     for share, labels in ((0.98, ()), (1.02, ("zoo",))):
         drawn = bar + share * public_grid(HISTOGRAM.scale) / 2
-        monkeypatch.setattr(histories, "_noisy", lambda _, true, __, drawn=drawn: np.full(len(true), drawn))
+        monkeypatch.setattr(
+            histories, "_noisy", lambda _, true, __, drawn=drawn: np.full(len(true), drawn)
+        )
         history = of(releases)
-        assert [released(history, zoo=1).labels for _ in range(releases)] == [()] * (releases - 1) + [labels]
+        assert [released(history, zoo=1).labels for _ in range(releases)] == [()] * (
+            releases - 1
+        ) + [labels]
 
 
 @pytest.mark.slow
 def test_the_order_is_by_means_and_values_are_the_last() -> None:
-    """Items whose true order is clear after forty releases are in it, whatever the last scores; equals in the order of labels."""
+    """Items whose true order is clear after forty releases are in it, whatever the last scores;
+    equals in the order of labels.
+    """
     history = of(40)
     shown = [released(history, seed, zoo=5002, park=5000, pier=400) for seed in range(40)]
     assert len({one.labels for one in shown}) == 2
@@ -104,7 +130,11 @@ OTHERS = [dps.Selection(ordered=True, labels=(name,), values=(1.0,)) for name in
     [
         ({"mechanism": HISTOGRAM.model_copy(update={"floor": 2.0})}, None, "floor=0"),
         ({"mechanism": HISTOGRAM.model_copy(update={"k": 2})}, None, "k=None"),
-        ({"mechanism": dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=1e-6)}, None, "SparseHistogram"),
+        (
+            {"mechanism": dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=1e-6)},
+            None,
+            "SparseHistogram",
+        ),
         ({"mechanism": WHOLE.model_copy(update={"values": False})}, None, "values=True"),
         ({"k": 0}, None, "k=0"),
         ({"releases": 0}, None, "releases=0"),
@@ -119,9 +149,13 @@ OTHERS = [dps.Selection(ordered=True, labels=(name,), values=(1.0,)) for name in
     ],
     ids=str,
 )
-def test_what_a_history_is_not_made_of_and_does_not_draw_from(made: dict[str, Any], drawn: Any, words: str) -> None:
-    """A mechanism without values of every item, and numbers that do not go with it, are refused; and so are scores whose items
-    cannot be told apart in the next release, and of a public domain other items, or not all of them."""
+def test_what_a_history_is_not_made_of_and_does_not_draw_from(
+    made: dict[str, Any], drawn: Any, words: str
+) -> None:
+    """A mechanism without values of every item, and numbers that do not go with it, are refused;
+    and so are scores whose items cannot be told apart in the next release, and of a public domain
+    other items, or not all of them.
+    """
     if made.get("shown") is WHOLE:
         made = {**made, "shown": [WHOLE.select(public(9, 5, 1))]}
     scores = dps.Scores(**drawn) if isinstance(drawn, dict) else public(1.0, 2.0, 3.0, labels=drawn)
@@ -131,7 +165,9 @@ def test_what_a_history_is_not_made_of_and_does_not_draw_from(made: dict[str, An
 
 
 def test_a_draw_that_fails_closes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was drawn then may have been kept somewhere: nothing is drawn on it again, and nothing is charged for trying."""
+    """What was drawn then may have been kept somewhere: nothing is drawn on it again, and nothing
+    is charged for trying.
+    """
     ledger = acc.Ledger.open(f"sqlite:///{tmp_path}/l.db")
     ledger.create_dataset("visits", acc.Budget(epsilon=100.0, delta=1e-3), "add_remove")
     session, history = dps.Session(ledger, "visits"), of()
@@ -156,7 +192,9 @@ def test_each_release_is_charged_before_it_is_drawn(tmp_path: Path) -> None:
     ledger.create_dataset("visits", acc.Budget(epsilon=100.0, delta=1e-3), "add_remove")
     session, history, kept = dps.Session(ledger, "visits"), of(2), list[dps.Selection]()
     for day in ("monday", "tuesday"):
-        shown = history.release(session, counted(zoo=9000), key=day, keep=lambda one: kept.append(one) or "here")
+        shown = history.release(
+            session, counted(zoo=9000), key=day, keep=lambda one: kept.append(one) or "here"
+        )
         assert kept[-1] == shown
         charge, release = (entry for entry in ledger.entries("visits") if entry.key == day)
         assert acc.Curve.from_json(charge.curve or "") == HISTOGRAM.curve
@@ -193,14 +231,23 @@ def test_all_items_cost_what_some_cost() -> None:
     """Theorem T7: the price of a whole Gaussian vector is that of its k best items, whatever k."""
     clipped = dps.Sensitivity.of_clipped(1.0, items_per_user=20)
     for candidates in (None, 100):
-        settings: dict[str, Any] = {"noise": "gaussian", "scale": 25.0, "sensitivity": clipped, "candidates": candidates}
-        few, whole = dps.OneshotTopK(k=10, **settings), dps.OneshotTopK(k=100, values=True, **settings)
+        settings: dict[str, Any] = {
+            "noise": "gaussian",
+            "scale": 25.0,
+            "sensitivity": clipped,
+            "candidates": candidates,
+        }
+        few, whole = (
+            dps.OneshotTopK(k=10, **settings),
+            dps.OneshotTopK(k=100, values=True, **settings),
+        )
         assert whole.curve == few.curve
 
 
 def test_means_and_rates_are_those_of_a_direct_sum() -> None:
-    """Every release's order is by the mean, of seven, whose estimated squared error over borderline items is least; all computed
-    anew from the definition."""
+    """Every release's order is by the mean, of seven, whose estimated squared error over borderline
+    items is least; all computed anew from the definition.
+    """
     rng, k, chosen = np.random.default_rng(1), 4, []
     means, seen = Means(k, 40), []
     for at in range(12):
@@ -226,9 +273,13 @@ def test_means_and_rates_are_those_of_a_direct_sum() -> None:
 
 
 def test_a_public_domain_is_ordered_by_means_at_the_price_of_one_vector(tmp_path: Path) -> None:
-    """Every item is shown with the values of the last release; true order is found by means; each release costs the vector."""
+    """Every item is shown with the values of the last release; true order is found by means; each
+    release costs the vector.
+    """
     history = dps.continual.History(WHOLE, k=2, releases=31)
-    shown = [history.select(public(61, 60, 10), rng=np.random.default_rng(seed)) for seed in range(30)]
+    shown = [
+        history.select(public(61, 60, 10), rng=np.random.default_rng(seed)) for seed in range(30)
+    ]
     assert len({one.labels for one in shown}) == 2
     assert shown[-1].labels == ("zoo", "park", "pier")
     assert any((one.values or ())[0] < (one.values or ())[1] for one in shown)

@@ -1,4 +1,6 @@
-"""`continual.open`: one charge, one answer for each period, whatever stops a run, is repeated, copied or out of order."""
+"""`continual.open`: one charge, one answer for each period, whatever stops a run, is repeated,
+copied or out of order.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ from dpselect.events.staging import split
 
 MECHANISM = dps.ContinualTopK(k=2, periods=4, count="running", scale=2.0, delta=1e-9)
 UNAVAILABLE = dps.errors.HorizonUnavailable
-DAYS = [pd.DataFrame({"u": range(start, start + 200), "i": [start] * 200}) for start in (0, 1000, 2000, 3000)]
+DAYS = [
+    pd.DataFrame({"u": range(start, start + 200), "i": [start] * 200})
+    for start in (0, 1000, 2000, 3000)
+]
 COLUMNS: Any = {"user": "u", "item": "i"}
 
 
@@ -45,14 +50,22 @@ def ledger(tmp_path: Path) -> acc.Ledger:
 @pytest.fixture
 def start(ledger: acc.Ledger, tmp_path: Path) -> Callable[..., Horizon]:
     def opened(mechanism: Any = MECHANISM, path: str = "state", **more: Any) -> Horizon:
-        return dps.continual.open(dps.Session(ledger, "films"), mechanism, state=tmp_path / path, **{"key": "films", **more})
+        return dps.continual.open(
+            dps.Session(ledger, "films"),
+            mechanism,
+            state=tmp_path / path,
+            **{"key": "films", **more},
+        )
 
     return opened
 
 
-def test_a_horizon_is_reserved_until_its_first_period_and_charged_once(start: Any, ledger: acc.Ledger) -> None:
-    """The whole curve is set aside before any data are read; a reading that fails leaves that, and a closed period a release,
-    which cannot be voided; periods, retries and opening it again cost nothing.
+def test_a_horizon_is_reserved_until_its_first_period_and_charged_once(
+    start: Any, ledger: acc.Ledger
+) -> None:
+    """The whole curve is set aside before any data are read; a reading that fails leaves that, and
+    a closed period a release, which cannot be voided; periods, retries and opening it again cost
+    nothing.
     """
     made, spent = start(), ledger.total("films").spent
     assert spent.main > 0
@@ -74,11 +87,16 @@ def test_a_horizon_is_reserved_until_its_first_period_and_charged_once(start: An
 
 @pytest.mark.slow
 def test_the_state_is_private(start: Any, tmp_path: Path) -> None:
-    """Mode 0600, and files that others make meanwhile keep theirs; nothing of it in a repr; it is not pickled."""
+    """Mode 0600, and files that others make meanwhile keep theirs; nothing of it in a repr; it is
+    not pickled.
+    """
     made = start()
     made.close(1, DAYS[0], **COLUMNS)
     files = sorted(tmp_path.glob("state*"))
-    assert [(path.name, stat.S_IMODE(path.stat().st_mode)) for path in files] == [("state", 0o600), ("state.key", 0o600)]
+    assert [(path.name, stat.S_IMODE(path.stat().st_mode)) for path in files] == [
+        ("state", 0o600),
+        ("state.key", 0o600),
+    ]
     (tmp_path / "before").touch()
     with states.State.opened(files[0]) as state:
         (tmp_path / "meanwhile").touch()
@@ -90,8 +108,8 @@ def test_the_state_is_private(start: Any, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_periods_are_closed_in_order_once(start: Any) -> None:
-    """Another period than the next is refused; a closed one answers again; events that were given before count as they are
-    counted, once, and a period without events is one too.
+    """Another period than the next is refused; a closed one answers again; events that were given
+    before count as they are counted, once, and a period without events is one too.
     """
     made = start()
     first = made.close(1, DAYS[0], **COLUMNS)
@@ -126,11 +144,13 @@ def test_a_reading_that_is_refused_leaves_the_period_open(start: Any) -> None:
     assert set(made.close(2, DAYS[1], **COLUMNS).labels or ()) == {0, 1000}
 
 
-# -- who is one user ---------------------------------------------------------------------------------------------------------
+# -- who is one user -------------------------------------------------------------------------------
 
 COUNTING = MECHANISM.model_copy(update={"counts": dps.continual.HorizonCounts(items=4, scale=20.0)})
 _NAMES = [f"Ann{number}" for number in range(600)]
-PEOPLE = pd.DataFrame({"u": _NAMES, "v": [name[3:] for name in _NAMES], "i": "zoo", "at": "2024-05-01T23:30"})
+PEOPLE = pd.DataFrame(
+    {"u": _NAMES, "v": [name[3:] for name in _NAMES], "i": "zoo", "at": "2024-05-01T23:30"}
+)
 
 
 def users_of(answer: dps.Selection) -> float:
@@ -149,8 +169,9 @@ def users_of(answer: dps.Selection) -> float:
 )
 @pytest.mark.parametrize("empty", [False, True])
 def test_other_users_are_refused(start: Any, more: dict[str, Any], words: str, empty: bool) -> None:
-    """A reading that makes other users of the same people would count each of them twice, for one price: it is refused whether
-    there is an event or not, and the period stays open."""
+    """A reading that makes other users of the same people would count each of them twice, for one
+    price: it is refused whether there is an event or not, and the period stays open.
+    """
     made = start(COUNTING)
     made.close(1, PEOPLE, **COLUMNS)
     for call in (made.rehearse, made.close):
@@ -161,7 +182,9 @@ def test_other_users_are_refused(start: Any, more: dict[str, Any], words: str, e
 
 
 def test_another_quote_or_encoding_makes_other_users(start: Any, tmp_path: Path) -> None:
-    """Both rewrite labels of a file: "Ann" with its quotes is another user than Ann, and so is Zoé read as another alphabet."""
+    """Both rewrite labels of a file: "Ann" with its quotes is another user than Ann, and so is Zoé
+    read as another alphabet.
+    """
     (tmp_path / "log.csv").write_text('u,i\n"Ann",zoo\nZoé,zoo\n', encoding="utf-8")
     made = start(COUNTING)
     made.close(1, tmp_path / "log.csv", **COLUMNS)
@@ -171,19 +194,27 @@ def test_another_quote_or_encoding_makes_other_users(start: Any, tmp_path: Path)
 
 
 def test_the_state_holds_no_id_and_its_key_lies_beside_it(start: Any, tmp_path: Path) -> None:
-    """An id is in neither file. Without the key, or with another one, the same people would count anew: no further period closes,
-    whether there is an event or not; what was released stays, and with the key the horizon goes on."""
+    """An id is in neither file. Without the key, or with another one, the same people would count
+    anew: no further period closes, whether there is an event or not; what was released stays, and
+    with the key the horizon goes on.
+    """
     made, key = start(COUNTING, path="users"), tmp_path / "users.key"
     start(path="others", key="others")
     first, right = made.close(1, PEOPLE, **COLUMNS), key.read_bytes()
     held = b"".join(path.read_bytes() for path in tmp_path.glob("users*"))
     assert b"zoo" in held
     assert b"Ann" not in held
-    for words, other in (("is that of another state", (tmp_path / "others.key").read_bytes()), ("does not exist", None)):
+    for words, other in (
+        ("is that of another state", (tmp_path / "others.key").read_bytes()),
+        ("does not exist", None),
+    ):
         key.unlink() if other is None else key.write_bytes(other)
         for events in (PEOPLE, PEOPLE.head(0), _Unread()):
             for call in (made.rehearse, made.close):
-                with pytest.raises(dps.errors.HorizonError, match=f"^state=.*the key of its users.*{words}: put back the file"):
+                with pytest.raises(
+                    dps.errors.HorizonError,
+                    match=f"^state=.*the key of its users.*{words}: put back the file",
+                ):
                     call(2, events, **COLUMNS)
         assert made.close(1, PEOPLE, **COLUMNS) == first
         assert [one.selection for one in start(COUNTING, path="users").released()] == [first]
@@ -192,31 +223,45 @@ def test_the_state_holds_no_id_and_its_key_lies_beside_it(start: Any, tmp_path: 
 
 
 def test_other_events_are_those_of_the_same_users(start: Any) -> None:
-    """Another condition, other times or another zone make no new user: who was counted is not counted again."""
+    """Another condition, other times or another zone make no new user: who was counted is not
+    counted again.
+    """
     made = start(COUNTING)
     times: Any = {"time": "at", "since": "2024-05-01", "until": "2024-05-02"}
-    for period, more in enumerate(({}, {"where": "i = zoo"}, {**times, "time_zone": "Europe/Berlin"}, times), start=1):
+    for period, more in enumerate(
+        ({}, {"where": "i = zoo"}, {**times, "time_zone": "Europe/Berlin"}, times), start=1
+    ):
         answer = made.close(period, PEOPLE, **COLUMNS, **more)
         assert users_of(answer) == pytest.approx(600, abs=100)
 
 
 def test_an_id_is_one_user_however_it_is_typed(start: Any, tmp_path: Path) -> None:
-    """7 as an integer, as text and as the 7.0 that pandas writes is one user in every period, and one item; labels are numbers as
-    long as every column was of numbers. What is closed already is answered for the same events, typed otherwise."""
+    """7 as an integer, as text and as the 7.0 that pandas writes is one user in every period, and
+    one item; labels are numbers as long as every column was of numbers. What is closed already is
+    answered for the same events, typed otherwise.
+    """
     made, numbers = start(COUNTING), pd.DataFrame({"u": range(600), "i": 5})
-    (tmp_path / "log.csv").write_text("u,i\n" + "".join(f"{user}.{'0' * (1 + user % 2)},5\n" for user in range(600)))
+    (tmp_path / "log.csv").write_text(
+        "u,i\n" + "".join(f"{user}.{'0' * (1 + user % 2)},5\n" for user in range(600))
+    )
     given = [numbers, numbers.astype({"u": str}), numbers.astype(str), tmp_path / "log.csv"]
     for period, (events, label) in enumerate(zip(given, (5, 5, "5", "5"), strict=True), start=1):
         answer = made.close(period, events, **COLUMNS)
         assert answer.labels == (label,)
         assert users_of(answer) == pytest.approx(600, abs=100)
-    assert made.close(1, numbers.astype(str), **COLUMNS, memory_limit="1GiB", buckets=3).labels == (5,)
+    assert made.close(1, numbers.astype(str), **COLUMNS, memory_limit="1GiB", buckets=3).labels == (
+        5,
+    )
 
 
 @pytest.mark.parametrize("source", ["file", "files", "table", "split by time"])
-def test_a_column_of_nothing_has_no_say_in_how_labels_are_written(start: Any, tmp_path: Path, source: str) -> None:
-    """Whoever wrote it may have taken its type from the rows: a period of nobody must not turn numbers into text, which one
-    user's number would have kept. Nor does it leave open who is one user. (Objects of pandas are text with numbers, too.)"""
+def test_a_column_of_nothing_has_no_say_in_how_labels_are_written(
+    start: Any, tmp_path: Path, source: str
+) -> None:
+    """Whoever wrote it may have taken its type from the rows: a period of nobody must not turn
+    numbers into text, which one user's number would have kept. Nor does it leave open who is one
+    user. (Objects of pandas are text with numbers, too.)
+    """
     numbers = pd.DataFrame({"u": range(600), "i": 5})
     none = pa.table({"u": pa.nulls(3), "i": pa.nulls(3), "at": ["2024-05-01"] * 3})
     for name in ("none", "none too"):
@@ -239,16 +284,21 @@ def test_a_column_of_nothing_has_no_say_in_how_labels_are_written(start: Any, tm
         made.close(2, numbers.assign(v=1), **{**COLUMNS, "user": "v"})
     assert made.close(2, numbers, **COLUMNS).labels == (5,)
     assert made.close(3, given, **COLUMNS).labels == (5,)
-    assert made.close(4, given, **COLUMNS, split=",").labels == ("5",)  # pieces are text, whatever is split
+    # pieces are text, whatever is split
+    assert made.close(4, given, **COLUMNS, split=",").labels == ("5",)
 
 
 def test_a_closed_period_tells_nothing_of_its_rows(start: Any) -> None:
-    """Asked again with another condition it is refused by the condition alone, whether somebody fits that or nobody."""
+    """Asked again with another condition it is refused by the condition alone, whether somebody
+    fits that or nobody.
+    """
     made, told = start(COUNTING), list[str]()
     made.close(1, PEOPLE, **COLUMNS)
     for where in ("v = 7", "v != nobody", "v = nobody"):
         for call in (made.rehearse, made.close):
-            with pytest.raises(dps.errors.InvalidRequest, match="where= was another then") as refused:
+            with pytest.raises(
+                dps.errors.InvalidRequest, match="where= was another then"
+            ) as refused:
                 call(1, PEOPLE, **COLUMNS, where=where)
             told.append(str(refused.value))
     assert len(set(told)) == 1
@@ -261,12 +311,23 @@ class _Unread:
         raise AssertionError(f"the events were looked at: {name}")
 
 
-def test_a_closed_period_does_not_tell_whether_its_events_have_changed(start: Any, tmp_path: Path) -> None:
-    """Somebody was erased, or came late, or all of it is gone: the same options get the same answer, and no event is read."""
+def test_a_closed_period_does_not_tell_whether_its_events_have_changed(
+    start: Any, tmp_path: Path
+) -> None:
+    """Somebody was erased, or came late, or all of it is gone: the same options get the same
+    answer, and no event is read.
+    """
     made = start(COUNTING)
     first = made.close(1, PEOPLE, **COLUMNS, where="v != nobody")
     late = pd.concat([PEOPLE, PEOPLE.head(1).assign(u="late")])
-    for events in (PEOPLE.iloc[1:], late, PEOPLE.head(0), PEOPLE[["i"]], tmp_path / "erased.csv", _Unread()):
+    for events in (
+        PEOPLE.iloc[1:],
+        late,
+        PEOPLE.head(0),
+        PEOPLE[["i"]],
+        tmp_path / "erased.csv",
+        _Unread(),
+    ):
         made.rehearse(1, events, **COLUMNS, where="v != nobody")
         assert made.close(1, events, **COLUMNS, where="v != nobody") == first
         with pytest.raises(dps.errors.InvalidRequest, match="where= was another then"):
@@ -274,8 +335,12 @@ def test_a_closed_period_does_not_tell_whether_its_events_have_changed(start: An
     assert users_of(made.close(2, late, **COLUMNS)) == pytest.approx(600, abs=100)
 
 
-def test_what_another_process_closes_meanwhile_is_answered(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the events of a period are read somebody else may close it: their answer is the period's, and is not drawn anew."""
+def test_what_another_process_closes_meanwhile_is_answered(
+    start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the events of a period are read somebody else may close it: their answer is the
+    period's, and is not drawn anew.
+    """
     made, other = start(COUNTING), start(COUNTING)
     read, theirs = Horizon._read, list[dps.Selection]()
 
@@ -290,7 +355,9 @@ def test_what_another_process_closes_meanwhile_is_answered(start: Any, monkeypat
 
 
 def test_a_period_of_nobody_is_closed_like_any_other(start: Any) -> None:
-    """The same steps in the same order, from the first period on, but for what is stored of items: nothing else is asked."""
+    """The same steps in the same order, from the first period on, but for what is stored of items:
+    nothing else is asked.
+    """
     steps = list[list[str]]()
     for name, rows in (("some", PEOPLE), ("none", PEOPLE.head(0))):
         made, seen = start(COUNTING, path=name, key=name), list[str]()
@@ -304,15 +371,27 @@ def test_a_period_of_nobody_is_closed_like_any_other(start: Any) -> None:
             patch.setattr(states.State, "_run", noted)
             answers = [made.close(period, rows, **COLUMNS) for period in (1, 2)]
         assert len(answers[0].labels or ()) == (len(rows) > 0)
-        steps.append([sql for sql in seen if not sql.startswith(("INSERT INTO measured", "SELECT period - 1"))])
+        steps.append(
+            [
+                sql
+                for sql in seen
+                if not sql.startswith(("INSERT INTO measured", "SELECT period - 1"))
+            ]
+        )
     assert steps[0] == steps[1]
 
 
 @pytest.mark.slow
 def test_a_public_domain(start: Any) -> None:
-    """Items of the domain compete from the start, others are not counted; the domain is stated once."""
+    """Items of the domain compete from the start, others are not counted; the domain is stated
+    once.
+    """
     public = MECHANISM.model_copy(update={"delta": None, "candidates": 3, "scale": 2.0})
-    for domain, rule in ((None, "domain="), ([1], "at least"), ([1, 2, 3, 4], "at most candidates=3")):
+    for domain, rule in (
+        (None, "domain="),
+        ([1], "at least"),
+        ([1, 2, 3, 4], "at most candidates=3"),
+    ):
         with pytest.raises(dps.errors.InvalidRequest, match=rule):
             start(public, domain=domain)
     made = start(public, domain=["0", 2000, "nothing"])
@@ -339,7 +418,9 @@ def test_another_mechanism_or_key_is_refused(start: Any, ledger: acc.Ledger) -> 
         ({"counts": COUNTING.counts}, "without with_counts="),
         ({"scale": 3.0}, "with another epsilon= or delta="),
     ):
-        with pytest.raises(dps.errors.HorizonError, match=f"it was opened {words}.*: ask as then") as refused:
+        with pytest.raises(
+            dps.errors.HorizonError, match=f"it was opened {words}.*: ask as then"
+        ) as refused:
             start(MECHANISM.model_copy(update=change))
         assert "HorizonClip" not in str(refused.value)
     with pytest.raises(acc.AccountingError):
@@ -348,17 +429,28 @@ def test_another_mechanism_or_key_is_refused(start: Any, ledger: acc.Ledger) -> 
 
 
 def test_what_is_not_a_horizon_is_refused(start: Any, ledger: acc.Ledger, tmp_path: Path) -> None:
-    """Other mechanisms, datasets with a budget for each period, files that are no state; nothing is charged."""
+    """Other mechanisms, datasets with a budget for each period, files that are no state; nothing is
+    charged.
+    """
     with pytest.raises(dps.errors.InvalidRequest, match="ContinualTopK"):
         start(dps.ExponentialMechanism(epsilon=1.0))
-    ledger.create_dataset("monthly", acc.Budget(epsilon=8.0, delta=1e-6), "add_remove", window="month")
+    ledger.create_dataset(
+        "monthly", acc.Budget(epsilon=8.0, delta=1e-6), "add_remove", window="month"
+    )
     with pytest.raises(dps.errors.InvalidRequest, match="budget for each month"):
-        dps.continual.open(dps.Session(ledger, "monthly", period="2024-01"), MECHANISM, state=tmp_path / "m", key="m")
+        dps.continual.open(
+            dps.Session(ledger, "monthly", period="2024-01"),
+            MECHANISM,
+            state=tmp_path / "m",
+            key="m",
+        )
     (tmp_path / "text").write_text("no state")
     with pytest.raises(dps.errors.HorizonError, match="no state"):
         start(path="text")
     with pytest.raises(dps.errors.InvalidRequest, match=r"continual\.open"):
-        MECHANISM.select(dps.Scores([1, 2], sensitivity=dps.Sensitivity(), domain="observed", labels=["a", "b"]))
+        MECHANISM.select(
+            dps.Scores([1, 2], sensitivity=dps.Sensitivity(), domain="observed", labels=["a", "b"])
+        )
     assert ledger.total("films").spent.main == 0
     with pytest.raises(acc.BudgetExceeded):
         start(MECHANISM.model_copy(update={"scale": 0.01}))
@@ -366,8 +458,9 @@ def test_what_is_not_a_horizon_is_refused(start: Any, ledger: acc.Ledger, tmp_pa
 
 
 def test_an_older_copy_and_a_lost_state_are_refused(start: Any, tmp_path: Path) -> None:
-    """A restored backup would draw a period twice: the ledger knows of the period, and the copy does not; a new state would have
-    forgotten who was counted."""
+    """A restored backup would draw a period twice: the ledger knows of the period, and the copy
+    does not; a new state would have forgotten who was counted.
+    """
     made = start()
     made.close(1, DAYS[0], **COLUMNS)
     shutil.copy(tmp_path / "state", tmp_path / "backup")
@@ -382,11 +475,17 @@ def test_an_older_copy_and_a_lost_state_are_refused(start: Any, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "moment", [*(pytest.param(one, marks=pytest.mark.slow) for one in ("before it", "reserved")), "closed once"]
+    "moment",
+    [
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("before it", "reserved")),
+        "closed once",
+    ],
 )
 def test_a_restored_ledger_gets_every_mark_again(start: Any, tmp_path: Path, moment: str) -> None:
-    """On a ledger that was restored to before the horizon, before its commit, or before its latest periods, what the state has
-    drawn is recorded, mark by mark, and none made anew; an older copy is refused there too. A charge is put back if asked to."""
+    """On a ledger that was restored to before the horizon, before its commit, or before its latest
+    periods, what the state has drawn is recorded, mark by mark, and none made anew; an older copy
+    is refused there too. A charge is put back if asked to.
+    """
     restored = acc.Ledger.open(f"sqlite:///{tmp_path}/restored.db")
     restored.create_dataset("films", acc.Budget(epsilon=8.0, delta=1e-6), "add_remove")
     made, answers = start(), []
@@ -405,7 +504,9 @@ def test_a_restored_ledger_gets_every_mark_again(start: Any, tmp_path: Path, mom
         with pytest.raises(dps.errors.HorizonError, match="restored to before"):
             dps.continual.open(session, **opens, state=tmp_path / "state")
         assert session.ledger.total("films").spent.main == 0
-    again = dps.continual.open(session, **opens, state=tmp_path / "state", recharge=moment == "before it")
+    again = dps.continual.open(
+        session, **opens, state=tmp_path / "state", recharge=moment == "before it"
+    )
     assert [one.selection for one in again.released()] == answers
     assert again.close(1, DAYS[0], **COLUMNS) == answers[0]
     assert (state_of(session.ledger), again.periods_left) == ("released", 1)
@@ -414,8 +515,12 @@ def test_a_restored_ledger_gets_every_mark_again(start: Any, tmp_path: Path, mom
         dps.continual.open(session, **opens, state=tmp_path / "copy 2")
 
 
-def test_of_two_copies_the_first_decides(start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A period that was stored in a copy and never got onto the ledger is not released once the other copy has gone on."""
+def test_of_two_copies_the_first_decides(
+    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A period that was stored in a copy and never got onto the ledger is not released once the
+    other copy has gone on.
+    """
     made = start()
     for suffix in ("", ".key"):
         shutil.copy(tmp_path / f"state{suffix}", tmp_path / f"copy{suffix}")
@@ -431,10 +536,14 @@ def test_of_two_copies_the_first_decides(start: Any, tmp_path: Path, monkeypatch
 
 
 def test_a_dry_run_makes_no_state(start: Any, ledger: acc.Ledger, tmp_path: Path) -> None:
-    """There is nothing to rehearse before the start, and neither that nor what a dry run cannot do leaves a file or a charge."""
+    """There is nothing to rehearse before the start, and neither that nor what a dry run cannot do
+    leaves a file or a charge.
+    """
     before = list(tmp_path.iterdir())
     dry = start(dry_run=True)
-    with pytest.raises(dps.errors.HorizonError, match=r"^state=.*does not exist: no horizon was started"):
+    with pytest.raises(
+        dps.errors.HorizonError, match=r"^state=.*does not exist: no horizon was started"
+    ):
         dry.rehearse(1, DAYS[0], **COLUMNS)
     for call in (lambda: dry.close(1, DAYS[0], **COLUMNS), dry.released):
         with pytest.raises(dps.errors.InvalidRequest, match="dry_run=True"):
@@ -450,12 +559,14 @@ def _stop(*_: Any, **__: Any) -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("step", [pytest.param("take", marks=pytest.mark.slow), "draw", "add_closed"])
+@pytest.mark.parametrize(
+    "step", [pytest.param("take", marks=pytest.mark.slow), "draw", "add_closed"]
+)
 def test_a_run_that_stops_after_the_charge_says_so(
     start: Any, ledger: acc.Ledger, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """Whatever step stops it, nothing of the period is kept; what was committed stays charged without a release on record; the
-    same call again draws for the first time, for nothing.
+    """Whatever step stops it, nothing of the period is kept; what was committed stays charged
+    without a release on record; the same call again draws for the first time, for nothing.
     """
     made, spent = start(), ledger.total("films").spent
     with monkeypatch.context() as stopped:
@@ -506,7 +617,7 @@ ledger = acc.Ledger.open(f"sqlite:///{folder}/ledger.db")
 mechanism = ContinualTopK.from_json(open(f"{folder}/mechanism.json").read())
 made = dps.continual.open(dps.Session(ledger, "films"), mechanism, state=f"{folder}/state", key="films")
 made.close(1, pd.DataFrame({"u": range(200), "i": [0] * 200}), user="u", item="i")
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.serial
@@ -514,11 +625,16 @@ made.close(1, pd.DataFrame({"u": range(200), "i": [0] * 200}), user="u", item="i
     "where",
     [
         "state.commit",
-        *(pytest.param(one, marks=pytest.mark.slow) for one in ("state.add_measured", "horizon._commit", "horizon._claim")),
+        *(
+            pytest.param(one, marks=pytest.mark.slow)
+            for one in ("state.add_measured", "horizon._commit", "horizon._claim")
+        ),
     ],
 )
 def test_kills(start: Any, tmp_path: Path, where: str) -> None:
-    """Killed outright at any step: the next run gives the stored answer, or the first one that anybody sees."""
+    """Killed outright at any step: the next run gives the stored answer, or the first one that
+    anybody sees.
+    """
     (tmp_path / "mechanism.json").write_text(MECHANISM.to_json())
     made = start()
     status, _, _ = Forked(KILLED, tmp_path, where).finish()
@@ -557,7 +673,7 @@ def test_two_processes_take_turns(start: Any, tmp_path: Path) -> None:
     assert made.close(1, DAYS[0], **COLUMNS).labels == (0,)
 
 
-# -- reserved, committed, released -----------------------------------------------------------------------------------------
+# -- reserved, committed, released -----------------------------------------------------------------
 
 
 def state_of(ledger: acc.Ledger) -> str | None:
@@ -565,12 +681,21 @@ def state_of(ledger: acc.Ledger) -> str | None:
     return None if found is None else found.state
 
 
-def test_a_voided_horizon_is_refused_for_ever(start: Any, ledger: acc.Ledger, tmp_path: Path) -> None:
-    """Nothing is drawn from its state, under its key or another, nor from a new state under its key; all of it is given back."""
+def test_a_voided_horizon_is_refused_for_ever(
+    start: Any, ledger: acc.Ledger, tmp_path: Path
+) -> None:
+    """Nothing is drawn from its state, under its key or another, nor from a new state under its
+    key; all of it is given back.
+    """
     made = start()
     ledger.void("films", "films", actor="me", reason="a mistake in k")
     assert ledger.total("films").spent.main == 0
-    calls: list[Callable[[], object]] = [made.released, start, lambda: start(path="new"), lambda: start(key="another")]
+    calls: list[Callable[[], object]] = [
+        made.released,
+        start,
+        lambda: start(path="new"),
+        lambda: start(key="another"),
+    ]
     for call in (*calls, lambda: made.close(1, DAYS[0], **COLUMNS)):
         with pytest.raises(dps.errors.HorizonError, match=r"voided|not that of key"):
             call()
@@ -579,7 +704,9 @@ def test_a_voided_horizon_is_refused_for_ever(start: Any, ledger: acc.Ledger, tm
 
 
 def test_no_other_charge_meets_the_keys_of_periods(start: Any, ledger: acc.Ledger) -> None:
-    """They follow from a secret of the state, so that no charge under a key of its own can block a horizon."""
+    """They follow from a secret of the state, so that no charge under a key of its own can block a
+    horizon.
+    """
     made = start()
     for key in ("films:period-1", "films:period-2", "horizon-films-1"):
         ledger.charge("films", dps.ExponentialMechanism(epsilon=0.01), key=key)
@@ -590,13 +717,17 @@ def test_no_other_charge_meets_the_keys_of_periods(start: Any, ledger: acc.Ledge
         assert repr(state.meta).find(meta.identity) == -1
     keys = [entry.key for entry in ledger.entries("films")]
     assert meta.key_of(1) in keys
-    assert not any(meta.identity in f"{entry.key}{entry.label}" for entry in ledger.entries("films"))
+    assert not any(
+        meta.identity in f"{entry.key}{entry.label}" for entry in ledger.entries("films")
+    )
 
 
-# -- the state file --------------------------------------------------------------------------------------------------------
+# -- the state file --------------------------------------------------------------------------------
 
 
-def test_a_state_that_cannot_be_made_costs_nothing(start: Any, ledger: acc.Ledger, tmp_path: Path) -> None:
+def test_a_state_that_cannot_be_made_costs_nothing(
+    start: Any, ledger: acc.Ledger, tmp_path: Path
+) -> None:
     """No folder, or a name that is taken: an error, no reservation, and no part of a file."""
     (tmp_path / "file").touch()
     for path in ("no/folder", "file/state"):
@@ -609,7 +740,9 @@ def test_a_state_that_cannot_be_made_costs_nothing(start: Any, ledger: acc.Ledge
 def test_of_two_calls_that_start_a_horizon_at_once_the_second_goes_on_with_it(
     start: Any, ledger: acc.Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one that finds a state which was not there before is told to call again: that opens it, and reserves nothing more."""
+    """The one that finds a state which was not there before is told to call again: that opens it,
+    and reserves nothing more.
+    """
     real = states.State.create
 
     def second(*given: Any) -> None:
@@ -618,7 +751,10 @@ def test_of_two_calls_that_start_a_horizon_at_once_the_second_goes_on_with_it(
         real(*given)
 
     monkeypatch.setattr(states.State, "create", second)
-    with pytest.raises(dps.errors.HorizonUnavailable, match="made it meanwhile: repeat this one with the same state= and key="):
+    with pytest.raises(
+        dps.errors.HorizonUnavailable,
+        match="made it meanwhile: repeat this one with the same state= and key=",
+    ):
         start(COUNTING)
     assert start(COUNTING).released() == ()
     assert [entry.action for entry in ledger.entries("films")] == ["reserve"]
@@ -635,13 +771,15 @@ try:
     dps.continual.open(dps.Session(ledger, "films"), mechanism, state=f"{folder}/state", key="films")
 except dps.errors.HorizonError as error:
     print(error, flush=True)
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.serial
 @pytest.mark.slow
 def test_a_full_disk_leaves_no_state(start: Any, ledger: acc.Ledger, tmp_path: Path) -> None:
-    """Where the file cannot grow, there is none: nothing is set aside, and the next start makes it."""
+    """Where the file cannot grow, there is none: nothing is set aside, and the next start
+    makes it.
+    """
     (tmp_path / "mechanism.json").write_text(MECHANISM.to_json())
     for most in (4096, 100_000):
         status, out, _ = Forked(LIMITED, tmp_path, most).finish()
@@ -657,24 +795,48 @@ CAUSES: list[tuple[Exception, type[BaseException], str]] = [
         UNAVAILABLE,
         "make room",
     ),
-    (duckdb.IOException("IO Error: Could not write file: File too large"), UNAVAILABLE, "make room"),
+    (
+        duckdb.IOException("IO Error: Could not write file: File too large"),
+        UNAVAILABLE,
+        "make room",
+    ),
     (duckdb.IOException("IO Error: Disk quota exceeded"), UNAVAILABLE, "make room"),
-    (duckdb.OutOfMemoryException("Out of Memory Error: could not allocate block"), UNAVAILABLE, "make room"),
+    (
+        duckdb.OutOfMemoryException("Out of Memory Error: could not allocate block"),
+        UNAVAILABLE,
+        "make room",
+    ),
     (MemoryError(), UNAVAILABLE, "more memory"),
     (RuntimeError("can't start new thread"), UNAVAILABLE, "more memory"),
-    (duckdb.IOException("IO Error: Cannot open file: Read-only file system"), UNAVAILABLE, "read-only file system"),
+    (
+        duckdb.IOException("IO Error: Cannot open file: Read-only file system"),
+        UNAVAILABLE,
+        "read-only file system",
+    ),
     (duckdb.InterruptException("INTERRUPT Error: Interrupted!"), KeyboardInterrupt, "^$"),
     (RuntimeError("Query interrupted"), KeyboardInterrupt, "^$"),
-    (duckdb.FatalException("FATAL Error: database has been invalidated"), dps.errors.HorizonError, "damaged"),
-    (duckdb.SerializationException("Serialization Error: a secret"), dps.errors.HorizonError, "damaged"),
+    (
+        duckdb.FatalException("FATAL Error: database has been invalidated"),
+        dps.errors.HorizonError,
+        "damaged",
+    ),
+    (
+        duckdb.SerializationException("Serialization Error: a secret"),
+        dps.errors.HorizonError,
+        "damaged",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("raised", "kind", "words"), CAUSES, ids=[str(one[0])[:60] for one in CAUSES])
+@pytest.mark.parametrize(
+    ("raised", "kind", "words"), CAUSES, ids=[str(one[0])[:60] for one in CAUSES]
+)
 def test_errors_of_the_engine_are_told_by_their_cause(
     start: Any, tmp_path: Path, raised: Exception, kind: type[BaseException], words: str
 ) -> None:
-    """Not by their class: a full disk is no damage, and Ctrl-C neither; also while a state is made, of which nothing is left."""
+    """Not by their class: a full disk is no damage, and Ctrl-C neither; also while a state is made,
+    of which nothing is left.
+    """
 
     def fails(*_: Any) -> None:
         raise raised
@@ -692,8 +854,12 @@ def test_errors_of_the_engine_are_told_by_their_cause(
 
 
 @pytest.mark.parametrize("statement", ["CHECKPOINT", "COMMIT"])
-def test_a_full_disk_loses_no_period(start: Any, monkeypatch: pytest.MonkeyPatch, statement: str) -> None:
-    """What is committed is answered, though there is no room to tidy up; what is not is drawn by the same call, once there is."""
+def test_a_full_disk_loses_no_period(
+    start: Any, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    """What is committed is answered, though there is no room to tidy up; what is not is drawn by
+    the same call, once there is.
+    """
     made, run, room = start(), states.State._run, [False]
 
     def full(state: Any, sql: str, *given: Any) -> Any:
@@ -705,7 +871,9 @@ def test_a_full_disk_loses_no_period(start: Any, monkeypatch: pytest.MonkeyPatch
     if statement == "CHECKPOINT":
         first = made.close(1, DAYS[0], **COLUMNS)
     else:
-        with pytest.raises(UNAVAILABLE, match=r"disk is full.*never restore an earlier copy") as raised:
+        with pytest.raises(
+            UNAVAILABLE, match=r"disk is full.*never restore an earlier copy"
+        ) as raised:
             made.close(1, DAYS[0], **COLUMNS)
         assert "stays charged" in "".join(getattr(raised.value, "__notes__", []))
         room[0] = True
@@ -718,16 +886,21 @@ def test_a_full_disk_loses_no_period(start: Any, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.slow
 @pytest.mark.serial
 def test_a_disk_that_is_full_at_any_moment(start: Any, ledger: acc.Ledger, tmp_path: Path) -> None:
-    """With room for nothing up to room for all: an answer, or an error that says so; then the same call goes on, and
-    what was answered stays, once."""
+    """With room for nothing up to room for all: an answer, or an error that says so; then the same
+    call goes on, and what was answered stays, once.
+    """
     place = tmp_path / "disk"
     place.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(place)], check=False).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(place)], check=False
+    ).returncode:
         pytest.skip("no disk may be mounted here")
     outcomes = set[bool]()
     try:
         for room in (0, 64, 128, 300, 1000, 2000):
-            made = start(MECHANISM.model_copy(update={"scale": 30.0}), path=f"disk/{room}", key=f"{room}")
+            made = start(
+                MECHANISM.model_copy(update={"scale": 30.0}), path=f"disk/{room}", key=f"{room}"
+            )
             days = [DAYS[0], pd.concat([DAYS[1]] * 2).assign(u=range(400))]
             made.close(1, days[0], **COLUMNS)
             with (place / "fill").open("wb") as file:
@@ -750,7 +923,9 @@ def test_a_disk_that_is_full_at_any_moment(start: Any, ledger: acc.Ledger, tmp_p
 
 
 def test_a_damaged_state_is_called_damaged(start: Any) -> None:
-    """Whatever is wrong with it, it is refused as damaged, never as in use, and never mended by drawing anew."""
+    """Whatever is wrong with it, it is refused as damaged, never as in use, and never mended by
+    drawing anew.
+    """
     path = start(path="block")._path
     whole = path.read_bytes()
     flipped = whole[:13_000] + bytes(one ^ 255 for one in whole[13_000:])
@@ -796,13 +971,15 @@ go.set(); thread.join()
 @pytest.mark.serial
 @pytest.mark.slow
 def test_a_fork_while_a_thread_uses_a_horizon(start: Any, tmp_path: Path) -> None:
-    """The child uses other horizons at once, and is refused the one that was open, whose connection it shares."""
+    """The child uses other horizons at once, and is refused the one that was open, whose connection
+    it shares.
+    """
     (tmp_path / "mechanism.json").write_text(MECHANISM.model_copy(update={"scale": 8.0}).to_json())
     start(path="zero", key="zero")
     assert Forked(FORKED, tmp_path).finish()[1].strip() == "42"
 
 
-# -- groups ----------------------------------------------------------------------------------------------------------------
+# -- groups ----------------------------------------------------------------------------------------
 
 GROUPED = dps.ContinualTopK(k=1, periods=3, count="running", scale=4.0, delta=1e-9, grouped=True)
 CITIES = pd.DataFrame(
@@ -820,14 +997,20 @@ def test_a_horizon_of_groups(start: Any) -> None:
     """The top k of each group that occurs, with one price."""
     made = start(GROUPED)
     answer = made.close(1, CITIES, **IN_GROUPS)
-    assert list(zip(answer.groups or (), answer.labels or (), strict=True)) == [("de", "a, b"), ("fr", "c"), ("uk", "e")]
+    assert list(zip(answer.groups or (), answer.labels or (), strict=True)) == [
+        ("de", "a, b"),
+        ("fr", "c"),
+        ("uk", "e"),
+    ]
     assert answer.columns()["rank"] == (1, 1, 1)
     assert GROUPED.curve == MECHANISM.model_copy(update={"scale": 4.0, "periods": 3}).curve
 
 
 @pytest.mark.slow
 def test_listed_groups_are_counted_alone(start: Any, tmp_path: Path) -> None:
-    """What is elsewhere takes no place under the bound on users; the list is stated once; a public domain needs one."""
+    """What is elsewhere takes no place under the bound on users; the list is stated once; a public
+    domain needs one.
+    """
     one_cell = GROUPED.model_copy(update={"users": dps.continual.HorizonClip(cells=1)})
     made = start(one_cell, groups=["fr", "es"])
     both = pd.concat([CITIES.assign(u=CITIES.u % 1000), CITIES.assign(u=CITIES.u + 5000)])
@@ -841,13 +1024,17 @@ def test_listed_groups_are_counted_alone(start: Any, tmp_path: Path) -> None:
     public = GROUPED.model_copy(update={"delta": None})
     with pytest.raises(dps.errors.InvalidRequest, match="state groups="):
         start(public, domain=["c", "e"], key="public", path="public")
-    chosen = start(public, domain=["c", "e"], groups=["de", "uk"], key="public", path="public").close(1, CITIES, **IN_GROUPS)
+    chosen = start(
+        public, domain=["c", "e"], groups=["de", "uk"], key="public", path="public"
+    ).close(1, CITIES, **IN_GROUPS)
     assert (chosen.groups, chosen.labels) == (("de", "uk"), ("c", "e"))
 
 
 def test_groups_are_stated_twice() -> None:
-    """A column of groups needs a mechanism that has them, and the other way round; a user is bounded over all of them. A refusal
-    names the events' field alone: what the horizon has is settled."""
+    """A column of groups needs a mechanism that has them, and the other way round; a user is
+    bounded over all of them. A refusal names the events' field alone: what the horizon has is
+    settled.
+    """
     for group, most, grouped, words in (
         ("g", ANY_GROUPS, False, "^group= .*was opened without: leave it out"),
         (None, None, True, "^group= .*name the column of groups"),
@@ -861,10 +1048,17 @@ def test_groups_are_stated_twice() -> None:
 
 @pytest.mark.parametrize(
     ("delta", "lists", "words"),
-    [(1e-9, {"groups": ["Uk"]}, "groups= .*'Uk', .*'uk'"), (None, {"groups": ["uk"], "domain": ["C"]}, "domain= .*'C', .*'c'")],
+    [
+        (1e-9, {"groups": ["Uk"]}, "groups= .*'Uk', .*'uk'"),
+        (None, {"groups": ["uk"], "domain": ["C"]}, "domain= .*'C', .*'c'"),
+    ],
 )
-def test_lists_are_written_as_the_events_are(start: Any, delta: float | None, lists: dict[str, Any], words: str) -> None:
-    """A reading whose normalize= writes a public list otherwise is refused: its events would count for nothing in silence."""
+def test_lists_are_written_as_the_events_are(
+    start: Any, delta: float | None, lists: dict[str, Any], words: str
+) -> None:
+    """A reading whose normalize= writes a public list otherwise is refused: its events would count
+    for nothing in silence.
+    """
     made = start(GROUPED.model_copy(update={"delta": delta}), **lists)
     for call in (made.rehearse, made.close):
         with pytest.raises(dps.errors.InvalidRequest, match=words):

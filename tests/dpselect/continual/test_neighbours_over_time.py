@@ -1,4 +1,6 @@
-"""Every public method of a horizon and of a history, in every period of a run in which items come late, against one user more."""
+"""Every public method of a horizon and of a history, in every period of a run in which items come
+late, against one user more.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,12 @@ Log = dict[int, list[tuple[str, str]]]
 
 
 def log(*more: tuple[int, str]) -> Log:
-    """By period, events in which the item "late" comes in the third one; and one user more, by the items and periods it has."""
-    rows: Log = {period: [(f"a{user}", "old") for user in range(300)] for period in range(1, PERIODS + 1)}
+    """By period, events in which the item "late" comes in the third one; and one user more, by the
+    items and periods it has.
+    """
+    rows: Log = {
+        period: [(f"a{user}", "old") for user in range(300)] for period in range(1, PERIODS + 1)
+    }
     for period in range(3, PERIODS + 1):
         rows[period] += [(f"b{user}", "late") for user in range(400)]
     for period, item in more:
@@ -36,7 +42,8 @@ def log(*more: tuple[int, str]) -> Log:
     return rows
 
 
-# What eve does alone: an item that others have later, earlier than they; one that nobody else ever has; both.
+# What eve does alone: an item that others have later, earlier than they; one that nobody else ever
+# has; both.
 EVE = [((2, "late"),), ((3, "hers"),), ((1, "late"), (2, "hers"))]
 
 
@@ -54,7 +61,12 @@ def shape(found: Any) -> Any:
     if isinstance(found, dps.continual.Period):
         return found.number, shape(found.selection)
     if isinstance(found, dps.Selection):
-        return tuple(sorted(found.labels or ())), found.complete, found.reason, len(found.values or ())
+        return (
+            tuple(sorted(found.labels or ())),
+            found.complete,
+            found.reason,
+            len(found.values or ()),
+        )
     return found
 
 
@@ -77,14 +89,18 @@ def asked(call: Callable[[], Any]) -> Any:
 
 
 def require_alike(runs: list[dict[Any, Any]]) -> None:
-    """Outcomes of several runs, by what was asked when: alike but for numbers, and no number without noise.
+    """Outcomes of several runs, by what was asked when: alike but for numbers, and no number
+    without noise.
 
     Noise meets itself on its grid once in a thousand times.
     """
     shapes = [{name: shape(found) for name, found in run.items()} for run in runs]
     for one in shapes[1:]:
         assert one == shapes[0]
-    held = [{(name, label): value for name, found in run.items() for label, value in numbers(found)} for run in runs]
+    held = [
+        {(name, label): value for name, found in run.items() for label, value in numbers(found)}
+        for run in runs
+    ]
     assert all(held)
     for one in held[1:]:
         same = [name for name, value in one.items() if value in (0.0, held[0][name])]
@@ -111,22 +127,40 @@ OF_A_HORIZON: dict[str, Callable[[Horizon], Any]] = {
 }
 
 
-@pytest.mark.parametrize(("count", "eve"), spread([(count, eve) for eve in EVE for count in ("period", "running", "window")], 1))
+@pytest.mark.parametrize(
+    ("count", "eve"),
+    spread([(count, eve) for eve in EVE for count in ("period", "running", "window")], 1),
+)
 def test_no_method_of_a_horizon_tells_of_one_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: Any, eve: tuple[tuple[int, str], ...]
 ) -> None:
-    """With eve and without, whatever is asked when: the same kind of answer, the same error, and noise on every number."""
-    monkeypatch.setattr(states, "_TOGETHER", 2)  # what comes late lies in another table than what was there before
+    """With eve and without, whatever is asked when: the same kind of answer, the same error, and
+    noise on every number.
+    """
+    # what comes late lies in another table than what was there before
+    monkeypatch.setattr(states, "_TOGETHER", 2)
     window = 2 if count == "window" else None
-    users, counts = dps.continual.HorizonClip(exponent=0.0, cells=20), dps.continual.HorizonCounts(items=1, scale=2.0**20)
+    users, counts = (
+        dps.continual.HorizonClip(exponent=0.0, cells=20),
+        dps.continual.HorizonCounts(items=1, scale=2.0**20),
+    )
     mechanism = dps.ContinualTopK(
-        k=5, periods=PERIODS, count=count, window=window, scale=1.0, delta=1e-6, users=users, counts=counts
+        k=5,
+        periods=PERIODS,
+        count=count,
+        window=window,
+        scale=1.0,
+        delta=1e-6,
+        users=users,
+        counts=counts,
     )
     runs = list[dict[Any, Any]]()
     for number, rows in enumerate((log(), log(*eve))):
         ledger = acc.Ledger.open(f"sqlite:///{tmp_path}/{number}.db")
         ledger.create_dataset("visits", acc.Budget(epsilon=50.0, delta=1e-3), "add_remove")
-        made = dps.continual.open(dps.Session(ledger, "visits"), mechanism, state=tmp_path / f"{number}", key="k")
+        made = dps.continual.open(
+            dps.Session(ledger, "visits"), mechanism, state=tmp_path / f"{number}", key="k"
+        )
         assert OF_A_HORIZON.keys() | OF_A_PERIOD.keys() == public(Horizon, made)
         found: dict[Any, Any] = {}
         for now in range(1, PERIODS + 1):
@@ -141,7 +175,9 @@ def test_no_method_of_a_horizon_tells_of_one_user(
 
 
 def test_a_measurement_that_is_not_there_is_never_taken_for_0() -> None:
-    """An earlier period of an item that came late, and a table that lost a row: an error, and no number without noise."""
+    """An earlier period of an item that came late, and a table that lost a row: an error, and no
+    number without noise.
+    """
     mechanism = dps.ContinualTopK(k=2, periods=PERIODS, scale=1.0, delta=1e-6)
     state, source = states.State.in_memory(mechanism), sampler(np.random.default_rng(1))
     for period in (1, 2, 3):
@@ -154,7 +190,7 @@ def test_a_measurement_that_is_not_there_is_never_taken_for_0() -> None:
         list(state.measured(3, 2))
 
 
-# -- releases that are charged one by one, and remember what was shown ---------------------------------------------------
+# -- releases that are charged one by one, and remember what was shown -----------------------------
 
 OF_A_HISTORY: dict[str, Callable[[History, dps.Scores, dps.Selection], Any]] = {
     "check": lambda made, scores, _: made.check(scores),
@@ -168,7 +204,9 @@ DRAWS = {"select", "release"}  # each of the two draws every release of a run
 
 @pytest.mark.parametrize("draws", sorted(DRAWS))
 @pytest.mark.parametrize("eve", EVE, ids=str)
-def test_no_method_of_a_history_tells_of_one_user(tmp_path: Path, draws: str, eve: tuple[tuple[int, str], ...]) -> None:
+def test_no_method_of_a_history_tells_of_one_user(
+    tmp_path: Path, draws: str, eve: tuple[tuple[int, str], ...]
+) -> None:
     """The same of releases that share what they have shown."""
     histogram = dps.SparseHistogram(scale=2.0, delta=1e-6, noise="gaussian", sensitivity=FEW)
     runs = list[dict[Any, Any]]()
@@ -180,11 +218,16 @@ def test_no_method_of_a_history_tells_of_one_user(tmp_path: Path, draws: str, ev
         found: dict[Any, Any] = {}
         for now in range(1, PERIODS + 1):
             counts = Counter(item for _, item in rows[now])
-            scores = dps.Scores(list(counts.values()), labels=list(counts), sensitivity=FEW, domain="observed")
+            scores = dps.Scores(
+                list(counts.values()), labels=list(counts), sensitivity=FEW, domain="observed"
+            )
             shown = made.select(scores) if draws == "select" else made.release(session, scores)
             found[now, draws] = shown
             if now < PERIODS:  # after the last a history is closed, whatever it was given
-                found |= {(now, name): asked(lambda: ask(made, scores, shown)) for name, ask in OF_A_HISTORY.items()}  # noqa: B023
+                found |= {
+                    (now, name): asked(lambda: ask(made, scores, shown))  # noqa: B023
+                    for name, ask in OF_A_HISTORY.items()
+                }
         assert not any(isinstance(one, Exception) for one in found.values())
         runs.append(found)
     require_alike(runs)

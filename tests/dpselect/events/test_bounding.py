@@ -16,14 +16,21 @@ LOG: list[Event] = [(int(u), int(i)) for u, i in RNG.integers(0, 60, (3_000, 2))
 
 @pytest.mark.parametrize("buckets", [1, 2, 13])
 @pytest.mark.parametrize("number", [1, 4])
-def test_choice_depends_on_the_salt_only(buckets: int, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Row order, buckets and threads, of which there are as many as is said, do not change which items are kept."""
+def test_choice_depends_on_the_salt_only(
+    buckets: int, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row order, buckets and threads, of which there are as many as is said, do not change which
+    items are kept.
+    """
     monkeypatch.setitem(engine._CONFIGURATION, "threads", number)
     with engine.opened() as opened:
         assert opened.run("SELECT current_setting('threads')", what="a setting") == [(number,)]
     shuffled = [LOG[place] for place in np.random.default_rng(buckets).permutation(len(LOG))]
     expected = distinct_users(bounded(LOG, 5, "s"))
-    assert counted(arrow(shuffled), **COLUMNS, max_items_per_user=5, salt="s", buckets=buckets) == expected
+    assert (
+        counted(arrow(shuffled), **COLUMNS, max_items_per_user=5, salt="s", buckets=buckets)
+        == expected
+    )
 
 
 def test_salt_is_recorded_and_repeats_the_choice() -> None:
@@ -37,24 +44,37 @@ def test_salt_is_recorded_and_repeats_the_choice() -> None:
 
 
 def test_users_and_items_do_not_collide() -> None:
-    """Those whose plain concatenations agree are ranked apart, as the documented encoding ranks them; its lengths are in code
-    points, whatever the bytes.
+    """Those whose plain concatenations agree are ranked apart, as the documented encoding ranks
+    them; its lengths are in code points, whatever the bytes.
     """
-    log: list[Event] = [("a:b", "c"), ("a", "b:c"), ("a", "1:b"), ("a:1", "b"), ("a:b", "d"), ("", "c"), ("a", "")]
+    log: list[Event] = [
+        ("a:b", "c"),
+        ("a", "b:c"),
+        ("a", "1:b"),
+        ("a:1", "b"),
+        ("a:b", "d"),
+        ("", "c"),
+        ("a", ""),
+    ]
     log += [("\U0001f600é", label) for label in ("é", "e\u0301", "\U0001f468\u200d\U0001f469", "z")]
     for salt in ("", "x", "c:x", "1:é", "g"):
         for most in (1, 2):
-            assert counted(arrow(log), **COLUMNS, max_items_per_user=most, salt=salt) == distinct_users(bounded(log, most, salt))
+            assert counted(
+                arrow(log), **COLUMNS, max_items_per_user=most, salt=salt
+            ) == distinct_users(bounded(log, most, salt))
 
 
 def test_a_replaced_user_can_change_twice_as_many_counts() -> None:
     """Under replace_one the declared l0 of 2 L is attained: L counts fall and L others rise."""
     before, after = (
-        [("u", f"{name}{n}") for n in range(9)] + [("v", f"{k}{n}") for k in "ab" for n in range(9)] for name in "ab"
+        [("u", f"{name}{n}") for n in range(9)] + [("v", f"{k}{n}") for k in "ab" for n in range(9)]
+        for name in "ab"
     )
     catalogue = [f"{name}{n}" for name in "ab" for n in range(9)]
     first, second = (
-        events.read(arrow(log), **COLUMNS, max_items_per_user=3, salt="s").scores(catalogue, relation="replace_one")
+        events.read(arrow(log), **COLUMNS, max_items_per_user=3, salt="s").scores(
+            catalogue, relation="replace_one"
+        )
         for log in (before, after)
     )
     change = first.values - second.values

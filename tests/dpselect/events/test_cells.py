@@ -1,4 +1,6 @@
-"""Cells of a group and an item: counted like items, with one bound and one norm for all that a user has."""
+"""Cells of a group and an item: counted like items, with one bound and one norm for all that a user
+has.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +22,27 @@ CELLS: dict[str, Any] = {"user": "u", "item": "i", "group": "g", "cells": True}
 
 def log(users: int = 300) -> pd.DataFrame:
     rng = np.random.default_rng(5)
-    rows = [(f"u{user}", int(g), int(rng.zipf(1.6)) % 40) for user in range(users) for g in rng.integers(0, 5, 4)]
+    rows = [
+        (f"u{user}", int(g), int(rng.zipf(1.6)) % 40)
+        for user in range(users)
+        for g in rng.integers(0, 5, 4)
+    ]
     return pd.DataFrame(rows, columns=["u", "g", "i"])
 
 
 def counted(found: Any, place: int | None = None) -> dict[Any, int]:
     numbers = found.counts if place is None else found.clipped[place]
-    return {parts_of(label): int(number) for label, number in zip(found.labels, numbers, strict=True) if number}
+    return {
+        parts_of(label): int(number)
+        for label, number in zip(found.labels, numbers, strict=True)
+        if number
+    }
 
 
 def test_cells_are_counted_as_a_dictionary_counts_them() -> None:
-    """Every distinct (user, group, item) once; a weight is that of a user with so many cells in all groups together."""
+    """Every distinct (user, group, item) once; a weight is that of a user with so many cells in all
+    groups together.
+    """
     table = log()
     found = events.read(table, **CELLS, clip=1.0)
     triples = set(table.itertuples(index=False, name=None))
@@ -43,13 +55,21 @@ def test_cells_are_counted_as_a_dictionary_counts_them() -> None:
 
 
 def test_cells_of_any_letters_are_those_of_python_and_no_two_are_alike() -> None:
-    """A group's length counts characters, as Python does: read in the engine, written by `cell`, taken apart again."""
+    """A group's length counts characters, as Python does: read in the engine, written by `cell`,
+    taken apart again.
+    """
     groups = ["Köln", "東京", "a", "2:a", "", "\U0001f30a", "e\u0301"]
-    table = pd.DataFrame([(f"u{g}{i}", g, i) for g in groups for i in ("é1", "1", ":")], columns=["u", "g", "i"])
-    with events.pairs(table[table["g"] != ""], user="u", item="i", group="g", max_groups_per_user=1) as pairs:
+    table = pd.DataFrame(
+        [(f"u{g}{i}", g, i) for g in groups for i in ("é1", "1", ":")], columns=["u", "g", "i"]
+    )
+    with events.pairs(
+        table[table["g"] != ""], user="u", item="i", group="g", max_groups_per_user=1
+    ) as pairs:
         found = pairs.read(cells=True, max_groups_per_user=None)
         asked = [cell(group, "é1") for group in groups if group]
-        assert pairs.read(cells=True, max_groups_per_user=None, within=asked).counts.tolist() == [1] * len(asked)
+        assert pairs.read(cells=True, max_groups_per_user=None, within=asked).counts.tolist() == [
+            1
+        ] * len(asked)
     written = {(g, i): cell(g, i) for _, g, i in table.itertuples(index=False)}
     assert len(set(written.values())) == len(written)
     assert {parts_of(label): label for label in written.values()} == written
@@ -58,10 +78,14 @@ def test_cells_of_any_letters_are_those_of_python_and_no_two_are_alike() -> None
 
 
 def test_a_bound_holds_over_all_groups_together() -> None:
-    """At most so many cells of each user, whichever groups they are in, by the hash of the cell; nobody else's change."""
+    """At most so many cells of each user, whichever groups they are in, by the hash of the cell;
+    nobody else's change.
+    """
     table = log()
     bounded = events.read(table, **CELLS, max_items_per_user=2, salt="s")
-    assert bounded.counts.sum() == 2 * table["u"].nunique() - sum(n == 1 for n in table.drop_duplicates().groupby("u").size())
+    assert bounded.counts.sum() == 2 * table["u"].nunique() - sum(
+        n == 1 for n in table.drop_duplicates().groupby("u").size()
+    )
     rest = counted(events.read(table[table["u"] != "u7"], **CELLS, max_items_per_user=2, salt="s"))
     whole = counted(bounded)
     assert sum(whole.values()) - sum(rest.values()) == 2
@@ -72,7 +96,9 @@ def test_listed_groups_alone_take_a_place() -> None:
     """What is in no listed group is looked at no more than what is in no log."""
     table = log()
     listed = events.read(table, **CELLS, groups=[1, 3, 9], max_items_per_user=2, salt="s", clip=1.0)
-    alone = events.read(table[table["g"].isin([1, 3])], **CELLS, max_items_per_user=2, salt="s", clip=1.0)
+    alone = events.read(
+        table[table["g"].isin([1, 3])], **CELLS, max_items_per_user=2, salt="s", clip=1.0
+    )
     assert counted(listed) == counted(alone)
     assert counted(listed, 0) == counted(alone, 0)
 
@@ -95,7 +121,9 @@ def test_pairs_are_counted_as_cells_after_they_were_read_for_groups() -> None:
 
 
 def test_the_top_of_each_group_is_a_function_of_what_was_released() -> None:
-    """The same cells under the same noise: the k first of each group, groups by name; what is short of k says so."""
+    """The same cells under the same noise: the k first of each group, groups by name; what is short
+    of k says so.
+    """
     few = dps.Sensitivity.of_clipped(1.0, items_per_user=100)
     inner = dps.SparseHistogram(scale=2.0, delta=1e-3, sensitivity=few)
     outer = dps.mechanisms.TopOfGroups(k=2, mechanism=inner)
@@ -116,7 +144,9 @@ def test_the_top_of_each_group_is_a_function_of_what_was_released() -> None:
 def test_labels_that_are_no_cells_are_refused() -> None:
     """A label of an item says nothing of a group: no item may pass for another group's."""
     few = dps.Sensitivity.of_clipped(1.0, items_per_user=100)
-    mechanism = dps.mechanisms.TopOfGroups(k=2, mechanism=dps.SparseHistogram(scale=2.0, delta=1e-3, sensitivity=few))
+    mechanism = dps.mechanisms.TopOfGroups(
+        k=2, mechanism=dps.SparseHistogram(scale=2.0, delta=1e-3, sensitivity=few)
+    )
     for label in ("zoo", "9:zoo", ":zoo"):
         with pytest.raises(dps.errors.InvalidScores, match="labelled by cells"):
             mechanism.select(dps.Scores([5.0], sensitivity=few, labels=[label], domain="observed"))
@@ -125,10 +155,23 @@ def test_labels_that_are_no_cells_are_refused() -> None:
 
 
 def test_the_law_of_groups_is_that_of_draws() -> None:
-    """Probabilities of what is kept are sums of those of what was released, pairs of a group and a position."""
+    """Probabilities of what is kept are sums of those of what was released, pairs of a group and a
+    position.
+    """
     few = dps.Sensitivity.of_clipped(1.0, items_per_user=2)
-    mechanism = dps.mechanisms.TopOfGroups(k=1, mechanism=dps.SparseHistogram(scale=1.5, delta=0.2, sensitivity=few))
+    mechanism = dps.mechanisms.TopOfGroups(
+        k=1, mechanism=dps.SparseHistogram(scale=1.5, delta=0.2, sensitivity=few)
+    )
     labels = [cell("a", "x"), cell("a", "y"), cell("b", "x")]
-    law = mechanism.probabilities(dps.Scores([4.0, 3.0, 5.0], sensitivity=few, labels=labels, domain="observed"))
+    law = mechanism.probabilities(
+        dps.Scores([4.0, 3.0, 5.0], sensitivity=few, labels=labels, domain="observed")
+    )
     assert sum(law.values()) == pytest.approx(1, abs=1e-9)
-    assert set(law) == {(), (("a", 0),), (("a", 1),), (("b", 2),), (("a", 0), ("b", 2)), (("a", 1), ("b", 2))}
+    assert set(law) == {
+        (),
+        (("a", 0),),
+        (("a", 1),),
+        (("b", 2),),
+        (("a", 0), ("b", 2)),
+        (("a", 1), ("b", 2)),
+    }

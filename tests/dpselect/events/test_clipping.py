@@ -1,4 +1,6 @@
-"""Clipped counts: a user's norm to the last bit, whatever the order, the buckets and the other users. Theorem H7."""
+"""Clipped counts: a user's norm to the last bit, whatever the order, the buckets and the other
+users. Theorem H7.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ from dpselect import events
 COLUMNS: dict[str, Any] = {"user": NAMES[0], "item": NAMES[1]}
 ONE = 1 << 20
 RNG = np.random.default_rng(5)
-LOG: list[Event] = [(int(u), int(i)) for u, i in zip(RNG.zipf(1.4, 2000) % 90, RNG.integers(0, 70, 2000), strict=True)]
+LOG: list[Event] = [
+    (int(u), int(i))
+    for u, i in zip(RNG.zipf(1.4, 2000) % 90, RNG.integers(0, 70, 2000), strict=True)
+]
 
 
 def weight(clip: float, norm: str, items: int) -> int:
@@ -28,7 +33,9 @@ def weight(clip: float, norm: str, items: int) -> int:
     return min(ONE, math.isqrt(math.floor(Fraction(clip) ** 2 * ONE**2) // items))
 
 
-def clipped(log: list[Event], clip: float, norm: str, limit: int | None = None, salt: str = "s") -> dict[object, int]:
+def clipped(
+    log: list[Event], clip: float, norm: str, limit: int | None = None, salt: str = "s"
+) -> dict[object, int]:
     """Sums of weights by label, user by user."""
     by_user: dict[object, set[object]] = defaultdict(set)
     for user, item in log if limit is None else bounded(log, limit, salt):
@@ -45,7 +52,9 @@ def clipped(log: list[Event], clip: float, norm: str, limit: int | None = None, 
 @pytest.mark.parametrize("limit", [None, 1, 7, 1000])
 @pytest.mark.parametrize("buckets", [1, 5])
 def test_sums_are_those_of_exact_weights(norm: Any, limit: int | None, buckets: int) -> None:
-    """Counts and several clips come from one reading, and are the integers that the definition says, in any order of rows."""
+    """Counts and several clips come from one reading, and are the integers that the definition
+    says, in any order of rows.
+    """
     wanted = (0.3, 1.0, 2**0.5, 5.0)
     order = np.random.default_rng(buckets).permutation(len(LOG))
     salt = None if limit is None else "s"
@@ -75,15 +84,29 @@ def test_sums_are_those_of_exact_weights(norm: Any, limit: int | None, buckets: 
     limit=st.integers(1, 12),
 )
 @settings(max_examples=8, deadline=None)
-def test_one_user_changes_what_the_sensitivity_says(log: list[Event], clip: float, norm: Any, limit: int) -> None:
-    """Without any one user: equal falls of at most linf on at most l0 items, and the norm is at most the clip, in rationals."""
-    options: Any = {**COLUMNS, "clip": clip, "clip_norm": norm, "max_items_per_user": limit, "salt": "s"}
+def test_one_user_changes_what_the_sensitivity_says(
+    log: list[Event], clip: float, norm: Any, limit: int
+) -> None:
+    """Without any one user: equal falls of at most linf on at most l0 items, and the norm is at
+    most the clip, in rationals.
+    """
+    options: Any = {
+        **COLUMNS,
+        "clip": clip,
+        "clip_norm": norm,
+        "max_items_per_user": limit,
+        "salt": "s",
+    }
     everyone = events.read(arrow(log), **options)
     sensitivity = everyone.scores(clip=clip).sensitivity
     labels = list(everyone.labels)
     for user in {user for user, _ in log}:
         others = [event for event in log if event[0] != user]
-        without = events.read(arrow(others), **options).scores(labels, clip=clip).values if others else np.zeros(len(labels))
+        without = (
+            events.read(arrow(others), **options).scores(labels, clip=clip).values
+            if others
+            else np.zeros(len(labels))
+        )
         change = [Fraction(x) for x in (everyone.scores(clip=clip).values - without).tolist()]
         touched = [x for x in change if x]
         assert min(change) >= 0
@@ -99,7 +122,8 @@ def test_one_user_changes_what_the_sensitivity_says(log: list[Event], clip: floa
 
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 def test_weights_of_any_number_of_items_stay_within_the_clip(norm: Any) -> None:
-    """One user with t items for many t and C: t w^2 or t w is at most the clip's, and one unit more would not be.
+    """One user with t items for many t and C: t w^2 or t w is at most the clip's, and one unit more
+    would not be.
 
     The clip 0.9999997300046378 is the last float below a norm that two items reach.
     """
@@ -117,9 +141,13 @@ def test_weights_of_any_number_of_items_stay_within_the_clip(norm: Any) -> None:
 
 
 def test_a_second_look_at_chosen_items() -> None:
-    """within= reads the log as though it had no other items: weights and bounds are anew; order and zeros as asked for."""
+    """within= reads the log as though it had no other items: weights and bounds are anew; order and
+    zeros as asked for.
+    """
     chosen = [11, 3, 999, 5]
-    found = events.read(arrow(LOG), **COLUMNS, clip=1.0, max_items_per_user=2, salt="s", within=chosen)
+    found = events.read(
+        arrow(LOG), **COLUMNS, clip=1.0, max_items_per_user=2, salt="s", within=chosen
+    )
     part = [event for event in LOG if event[1] in chosen]
     expected, weights = distinct_users(bounded(part, 2, "s")), clipped(part, 1.0, "l2", 2)
     assert found.labels == tuple(chosen)

@@ -1,4 +1,6 @@
-"""A table or a query of any database gives the counts of the same events in a file; passwords and data are in no message."""
+"""A table or a query of any database gives the counts of the same events in a file; passwords and
+data are in no message.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ def sqlite(tmp_path: Path) -> str:
     """A database file with a table whose name needs quotes."""
     with sqlite3.connect(tmp_path / "log.db") as connection:
         connection.execute('CREATE TABLE "visits 2024" (u TEXT, i TEXT, t TEXT)')
-        rows = [(user, None if item is None else str(item), "2024-01-05 10:00:00") for user, item in ROWS]
+        rows = [
+            (user, None if item is None else str(item), "2024-01-05 10:00:00")
+            for user, item in ROWS
+        ]
         connection.executemany('INSERT INTO "visits 2024" VALUES (?, ?, ?)', rows)
     connection.close()
     return f"sqlite:///{tmp_path / 'log.db'}"
@@ -57,7 +62,14 @@ def test_duckdb_files(tmp_path: Path) -> None:
         connection.executemany("INSERT INTO visits VALUES (?, ?)", ROWS)
     source = f"duckdb:///{tmp_path / 'log.duckdb'}"
     before = (tmp_path / "log.duckdb").read_bytes()
-    assert counted(source, table="visits") == counted(source, query="SELECT * FROM visits") == {str(2**70): 2, "5": 1}
+    assert (
+        counted(source, table="visits")
+        == counted(source, query="SELECT * FROM visits")
+        == {
+            str(2**70): 2,
+            "5": 1,
+        }
+    )
     assert (tmp_path / "log.duckdb").read_bytes() == before
     with pytest.raises(EventLogError, match="does not exist"):
         counted(f"duckdb:///{tmp_path / 'none.duckdb'}", table="visits")
@@ -85,9 +97,14 @@ def test_rows_are_asked_for_once_and_in_parts(sqlite: str, monkeypatch: pytest.M
 
     monkeypatch.setattr(sqlalchemy.CursorResult, "fetchmany", fetchmany)
     monkeypatch.setattr("dpselect.events.sources.databases._AT_ONCE", 2)
-    sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", seen := lambda *given: executed.append(given[2]))
+    sqlalchemy.event.listen(
+        sqlalchemy.Engine, "before_cursor_execute", seen := lambda *given: executed.append(given[2])
+    )
     try:
-        assert counted(sqlite, table="visits 2024", max_items_per_user=1, salt="s") in ({str(2**70): 2}, {str(2**70): 1, "5": 1})
+        assert counted(sqlite, table="visits 2024", max_items_per_user=1, salt="s") in (
+            {str(2**70): 2},
+            {str(2**70): 1, "5": 1},
+        )
     finally:
         sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", seen)
     assert asked == [2, 2, 2, 2]
@@ -95,14 +112,20 @@ def test_rows_are_asked_for_once_and_in_parts(sqlite: str, monkeypatch: pytest.M
 
 
 def test_what_keeps_a_duckdb_file_from_being_read_is_said(tmp_path: Path) -> None:
-    """Another process that has it open, a table that is not there, and damage: each by its name, and none of them as another."""
+    """Another process that has it open, a table that is not there, and damage: each by its name,
+    and none of them as another.
+    """
     path = tmp_path / "log.duckdb"
     with duckdb.connect(path) as base:
         base.execute("CREATE TABLE log AS SELECT 'u' AS u, 'i' AS i")
     with pytest.raises(EventLogError, match="names something that is not there"):
         counted(f"duckdb:///{path}", table="other")
-    hold = f"import duckdb; base = duckdb.connect({str(path)!r}); print('open', flush=True); input()"
-    with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+    hold = (
+        f"import duckdb; base = duckdb.connect({str(path)!r}); print('open', flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "open\n"
         with pytest.raises(EventLogError, match="in use by another process") as caught:

@@ -1,4 +1,6 @@
-"""Files as people have them: what is said about a file is one set of options, and the same events give the same counts."""
+"""Files as people have them: what is said about a file is one set of options, and the same events
+give the same counts.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +40,18 @@ def counted(source: Any, **options: Any) -> dict[Any, int]:
 
 def text(delimiter: str, *, quote: str = '"', end: str = "\n") -> str:
     rows = [("user_id", "item_id"), *PAIRS]
-    lines = [delimiter.join(f"{quote}{field}{quote}" if delimiter in field else field for field in row) for row in rows]
+    lines = [
+        delimiter.join(f"{quote}{field}{quote}" if delimiter in field else field for field in row)
+        for row in rows
+    ]
     return end.join(lines) + end
 
 
 @pytest.mark.parametrize("delimiter", [";", "|", "\t", "::"])
 def test_a_header_tells_the_delimiter(delimiter: str, tmp_path: Path) -> None:
-    """Where all columns that are asked for are named under one delimiter alone, it is that one; or it is stated."""
+    """Where all columns that are asked for are named under one delimiter alone, it is that one; or
+    it is stated.
+    """
     path = tmp_path / "log.csv"
     path.write_text("\ufeff" + text(delimiter, end="\r\n"), encoding="utf-8")
     assert counted(path) == counted(path, delimiter=delimiter) == COUNTS
@@ -54,7 +61,9 @@ def test_a_header_tells_the_delimiter(delimiter: str, tmp_path: Path) -> None:
     positions = tmp_path / "bare.dat"
     positions.write_text(text(delimiter).split("\n", 1)[1], encoding="utf-8")
     assert counted(positions, user=1, item=2, delimiter=delimiter) == COUNTS
-    with pytest.raises(EventLogError, match=r"split at ','.* has 1 columns|is not a column of .*split at ','"):
+    with pytest.raises(
+        EventLogError, match=r"split at ','.* has 1 columns|is not a column of .*split at ','"
+    ):
         counted(positions, user=1, item=3)
 
 
@@ -68,7 +77,9 @@ def test_a_header_that_two_delimiters_fit_is_not_guessed(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("option", ["table", "query", "delimiter", "encoding"])
 def test_auto_is_the_name_of_a_format_alone(option: str, tmp_path: Path) -> None:
-    """Of any other option it is text like other text, which says nothing about this source and is refused."""
+    """Of any other option it is text like other text, which says nothing about this source and is
+    refused.
+    """
     table = pd.DataFrame({"u": ["a", "b"], "i": ["x", "y"]})
     asked: Any = {option: "utf-8" if option == "encoding" else "auto"}
     with pytest.raises(EventLogError, match=f"{option}="):
@@ -78,8 +89,8 @@ def test_auto_is_the_name_of_a_format_alone(option: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("lines", [0, 3, 40_000])
 @pytest.mark.parametrize("foot", ["\nSource: office; table 3", "Total", "\n\nx;y;z"])
 def test_a_footnote_is_no_event(lines: int, foot: str, tmp_path: Path) -> None:
-    """Text below a blank line, or a row of another number of fields, is refused wherever a block of bytes ends: with its line,
-    which counts rows, by the check alone.
+    """Text below a blank line, or a row of another number of fields, is refused wherever a block of
+    bytes ends: with its line, which counts rows, by the check alone.
     """
     path = tmp_path / "log.csv"
     path.write_bytes((text(";") + "u9;naïve\n" * lines + foot).encode())
@@ -129,20 +140,33 @@ def test_a_workbook_of_several_sheets_is_refused(tmp_path: Path) -> None:
 
 
 def test_rows_beyond_the_size_that_a_workbook_states_are_read(tmp_path: Path) -> None:
-    """A tool that appends rows may leave the sheet's stated size as it was: none of them is dropped, no cell is missing."""
+    """A tool that appends rows may leave the sheet's stated size as it was: none of them is
+    dropped, no cell is missing.
+    """
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()
     for row in [("user_id", "item_id", "note"), *PAIRS]:
         book.active.append(row)
     book.save(tmp_path / "log.xlsx")
-    with zipfile.ZipFile(tmp_path / "log.xlsx") as whole, zipfile.ZipFile(tmp_path / "appended.xlsx", "w") as changed:
+    with (
+        zipfile.ZipFile(tmp_path / "log.xlsx") as whole,
+        zipfile.ZipFile(tmp_path / "appended.xlsx", "w") as changed,
+    ):
         for name in whole.namelist():
             held = whole.read(name)
-            changed.writestr(name, re.sub(rb'<dimension ref="[^"]*"', b'<dimension ref="A1:C2"', held))
+            changed.writestr(
+                name, re.sub(rb'<dimension ref="[^"]*"', b'<dimension ref="A1:C2"', held)
+            )
     assert counted(tmp_path / "appended.xlsx") == COUNTS
 
 
-BASKETS = {"u1": ["naïve"], "u2": ["naïve", "café", "naïve"], "u3": ["a,b", "naïve"], "u4": [], "u5": None}
+BASKETS = {
+    "u1": ["naïve"],
+    "u2": ["naïve", "café", "naïve"],
+    "u3": ["a,b", "naïve"],
+    "u4": [],
+    "u5": None,
+}
 
 
 def test_a_list_is_one_event_per_element(tmp_path: Path) -> None:
@@ -157,16 +181,20 @@ def test_a_list_is_one_event_per_element(tmp_path: Path) -> None:
         assert dict(zip(found.labels, found.counts.tolist(), strict=True)) == COUNTS
         assert (found.report.rows, found.report.rows_without_item) == (8, 2)
     (tmp_path / "log.csv").write_text(
-        "user_id,item_id\n" + "".join(f'{user},"{"|".join(items or [])}"\n' for user, items in BASKETS.items())
+        "user_id,item_id\n"
+        + "".join(f'{user},"{"|".join(items or [])}"\n' for user, items in BASKETS.items())
     )
     assert counted(tmp_path / "log.csv", split="|") == COUNTS
 
 
 @pytest.mark.slow
 def test_dotted_paths(tmp_path: Path) -> None:
-    """Fields within a column are named with dots, also through lists; a column of that very name comes first."""
+    """Fields within a column are named with dots, also through lists; a column of that very name
+    comes first.
+    """
     rows: list[Any] = [
-        {"event": {"user": {"id": user}, "basket": [{"sku": item} for item in items or []]}} for user, items in BASKETS.items()
+        {"event": {"user": {"id": user}, "basket": [{"sku": item} for item in items or []]}}
+        for user, items in BASKETS.items()
     ]
     (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     table = pa.Table.from_pylist(rows)
@@ -181,7 +209,9 @@ def test_dotted_paths(tmp_path: Path) -> None:
 
 
 def test_integers_of_any_width_decimals_and_uuids_are_printed(tmp_path: Path) -> None:
-    """Typed labels beyond 64 bits are compared by all their digits; fractions are refused, with what to do."""
+    """Typed labels beyond 64 bits are compared by all their digits; fractions are refused, with
+    what to do.
+    """
     items = pa.array([2**100, 2**100 + 1, 2**100], pa.decimal128(38))
     wide = pa.table({"user_id": pa.array([1, 2, 2**63], pa.uint64()), "item_id": items})
     pq.write_table(wide, tmp_path / "log.parquet")
@@ -189,34 +219,48 @@ def test_integers_of_any_width_decimals_and_uuids_are_printed(tmp_path: Path) ->
         assert counted(source) == {str(2**100): 2, str(2**100 + 1): 1}
     objects = pd.DataFrame({"user_id": [1, 2, 3], "item_id": [2**70, 2**70 + 1, 5]}, dtype=object)
     assert counted(objects) == {str(2**70): 1, str(2**70 + 1): 1, "5": 1}
-    assert counted(objects[2:]) == {"5": 1}  # the same label whether or not somebody has one that is wide
+    # the same label whether or not somebody has one that is wide
+    assert counted(objects[2:]) == {"5": 1}
     with pytest.raises(EventLogError, match="Int64"):
         counted(pd.DataFrame({"user_id": [1.0, np.nan], "item_id": ["x", "y"]}))
 
 
 @pytest.mark.parametrize("dtype", ["object", "category", "str", "Int64"])
 def test_no_row_changes_what_the_labels_of_a_declared_type_are(dtype: str) -> None:
-    """Objects and categories of integers are text, like text itself, and Int64 is integers, with any row more or refused."""
+    """Objects and categories of integers are text, like text itself, and Int64 is integers, with
+    any row more or refused.
+    """
     held, refused = set(), 0
     for further in ([], [None], [2**62], [2**70], ["x"]):
-        items = [7 if dtype != "str" else "7", *(str(one) if dtype == "str" and one is not None else one for one in further)]
+        items = [
+            7 if dtype != "str" else "7",
+            *(str(one) if dtype == "str" and one is not None else one for one in further),
+        ]
         try:
-            frame = pd.DataFrame({"user_id": range(len(items)), "item_id": pd.Series(items, dtype=dtype)})
+            frame = pd.DataFrame(
+                {"user_id": range(len(items)), "item_id": pd.Series(items, dtype=dtype)}
+            )
             held |= {label for label in counted(frame) if str(label) == "7"}
-        except (EventLogError, OverflowError, ValueError):  # the last two are pandas' own, of what is no Int64
+        # the last two are pandas' own, of what is no Int64
+        except (EventLogError, OverflowError, ValueError):
             refused += 1
     assert held == {7 if dtype == "Int64" else "7"}
     assert refused == {"str": 0, "Int64": 2}.get(dtype, 1)
 
 
-# -- labels ---------------------------------------------------------------------------------------------------------------------
+# -- labels ----------------------------------------------------------------------------------------
 
 
 def test_labels_are_written_alike_where_that_is_asked(tmp_path: Path) -> None:
-    """Exactly as written unless --normalize says otherwise; users, items, lists and catalogues alike."""
+    """Exactly as written unless --normalize says otherwise; users, items, lists and catalogues
+    alike.
+    """
     path = tmp_path / "log.csv"
     labels = ["Café", "cafe\u0301 ", "CAFE\u0301", "straße", "STRASSE"]
-    path.write_text("user_id,item_id\n" + "".join(f"u{at},{label}\nU{at},{label}\n" for at, label in enumerate(labels)))
+    path.write_text(
+        "user_id,item_id\n"
+        + "".join(f"u{at},{label}\nU{at},{label}\n" for at, label in enumerate(labels))
+    )
     assert len(counted(path)) == 5
     forms = ["nfc", "casefold", "strip"]
     assert counted(path, normalize=forms) == {"café": 3, "strasse": 2}
@@ -229,32 +273,47 @@ def test_labels_are_written_alike_where_that_is_asked(tmp_path: Path) -> None:
 
 
 def test_integers_with_a_point_beside_integers_in_another_file_are_refused(tmp_path: Path) -> None:
-    """One user would be two: refused with the remedy, whatever is asked for; within one file text is what it says."""
+    """One user would be two: refused with the remedy, whatever is asked for; within one file text
+    is what it says.
+    """
     rows, role = {"user_id": "9", "item_id": "9"}, "user_id"
     for name, label in (("a", "1"), ("b", "1.0"), ("c", "2.0")):
         row = {**rows, role: label}
-        (tmp_path / f"{name}.csv").write_text(f"user_id,item_id\n{row['user_id']},{row['item_id']}\n")
+        (tmp_path / f"{name}.csv").write_text(
+            f"user_id,item_id\n{row['user_id']},{row['item_id']}\n"
+        )
     with pytest.raises(EventLogError, match=f"{role}.* in two ways.*Int64"):
         counted([tmp_path / "a.csv", tmp_path / "b.csv"])
     with pytest.raises(EventLogError, match=r"in two ways"):
         counted([tmp_path / "a.csv", tmp_path / "b.csv"], max_items_per_user=1)
     assert sum(counted([tmp_path / "a.csv", tmp_path / "c.csv"]).values()) == 2
     (tmp_path / "d.jsonl").write_text(json.dumps({**rows, role: "1"}))
-    for stated in ({}, {"normalize": "nfc", "null": "NULL"}, {"split": ";"}, {"null": "1.0"}, {"where": "item_id = none"}):
+    for stated in (
+        {},
+        {"normalize": "nfc", "null": "NULL"},
+        {"split": ";"},
+        {"null": "1.0"},
+        {"where": "item_id = none"},
+    ):
         with pytest.raises(EventLogError, match=r"in two ways"):
             counted([tmp_path / "d.jsonl", tmp_path / "b.csv"], **stated)
     both = tmp_path / "both.csv"
-    both.write_text((tmp_path / "a.csv").read_text() + (tmp_path / "b.csv").read_text().split("\n", 1)[1])
+    both.write_text(
+        (tmp_path / "a.csv").read_text() + (tmp_path / "b.csv").read_text().split("\n", 1)[1]
+    )
     assert sum(counted(both).values()) == 2
-    assert counted([tmp_path / "a.csv", tmp_path / "b.csv"], user="item_id", item="user_id") == {"1": 1, "1.0": 1}
+    assert counted([tmp_path / "a.csv", tmp_path / "b.csv"], user="item_id", item="user_id") == {
+        "1": 1,
+        "1.0": 1,
+    }
 
 
-# -- how people write them ------------------------------------------------------------------------------------------------------
+# -- how people write them -------------------------------------------------------------------------
 
 
 def test_decimal_commas_are_read_where_they_are_stated(tmp_path: Path) -> None:
-    """Values, and numbers that conditions compare, in delimited text; points then group digits. Other sources have numbers, which
-    are written with a point where they are text in between.
+    """Values, and numbers that conditions compare, in delimited text; points then group digits.
+    Other sources have numbers, which are written with a point where they are text in between.
     """
     path = tmp_path / "log.csv"
     path.write_text("user_id;item_id;paid\nu1;x;3,5\nu2;x;1.234,25\nu3;x;7\nu4;x;\n")
@@ -282,16 +341,27 @@ def test_decimal_commas_are_read_where_they_are_stated(tmp_path: Path) -> None:
         ("%d.%m.%Y", ["29.06.2026", "1.7.2026", "01.08.2026"]),
         ("%m/%d/%Y", ["06/29/2026", "7/1/2026", "08/01/2026"]),
         ("%m/%d/%y %I:%M %p", ["06/29/26 11:59 PM", "7/1/26 12:00 AM", "08/01/26 01:00 AM"]),
-        ("%d-%b-%Y %H:%M:%S", ["29-Jun-2026 23:59:59", "01-Jul-2026 00:00:00", "01-Aug-2026 00:00:00"]),
+        (
+            "%d-%b-%Y %H:%M:%S",
+            ["29-Jun-2026 23:59:59", "01-Jul-2026 00:00:00", "01-Aug-2026 00:00:00"],
+        ),
     ],
 )
 def test_times_of_a_stated_format(form: str, times: list[str], tmp_path: Path) -> None:
-    """They are read off a clock in the zone that is stated. One of another format is no time and refuses nothing, since whoever
-    asks chooses the format; the check says which format fits.
+    """They are read off a clock in the zone that is stated. One of another format is no time and
+    refuses nothing, since whoever asks chooses the format; the check says which format fits.
     """
-    window: dict[str, Any] = {"time": "t", "since": "2026-07-01", "until": "2026-08-01", "time_zone": "Europe/Berlin"}
+    window: dict[str, Any] = {
+        "time": "t",
+        "since": "2026-07-01",
+        "until": "2026-08-01",
+        "time_zone": "Europe/Berlin",
+    }
     for more in ([], ["2026-07-04", "99.99.2026", "soon", "1.1.0001"]):
-        rows = [{"user_id": f"u{at}", "item_id": "x", "t": time} for at, time in enumerate([*times, *more])]
+        rows = [
+            {"user_id": f"u{at}", "item_id": "x", "t": time}
+            for at, time in enumerate([*times, *more])
+        ]
         pd.DataFrame(rows).to_csv(tmp_path / "log.csv", index=False)
         pq.write_table(pa.Table.from_pylist(rows), tmp_path / "log.parquet")
         for source in (tmp_path / "log.csv", tmp_path / "log.parquet", pd.DataFrame(rows)):
@@ -329,7 +399,9 @@ def test_quotes_that_a_backslash_escapes_are_a_malformed_row(tmp_path: Path) -> 
 
 
 def test_an_array_of_json_is_read_as_lines_of_it_are(tmp_path: Path) -> None:
-    """Pretty or not, by its ending or as stated; an empty one is a log of nobody, and one that is cut short is malformed."""
+    """Pretty or not, by its ending or as stated; an empty one is a log of nobody, and one that is
+    cut short is malformed.
+    """
     rows = [{"user_id": user, "item_id": items} for user, items in BASKETS.items()]
     for name, text, said in (
         ("a.json", json.dumps(rows), {}),
@@ -347,16 +419,26 @@ def test_an_array_of_json_is_read_as_lines_of_it_are(tmp_path: Path) -> None:
     assert "damaged" not in str(caught.value)
 
 
-# -- times ----------------------------------------------------------------------------------------------------------------------
+# -- times -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("time", "unit"),
-    [("1704448800000", "s"), ("1704448800000000", "ms"), ("-99999999999", "s"), ("0001-01-01", None), ("1899-12-31", None)],
+    [
+        ("1704448800000", "s"),
+        ("1704448800000000", "ms"),
+        ("-99999999999", "s"),
+        ("0001-01-01", None),
+        ("1899-12-31", None),
+    ],
 )
 @pytest.mark.parametrize("typed", [False, True])
-def test_times_outside_the_years_1900_to_9999_are_refused(time: str, unit: Any, typed: bool, tmp_path: Path) -> None:
-    """A wrong unit puts times there: refused with a word about it, in text and in typed columns, inside the window or not."""
+def test_times_outside_the_years_1900_to_9999_are_refused(
+    time: str, unit: Any, typed: bool, tmp_path: Path
+) -> None:
+    """A wrong unit puts times there: refused with a word about it, in text and in typed columns,
+    inside the window or not.
+    """
     path = tmp_path / ("log.parquet" if typed else "log.csv")
     if typed:
         stored = pa.array([int(time)]) if unit else pa.array([time]).cast(pa.timestamp("s"))
@@ -367,7 +449,7 @@ def test_times_outside_the_years_1900_to_9999_are_refused(time: str, unit: Any, 
         counted(path, time="t", since="2024-01-01", until="2024-02-01", time_unit=unit)
 
 
-# -- public lists ---------------------------------------------------------------------------------------------------------------
+# -- public lists ----------------------------------------------------------------------------------
 
 
 def test_catalogues_are_read_as_logs_are(tmp_path: Path) -> None:
@@ -379,8 +461,13 @@ def test_catalogues_are_read_as_logs_are(tmp_path: Path) -> None:
     with pytest.raises(EventLogError, match="delimiter=';'"):
         events.read_catalogue(at / "a.csv")
     (at / "b.csv").write_text("item_id|x\nnaïve|1\ncafé|2\nNULL|3\n", encoding="utf-16")
-    assert events.read_catalogue(at / "b.csv", item="item_id", encoding="utf-16", null="NULL") == labels
-    (at / "c.jsonl").write_text("".join(json.dumps({"item": {"id": label}}) + "\n" for label in labels))
+    assert (
+        events.read_catalogue(at / "b.csv", item="item_id", encoding="utf-16", null="NULL")
+        == labels
+    )
+    (at / "c.jsonl").write_text(
+        "".join(json.dumps({"item": {"id": label}}) + "\n" for label in labels)
+    )
     assert events.read_catalogue(at / "c.jsonl", "item.id") == labels
     pq.write_table(pa.table({"id": labels}), at / "d.parquet")
     assert events.read_catalogue(at / "d.parquet") == labels
@@ -390,14 +477,16 @@ def test_catalogues_are_read_as_logs_are(tmp_path: Path) -> None:
     with pytest.raises(EventLogError, match="more than once"):
         events.read_catalogue(at / "a.csv", "name", delimiter=";")
     assert events.read_catalogue(pa.table({"id": labels}), "id") == labels
-    assert events.read_catalogue([at / "c.jsonl", at / "f.csv"], "item.id", split="|", format="auto") == [*labels, "zoo"]
+    assert events.read_catalogue(
+        [at / "c.jsonl", at / "f.csv"], "item.id", split="|", format="auto"
+    ) == [*labels, "zoo"]
     with contextlib.closing(sqlite3.connect(at / "g.db")) as base, base:
         base.execute("CREATE TABLE places (id TEXT)")
         base.executemany("INSERT INTO places VALUES (?)", [(label,) for label in labels])
     assert events.read_catalogue(f"sqlite:///{at}/g.db", "id", table="places") == labels
 
 
-# -- files of public bug reports ------------------------------------------------------------------------------------------------
+# -- files of public bug reports -------------------------------------------------------------------
 
 _KNOWN: dict[str, dict[str, Any]] = {
     "bom_semicolon_crlf.csv": {},
@@ -426,25 +515,44 @@ def test_files_of_bug_reports_are_read(name: str) -> None:
     """Ten items with 380, 350, ..., 110 users, whatever the file looks like."""
     found = sorted(counted(_shared(name), **_KNOWN[name]).values(), reverse=True)
     lines = _shared(name).read_text("latin-1").splitlines()
-    expected = Counter(item for _, item in {tuple(line.split("::")[:2]) for line in lines}) if "::" in lines[0] else None
-    assert found == (list(range(380, 100, -30)) if expected is None else sorted(expected.values(), reverse=True))
+    expected = (
+        Counter(item for _, item in {tuple(line.split("::")[:2]) for line in lines})
+        if "::" in lines[0]
+        else None
+    )
+    assert found == (
+        list(range(380, 100, -30)) if expected is None else sorted(expected.values(), reverse=True)
+    )
 
 
 @pytest.mark.parametrize("forms", list(itertools.permutations(["nfkc", "casefold", "strip"])))
 def test_labels_that_were_written_alike_stay_as_they_are(forms: tuple[str, ...]) -> None:
-    """Writing a label anew twice is writing it once, whatever letters it has: a list that was, and a log that is, match."""
-    for code in (*range(0x3000), *range(0xA640, 0xAC00), *range(0xF900, 0xFFFF), *range(0x1D400, 0x1D800)):
+    """Writing a label anew twice is writing it once, whatever letters it has: a list that was, and
+    a log that is, match.
+    """
+    for code in (
+        *range(0x3000),
+        *range(0xA640, 0xAC00),
+        *range(0xF900, 0xFFFF),
+        *range(0x1D400, 0x1D800),
+    ):
         once = normalized(f" {chr(code)}\u0345", forms)
         assert normalized(once, forms) == once
 
 
 @pytest.mark.slow
 def test_catalogues_are_written_as_the_log_is(tmp_path: Path) -> None:
-    """Every way to name a public list matches labels by what `normalize` makes of both; two that become one are refused."""
+    """Every way to name a public list matches labels by what `normalize` makes of both; two that
+    become one are refused.
+    """
     (tmp_path / "log.csv").write_text("user_id;item_id\nann;Café \nbob;CAFÉ\n", encoding="cp1252")
     (tmp_path / "items.csv").write_text("item_id,name\ncafÉ,x\nzoo,y\n", encoding="cp1252")
     (tmp_path / "list.txt").write_text("cafÉ\nzoo\n", encoding="cp1252")
-    said: dict[str, Any] = {"normalize": ["strip", "casefold"], "encoding": "cp1252", "delimiter": ";"}
+    said: dict[str, Any] = {
+        "normalize": ["strip", "casefold"],
+        "encoding": "cp1252",
+        "delimiter": ";",
+    }
     counts: Any = events.read(tmp_path / "log.csv", **COLUMNS, **said)
     with events.hold(tmp_path / "log.csv", **COLUMNS, **said) as held:
         assert held.scores(["Zoo", "cafÉ "])._table.names == ["zoo", "café"]

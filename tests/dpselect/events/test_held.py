@@ -1,4 +1,6 @@
-"""Counts that stay in the engine: what a release moves here is what it needs, and its law is the dense draw's. Theorem X14."""
+"""Counts that stay in the engine: what a release moves here is what it needs, and its law is the
+dense draw's. Theorem X14.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,13 @@ from dpselect.sampling import ExactSampler
 
 FEW = dps.Sensitivity.of_counts(items_per_user=5)
 CLIPPED = dps.Sensitivity.of_clipped(1.0, "l2", items_per_user=5)
-ASKED: dict[str, Any] = {"user": "u", "item": "i", "max_items_per_user": 5, "salt": "s", "clip": (1.0, 1.4)}
+ASKED: dict[str, Any] = {
+    "user": "u",
+    "item": "i",
+    "max_items_per_user": 5,
+    "salt": "s",
+    "clip": (1.0, 1.4),
+}
 
 
 def log(text: bool = False) -> pa.Table:
@@ -44,9 +52,12 @@ def table(scores: HeldScores) -> Table:
 
 
 @pytest.mark.parametrize("clip", [None, 1.0, 1.4])
-def test_the_engine_tells_the_top_and_how_many_have_each_count(both: Any, clip: float | None) -> None:
-    """The highest counts with ties by label, the histogram, and the report, are those of the counts in memory; and every number
-    below a group's size names another item of that count: drawn numbers become items without a change of law.
+def test_the_engine_tells_the_top_and_how_many_have_each_count(
+    both: Any, clip: float | None
+) -> None:
+    """The highest counts with ties by label, the histogram, and the report, are those of the counts
+    in memory; and every number below a group's size names another item of that count: drawn numbers
+    become items without a change of law.
     """
     counts, held = both
     dense, engine = counts.scores(clip=clip), table(held.scores(clip=clip))
@@ -63,22 +74,35 @@ def test_the_engine_tells_the_top_and_how_many_have_each_count(both: Any, clip: 
     for group in (0, 1, len(distinct) - 1):
         pairs = [(group, member) for member in range(sizes[group])]
         named = engine.labels(pairs, distinct, ExactSampler(np.random.default_rng(1)))
-        assert sorted(named) == sorted(counts.labels[at] for at in np.flatnonzero(dense.values == distinct[group]))
+        assert sorted(named) == sorted(
+            counts.labels[at] for at in np.flatnonzero(dense.values == distinct[group])
+        )
 
 
-CATALOGUES = [range(-8, 5, 3), range(-4, 6), range(5, -5, -1), range(4, -9, -3), [5, 3, -4, 1, 0, 2]]
+CATALOGUES = [
+    range(-8, 5, 3),
+    range(-4, 6),
+    range(5, -5, -1),
+    range(4, -9, -3),
+    [5, 3, -4, 1, 0, 2],
+]
 
 
 @pytest.mark.parametrize("catalogue", spread(CATALOGUES, 1), ids=str)
 def test_untouched_candidates_are_drawn_uniformly(catalogue: Any) -> None:
-    """Those of a public domain that nobody touched come back with equal chances, those that somebody did never."""
+    """Those of a public domain that nobody touched come back with equal chances, those that
+    somebody did never.
+    """
     seen: Counter[tuple[Any, ...]] = Counter()
     touched = [1, -2 if 2 not in catalogue else 2]
     foreign = [99, 6 if 0 in catalogue else 0]  # within a range, but not of its step
     with hold(pa.table({"u": [1, 2, 3, 4], "i": [*touched, *foreign]}), user="u", item="i") as held:
         engine, source = table(held.scores(catalogue)), ExactSampler(np.random.default_rng(2))
         values, sizes = engine.histogram()
-        assert dict(zip(values.tolist(), sizes.tolist(), strict=True)) == {0: len(catalogue) - 2, 1: 2}
+        assert dict(zip(values.tolist(), sizes.tolist(), strict=True)) == {
+            0: len(catalogue) - 2,
+            1: 2,
+        }
         for _ in range(300):
             seen[tuple(engine.labels([(0, 0), (0, 1)], values, source))] += 1
     orders = list(itertools.permutations([label for label in catalogue if label not in touched], 2))
@@ -87,21 +111,34 @@ def test_untouched_candidates_are_drawn_uniformly(catalogue: Any) -> None:
 
 
 WORDS = ["ant", "bee", "cat", "dog", "elk", "fox"]
-SMALL = pa.table({"u": list(range(13)), "i": [WORDS[n] for n in (0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 3)]})
+SMALL = pa.table(
+    {"u": list(range(13)), "i": [WORDS[n] for n in (0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 3)]}
+)
 RELEASES = [
     (dps.LimitedDomain(k=2, kbar=3, epsilon=1.0, delta=0.2), None),
     (dps.TopStable(k=2, kbar=3, epsilon=2.0, delta=0.3), None),
     (dps.StableTopK(rho=0.5, failure_delta=0.3, kbar=3), None),
-    (dps.SparseHistogram(k=2, scale=1.0, delta=0.3, sensitivity=dps.Sensitivity.of_counts(items_per_user=1)), None),
+    (
+        dps.SparseHistogram(
+            k=2, scale=1.0, delta=0.3, sensitivity=dps.Sensitivity.of_counts(items_per_user=1)
+        ),
+        None,
+    ),
     (dps.OneshotTopK(k=2, noise="gumbel", scale=2.0), WORDS),
     (dps.PeelingTopK(k=2, noise="laplace", scale=2.0), WORDS),
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mechanism", "catalogue"), RELEASES, ids=lambda one: getattr(one, "kind", "domain"))
-def test_a_release_from_held_scores_has_the_law_of_the_dense_draw(mechanism: dps.Mechanism, catalogue: list[str] | None) -> None:
-    """Labels, and their order where it is released: 150 draws against the exact law; false alarm below 1e-8 each."""
+@pytest.mark.parametrize(
+    ("mechanism", "catalogue"), RELEASES, ids=lambda one: getattr(one, "kind", "domain")
+)
+def test_a_release_from_held_scores_has_the_law_of_the_dense_draw(
+    mechanism: dps.Mechanism, catalogue: list[str] | None
+) -> None:
+    """Labels, and their order where it is released: 150 draws against the exact law; false alarm
+    below 1e-8 each.
+    """
     rng, seen = np.random.default_rng(3), Counter[Any]()
     asked: Any = {"user": "u", "item": "i", "max_items_per_user": 1}
     dense = dps.events.read(SMALL, **asked).scores(catalogue)
@@ -117,14 +154,23 @@ def test_a_release_from_held_scores_has_the_law_of_the_dense_draw(mechanism: dps
 
 
 def test_values_and_second_looks_follow_the_items(both: Any) -> None:
-    """Noisy values lie near the counts of the labels next to them, and a discovered domain is looked at anew."""
+    """Noisy values lie near the counts of the labels next to them, and a discovered domain is
+    looked at anew.
+    """
     counts, held = both
     of = dict(zip(counts.labels, counts.counts.tolist(), strict=True))
     find = dps.SparseHistogram(k=20, scale=1.0, delta=1e-6, sensitivity=FEW)
-    noisy = dps.WithValues(mechanism=dps.LimitedDomain(k=3, kbar=20, epsilon=5.0, delta=1e-6, l0=5), noise="gaussian", scale=0.5)
+    noisy = dps.WithValues(
+        mechanism=dps.LimitedDomain(k=3, kbar=20, epsilon=5.0, delta=1e-6, l0=5),
+        noise="gaussian",
+        scale=0.5,
+    )
     for mechanism in (find, noisy):
         released = mechanism.select(held.scores())
-        assert all(abs(of[label] - value) < 12 for label, value in zip(released.labels, released.values, strict=True))
+        assert all(
+            abs(of[label] - value) < 12
+            for label, value in zip(released.labels, released.values, strict=True)
+        )
     best = dps.OneshotTopK(k=3, noise="gaussian", scale=1.0, sensitivity=CLIPPED)
     twice = dps.DiscoverThenSelect(discovery=find, selection=best, candidates=20)
     looks: list[Any] = []
@@ -137,17 +183,23 @@ def test_values_and_second_looks_follow_the_items(both: Any) -> None:
     assert released.labels == tuple(looks[0][:-4:-1])
     plain = dps.OneshotTopK(k=3, noise="gumbel", scale=0.1)
     again = dps.DiscoverThenSelect(discovery=find, selection=plain, candidates=20)
-    assert again.select(held.scores()).labels == tuple(counts.labels[at] for at in counts.scores().ranked(3)[0])
+    assert again.select(held.scores()).labels == tuple(
+        counts.labels[at] for at in counts.scores().ranked(3)[0]
+    )
 
 
 def test_what_is_refused_is_refused_before_a_draw() -> None:
-    """Mechanisms that look at all scores, domains that do not fit, rounds, and reports of a number that is private."""
+    """Mechanisms that look at all scores, domains that do not fit, rounds, and reports of a number
+    that is private.
+    """
     with hold(SMALL, user="u", item="i") as held:
         assert "hidden" in repr(held)
         assert "hidden" in repr(held.scores())
         with pytest.raises(dps.errors.InvalidRequest, match="stay in the engine"):
             dps.CanonicalTopK(k=2, epsilon=1.0).check(held.scores(WORDS))
-        with pytest.raises(dps.errors.InvalidRequest, match="LimitedDomain looks at all scores of a public domain"):
+        with pytest.raises(
+            dps.errors.InvalidRequest, match="LimitedDomain looks at all scores of a public domain"
+        ):
             dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=0.1).check(held.scores(WORDS))
         with pytest.raises(dps.errors.DomainMismatch, match="public domain"):
             dps.OneshotTopK(k=2, noise="gumbel", scale=2.0).check(held.scores())
@@ -157,7 +209,10 @@ def test_what_is_refused_is_refused_before_a_draw() -> None:
             dps.OneshotTopK(k=9, noise="gumbel", scale=2.0).check(held.scores(WORDS))
         with pytest.raises(dps.errors.DomainMismatch, match="private"):
             _ = held.scores().candidates
-        grouped: dict[str, Any] = {"mechanism": dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=0.1), "max_groups_per_user": 1}
+        grouped: dict[str, Any] = {
+            "mechanism": dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=0.1),
+            "max_groups_per_user": 1,
+        }
         for discovery in (None, dps.SparseHistogram(scale=2.0, delta=0.1, sensitivity=FEW)):
             with pytest.raises(dps.errors.InvalidRequest, match="PerGroup looks at all scores"):
                 dps.PerGroup(**grouped, discovery=discovery).select(held.scores())
@@ -170,8 +225,12 @@ def test_what_is_refused_is_refused_before_a_draw() -> None:
 
 
 def test_what_ranks_no_counts_is_not_drawn_from_held_ones() -> None:
-    """Candidates found by their counts have lost their order and their group, by which such a mechanism would draw."""
-    with hold(pa.table({"u": [0, 1, 2], "i": [1, 1, 0]}), user="u", item="i", max_items_per_user=1) as held:
+    """Candidates found by their counts have lost their order and their group, by which such a
+    mechanism would draw.
+    """
+    with hold(
+        pa.table({"u": [0, 1, 2], "i": [1, 1, 0]}), user="u", item="i", max_items_per_user=1
+    ) as held:
         each = dps.PerGroup(mechanism=dps.PermuteAndFlip(epsilon=1.0), max_groups_per_user=1)
         assert each.traits.of("groups", each)
         with pytest.raises(dps.errors.InvalidRequest, match="PerGroup looks at all scores"):
@@ -192,7 +251,9 @@ def test_a_billion_implied_candidates_take_no_memory() -> None:
 
 
 def test_sums_stay_in_the_engine_too() -> None:
-    """The top, the histogram and what a user changes are those of the sums in memory, from above 0 to 2^53 units."""
+    """The top, the histogram and what a user changes are those of the sums in memory, from above 0
+    to 2^53 units.
+    """
     rng = np.random.default_rng(2)
     paid = np.where(np.arange(20_000) % 40 == 0, 1e300, rng.normal(3, 9, 20_000))
     paying = log().append_column("paid", pa.array(paid))
@@ -210,7 +271,10 @@ def test_sums_stay_in_the_engine_too() -> None:
         source = ExactSampler(np.random.default_rng(1))
         named = engine.labels([(place, 0) for place in range(len(values))], values, source)
         assert engine.scores_of(named).tolist() == values.tolist()
-        engine.tally.tables.run(f"UPDATE {engine.tally.relation} SET w0 = 9007199254740990 + i WHERE i <= 5")  # 3 to 5 lie beyond
+        # 3 to 5 lie beyond
+        engine.tally.tables.run(
+            f"UPDATE {engine.tally.relation} SET w0 = 9007199254740990 + i WHERE i <= 5"
+        )
         cut = table(held.scores())
         assert cut.highest(4)[1].tolist() == [2.0**53 * float(counts.clips[0].unit)] * 4
 
@@ -218,12 +282,26 @@ def test_sums_stay_in_the_engine_too() -> None:
 @pytest.mark.parametrize(
     ("more", "error", "message"),
     [
-        ({"value": "v", "value_clip": (-1, 1)}, dps.errors.EventLogError, "may be negative are for events.read"),
-        ({"group": "g", "max_groups_per_user": 1}, dps.errors.EventLogError, "group= is for events.read"),
-        ({"max_item_per_user": 1}, dps.errors.EventLogError, "has no field 'max_item_per_user': its fields are"),
+        (
+            {"value": "v", "value_clip": (-1, 1)},
+            dps.errors.EventLogError,
+            "may be negative are for events.read",
+        ),
+        (
+            {"group": "g", "max_groups_per_user": 1},
+            dps.errors.EventLogError,
+            "group= is for events.read",
+        ),
+        (
+            {"max_item_per_user": 1},
+            dps.errors.EventLogError,
+            "has no field 'max_item_per_user': its fields are",
+        ),
     ],
 )
-def test_what_is_not_held_is_refused(more: dict[str, Any], error: type[Exception], message: str) -> None:
+def test_what_is_not_held_is_refused(
+    more: dict[str, Any], error: type[Exception], message: str
+) -> None:
     """A bound that was misspelt would be no bound."""
     with pytest.raises(error, match=message):
         hold(log(), user="u", item="i", **more)

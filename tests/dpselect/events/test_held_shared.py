@@ -1,4 +1,6 @@
-"""Counts that threads share: nobody gets another's rows, a failure or an end is said, and a fork is refused."""
+"""Counts that threads share: nobody gets another's rows, a failure or an end is said, and a fork is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from dpselect.events.engine import Engine
 
 LOG = pa.table({"u": list(range(900)), "i": [n % 9 for n in range(900)]})
 FIND = dps.LimitedDomain(k=1, kbar=3, epsilon=1.0, delta=1e-6)
-SPARSE = dps.SparseHistogram(k=3, scale=1.0, delta=1e-6, sensitivity=dps.Sensitivity.of_counts(items_per_user=1))
+SPARSE = dps.SparseHistogram(
+    k=3, scale=1.0, delta=1e-6, sensitivity=dps.Sensitivity.of_counts(items_per_user=1)
+)
 
 
 @pytest.fixture
@@ -31,7 +35,9 @@ def held() -> Iterator[HeldCounts]:
 
 
 class Meanwhile:
-    """What runs in a second thread, once, at a moment of the first's; the first waits for it unless it has to wait itself."""
+    """What runs in a second thread, once, at a moment of the first's; the first waits for it unless
+    it has to wait itself.
+    """
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._thread = threading.Thread(target=work)
@@ -78,8 +84,12 @@ class Slow:
 
 
 @pytest.mark.parametrize("asked", ["run", "columns"])
-def test_a_query_gets_its_own_rows_whatever_runs_between_it_and_its_fetch(asked: str, tmp_path: Path) -> None:
-    """One connection has one result: a second thread's query would put its rows into the first's."""
+def test_a_query_gets_its_own_rows_whatever_runs_between_it_and_its_fetch(
+    asked: str, tmp_path: Path
+) -> None:
+    """One connection has one result: a second thread's query would put its rows into the
+    first's.
+    """
     other: list[Any] = []
     meanwhile = Meanwhile(lambda: other.append(engine.run("SELECT 2 AS n", what="a test")))
     engine = Engine(Slow(meanwhile.now), tmp_path, "320MiB")  # type: ignore[arg-type]
@@ -102,7 +112,8 @@ def test_a_release_asks_all_its_questions_before_another_asks_one(held: HeldCoun
     meanwhile = Meanwhile(lambda: SPARSE.select(scores))
     SPARSE.select(scores)
     meanwhile.end()
-    assert len(asked) == 6  # the histogram, the buckets and the items, twice; but for a chance of 1e-30
+    # the histogram, the buckets and the items, twice; but for a chance of 1e-30
+    assert len(asked) == 6
     assert asked == sorted(asked, key=asked.index)
 
 
@@ -111,13 +122,21 @@ def test_closed_counts_say_that_they_are_closed(held: HeldCounts) -> None:
     scores = held.scores()
     held.close()
     held.close()
-    for refused in (lambda: FIND.check(scores), lambda: FIND.select(scores), lambda: held.scores([1])):
-        with pytest.raises(dps.errors.EventLogError, match="are closed: release from them inside the with block"):
+    for refused in (
+        lambda: FIND.check(scores),
+        lambda: FIND.select(scores),
+        lambda: held.scores([1]),
+    ):
+        with pytest.raises(
+            dps.errors.EventLogError, match="are closed: release from them inside the with block"
+        ):
             refused()
 
 
 @pytest.mark.parametrize("failure", [RuntimeError, KeyboardInterrupt])
-def test_a_release_that_fails_closes_the_counts(held: HeldCounts, failure: type[BaseException]) -> None:
+def test_a_release_that_fails_closes_the_counts(
+    held: HeldCounts, failure: type[BaseException]
+) -> None:
     """And refused input does not: nothing was drawn."""
     with pytest.raises(dps.errors.EventLogError, match="more than once"):
         held.scores([1, 1])
@@ -135,7 +154,9 @@ def test_a_release_that_fails_closes_the_counts(held: HeldCounts, failure: type[
 
 def test_a_second_look_may_ask_the_counts_that_it_was_found_in(held: HeldCounts) -> None:
     """It is the caller's code, and runs between turns."""
-    twice = dps.DiscoverThenSelect(discovery=SPARSE, selection=dps.OneshotTopK(k=1, noise="gumbel", scale=1.0), candidates=3)
+    twice = dps.DiscoverThenSelect(
+        discovery=SPARSE, selection=dps.OneshotTopK(k=1, noise="gumbel", scale=1.0), candidates=3
+    )
     seen: list[Any] = []
 
     def look(labels: Any) -> dps.Scores:
@@ -152,7 +173,11 @@ def test_a_fork_is_refused_and_leaves_the_engine_alone(held: HeldCounts) -> None
     child = os.fork()
     if child == 0:
         said = 0
-        for refused in (lambda: FIND.check(scores), lambda: FIND.select(scores), lambda: held.scores([1])):
+        for refused in (
+            lambda: FIND.check(scores),
+            lambda: FIND.select(scores),
+            lambda: held.scores([1]),
+        ):
             try:
                 refused()
             except ForeignProcess as error:

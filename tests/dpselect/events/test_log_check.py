@@ -1,4 +1,6 @@
-"""The check of a log says how it is read and what is doubtful, in exact and private figures; it releases and writes nothing."""
+"""The check of a log says how it is read and what is doubtful, in exact and private figures; it
+releases and writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +20,31 @@ from dpselect.spec import CheckSpec
 COLUMNS: dict[str, Any] = {"user": "u", "item": "i"}
 
 
-def checked(rows: list[tuple[Any, ...]], catalogue: list[Any] | None = None, **options: Any) -> LogCheck:
-    table = pa.table({name: [row[at] for row in rows] for at, name in enumerate("uit"[: len(rows[0])])})
+def checked(
+    rows: list[tuple[Any, ...]], catalogue: list[Any] | None = None, **options: Any
+) -> LogCheck:
+    table = pa.table(
+        {name: [row[at] for row in rows] for at, name in enumerate("uit"[: len(rows[0])])}
+    )
     return check(table, Reading(**COLUMNS, **options), catalogue)
 
 
 def test_figures_are_those_of_the_log() -> None:
-    """Rows, users, items, what is missing, what a window leaves out, how items spread over users, and who has most."""
-    rows: list[Any] = [(f"u{user}", f"i{item}", "2024-01-05") for user in range(10) for item in range(user + 1)]
+    """Rows, users, items, what is missing, what a window leaves out, how items spread over users,
+    and who has most.
+    """
+    rows: list[Any] = [
+        (f"u{user}", f"i{item}", "2024-01-05") for user in range(10) for item in range(user + 1)
+    ]
     rows += [(None, "i1", "2024-01-05"), ("u1", None, "2024-01-05"), ("late", "i1", "2025-01-05")]
     found = checked(rows, time="t", since="2024-01-01", until="2024-02-01")
-    assert (found.rows, found.users, found.items, found.outside, found.groups) == (57, 10, 10, 1, None)
+    assert (found.rows, found.users, found.items, found.outside, found.groups) == (
+        57,
+        10,
+        10,
+        1,
+        None,
+    )
     assert found.without == {"user": 1, "item": 1, "time": 0}
     assert found.items_per_user == {"0.5": 5, "0.9": 9, "0.99": 10, "1": 10}
     assert found.heaviest[:2] == [("u9", 10), ("u8", 9)]
@@ -36,7 +52,9 @@ def test_figures_are_those_of_the_log() -> None:
 
 
 def test_the_days_of_a_log_are_those_of_the_clock(tmp_path: Path) -> None:
-    """The command asks for no range; instants are told by the clock of the zone; a log without a time has no day."""
+    """The command asks for no range; instants are told by the clock of the zone; a log without a
+    time has no day.
+    """
     path = tmp_path / "log.csv"
     path.write_text("u,i,t\na,x,2024-03-01T23:30:00Z\nb,x,2024-05-01\nc,x,\n")
     for zone, first in (("UTC", "2024-03-01"), ("Europe/Berlin", "2024-03-02")):
@@ -49,8 +67,18 @@ def test_the_days_of_a_log_are_those_of_the_clock(tmp_path: Path) -> None:
 
 
 def test_labels_that_are_written_in_several_ways_are_named() -> None:
-    """By letter case, Unicode form or spaces; by zeros in front; by ".0": with the remedy of each."""
-    rows = [("ann", "Café"), ("Ann ", "cafe\u0301"), ("bob", "007"), ("cy", "7"), ("dan", "8.0"), ("eve", "8"), ("eve", "x")]
+    """By letter case, Unicode form or spaces; by zeros in front; by ".0": with the remedy of
+    each.
+    """
+    rows = [
+        ("ann", "Café"),
+        ("Ann ", "cafe\u0301"),
+        ("bob", "007"),
+        ("cy", "7"),
+        ("dan", "8.0"),
+        ("eve", "8"),
+        ("eve", "x"),
+    ]
     found = checked(rows)
     assert [(one.role, one.labels, one.examples) for one in found.alike] == [
         ("user", 2, [["Ann ", "ann"]]),
@@ -79,7 +107,9 @@ def test_a_catalogue_is_held_against_the_log() -> None:
     assert found is not None
     assert (found.listed, found.occurring, found.users) == (6, 1, 2)
     assert list(found.otherwise.values()) == [1, 2, 1]
-    integers = check(pa.table({"u": [1, 2], "i": [7, 8]}), Reading(**COLUMNS), [7, "8", 9]).catalogue
+    integers = check(
+        pa.table({"u": [1, 2], "i": [7, 8]}), Reading(**COLUMNS), [7, "8", 9]
+    ).catalogue
     assert integers is not None
     assert integers.occurring == 2
 
@@ -95,12 +125,22 @@ def test_a_catalogue_is_held_against_the_log() -> None:
             "left out by since=, until= and time_unit=:",
         ),
         ([("a", None), ("b", None), ("b", "x")], {}, "have no item"),
-        ([("a", "x", "2030-01-01")], {"until": "2025-01-01"}, "of those that the window and the conditions leave"),
-        ([("bot", str(item)) for item in range(99)] + [(f"u{n}", "1") for n in range(200)], {}, "a robot"),
+        (
+            [("a", "x", "2030-01-01")],
+            {"until": "2025-01-01"},
+            "of those that the window and the conditions leave",
+        ),
+        (
+            [("bot", str(item)) for item in range(99)] + [(f"u{n}", "1") for n in range(200)],
+            {},
+            "a robot",
+        ),
     ],
 )
 def test_what_is_doubtful_is_said(rows: list[Any], options: dict[str, Any], words: str) -> None:
-    """Lists in one field, ids of events as users, windows that leave most out, users who have nearly all."""
+    """Lists in one field, ids of events as users, windows that leave most out, users who have
+    nearly all.
+    """
     window: dict[str, Any] = {**options, "time": "t"} if options else {}
     assert any(words in line for line in checked(rows, **window).doubts)
 
@@ -108,7 +148,9 @@ def test_what_is_doubtful_is_said(rows: list[Any], options: dict[str, Any], word
 def test_what_conditions_leave_out_is_not_laid_on_the_window() -> None:
     """The doubt names the option that left the events out, and no other."""
     read = Reading(**COLUMNS, where="v = kept")
-    doubts = check(pa.table({"u": ["a", "b", "c"], "i": ["x", "y", "z"], "v": ["kept", "no", "no"]}), read).doubts
+    doubts = check(
+        pa.table({"u": ["a", "b", "c"], "i": ["x", "y", "z"], "v": ["kept", "no", "no"]}), read
+    ).doubts
     (said,) = [line for line in doubts if "left out" in line]
     assert said == "2 of 3 events are left out by where=: is that meant?"
 
@@ -116,14 +158,26 @@ def test_what_conditions_leave_out_is_not_laid_on_the_window() -> None:
 SAID: list[tuple[str, dict[str, Any], str, str]] = [
     ("t", {"time": "t", "since": "2024-01-01"}, "not a time", "'soon' in event 2"),
     ("v", {"value": "v", "value_clip": 1.0}, "not a finite number", "'many' in event 2"),
-    ("v", {"value": "v", "value_clip": 1.0, "null": "many", "split": "|", "where": "i = x"}, "number", "'many' in event 2"),
+    (
+        "v",
+        {"value": "v", "value_clip": 1.0, "null": "many", "split": "|", "where": "i = x"},
+        "number",
+        "'many' in event 2",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("column", "options", "rule", "shown"), SAID)
-def test_what_a_release_refuses_is_shown(column: str, options: dict[str, Any], rule: str, shown: str, tmp_path: Path) -> None:
-    """The check says which value and where, of the file as it is; a release does not: its refusal is one for any such log."""
-    rows = [{"u": "a", "i": "p|q", "t": "2024-01-05", "v": "1"}, {"u": "b", "i": "x", "t": "2024-01-05", "v": "2"}]
+def test_what_a_release_refuses_is_shown(
+    column: str, options: dict[str, Any], rule: str, shown: str, tmp_path: Path
+) -> None:
+    """The check says which value and where, of the file as it is; a release does not: its refusal
+    is one for any such log.
+    """
+    rows = [
+        {"u": "a", "i": "p|q", "t": "2024-01-05", "v": "1"},
+        {"u": "b", "i": "x", "t": "2024-01-05", "v": "2"},
+    ]
     rows[1][column] = "soon" if column == "t" else "many"
     refusals = set()
     for more in (0, 3):
@@ -142,7 +196,13 @@ def test_what_a_release_refuses_is_shown(column: str, options: dict[str, Any], r
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("log.csv", "u,i\n"), ("log.csv", "u,i\na,\n,x\n"), ("log.jsonl", ""), ("log.jsonl", '{"a": 1}\n')]
+    ("name", "text"),
+    [
+        ("log.csv", "u,i\n"),
+        ("log.csv", "u,i\na,\n,x\n"),
+        ("log.jsonl", ""),
+        ("log.jsonl", '{"a": 1}\n'),
+    ],
 )
 def test_a_log_of_nothing_is_said_to_be_one(name: str, text: str, tmp_path: Path) -> None:
     """What a release does not refuse, since it would tell: no row has both a user and an item."""

@@ -1,4 +1,6 @@
-"""Files of a table with a log also hold what the log has deleted: they are refused, however they are named."""
+"""Files of a table with a log also hold what the log has deleted: they are refused, however they
+are named.
+"""
 
 from __future__ import annotations
 
@@ -49,21 +51,35 @@ WAYS: dict[str, Callable[[Path], Any]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", LOGGED, ids=lambda kind: kind.name)
-def test_files_of_a_table_with_a_log_are_refused(tmp_path: Path, kind: LoggedTable, way: str) -> None:
-    """The message names the folder, the format and what reads it, and no value in the name of a folder."""
+def test_files_of_a_table_with_a_log_are_refused(
+    tmp_path: Path, kind: LoggedTable, way: str
+) -> None:
+    """The message names the folder, the format and what reads it, and no value in the name of a
+    folder.
+    """
     source = WAYS[way](table(tmp_path / "lake" / "visits", kind))
-    with pytest.raises(EventLogError, match=rf"/visits' is an? {kind.name} table.*{re.escape(kind.readers)}") as caught:
+    with pytest.raises(
+        EventLogError, match=rf"/visits' is an? {kind.name} table.*{re.escape(kind.readers)}"
+    ) as caught:
         counted(source)
     assert "DE" not in str(caught.value).split("table", 1)[0]
 
 
-def test_links_and_relative_names_are_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_and_relative_names_are_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A link to a file or a folder of the table, and a name below the folder that one works in."""
     folder = table(tmp_path / "visits", LOGGED[0])
     (tmp_path / "link.parquet").symlink_to(folder / "country=DE" / "part-0.parquet")
     (tmp_path / "linked").symlink_to(folder / "country=DE")
     monkeypatch.chdir(folder / "country=DE")
-    for source in (tmp_path / "link.parquet", tmp_path / "linked", "part-0.parquet", ".", "*.parquet"):
+    for source in (
+        tmp_path / "link.parquet",
+        tmp_path / "linked",
+        "part-0.parquet",
+        ".",
+        "*.parquet",
+    ):
         with pytest.raises(EventLogError, match="is a Delta table"):
             counted(source)
 
@@ -94,7 +110,12 @@ def test_files_of_a_ducklake_are_known_by_their_names(tmp_path: Path) -> None:
 
 def test_what_only_looks_like_one_is_read(tmp_path: Path) -> None:
     """Other folders of these names, and a log in a folder beside."""
-    for name in ("metadata/readme.json", "snapshot/list", "delta_log/0.json", "beside/_delta_log/0.json"):
+    for name in (
+        "metadata/readme.json",
+        "snapshot/list",
+        "delta_log/0.json",
+        "beside/_delta_log/0.json",
+    ):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("{}")
     pq.write_table(EVENTS, tmp_path / "part.parquet")
@@ -103,7 +124,11 @@ def test_what_only_looks_like_one_is_read(tmp_path: Path) -> None:
 
 def test_folders_of_an_address() -> None:
     """They are all above it, to the bucket, the root or the folder that one works in."""
-    assert list(folders_of("s3://bucket/a/b/c.parquet")) == ["s3://bucket/a/b", "s3://bucket/a", "s3://bucket"]
+    assert list(folders_of("s3://bucket/a/b/c.parquet")) == [
+        "s3://bucket/a/b",
+        "s3://bucket/a",
+        "s3://bucket",
+    ]
     assert list(folders_of("a/b.parquet")) == ["a", "."]
     assert list(folders_of("/a/b.parquet")) == ["/a", ""]
     assert list(folders_of("file:/a/b")) == ["file:/a", "file:"]

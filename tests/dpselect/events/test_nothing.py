@@ -1,7 +1,8 @@
-"""Nobody, one user and many users are read, scored and released alike, whatever the asker's words select: nothing is refused.
+"""Nobody, one user and many users are read, scored and released alike, whatever the asker's words
+select: nothing is refused.
 
-What refuses a log is what is public, and whether the source can be read as a whole as it is. `require_columns` says the former
-without reading a row.
+What refuses a log is what is public, and whether the source can be read as a whole as it is.
+`require_columns` says the former without reading a row.
 """
 
 from __future__ import annotations
@@ -45,7 +46,11 @@ LOOKS: dict[str, dict[str, Any]] = {
     "a condition": {"where": "g = mine"},
     "a condition on numbers": {"where": ["g = mine", "s > -100"]},
     "labels left out": {"null": [f"i{n}" for n in range(7)]},
-    "labels left out and split": {"null": [f"i{n}" for n in range(7)], "split": "|", "normalize": "casefold"},
+    "labels left out and split": {
+        "null": [f"i{n}" for n in range(7)],
+        "split": "|",
+        "normalize": "casefold",
+    },
     "a sparse item": {"item": "s"},
     "a sparse part of an item": {"item": ["i", "s"]},
     "a sparse value": {"value": "s", "value_clip": 5.0},
@@ -56,16 +61,22 @@ LOOKS: dict[str, dict[str, Any]] = {
     "public groups": {**_GROUPS, "groups": ["mine", "none"], "where": "g = mine"},
 }
 FEW = dps.Sensitivity.of_counts(items_per_user=2)
-_FOUND = dps.SparseHistogram(scale=5.0, delta=1e-6, sensitivity=dps.Sensitivity.of_clipped(1.0, "l2", items_per_user=2))
+_FOUND = dps.SparseHistogram(
+    scale=5.0, delta=1e-6, sensitivity=dps.Sensitivity.of_clipped(1.0, "l2", items_per_user=2)
+)
 
 
 def _released(scores: Any, look: dict[str, Any], *, held: bool = False) -> str:
     """What kind of selection comes of these scores, of mechanisms that serve them."""
     if "within" in look:
-        return type(dps.OneshotTopK(k=2, noise="gumbel", scale=2.0, sensitivity=FEW).select(scores)).__name__
+        return type(
+            dps.OneshotTopK(k=2, noise="gumbel", scale=2.0, sensitivity=FEW).select(scores)
+        ).__name__
     inner: Any = dps.SparseHistogram(k=3, scale=5.0, delta=1e-6, sensitivity=FEW)
     if "value" in look:
-        inner = inner.model_copy(update={"sensitivity": dps.Sensitivity.of_sums(0.0, 5.0, "add_remove", 2)})
+        inner = inner.model_copy(
+            update={"sensitivity": dps.Sensitivity.of_sums(0.0, 5.0, "add_remove", 2)}
+        )
     tried = [inner]
     if "value" not in look:
         tried += [
@@ -74,7 +85,9 @@ def _released(scores: Any, look: dict[str, Any], *, held: bool = False) -> str:
         ]
     if "group" in look and not held:
         found = _FOUND if "groups" not in look else None
-        tried = [dps.PerGroup(mechanism=each, max_groups_per_user=2, discovery=found) for each in tried]
+        tried = [
+            dps.PerGroup(mechanism=each, max_groups_per_user=2, discovery=found) for each in tried
+        ]
     return " ".join(type(mechanism.select(scores)).__name__ for mechanism in tried)
 
 
@@ -90,9 +103,13 @@ def _outcome(source: Callable[[], Any], look: dict[str, Any]) -> tuple[Any, set[
     return kinds, items
 
 
-@pytest.mark.parametrize(("kind", "look"), spread([(kind, look) for kind in KINDS for look in LOOKS], 20))
+@pytest.mark.parametrize(
+    ("kind", "look"), spread([(kind, look) for kind in KINDS for look in LOOKS], 20)
+)
 def test_nobody_is_read_as_anybody(kind: str, look: str, tmp_path: Path) -> None:
-    """Through every source and to the release; of items nobody's but those of whoever is meant are there."""
+    """Through every source and to the release; of items nobody's but those of whoever is meant are
+    there.
+    """
     outcomes, said = {}, {**LOOKS[look], **SAID.get(kind, {})}
     for who, more in WHO.items():
 
@@ -108,7 +125,9 @@ def test_nobody_is_read_as_anybody(kind: str, look: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("kind", spread(KINDS, 2))
 def test_a_log_without_a_row_is_a_log(kind: str, tmp_path: Path) -> None:
-    """A header and no event, an empty Parquet, an empty frame: read as one with events, by every look."""
+    """A header and no event, an empty Parquet, an empty frame: read as one with events, by every
+    look.
+    """
     for look in LOOKS.values():
         said = {**look, **SAID.get(kind, {})}
         outcomes = []
@@ -122,8 +141,14 @@ def test_a_log_without_a_row_is_a_log(kind: str, tmp_path: Path) -> None:
 
 
 def test_files_of_nothing(tmp_path: Path) -> None:
-    """No bytes of JSON lines, or of delimited text without a header, are a log of nothing; with a header there has to be one."""
-    for name, said in (("log.jsonl", {}), ("log.csv", {"user": 1, "item": 2}), ("log.tsv.gz", {"user": 1, "item": 9})):
+    """No bytes of JSON lines, or of delimited text without a header, are a log of nothing; with a
+    header there has to be one.
+    """
+    for name, said in (
+        ("log.jsonl", {}),
+        ("log.csv", {"user": 1, "item": 2}),
+        ("log.tsv.gz", {"user": 1, "item": 9}),
+    ):
         (tmp_path / name).write_bytes(gzip.compress(b"") if name.endswith("gz") else b"")
         for source in (tmp_path / name, [tmp_path / name] * 2):
             assert events.read(source, **{"user": "u", "item": "i", **said}).labels == ()
@@ -134,30 +159,63 @@ def test_files_of_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rows", [0, 3])
 @pytest.mark.parametrize("role", ["user", "item", "group", "value", "time", "where"])
 def test_the_type_of_nothing_is_no_type(role: str, rows: int, tmp_path: Path) -> None:
-    """A column of nulls is one for any role, whatever type pandas, Arrow or a program took from its rows; also within it."""
-    asked: dict[str, Any] = {"user": "u", "item": "i", "value": "v", "value_clip": 1.0, **_GROUPS, "time": "t", "since": OUTSIDE}
+    """A column of nulls is one for any role, whatever type pandas, Arrow or a program took from its
+    rows; also within it.
+    """
+    asked: dict[str, Any] = {
+        "user": "u",
+        "item": "i",
+        "value": "v",
+        "value_clip": 1.0,
+        **_GROUPS,
+        "time": "t",
+        "since": OUTSIDE,
+    }
     asked |= {role: "n"} if role != "where" else {"where": "n = 1"}
-    held = {name: pd.Series(["1"] * rows, dtype=object) for name in "uigv"} | {"t": pd.Series([INSIDE] * rows, dtype=object)}
-    for made in (np.full(rows, np.nan), np.array([None] * rows, dtype=object), np.full(rows, np.nan, dtype="float32")):
+    held = {name: pd.Series(["1"] * rows, dtype=object) for name in "uigv"} | {
+        "t": pd.Series([INSIDE] * rows, dtype=object)
+    }
+    for made in (
+        np.full(rows, np.nan),
+        np.array([None] * rows, dtype=object),
+        np.full(rows, np.nan, dtype="float32"),
+    ):
         assert events.read(pd.DataFrame({**held, "n": made}), **asked).items == ()
     for made in (pa.nulls(rows), pa.array([[]] * rows, pa.list_(pa.null()))):
-        table = pa.table({**{name: pa.array(one, pa.string()) for name, one in held.items()}, "n": made})
+        table = pa.table(
+            {**{name: pa.array(one, pa.string()) for name, one in held.items()}, "n": made}
+        )
         if pa.types.is_list(made.type) and role in ("value", "time"):
             continue  # no list is a number
         pq.write_table(table, tmp_path / "log.parquet")
-        for source in (table, tmp_path / "log.parquet", pl.from_arrow(table).lazy(), duckdb.connect().from_arrow(table)):
+        for source in (
+            table,
+            tmp_path / "log.parquet",
+            pl.from_arrow(table).lazy(),
+            duckdb.connect().from_arrow(table),
+        ):
             assert events.read(source, **asked).items == ()
     within = asked | {role: "n.a.b" if role != "where" else "n.a.b = 1"}
-    for source in (pd.DataFrame({**held, "n": np.full(rows, np.nan)}), pd.DataFrame({**held, "n": ["text"] * rows}), table):
+    for source in (
+        pd.DataFrame({**held, "n": np.full(rows, np.nan)}),
+        pd.DataFrame({**held, "n": ["text"] * rows}),
+        table,
+    ):
         assert events.read(source, **within).items == ()
 
 
 def test_fields_that_no_object_has_are_nulls(tmp_path: Path) -> None:
     """In objects of Python as in JSON lines: one user's field more is that user's alone."""
     rows: list[dict[str, Any]] = [{"u": f"u{n}", "i": "x", "e": {"a": n}} for n in range(3)]
-    for more, items in (([], set()), ([{"u": "eve", "i": "x", "e": {"b": {"c": "7"}}, "z": "7"}], {"7"})):
+    for more, items in (
+        ([], set()),
+        ([{"u": "eve", "i": "x", "e": {"b": {"c": "7"}}, "z": "7"}], {"7"}),
+    ):
         (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, [*rows, *more])))
-        for source in (tmp_path / "log.jsonl", pd.DataFrame([*rows, *more], columns=["u", "i", "e", "z"])):
+        for source in (
+            tmp_path / "log.jsonl",
+            pd.DataFrame([*rows, *more], columns=["u", "i", "e", "z"]),
+        ):
             for item in ("e.b.c", "z", "e.b"):
                 if item == "e.b" and more:
                     continue  # an object is no label
@@ -167,11 +225,30 @@ def test_fields_that_no_object_has_are_nulls(tmp_path: Path) -> None:
 
 
 def test_a_file_of_nulls_agrees_with_any_other(tmp_path: Path) -> None:
-    """Of several files one that has nothing in a column decides neither the type of its labels nor whether they are read."""
-    asked: dict[str, Any] = {"user": "u", "item": "i", "value": "v", "value_clip": 9.0, "time": "t", "since": "2024-01-01"}
-    full = pa.table({"u": [1, 2], "i": [7, 7], "v": [1.5, 2.0], "t": pd.to_datetime(["2024-02-01"] * 2), "w": [1.0, 2.0]})
+    """Of several files one that has nothing in a column decides neither the type of its labels nor
+    whether they are read.
+    """
+    asked: dict[str, Any] = {
+        "user": "u",
+        "item": "i",
+        "value": "v",
+        "value_clip": 9.0,
+        "time": "t",
+        "since": "2024-01-01",
+    }
+    full = pa.table(
+        {
+            "u": [1, 2],
+            "i": [7, 7],
+            "v": [1.5, 2.0],
+            "t": pd.to_datetime(["2024-02-01"] * 2),
+            "w": [1.0, 2.0],
+        }
+    )
     pq.write_table(full, tmp_path / "a.parquet")
-    pq.write_table(pa.table({name: pa.nulls(2) for name in full.column_names}), tmp_path / "b.parquet")
+    pq.write_table(
+        pa.table({name: pa.nulls(2) for name in full.column_names}), tmp_path / "b.parquet"
+    )
     files = [tmp_path / "b.parquet", tmp_path / "a.parquet"]
     for source in (files, files[::-1]):
         found = events.read(source, **asked, where="w < 9")
@@ -180,19 +257,39 @@ def test_a_file_of_nulls_agrees_with_any_other(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("column", ["v", "t"])
 @pytest.mark.parametrize("kind", ["csv", "json", "parquet", "objects", "sqlite"])
-def test_a_malformed_value_refuses_whatever_is_selected(kind: str, column: str, tmp_path: Path) -> None:
-    """Judged over the whole column as the source has it, and in one sentence: not where it stands, nor how many there are."""
-    odd = {"v": ("eve", "x", "g0", SECRET, OUTSIDE, None), "t": ("eve", "x", "g0", "1", SECRET, None)}[column]
-    asked: dict[str, Any] = {"v": {"value": "v", "value_clip": 1.0}, "t": {"time": "t", "since": INSIDE}}[column]
-    words: list[dict[str, Any]] = [{}, {"null": SECRET}, {"null": ["x", "eve"]}, {"where": "g = none"}, {"split": "|"}]
+def test_a_malformed_value_refuses_whatever_is_selected(
+    kind: str, column: str, tmp_path: Path
+) -> None:
+    """Judged over the whole column as the source has it, and in one sentence: not where it stands,
+    nor how many there are.
+    """
+    odd = {
+        "v": ("eve", "x", "g0", SECRET, OUTSIDE, None),
+        "t": ("eve", "x", "g0", "1", SECRET, None),
+    }[column]
+    asked: dict[str, Any] = {
+        "v": {"value": "v", "value_clip": 1.0},
+        "t": {"time": "t", "since": INSIDE},
+    }[column]
+    words: list[dict[str, Any]] = [
+        {},
+        {"null": SECRET},
+        {"null": ["x", "eve"]},
+        {"where": "g = none"},
+        {"split": "|"},
+    ]
     said = set()
     for number in (1, 5):
         log = getattr(Sources(tmp_path, NAMES), kind)([*OTHERS[:number], *[odd] * number])
         for more in words:
             with pytest.raises(EventLogError) as caught:
-                events.read(log, **{"user": "u", "item": "i", **asked, **more, **SAID.get(kind, {})})
+                events.read(
+                    log, **{"user": "u", "item": "i", **asked, **more, **SAID.get(kind, {})}
+                )
             said.add(str(caught.value))
-        assert events.read(log, **{"user": "u", "item": "i", **asked, "missing": SECRET, **SAID.get(kind, {})})
+        assert events.read(
+            log, **{"user": "u", "item": "i", **asked, "missing": SECRET, **SAID.get(kind, {})}
+        )
     assert len(said) == 1
     assert SECRET not in said.pop()
 
@@ -200,7 +297,9 @@ def test_a_malformed_value_refuses_whatever_is_selected(kind: str, column: str, 
 def test_a_fraction_refuses_whatever_is_selected(tmp_path: Path) -> None:
     """As a label it is malformed, in JSON lines and in a database whose columns have no types."""
     for kind in ("json", "sqlite"):
-        log = getattr(Sources(tmp_path, NAMES), kind)([*OTHERS, ("eve", "x", 1.5, "1", OUTSIDE, None)])
+        log = getattr(Sources(tmp_path, NAMES), kind)(
+            [*OTHERS, ("eve", "x", 1.5, "1", OUTSIDE, None)]
+        )
         for more in (
             {},
             {"null": "1.5"},
@@ -208,13 +307,19 @@ def test_a_fraction_refuses_whatever_is_selected(tmp_path: Path) -> None:
             {"time": "t", "since": INSIDE},
         ):
             with pytest.raises(EventLogError, match="neither text nor whole numbers"):
-                events.read(log, **{"user": "u", "item": "i", **_GROUPS, **more, **SAID.get(kind, {})})
+                events.read(
+                    log, **{"user": "u", "item": "i", **_GROUPS, **more, **SAID.get(kind, {})}
+                )
 
 
 def test_integers_are_split_as_their_digits() -> None:
-    """pandas takes the type of a column from its rows: a text more makes text of integers, and the split refuses neither."""
+    """pandas takes the type of a column from its rows: a text more makes text of integers, and the
+    split refuses neither.
+    """
     for items in ([12, 7], [12, 7, "a|b"]):
-        frame = pd.DataFrame({"u": range(len(items)), "i": pd.Series(items).map(str) if len(items) == 3 else items})
+        frame = pd.DataFrame(
+            {"u": range(len(items)), "i": pd.Series(items).map(str) if len(items) == 3 else items}
+        )
         found = events.read(frame, user="u", item="i", split="|")
         assert {"12", "7"} <= {*found.labels} <= {"12", "7", "a", "b"}
         with events.pairs(frame, user="u", item="i", split="|") as pairs:
@@ -222,7 +327,9 @@ def test_integers_are_split_as_their_digits() -> None:
 
 
 def test_a_public_list_is_of_any_type(tmp_path: Path) -> None:
-    """Rows may have told that items are integers: a list that has others is no refusal, in memory, held, or as a range."""
+    """Rows may have told that items are integers: a list that has others is no refusal, in memory,
+    held, or as a range.
+    """
     for items in ([7, 7, 8], ["7", "7", "zoo"]):
         frame = pd.DataFrame({"u": range(3), "i": items})
         for names in (["7", "zoo"], [7, "x"]):
@@ -230,7 +337,9 @@ def test_a_public_list_is_of_any_type(tmp_path: Path) -> None:
             with events.hold(frame, user="u", item="i") as held:
                 assert held.scores(names)._table.highest(1)[1].tolist() == [2]
         with events.hold(frame, user="u", item="i") as held:
-            drawn = dps.OneshotTopK(k=1, noise="gumbel", scale=1e-3).select(held.scores(range(5, 9)))
+            drawn = dps.OneshotTopK(k=1, noise="gumbel", scale=1e-3).select(
+                held.scores(range(5, 9))
+            )
             assert drawn.labels == (7,)
 
 
@@ -238,13 +347,15 @@ def test_a_public_list_is_of_any_type(tmp_path: Path) -> None:
 def test_a_mechanism_that_fits_no_group_is_refused_whoever_is_there(who: str) -> None:
     """What a group's scores are is public; whether there is a group that has some is not."""
     frame = pd.DataFrame([*OTHERS, *WHO[who]], columns=NAMES).astype("string")
-    scores = events.read(frame, user="u", item="i", max_items_per_user=2, time="t", since=INSIDE, **_GROUPS).scores()
+    scores = events.read(
+        frame, user="u", item="i", max_items_per_user=2, time="t", since=INSIDE, **_GROUPS
+    ).scores()
     select = dps.OneshotTopK(k=1, noise="gumbel", scale=1.0, sensitivity=FEW)
     with pytest.raises(dps.errors.DomainMismatch, match="OneshotTopK needs a public domain"):
         dps.PerGroup(mechanism=select, max_groups_per_user=2, discovery=_FOUND).check(scores)
 
 
-# -- without a row --------------------------------------------------------------------------------------------------------------
+# -- without a row ---------------------------------------------------------------------------------
 
 
 def _broken(tmp_path: Path) -> dict[str, Any]:
@@ -299,7 +410,9 @@ FAULTS: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("kind", "said", "words"), FAULTS)
-def test_what_is_public_is_refused_without_a_row(kind: str, said: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_what_is_public_is_refused_without_a_row(
+    kind: str, said: dict[str, Any], words: str, tmp_path: Path
+) -> None:
     """In the words of a release, and for whoever is in the log."""
     asked: dict[str, Any] = {"user": "u", "item": "i", **SAID.get(kind, {}), **said}
     heard = set()
@@ -314,14 +427,27 @@ def test_what_is_public_is_refused_without_a_row(kind: str, said: dict[str, Any]
 
 @pytest.mark.parametrize("role", ["user", "item", "group", "time"])
 def test_fractions_that_are_all_missing_are_nothing(role: str, tmp_path: Path) -> None:
-    """A writer that takes the type of a column from its rows takes nulls for fractions; one fraction refuses the whole column,
-    whatever is selected, and a dry run looks at neither."""
+    """A writer that takes the type of a column from its rows takes nulls for fractions; one
+    fraction refuses the whole column, whatever is selected, and a dry run looks at neither.
+    """
     asked: dict[str, Any] = {"user": "u", "item": "i", "where": "i = nowhere", role: "c"}
-    asked |= {"max_groups_per_user": 1} if role == "group" else {"since": INSIDE} if role == "time" else {}
+    asked |= (
+        {"max_groups_per_user": 1}
+        if role == "group"
+        else {"since": INSIDE}
+        if role == "time"
+        else {}
+    )
     for column in ([None, None], [float("nan"), None], [1.5, None]):
         table = pa.table({"u": ["a", "b"], "i": ["x", "y"], "c": pa.array(column, pa.float64())})
         pq.write_table(table, tmp_path / "log.parquet")
-        for source in (table, tmp_path / "log.parquet", table.to_pandas(), pl.from_arrow(table), pl.from_arrow(table).lazy()):
+        for source in (
+            table,
+            tmp_path / "log.parquet",
+            table.to_pandas(),
+            pl.from_arrow(table),
+            pl.from_arrow(table).lazy(),
+        ):
             require_columns(source, Reading(**asked))
             if column[0] == 1.5:
                 with pytest.raises(EventLogError, match=r"holds (something|values) that"):
@@ -334,7 +460,13 @@ def test_fractions_that_are_all_missing_are_nothing(role: str, tmp_path: Path) -
 def test_columns_that_are_there_are_not_refused(kind: str, tmp_path: Path) -> None:
     """And the source can be read afterwards, also one that can be read once."""
     source = getattr(Sources(tmp_path, NAMES), kind)(OTHERS)
-    asked: dict[str, Any] = {"user": "u", "item": "i", **LOOKS["sums in a window"], "where": "g = g1", **SAID.get(kind, {})}
+    asked: dict[str, Any] = {
+        "user": "u",
+        "item": "i",
+        **LOOKS["sums in a window"],
+        "where": "g = g1",
+        **SAID.get(kind, {}),
+    }
     require_columns(source, Reading(**asked))
     assert events.read(source, Reading(**asked)).report.rows == 0
 
@@ -347,7 +479,9 @@ def test_columns_that_are_there_are_not_refused(kind: str, tmp_path: Path) -> No
         (pa.array([5]), "time", "time_unit="),
     ],
 )
-def test_types_are_held_against_roles_without_a_row(column: Any, role: str, words: str, tmp_path: Path) -> None:
+def test_types_are_held_against_roles_without_a_row(
+    column: Any, role: str, words: str, tmp_path: Path
+) -> None:
     """Declared types that do not fit are public."""
     table = pa.table({"u": ["a"], "i": ["x"], "c": column})
     pq.write_table(table, tmp_path / "log.parquet")
@@ -359,9 +493,15 @@ def test_types_are_held_against_roles_without_a_row(column: Any, role: str, word
 
 
 @pytest.mark.parametrize("rows", [1_000, 200_000])
-@pytest.mark.parametrize("damage", [lambda whole: whole[:-20], lambda whole: whole[:-8], lambda whole: whole + b"x"])
-def test_what_lies_below_a_header_decides_no_dry_run(tmp_path: Path, damage: Callable[[bytes], bytes], rows: int) -> None:
-    """A packed file that is damaged below its header has its columns, whatever its length; a release refuses it."""
+@pytest.mark.parametrize(
+    "damage", [lambda whole: whole[:-20], lambda whole: whole[:-8], lambda whole: whole + b"x"]
+)
+def test_what_lies_below_a_header_decides_no_dry_run(
+    tmp_path: Path, damage: Callable[[bytes], bytes], rows: int
+) -> None:
+    """A packed file that is damaged below its header has its columns, whatever its length; a
+    release refuses it.
+    """
     text = "u,i\n" + "".join(f"{row * 7919 % 10007},{row * 104729 % 1009}\n" for row in range(rows))
     path = tmp_path / "log.csv.gz"
     path.write_bytes(damage(gzip.compress(text.encode())))
@@ -373,7 +513,9 @@ def test_what_lies_below_a_header_decides_no_dry_run(tmp_path: Path, damage: Cal
 
 
 def test_a_fraction_that_is_not_read_is_refused_by_its_type() -> None:
-    """A column of long doubles is refused whether it holds anything or not: its type is stated, and no row decides it."""
+    """A column of long doubles is refused whether it holds anything or not: its type is stated, and
+    no row decides it.
+    """
     for held in (np.nan, 1.0):
         table = pd.DataFrame({"u": ["a", "b"], "i": np.full(2, held, dtype=np.longdouble)})
         with pytest.raises(EventLogError, match="cannot be read"):

@@ -1,4 +1,6 @@
-"""A log that is read once and counted again and again: the counts are those of a reading each, on every path."""
+"""A log that is read once and counted again and again: the counts are those of a reading each, on
+every path.
+"""
 
 from __future__ import annotations
 
@@ -31,26 +33,40 @@ LOOKS: dict[str, dict[str, Any]] = {
 GROUPED: dict[str, dict[str, Any]] = {
     "groups": {"max_groups_per_user": 2, "salt": "s"},
     "few items": {"max_groups_per_user": 1, "max_items_per_user": 1, "clip": 1.0, "salt": "s"},
-    "listed": {"max_groups_per_user": 3, "groups": ["g1", "none"], "within": ["é", "zoo"], "salt": "s"},
+    "listed": {
+        "max_groups_per_user": 3,
+        "groups": ["g1", "none"],
+        "within": ["é", "zoo"],
+        "salt": "s",
+    },
 }
 
 
 def shown(counts: Any) -> dict[str, Any]:
     """All that was counted."""
     plain = {name: getattr(counts, name) for name in type(counts).__slots__}
-    return {name: held.tolist() if hasattr(held, "tolist") else held for name, held in plain.items()}
+    return {
+        name: held.tolist() if hasattr(held, "tolist") else held for name, held in plain.items()
+    }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [{}, {"memory_limit": "64MiB", "buckets": 3}], ids=["direct", "parts"])
+@pytest.mark.parametrize(
+    "how", [{}, {"memory_limit": "64MiB", "buckets": 3}], ids=["direct", "parts"]
+)
 def test_every_count_of_the_pairs_is_that_of_a_reading(how: dict[str, Any], tmp_path: Path) -> None:
-    """Bounds, clips, lists, groups and sums, one after the other and in any order, from a table and from a file."""
+    """Bounds, clips, lists, groups and sums, one after the other and in any order, from a table and
+    from a file.
+    """
     path = tmp_path / "log.parquet"
     LOG.to_parquet(path)
     for asked, looks in (
         ({}, LOOKS),
         ({"group": "g"}, GROUPED),
-        ({"value": "v", "value_clip": 2.5}, {"sums": {}, "few": {"max_items_per_user": 2, "salt": "s"}}),
+        (
+            {"value": "v", "value_clip": 2.5},
+            {"sums": {}, "few": {"max_items_per_user": 2, "salt": "s"}},
+        ),
     ):
         start = {"max_groups_per_user": 1} if asked.get("group") else {}
         with events.pairs(path, user="u", item="i", **asked, **start, **how) as kept:
@@ -69,7 +85,10 @@ def test_held_counts_of_the_pairs_are_those_of_hold() -> None:
                 again = clipped.scores(names, clip=1.0)
                 assert again._table.highest(9)[0] == scores._table.highest(9)[0]
                 assert (again._table.highest(9)[1] == scores._table.highest(9)[1]).all()
-        assert bounded.scores()._table.highest(9)[1].sum() < clipped.scores()._table.highest(9)[1].sum()
+        assert (
+            bounded.scores()._table.highest(9)[1].sum()
+            < clipped.scores()._table.highest(9)[1].sum()
+        )
         bounded.close()
         left = clipped.scores()
     with pytest.raises(EventLogError, match="closed"):
@@ -77,7 +96,9 @@ def test_held_counts_of_the_pairs_are_those_of_hold() -> None:
 
 
 def test_what_ends_the_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end of the block, and a count that fails; a question that is wrong does not. No file stays behind."""
+    """The end of the block, and a count that fails; a question that is wrong does not. No file
+    stays behind.
+    """
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     with events.pairs(LOG, user="u", item="i") as kept:
@@ -103,7 +124,9 @@ def _fail(*_: object) -> None:
 
 
 def test_a_fork_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It shares the engine's memory, and not its threads; closing there leaves the pairs to the process that made them."""
+    """It shares the engine's memory, and not its threads; closing there leaves the pairs to the
+    process that made them.
+    """
     with events.pairs(LOG, user="u", item="i") as kept:
         with monkeypatch.context() as forked:
             forked.setattr("os.getpid", lambda: -1)
@@ -115,11 +138,15 @@ def test_a_fork_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("asked", [{}, {"engine": "duckdb"}], ids=["default", "held"])
-def test_an_answer_reads_its_log_once(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_reads_its_log_once(
+    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also where later rounds weigh users' items anew."""
     read: list[object] = []
     rows = staging.rows
-    monkeypatch.setattr(staging, "rows", lambda engine, given: read.append(given.source) or rows(engine, given))
+    monkeypatch.setattr(
+        staging, "rows", lambda engine, given: read.append(given.source) or rows(engine, given)
+    )
     log = pa.table({"u": [n % 451 for n in range(9000)], "i": [n % 150 for n in range(9000)]})
     answer = dps.topk(log, user="u", item="i", k=100, epsilon=4.0, delta=1e-6, **asked)
     assert isinstance(answer.mechanism, dps.RacingTopK)

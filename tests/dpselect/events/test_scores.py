@@ -36,17 +36,27 @@ def read(table: pa.Table, **options: Any) -> events.EventCounts:
         (NUMBERS, np.array([20, 3, 5]), [2, 1, 0]),
         (NUMBERS, ["20", 3, np.int32(5)], [2, 1, 0]),
         (NUMBERS, (20, "3", "5"), [2, 1, 0]),
-        (NUMBERS, ("020", "x", 3, 10**50), [0, 0, 1, 0]),  # rows may have told the type: what is no integer there is no refusal
+        # rows may have told the type: what is no integer there is no refusal
+        (NUMBERS, ("020", "x", 3, 10**50), [0, 0, 1, 0]),
     ],
 )
 def test_a_catalogue_is_public(table: pa.Table, catalogue: list[object], counts: list[int]) -> None:
-    """It keeps its order and its labels, matched as the log's type, counts what nobody touched as 0, and leaves out the rest.
-    Without one, items read off the log are in order of their labels and observed.
+    """It keeps its order and its labels, matched as the log's type, counts what nobody touched as
+    0, and leaves out the rest. Without one, items read off the log are in order of their labels and
+    observed.
     """
     scores = read(table).scores(catalogue)
-    assert (scores.domain, scores.labels, scores.values.tolist()) == ("public", tuple(catalogue), counts)
+    assert (scores.domain, scores.labels, scores.values.tolist()) == (
+        "public",
+        tuple(catalogue),
+        counts,
+    )
     scores = read(NUMBERS).scores()
-    assert (scores.domain, scores.labels, scores.values.tolist()) == ("observed", (3, 20, 100), [1, 2, 1])
+    assert (scores.domain, scores.labels, scores.values.tolist()) == (
+        "observed",
+        (3, 20, 100),
+        [1, 2, 1],
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,7 +70,9 @@ def test_a_catalogue_is_public(table: pa.Table, catalogue: list[object], counts:
     ],
 )
 def test_a_senseless_list_is_refused(catalogue: Any, words: str) -> None:
-    """A catalogue, or what a reading looks at, that is empty, repeats an item or holds what is no label."""
+    """A catalogue, or what a reading looks at, that is empty, repeats an item or holds what is no
+    label.
+    """
     with pytest.raises(EventLogError, match=words):
         read(NUMBERS).scores(catalogue)
     with pytest.raises(EventLogError, match=words):
@@ -69,30 +81,52 @@ def test_a_senseless_list_is_refused(catalogue: Any, words: str) -> None:
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_clips_sums_and_groups_declare_the_relation_that_is_asked_for(relation: Any) -> None:
-    """Replaced users move counts, clipped or not, sums and the presence of groups twice: in memory, held, and in groups."""
+    """Replaced users move counts, clipped or not, sums and the presence of groups twice: in memory,
+    held, and in groups.
+    """
     clipped = dps.Sensitivity.of_clipped(1.4, "l2", relation, 2)
     summed = dps.Sensitivity.of_sums(0.0, 3.0, relation, 2)
     counted = dps.Sensitivity.of_counts(relation, 2)
-    assert read(TEXT).scores(["a"], relation=relation).sensitivity == dps.Sensitivity.of_counts(relation)
+    assert read(TEXT).scores(["a"], relation=relation).sensitivity == dps.Sensitivity.of_counts(
+        relation
+    )
     sums = {"value": "v", "value_clip": 3.0}
-    for stated, look, clip in ((counted, {}, None), (clipped, {"clip": 1.4}, 1.4), (summed, sums, None)):
+    for stated, look, clip in (
+        (counted, {}, None),
+        (clipped, {"clip": 1.4}, 1.4),
+        (summed, sums, None),
+    ):
         asked: Any = {"max_items_per_user": 2, **look}
-        log = TEXT.append_column("v", pa.array([1.0] * len(TEXT))).append_column("g", pa.array(["x"] * len(TEXT)))
+        log = TEXT.append_column("v", pa.array([1.0] * len(TEXT))).append_column(
+            "g", pa.array(["x"] * len(TEXT))
+        )
         assert read(log, **asked).scores(relation=relation, clip=clip).sensitivity == stated
         with events.hold(log, user="u", item="i", **asked) as held:
             assert held.scores(relation=relation, clip=clip).sensitivity == stated
         for most in (1, 3):
-            grouped = events.read(log, user="u", item="i", group="g", max_groups_per_user=most, **asked)
+            grouped = events.read(
+                log, user="u", item="i", group="g", max_groups_per_user=most, **asked
+            )
             scores = grouped.scores(relation=relation, clip=clip)
             assert scores.by_group["x"].sensitivity == stated
             assert scores.max_groups_per_user == most
             assert scores.presence is not None
-            assert scores.presence.sensitivity == dps.Sensitivity.of_clipped(1.0, "l2", relation, most)
+            assert scores.presence.sensitivity == dps.Sensitivity.of_clipped(
+                1.0, "l2", relation, most
+            )
 
 
-GROUPS: dict[str, Any] = {"user": "i", "item": "u", "group": "g", "max_groups_per_user": 2, "salt": "s"}
+GROUPS: dict[str, Any] = {
+    "user": "i",
+    "item": "u",
+    "group": "g",
+    "max_groups_per_user": 2,
+    "salt": "s",
+}
 HOLDERS: dict[str, Callable[[pa.Table], Any]] = {
-    "counts": lambda log: events.read(log, user="u", item="i", max_items_per_user=2, salt="s", clip=1.0),
+    "counts": lambda log: events.read(
+        log, user="u", item="i", max_items_per_user=2, salt="s", clip=1.0
+    ),
     "report": lambda log: events.read(log, user="u", item="i").report,
     "groups": lambda log: events.read(log, **GROUPS),
     "scores of groups": lambda log: events.read(log, **GROUPS).scores(),
@@ -104,7 +138,9 @@ HOLDERS: dict[str, Callable[[pa.Table], Any]] = {
 
 @pytest.mark.parametrize("kind", HOLDERS)
 def test_nothing_private_is_shown_or_written(kind: str) -> None:
-    """Neither repr nor str of what holds private data depends on the data, and none of it is pickled."""
+    """Neither repr nor str of what holds private data depends on the data, and none of it is
+    pickled.
+    """
     one, two = (
         HOLDERS[kind](log.append_column("g", log["u"]).append_column("v", pa.array([number] * 4)))
         for log, number in ((TEXT, 1), (NUMBERS, 2))
@@ -125,7 +161,8 @@ def test_counts_are_immutable() -> None:
         found.counts[0] = 5
     with pytest.raises(AttributeError):
         found.allowed = None  # type: ignore[misc, assignment]
-    with pytest.raises((AttributeError, TypeError)):  # CPython's answer for a property of a frozen class with slots is the latter
+    # CPython's answer for a property of a frozen class with slots is the latter
+    with pytest.raises((AttributeError, TypeError)):
         found.salt = "x"  # type: ignore[misc]
 
 
@@ -145,9 +182,12 @@ def test_counts_are_immutable() -> None:
         ("items", "a", None, ["a"]),
     ],
 )
-def test_read_catalogue(tmp_path: Path, name: str, data: str, column: str | None, labels: list[str]) -> None:
-    """A catalogue is a column of a file with a header, or one label per line; labels stay text in the file's order. No item is
-    lost as a header, and no header that can be known is taken for an item.
+def test_read_catalogue(
+    tmp_path: Path, name: str, data: str, column: str | None, labels: list[str]
+) -> None:
+    """A catalogue is a column of a file with a header, or one label per line; labels stay text in
+    the file's order. No item is lost as a header, and no header that can be known is taken for an
+    item.
     """
     path = tmp_path / name
     path.write_bytes(data.encode())
@@ -156,21 +196,37 @@ def test_read_catalogue(tmp_path: Path, name: str, data: str, column: str | None
 
 @pytest.mark.slow
 def test_a_catalogue_of_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The only column, the one that is named, or that of the items; text and integers in the file's order, and nothing else."""
+    """The only column, the one that is named, or that of the items; text and integers in the file's
+    order, and nothing else.
+    """
     path, one = tmp_path / "places.parquet", tmp_path / "one.pq"
     pq.write_table(
-        pa.table({"no": [3, -1, 2], "item": ["b", "a,c", "é"], "part": ["x", "y", "x"], "cost": [0.5, 1.0, 2.0]}), path
+        pa.table(
+            {
+                "no": [3, -1, 2],
+                "item": ["b", "a,c", "é"],
+                "part": ["x", "y", "x"],
+                "cost": [0.5, 1.0, 2.0],
+            }
+        ),
+        path,
     )
-    pq.write_table(pa.table({"whatever": pa.array(range(300_000, 0, -1))}), one, row_group_size=5000)
+    pq.write_table(
+        pa.table({"whatever": pa.array(range(300_000, 0, -1))}), one, row_group_size=5000
+    )
     assert events.read_catalogue(path, item="item") == ["b", "a,c", "é"]
     assert events.read_catalogue(path, "no") == ["3", "-1", "2"]
     assert events.read_catalogue(path, item=["item", "no"]) == ["b,3", '"a,c",-1', "é,2"]
     ordered, run = [], Engine.run
 
     def noting(engine: Engine, sql: str, *values: Any, **named: Any) -> Any:
-        """Run the statement, and note whether the engine then keeps the order of rows: without it most runs do by chance."""
+        """Run the statement, and note whether the engine then keeps the order of rows: without it
+        most runs do by chance.
+        """
         answer = run(engine, sql, *values, **named)
-        ordered.append(run(engine, "SELECT current_setting('preserve_insertion_order')", what="the test")[0][0])
+        ordered.append(
+            run(engine, "SELECT current_setting('preserve_insertion_order')", what="the test")[0][0]
+        )
         return answer
 
     monkeypatch.setattr(Engine, "run", noting)
@@ -204,7 +260,9 @@ def test_a_catalogue_of_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ("items.csv.gz", "item\na\n", None, "gzip"),
     ],
 )
-def test_a_bad_catalogue_file_is_refused(tmp_path: Path, name: str, data: str | bytes, column: str | None, words: str) -> None:
+def test_a_bad_catalogue_file_is_refused(
+    tmp_path: Path, name: str, data: str | bytes, column: str | None, words: str
+) -> None:
     """A catalogue that cannot be read in one way only is refused, and the error says why."""
     path = tmp_path / name
     path.write_bytes(data.encode() if isinstance(data, str) else data)

@@ -1,4 +1,6 @@
-"""Stamps of Parquet without a logical type are instants in UTC, as its format and Spark have them: one row has one day."""
+"""Stamps of Parquet without a logical type are instants in UTC, as its format and Spark have them:
+one row has one day.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from event_oracle import counted, refused
 LATE = datetime(2024, 7, 14, 22, 30)  # half past midnight of the 15th in Berlin
 TIMES = [LATE, datetime(2024, 7, 14, 12), datetime(2024, 7, 15, 12)]
 DAYS: tuple[dict[str, Any], ...] = tuple(
-    {"since": f"2024-07-{day}", "until": f"2024-07-{day + 1}", "time_zone": "Europe/Berlin"} for day in (14, 15)
+    {"since": f"2024-07-{day}", "until": f"2024-07-{day + 1}", "time_zone": "Europe/Berlin"}
+    for day in (14, 15)
 )
 WALL = [{"pier": 1, "zoo": 1}, {"pier": 1}]
 INSTANT = [{"pier": 1}, {"pier": 1, "zoo": 1}]
@@ -23,25 +26,39 @@ _LOGICAL = b"\x4c\x8c\x12\x1c\x2c\x00\x00\x00\x00"
 
 
 def stamps(zone: str | None = None) -> pa.Table:
-    """Events whose times are in a column and within others, after a list that holds the same name."""
+    """Events whose times are in a column and within others, after a list that holds the same
+    name.
+    """
     time = pa.array(TIMES, pa.timestamp("us", zone))
     lists = pa.array([[{"at": 1}], [], None])
     within = pa.StructArray.from_arrays([lists, time, pa.array([7, 8, 9])], ["at", "When", "more"])
     outer = pa.StructArray.from_arrays([pa.array([1, 2, 3]), within], ["one", "two"])
-    columns = {"u": ["ann", "bob", "cleo"], "list": lists, "i": ["zoo", "pier", "pier"], "at": time, "in": within, "out": outer}
+    columns = {
+        "u": ["ann", "bob", "cleo"],
+        "list": lists,
+        "i": ["zoo", "pier", "pier"],
+        "at": time,
+        "in": within,
+        "out": outer,
+    }
     return pa.table(columns)
 
 
 def written(path: Path, how: str) -> Path:
     """The events in a file whose stamps are of this kind."""
     pq.write_table(
-        stamps("UTC" if how == "utc" else None), path, use_deprecated_int96_timestamps=how == "int96", store_schema=False
+        stamps("UTC" if how == "utc" else None),
+        path,
+        use_deprecated_int96_timestamps=how == "int96",
+        store_schema=False,
     )
     if how == "parquet 1":
         content = path.read_bytes()
         assert content.count(_LOGICAL) == 3
         size = int.from_bytes(content[-8:-4], "little") - 3 * len(_LOGICAL)
-        path.write_bytes(content[:-8].replace(_LOGICAL, b"") + size.to_bytes(4, "little") + content[-4:])
+        path.write_bytes(
+            content[:-8].replace(_LOGICAL, b"") + size.to_bytes(4, "little") + content[-4:]
+        )
     return path
 
 
@@ -51,9 +68,15 @@ def days(source: Any, time: object = "at") -> list[dict[Any, int]]:
 
 
 @pytest.mark.parametrize("time", ["at", 4, "in.When", "out.two.When"])
-@pytest.mark.parametrize(("how", "found"), [("int96", INSTANT), ("parquet 1", INSTANT), ("utc", INSTANT), ("wall", WALL)])
-def test_old_stamps_are_instants(tmp_path: Path, how: str, found: list[dict[Any, int]], time: object) -> None:
-    """Those of INT96 and of Parquet 1, by name, position and within others; those that say that they are of a clock are."""
+@pytest.mark.parametrize(
+    ("how", "found"), [("int96", INSTANT), ("parquet 1", INSTANT), ("utc", INSTANT), ("wall", WALL)]
+)
+def test_old_stamps_are_instants(
+    tmp_path: Path, how: str, found: list[dict[Any, int]], time: object
+) -> None:
+    """Those of INT96 and of Parquet 1, by name, position and within others; those that say that
+    they are of a clock are.
+    """
     assert days(written(tmp_path / "log.parquet", how), time) == found
 
 

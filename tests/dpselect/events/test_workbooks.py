@@ -1,4 +1,6 @@
-"""Workbooks are not trusted: a small one that would take gigabytes, and one whose rows would be left out, are refused."""
+"""Workbooks are not trusted: a small one that would take gigabytes, and one whose rows would be
+left out, are refused.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from dpselect.events.sources import formats, workbooks
 SHEET, TEXTS, STYLES = "xl/worksheets/sheet1.xml", "xl/sharedStrings.xml", "xl/styles.xml"
 
 
-def workbook(path: Path, *changed: tuple[str, bytes, bytes], method: int = zipfile.ZIP_DEFLATED) -> Path:
+def workbook(
+    path: Path, *changed: tuple[str, bytes, bytes], method: int = zipfile.ZIP_DEFLATED
+) -> Path:
     """A workbook of two events, with text of some of its members changed."""
     book = openpyxl.Workbook()
     for row in (["u", "i"], ["ann", "zoo"], ["bob", "zoo"]):
@@ -26,7 +30,8 @@ def workbook(path: Path, *changed: tuple[str, bytes, bytes], method: int = zipfi
     book.save(path)
     with zipfile.ZipFile(path) as archive:
         held = {member.filename: archive.read(member) for member in archive.infolist()}
-    held.setdefault(TEXTS, b"<sst><si><t>x</t></si><si><t>y</t></si><si><t>z</t></si></sst>")  # openpyxl 3.1.5 needs none
+    # openpyxl 3.1.5 needs none
+    held.setdefault(TEXTS, b"<sst><si><t>x</t></si><si><t>y</t></si><si><t>z</t></si></sst>")
     for name, before, after in changed:
         assert before in held[name]
         held[name] = held[name].replace(before, after, 1)
@@ -47,13 +52,25 @@ def test_a_workbook_is_read(tmp_path: Path) -> None:
 SMALL = {"_MOST_ROW": 2**14, "_MOST_BETWEEN": 2**15}
 HOSTILE = {
     "a cell": ((SHEET, b"zoo", b"z" * 2**22), "a cell of more than"),
-    "an attribute": ((SHEET, b"<sheetData>", b'<sheetData a="' + b"z" * 2**22 + b'">'), "a cell of more than|too much beside"),
+    "an attribute": (
+        (SHEET, b"<sheetData>", b'<sheetData a="' + b"z" * 2**22 + b'">'),
+        "a cell of more than|too much beside",
+    ),
     "a row": ((SHEET, b"</row>", b"<c/>" * 2**13 + b"</row>"), "a row of more than"),
     "a text of parts": ((TEXTS, b"<t>", b"<r/>" * 2**13 + b"<t>"), "a row of more than"),
-    "other elements": ((SHEET, b"<sheetData>", b"<z/>" * 2**14 + b"<sheetData>"), "too much beside its rows"),
-    "elements after": ((SHEET, b"</sheetData>", b"</sheetData>" + b"<z/>" * 2**14), "too much beside its rows"),
+    "other elements": (
+        (SHEET, b"<sheetData>", b"<z/>" * 2**14 + b"<sheetData>"),
+        "too much beside its rows",
+    ),
+    "elements after": (
+        (SHEET, b"</sheetData>", b"</sheetData>" + b"<z/>" * 2**14),
+        "too much beside its rows",
+    ),
     "formats": ((STYLES, b"<fonts", b"<z/>" * 2**14 + b"<fonts"), "too much beside its rows"),
-    "entities": ((SHEET, b"<worksheet", b'<!DOCTYPE a [<!ENTITY b "c">]><worksheet'), "declares a document type"),
+    "entities": (
+        (SHEET, b"<worksheet", b'<!DOCTYPE a [<!ENTITY b "c">]><worksheet'),
+        "declares a document type",
+    ),
     "a far row": ((SHEET, b'r="3"', b'r="999999999999"'), "not numbered upwards"),
     "a row above": ((SHEET, b'r="3"', b'r="1"'), "not numbered upwards"),
     "a row of no number": ((SHEET, b'r="3"', b'r="x"'), "not numbered upwards"),
@@ -62,7 +79,9 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_would_take_gigabytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_what_would_take_gigabytes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     """Here with limits of a few thousand bytes; of a public list as of a log."""
     change, words = HOSTILE[name]
     path = workbook(tmp_path / "log.xlsx", change)
@@ -84,9 +103,15 @@ def test_a_cell_of_many_megabytes_takes_no_memory(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
-def test_sizes_that_are_not_as_stated_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another method of compression, a size that is a lie, more than is read, and more rows than a sheet has."""
-    refused(workbook(tmp_path / "bzip2.xlsx", method=zipfile.ZIP_BZIP2), "another method than deflate")
+def test_sizes_that_are_not_as_stated_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another method of compression, a size that is a lie, more than is read, and more rows than a
+    sheet has.
+    """
+    refused(
+        workbook(tmp_path / "bzip2.xlsx", method=zipfile.ZIP_BZIP2), "another method than deflate"
+    )
     path = workbook(tmp_path / "lie.xlsx", (SHEET, b"<sheetData>", b" " * 2**18 + b"<sheetData>"))
     with zipfile.ZipFile(path) as archive:
         size = archive.getinfo(SHEET).file_size.to_bytes(4, "little")

@@ -1,4 +1,6 @@
-"""`RacingTopK`: what steers a race, what it lists and in which order, what it charges, and what hides lone items."""
+"""`RacingTopK`: what steers a race, what it lists and in which order, what it charges, and what
+hides lone items.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,10 @@ STILL: Any = Still()
 
 def race(**settings: Any) -> dps.RacingTopK:
     later = len(settings.get("shares", (1, 1, 1))) - 1
-    usual: dict[str, Any] = {"floors": (1.5, 1.5)[:later], "bands": ((0.5, 1.0), (0.1, 1.0))[:later]}
+    usual: dict[str, Any] = {
+        "floors": (1.5, 1.5)[:later],
+        "bands": ((0.5, 1.0), (0.1, 1.0))[:later],
+    }
     usual |= {"k": 2, "scale": 1.0, "delta": 1e-3, "sensitivity": ONE}
     return dps.RacingTopK(**usual | settings)
 
@@ -49,14 +54,18 @@ def observed(first: dict[str, float], weighs: Any, calls: list[Any]) -> dps.Scor
 
     def weigh(labels: Sequence[Any], numbers: NDArray[np.int64], norm: float) -> NDArray[np.int64]:
         calls.append((sorted(labels), set(numbers.tolist()), norm))
-        return np.array([round(UNIT * weighs(label, len(calls))) for label in labels], dtype=np.int64)
+        return np.array(
+            [round(UNIT * weighs(label, len(calls))) for label in labels], dtype=np.int64
+        )
 
     look = dps.SecondLook(lambda _: pytest.fail("scored"), ONE, weigh=weigh)
     values = np.array([*first.values()], dtype=np.float64)
     return dps.Scores(values, sensitivity=ONE, labels=[*first], domain="observed", second=look)
 
 
-def finished(mechanism: dps.RacingTopK, first: dict[str, float], weighs: Any) -> tuple[dps.Selection, list[Any]]:
+def finished(
+    mechanism: dps.RacingTopK, first: dict[str, float], weighs: Any
+) -> tuple[dps.Selection, list[Any]]:
     """What a race without noise makes of first scores, in deviations, and what it lets users weigh.
 
     `weighs` is a function of a label and of which later round it is, from 1, in score units.
@@ -80,7 +89,11 @@ def drawn_race(rng: np.random.Generator, groups: tuple[int, ...]) -> dps.RacingT
         combine=float(rng.choice([0.0, 0.5, 0.9])),
         floors=tuple(rng.uniform(-1, 3, later).tolist()),
         bands=tuple(
-            zip(rng.choice([0.0, 0.1, 0.5], later).tolist(), rng.choice([0.0, 0.3, 1.0, 64.0], later).tolist(), strict=True)
+            zip(
+                rng.choice([0.0, 0.1, 0.5], later).tolist(),
+                rng.choice([0.0, 0.3, 1.0, 64.0], later).tolist(),
+                strict=True,
+            )
         ),
         cells=max(groups) > 0,
         values=True,
@@ -89,7 +102,9 @@ def drawn_race(rng: np.random.Generator, groups: tuple[int, ...]) -> dps.RacingT
 
 
 def steps(second: Race, first: Any, again: Any) -> tuple[list[Any], Draws]:
-    """What the second implementation lets users weigh in every round, and what it releases, of scores without noise."""
+    """What the second implementation lets users weigh in every round, and what it releases, of
+    scores without noise.
+    """
     occurs = np.ones(len(first), dtype=bool)
     rows = after_first(second, first[None], occurs)
     asked, scores, released = [], [first[None]], [rows.passed]
@@ -97,12 +112,20 @@ def steps(second: Race, first: Any, again: Any) -> tuple[list[Any], Draws]:
         norm = float(rows.norms[0])
         sigma, open_ = second.sigmas[norm][turn - 1], rows.contested
         asked.append((np.flatnonzero(open_[0]).tolist(), norm))
-        fresh = STILL.rounded(np.rint(np.array(again[turn - 2]) * UNIT) / UNIT, None, sigma, public_grid(sigma)) / sigma
+        fresh = (
+            STILL.rounded(
+                np.rint(np.array(again[turn - 2]) * UNIT) / UNIT, None, sigma, public_grid(sigma)
+            )
+            / sigma
+        )
         now = np.where(open_, second.combine * rows.scores + second.rest * fresh, np.nan)
         if turn == 2:
             rows = after_second(second, rows, np.where(open_, now, rows.scores), occurs)
         else:
-            rows = replace(rows, passed=open_ & (rows.passed | (now > second.threshold(3, rows.norms)[:, None])))
+            rows = replace(
+                rows,
+                passed=open_ & (rows.passed | (now > second.threshold(3, rows.norms)[:, None])),
+            )
         scores.append(now)
         released.append(rows.passed)
     return asked, Draws(tuple(scores), tuple(released), rows.settled, rows.norms)
@@ -110,9 +133,13 @@ def steps(second: Race, first: Any, again: Any) -> tuple[list[Any], Draws]:
 
 @pytest.mark.parametrize("groups", [(0,) * 6, (0, 0, 0, 1, 1, 2), (0,) * 200])
 @pytest.mark.parametrize("seed", range(3))
-def test_every_decision_is_that_of_the_second_implementation(seed: int, groups: tuple[int, ...]) -> None:
-    """H13 without noise, over random scores and weights near the thresholds: which items are weighed in each round, alike and
-    with which norm, and which are listed, in which order and with which values, group by group."""
+def test_every_decision_is_that_of_the_second_implementation(
+    seed: int, groups: tuple[int, ...]
+) -> None:
+    """H13 without noise, over random scores and weights near the thresholds: which items are
+    weighed in each round, alike and with which norm, and which are listed, in which order and with
+    which values, group by group.
+    """
     rng, norms = np.random.default_rng(seed), Counter[float]()
     for _ in range(40):
         mechanism = drawn_race(rng, groups)
@@ -120,24 +147,41 @@ def test_every_decision_is_that_of_the_second_implementation(seed: int, groups: 
         start, *heights = mechanism.thresholds() if mechanism.delta is not None else (3.0, 3.0, 3.0)
         near = rng.normal(rng.uniform(-2, 2), rng.choice([0.1, 1.0]), len(groups))
         apart, scale = (
-            np.where(rng.random(len(groups)) < rng.choice([0.0, 0.3]), rng.exponential(9.0, len(groups)), near),
+            np.where(
+                rng.random(len(groups)) < rng.choice([0.0, 0.3]),
+                rng.exponential(9.0, len(groups)),
+                near,
+            ),
             mechanism.scales()[0],
         )
         first = STILL.rounded((start + apart) * scale, None, scale, public_grid(scale)) / scale
         wide = mechanism.scales(float(rng.choice(mechanism.norms)))[1:]
         again = []
         for height, sigma in zip(heights, wide, strict=False):
-            fresh = (rng.normal(height, 0.5, len(groups)) - mechanism.combine * first) / mechanism._rest
+            fresh = (
+                rng.normal(height, 0.5, len(groups)) - mechanism.combine * first
+            ) / mechanism._rest
             again.append(dict(zip(names, np.maximum(0.0, fresh * sigma).tolist(), strict=True)))
-        asked, drawn = steps(of(mechanism, None, groups), first, [[*weights.values()] for weights in again])
-        found, calls = finished(
-            mechanism, dict(zip(names, first, strict=True)), lambda name, at, again=again: again[at - 1][name]
+        asked, drawn = steps(
+            of(mechanism, None, groups), first, [[*weights.values()] for weights in again]
         )
-        assert calls == [([names[at] for at in open_], {UNIT}, norm) for open_, norm in asked if open_]
-        (order,), (values,) = drawn.order(groups, mechanism.k), drawn.values(of(mechanism, None, groups))
+        found, calls = finished(
+            mechanism,
+            dict(zip(names, first, strict=True)),
+            lambda name, at, again=again: again[at - 1][name],
+        )
+        assert calls == [
+            ([names[at] for at in open_], {UNIT}, norm) for open_, norm in asked if open_
+        ]
+        (order,), (values,) = (
+            drawn.order(groups, mechanism.k),
+            drawn.values(of(mechanism, None, groups)),
+        )
         assert found.labels == tuple(names[at] for at in order)
         assert found.values == pytest.approx(values[list(order)])
-        assert mechanism.cells or (found.complete, found.reason is None) == ((len(order) == mechanism.k,) * 2)
+        assert mechanism.cells or (found.complete, found.reason is None) == (
+            (len(order) == mechanism.k,) * 2
+        )
         norms[drawn.norms[0]] += 1
     assert norms.keys() == {1.0, 1.5, 3.0}
 
@@ -159,7 +203,9 @@ CELLS = {
 
 
 def test_the_top_of_groups_splits_a_race_of_cells() -> None:
-    """The k best of each group by name, off draws with next to no noise; labels that are no cells are refused before a draw."""
+    """The k best of each group by name, off draws with next to no noise; labels that are no cells
+    are refused before a draw.
+    """
     few = dps.Sensitivity.of_counts(items_per_user=3)
     cells = dps.RacingTopK(k=2, scale=0.01, delta=1e-6, sensitivity=few, cells=True)
     top = dps.mechanisms.TopOfGroups(k=2, mechanism=cells)
@@ -171,16 +217,28 @@ def test_the_top_of_groups_splits_a_race_of_cells() -> None:
     } or "Nice" not in found
     public = cells.model_copy(update={"delta": None})
     listed = dps.Scores(values, sensitivity=few, labels=[*CELLS])
-    of_each = dps.mechanisms.TopOfGroups(k=2, mechanism=public).select(listed, rng=np.random.default_rng(1)).by_group()
-    assert {group: len(one) for group, one in of_each.items()} == {"Rome": 2, "Oslo": 2, "Bern": 1, "Nice": 1}
+    of_each = (
+        dps.mechanisms.TopOfGroups(k=2, mechanism=public)
+        .select(listed, rng=np.random.default_rng(1))
+        .by_group()
+    )
+    assert {group: len(one) for group, one in of_each.items()} == {
+        "Rome": 2,
+        "Oslo": 2,
+        "Bern": 1,
+        "Nice": 1,
+    }
     for mechanism in (cells, top):
         with pytest.raises(InvalidScores, match="cell"):
-            mechanism.check(dps.Scores([1, 2], sensitivity=few, labels=["a", "b"], domain="observed"))
+            mechanism.check(
+                dps.Scores([1, 2], sensitivity=few, labels=["a", "b"], domain="observed")
+            )
 
 
 def test_a_public_list_is_filled_whatever_the_scores() -> None:
-    """Of a public list k items are released, those in the band by their last scores; more than there are is refused, and so are
-    candidates that were read off data."""
+    """Of a public list k items are released, those in the band by their last scores; more than
+    there are is refused, and so are candidates that were read off data.
+    """
     public = race(delta=None, k=3, bands=((0.0, 1.0), (0.0, 1.0)))
     rng = np.random.default_rng(4)
     for values in ([0, 0, 0, 0], [9, 0, 0, 0], [900, 800, 700, 0]):
@@ -194,15 +252,21 @@ def test_a_public_list_is_filled_whatever_the_scores() -> None:
 
 
 def test_nobody_there_is_a_release_like_any_other() -> None:
-    """No candidate, or none above 0: nothing is released, in rows too; less noise than one user shows who is there."""
+    """No candidate, or none above 0: nothing is released, in rows too; less noise than one user
+    shows who is there.
+    """
     mechanism = race(k=3)
     for values in ([], [0.0, 0.0]):
         calls: list[Any] = []
-        found = mechanism.select(observed({f"i{at}": value for at, value in enumerate(values)}, lambda *_: 0.0, calls))
+        found = mechanism.select(
+            observed({f"i{at}": value for at, value in enumerate(values)}, lambda *_: 0.0, calls)
+        )
         assert (found.labels, found.complete, calls) == ((), False, [])
     assert mechanism.select_many(np.zeros((4, 2)))[3].indices == ()
     loud = race(k=3, scale=1e6, sensitivity=dps.Sensitivity.of_counts(items_per_user=300))
-    scores = dps.Scores([5, 4, 3], sensitivity=loud.sensitivity, labels=list("abc"), domain="observed")
+    scores = dps.Scores(
+        [5, 4, 3], sensitivity=loud.sensitivity, labels=list("abc"), domain="observed"
+    )
     assert len(loud.select(scores, rng=np.random.default_rng(1))) == 0
     quiet = race(k=2, scale=1e-3)
     scores = dps.Scores([1, 5, 3], sensitivity=ONE, labels=list("abc"), domain="observed")
@@ -229,35 +293,57 @@ SETTINGS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_rows_are_drawn_as_single_releases_are(settings: dict[str, Any]) -> None:
-    """`select_many` has the law of `select`, of grouped counts too, whatever the order of the items."""
+    """`select_many` has the law of `select`, of grouped counts too, whatever the order of the
+    items.
+    """
     few = dps.Sensitivity.of_clipped(1.0, items_per_user=3)
     mechanism = race(**{"sensitivity": few, "scale": 1.2} | settings)
     rng, rows = np.random.default_rng(8), 300
     values, names = np.array([5.0, 4.0, 4.0, 1.0]), list("abcd")
-    many = Counter(row.indices for row in mechanism.select_many(np.tile(values, (40 * rows, 1)), rng=rng))
+    many = Counter(
+        row.indices for row in mechanism.select_many(np.tile(values, (40 * rows, 1)), rng=rng)
+    )
     domain: Any = "public" if mechanism.delta is None else "observed"
     singles = Counter[tuple[int, ...]]()
     for at in range(rows):
         order = [0, 1, 2, 3] if at % 2 else [3, 2, 1, 0]
         labels = None if mechanism.delta is None else [names[place] for place in order]
-        scores = dps.Scores(values if labels is None else values[order], sensitivity=few, labels=labels, domain=domain)
+        scores = dps.Scores(
+            values if labels is None else values[order],
+            sensitivity=few,
+            labels=labels,
+            domain=domain,
+        )
         found = mechanism.select(scores, rng=rng)
-        singles[found.indices if labels is None else tuple(names.index(label) for label in found.labels or ())] += 1
+        singles[
+            found.indices
+            if labels is None
+            else tuple(names.index(label) for label in found.labels or ())
+        ] += 1
     outcomes = sorted({*many, *singles})
     assert same_law([many[one] for one in outcomes], [singles[one] for one in outcomes]) > 1e-8
     if mechanism.delta is not None:
         grouped = dps.Scores.grouped([4.0, 5.0, 1.0], [2, 1, 1], sensitivity=few)
-        kept = Counter[tuple[int, ...]](mechanism.select(grouped, rng=rng).indices for _ in range(rows))
+        kept = Counter[tuple[int, ...]](
+            mechanism.select(grouped, rng=rng).indices for _ in range(rows)
+        )
         renamed = {2: 0, 0: 1, 1: 2, 3: 3}
-        again = Counter({tuple(renamed[place] for place in order): number for order, number in kept.items()})
+        again = Counter(
+            {tuple(renamed[place] for place in order): number for order, number in kept.items()}
+        )
         outcomes = sorted({*many, *again})
         assert same_law([many[one] for one in outcomes], [again[one] for one in outcomes]) > 1e-8
 
 
 def test_held_counts_are_raced_as_counts_in_memory_are() -> None:
-    """Items are found by their counts, looked up, and weighed in the engine: the law is that of scores in memory."""
+    """Items are found by their counts, looked up, and weighed in the engine: the law is that of
+    scores in memory.
+    """
     log = [{0, 1}, {0}, {0, 2}, {1}, {0, 1, 2}]
-    table = pd.DataFrame([(user, f"i{item}") for user, items in enumerate(log) for item in items], columns=["who", "what"])
+    table = pd.DataFrame(
+        [(user, f"i{item}") for user, items in enumerate(log) for item in items],
+        columns=["who", "what"],
+    )
     few = dps.Sensitivity.of_clipped(1.0, items_per_user=3)
     mechanism = dps.RacingTopK(k=2, scale=1.0, delta=0.2, sensitivity=few)
     look: dict[str, Any] = {"max_items_per_user": 3, "salt": "s", "clip": 1.0}
@@ -265,7 +351,9 @@ def test_held_counts_are_raced_as_counts_in_memory_are() -> None:
     with events.pairs(table, user="who", item="what") as pairs, pairs.hold(**look) as held:
         counts = pairs.read(**look)
         for source, clip in ((counts, 60), (held, 60)):
-            second = dps.SecondLook(lambda _: pytest.fail("scored"), few, weigh=pairs.second_round(source))
+            second = dps.SecondLook(
+                lambda _: pytest.fail("scored"), few, weigh=pairs.second_round(source)
+            )
             scores = source.scores(clip=1.0).with_second(second)
             rng = np.random.default_rng(5)
             seen.append(Counter(mechanism.select(scores, rng=rng).labels for _ in range(clip)))
@@ -273,16 +361,24 @@ def test_held_counts_are_raced_as_counts_in_memory_are() -> None:
     assert same_law([seen[0][one] for one in outcomes], [seen[1][one] for one in outcomes]) > 1e-6
 
 
-# -- the price ---------------------------------------------------------------------------------------------------------------
+# -- the price -------------------------------------------------------------------------------------
 
 
 def covers(relation: Any, items: int, clip: float | None) -> dps.Sensitivity:
-    return dps.Sensitivity.of_counts(relation, items) if clip is None else dps.Sensitivity.of_clipped(clip, "l2", relation, items)
+    return (
+        dps.Sensitivity.of_counts(relation, items)
+        if clip is None
+        else dps.Sensitivity.of_clipped(clip, "l2", relation, items)
+    )
 
 
-@pytest.mark.parametrize(("relation", "users"), [("add_remove", 1.0), ("replace_one", math.sqrt(2))])
+@pytest.mark.parametrize(
+    ("relation", "users"), [("add_remove", 1.0), ("replace_one", math.sqrt(2))]
+)
 def test_mu_is_the_root_of_all_rounds_squares(relation: str, users: float) -> None:
-    """The price is that of the noise that is drawn, whatever shares, norm or clip, never less, and as much for either norm."""
+    """The price is that of the noise that is drawn, whatever shares, norm or clip, never less, and
+    as much for either norm.
+    """
     shares: list[dict[str, Any]] = [
         {"shares": (0.35, 0.3, 0.35)},
         {"shares": (0.2, 0.8), "floors": (1.0,), "failures": (0.5, 0.5)},
@@ -312,19 +408,31 @@ def off_grid(values: NDArray[np.float64], scale: float) -> float:
 @pytest.mark.parametrize("rounds", [2, 3])
 @pytest.mark.parametrize("norm", [0.5, 2.0])
 def test_the_noise_of_every_round_is_the_noise_that_is_priced(rounds: int, norm: float) -> None:
-    """On every path of a draw, with combine=0, values spread as the scale of the last round says, and settled ones as that of the
-    first; low bits of a sum would show its noise, so scores are whole steps of their public grids."""
+    """On every path of a draw, with combine=0, values spread as the scale of the last round says,
+    and settled ones as that of the first; low bits of a sum would show its noise, so scores are
+    whole steps of their public grids.
+    """
     size = 10_000
-    how: dict[str, Any] = {"shares": (0.5, 0.5), "floors": (-8.0,), "failures": (0.5, 0.5), "bands": ((8.0, 64.0),)}
+    how: dict[str, Any] = {
+        "shares": (0.5, 0.5),
+        "floors": (-8.0,),
+        "failures": (0.5, 0.5),
+        "bands": ((8.0, 64.0),),
+    }
     last: dict[str, Any] = {"floors": (-8.0, -8.0), "bands": ((8.0, 64.0), (8.0, 64.0))}
-    public = race(k=size, combine=0.0, delta=None, values=True, norm=norm, **(how if rounds == 2 else last))
+    public = race(
+        k=size, combine=0.0, delta=None, values=True, norm=norm, **(how if rounds == 2 else last)
+    )
     unknown = public.model_copy(update={"delta": 1e-3})
     rng, counts = np.random.default_rng(11), np.full(size, 1000)
     for mechanism in (public, unknown):
         many = mechanism.select_many(counts[None], rng=rng).values
         assert many is not None
         factor = mechanism._used_again(norm)
-        drawn = [many[0], np.array(mechanism.select(dps.Scores(counts, sensitivity=ONE), rng=rng).values)]
+        drawn = [
+            many[0],
+            np.array(mechanism.select(dps.Scores(counts, sensitivity=ONE), rng=rng).values),
+        ]
         for values in drawn:
             assert len(values) == size
             assert np.std(values) == pytest.approx(mechanism.scales(norm)[-1], rel=0.03)
@@ -332,7 +440,9 @@ def test_the_noise_of_every_round_is_the_noise_that_is_priced(rounds: int, norm:
             assert off_grid(values, mechanism.scales(norm)[-1]) < 1e-6
     settled = race(k=size, values=True, delta=1e-3, bands=((0.0, 0.0), (0.0, 0.0)))
     for found in (
-        settled.model_copy(update={"delta": None}).select(dps.Scores(counts, sensitivity=ONE), rng=rng).values,
+        settled.model_copy(update={"delta": None})
+        .select(dps.Scores(counts, sensitivity=ONE), rng=rng)
+        .values,
         settled.select(dps.Scores(counts, sensitivity=ONE), rng=rng).values,
         settled.select_many(counts[None], rng=rng).values,
         settled.select(dps.Scores.grouped([1000], [size], sensitivity=ONE), rng=rng).values,
@@ -344,13 +454,19 @@ def test_the_noise_of_every_round_is_the_noise_that_is_priced(rounds: int, norm:
 @pytest.mark.parametrize("norm", [1.0, 2.0])
 @pytest.mark.parametrize("combine", [0.5, 0.9])
 def test_values_are_means_whose_noise_is_told(norm: float, combine: float) -> None:
-    """A value is the mean of the rounds' scores in score units: what all users weigh alike is shown as it is, and a low end holds
-    for every listed item as often as it says."""
-    mechanism = race(k=9, norm=norm, combine=combine, values=True, delta=1e-3, bands=((0.5, 1.0), (0.5, 1.0)))
+    """A value is the mean of the rounds' scores in score units: what all users weigh alike is shown
+    as it is, and a low end holds for every listed item as often as it says.
+    """
+    mechanism = race(
+        k=9, norm=norm, combine=combine, values=True, delta=1e-3, bands=((0.5, 1.0), (0.5, 1.0))
+    )
     found, _ = finished(mechanism, {f"i{at}": 40.0 + at for at in range(9)}, lambda *_: 77.0)
     assert found.values is not None
-    assert [value for value in found.values if value < 70] == []  # first scores of 40 and more are above 67
-    equal = race(k=9, norm=norm, combine=combine, values=True, delta=1e-3, bands=((8.0, 1.0), (8.0, 1.0)))
+    # first scores of 40 and more are above 67
+    assert [value for value in found.values if value < 70] == []
+    equal = race(
+        k=9, norm=norm, combine=combine, values=True, delta=1e-3, bands=((8.0, 1.0), (8.0, 1.0))
+    )
     same = 100.0
     found, _ = finished(equal, dict.fromkeys("abc", same / equal.scales()[0]), lambda *_: same)
     assert found.values == pytest.approx([same] * 3, abs=1e-2)
@@ -362,26 +478,34 @@ def test_values_are_means_whose_noise_is_told(norm: float, combine: float) -> No
         high += bool((above > mechanism.margin(0.6, 4) / 2).any())
     assert missed / 300 < 0.2 < high / 300
     widest = max(unit for taken in mechanism.norms for unit in mechanism._units(taken))
-    assert mechanism.margin(0.9, 5) == pytest.approx(widest * ndtri(1 - 0.1 / (2 * 5 * 3)), rel=1e-3)
+    assert mechanism.margin(0.9, 5) == pytest.approx(
+        widest * ndtri(1 - 0.1 / (2 * 5 * 3)), rel=1e-3
+    )
 
 
 @pytest.mark.parametrize("norm", [0.5, 1.0, 3.0])
 def test_scores_that_are_used_again_weigh_no_more_than_the_norm(norm: float) -> None:
-    """Without a second look a user adds to a later round what it gave to the first, scaled to the norm and at most 1 each."""
+    """Without a second look a user adds to a later round what it gave to the first, scaled to the
+    norm and at most 1 each.
+    """
     for clip in (None, 0.6, 1.0):
         mechanism = race(sensitivity=covers("add_remove", 4, clip), norm=norm, delta=0.1)
         again = np.full(4, 1.0 if clip is None else clip / 2) * mechanism._used_again(norm)
         assert again.max() <= 1
         assert math.hypot(*again) <= norm
-        assert again.max() == pytest.approx(min(1.0 if clip is None else clip / 2, norm / 2), rel=1e-9)
+        assert again.max() == pytest.approx(
+            min(1.0 if clip is None else clip / 2, norm / 2), rel=1e-9
+        )
 
 
-# -- what hides lone items -----------------------------------------------------------------------------------------------------
+# -- what hides lone items -------------------------------------------------------------------------
 
 
 def test_a_lone_item_is_shown_with_the_chance_that_is_charged() -> None:
-    """Attained: the one item of one user in an empty log is released with probability delta, in draws as by the law, and never
-    without the user; also where the floors hide nothing, and in two rounds."""
+    """Attained: the one item of one user in an empty log is released with probability delta, in
+    draws as by the law, and never without the user; also where the floors hide nothing, and in two
+    rounds.
+    """
     for settings in (
         {},
         {"floors": (-8.0, -8.0), "combine": 0.8},
@@ -391,18 +515,26 @@ def test_a_lone_item_is_shown_with_the_chance_that_is_charged() -> None:
         lone = dps.Scores([1], sensitivity=ONE, labels=["a"], domain="observed")
         law = mechanism.probabilities(lone)
         assert 0.995 * 0.03 < law[(0,)] <= 0.03
-        drawn = mechanism.select_many(np.ones((200_000, 1)), rng=np.random.default_rng(2)).indices >= 0
+        drawn = (
+            mechanism.select_many(np.ones((200_000, 1)), rng=np.random.default_rng(2)).indices >= 0
+        )
         assert drawn.mean() == pytest.approx(law[(0,)], abs=5 * math.sqrt(0.03 / 200_000))
-        assert (mechanism.select_many(np.zeros((2000, 1)), rng=np.random.default_rng(2)).indices < 0).all()
+        assert (
+            mechanism.select_many(np.zeros((2000, 1)), rng=np.random.default_rng(2)).indices < 0
+        ).all()
 
 
 @pytest.mark.parametrize("stated", [{"l0": 1}, {"linf": 0.9, "l0": 3, "l2": 1.2}])
 def test_a_lone_item_of_a_stated_sensitivity_is_hidden(stated: dict[str, Any]) -> None:
-    """Where one user may have all that two users differ by, its lone item shows with delta at most in all rounds together."""
+    """Where one user may have all that two users differ by, its lone item shows with delta at most
+    in all rounds together.
+    """
     sensitivity = dps.Sensitivity(relation="replace_one", **stated)
     for norm, kind in itertools.product((0.5, 1.0, 2.0), (race, dps.TwoRoundHistogram)):
         mechanism: Any = kind(k=2, scale=1.0, sensitivity=sensitivity, delta=0.02, norm=norm)
-        lone = dps.Scores([sensitivity.alone(1)], sensitivity=sensitivity, labels=["a"], domain="observed")
+        lone = dps.Scores(
+            [sensitivity.alone(1)], sensitivity=sensitivity, labels=["a"], domain="observed"
+        )
         shown = 1 - mechanism.probabilities(lone)[()]
         assert 0.2 * 0.02 < shown <= 0.02
         assert sensitivity.alone(1) * mechanism._used_again(norm) <= min(1.0, norm)

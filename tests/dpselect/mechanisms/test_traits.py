@@ -9,7 +9,13 @@ import pytest
 import dpselect as dps
 from dpselect.mechanisms.base import EPSILON, MECHANISMS, SCALE, Knob, Mechanism, Traits, members
 
-WHOLE: dict[str, Any] = {"answers": "top_k", "noise": EPSILON, "ordered": True, "most": 1, "domain": "public"}
+WHOLE: dict[str, Any] = {
+    "answers": "top_k",
+    "noise": EPSILON,
+    "ordered": True,
+    "most": 1,
+    "domain": "public",
+}
 
 
 @pytest.mark.parametrize("kind", sorted(members()))
@@ -21,7 +27,9 @@ def test_no_trait_names_a_module(kind: str) -> None:
 
 @pytest.mark.parametrize("lacking", sorted(WHOLE))
 def test_a_trait_that_is_missing_is_named(lacking: str) -> None:
-    """Traits without one of the five that have no default fail where they are written, by its name."""
+    """Traits without one of the five that have no default fail where they are written, by its
+    name.
+    """
     with pytest.raises(TypeError, match=lacking):
         Traits(**{name: value for name, value in WHOLE.items() if name != lacking})
 
@@ -34,7 +42,9 @@ def test_a_trait_that_is_missing_is_named(lacking: str) -> None:
         ({"relations": ("swap",)}, "relations"),
     ],
 )
-def test_a_trait_that_is_none_of_what_it_may_be_is_refused(change: dict[str, Any], words: str) -> None:
+def test_a_trait_that_is_none_of_what_it_may_be_is_refused(
+    change: dict[str, Any], words: str
+) -> None:
     """The error names the trait, its value and the rule."""
     with pytest.raises(TypeError, match=words):
         Traits(**{**WHOLE, **change})
@@ -43,8 +53,18 @@ def test_a_trait_that_is_none_of_what_it_may_be_is_refused(change: dict[str, Any
 # a base, the kind, the traits, and the words of the error
 REFUSED: list[tuple[type[Mechanism], str | None, Traits | None, str]] = [
     (dps.PermuteAndFlip, "bare", None, "Made lacks traits: declare"),
-    (Mechanism, "idle", Traits(**WHOLE), "Made lacks _probabilities, _select, _select_many, curve, covers"),
-    (dps.PermuteAndFlip, None, Traits(**WHOLE), r"Made.kind has no default: give it one, as in kind: Literal\['mine'\] = 'mine'"),
+    (
+        Mechanism,
+        "idle",
+        Traits(**WHOLE),
+        "Made lacks _probabilities, _select, _select_many, curve, covers",
+    ),
+    (
+        dps.PermuteAndFlip,
+        None,
+        Traits(**WHOLE),
+        r"Made.kind has no default: give it one, as in kind: Literal\['mine'\] = 'mine'",
+    ),
     *(
         (
             dps.PermuteAndFlip,
@@ -63,11 +83,20 @@ REFUSED: list[tuple[type[Mechanism], str | None, Traits | None, str]] = [
 
 
 @pytest.mark.parametrize(("base", "kind", "traits", "words"), REFUSED)
-def test_a_class_that_is_not_all_of_a_mechanism_is_refused_when_it_is_made(base: Any, kind: Any, traits: Any, words: str) -> None:
-    """The listing, the planner or the ledger need not find out: all that is missing is named, and nothing is registered."""
-    own = {"__module__": __name__, "__annotations__": {"kind": Literal[kind or "nameless"], "traits": ClassVar[Any]}}
+def test_a_class_that_is_not_all_of_a_mechanism_is_refused_when_it_is_made(
+    base: Any, kind: Any, traits: Any, words: str
+) -> None:
+    """The listing, the planner or the ledger need not find out: all that is missing is named, and
+    nothing is registered.
+    """
+    own = {
+        "__module__": __name__,
+        "__annotations__": {"kind": Literal[kind or "nameless"], "traits": ClassVar[Any]},
+    }
     with pytest.raises(TypeError, match=words):
-        type(base)("Made", (base,), {**own, "traits": traits, **({} if kind is None else {"kind": kind})})
+        type(base)(
+            "Made", (base,), {**own, "traits": traits, **({} if kind is None else {"kind": kind})}
+        )
     assert kind not in MECHANISMS.members()
 
 
@@ -80,7 +109,9 @@ def test_a_knob_in_score_units_is_searched_in_units_of_the_range() -> None:
 
 
 def test_traits_may_depend_on_the_configuration() -> None:
-    """Values are released where a scale for them is configured; the order where the noise pays for it."""
+    """Values are released where a scale for them is configured; the order where the noise pays for
+    it.
+    """
     bare = dps.OneshotTopK(k=3, noise="gumbel", scale=1.0)
     assert (bare.ordered, bare.releases_values, bare.most_released) == (True, False, 3)
     with_values = dps.OneshotTopK(k=3, noise="exponential", scale=1.0, value_scale=2.0)

@@ -1,4 +1,6 @@
-"""The noise distributions: functions and inverses against 50-digit references, the laws the proofs rest on, and their flags."""
+"""The noise distributions: functions and inverses against 50-digit references, the laws the proofs
+rest on, and their flags.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from dpselect.noise import InvalidNoiseArgument, Laplace, LipschitzNoise, NoiseN
 from dpselect.verify.quadrature import argmax_probabilities
 
 SMALLEST = float(np.finfo(np.float64).tiny)
-POINTS = np.concatenate([np.linspace(-40.0, 40.0, 321), np.linspace(-6.7, 0.0, 135), [-1e-10, 1e-10, 1e-20]])
+POINTS = np.concatenate(
+    [np.linspace(-40.0, 40.0, 321), np.linspace(-6.7, 0.0, 135), [-1e-10, 1e-10, 1e-20]]
+)
 FUNCTIONS = ["pdf", "cdf", "sf", "log_cdf"]
 EXTREME = np.array([-1e5, -700.0, -300.0, -100.0, 100.0, 300.0, 700.0, 1e5])
 
@@ -38,30 +42,53 @@ def test_functions_are_accurate_in_bulk_and_tails(name, reference, function):
     assert max(relative_error(v, e) for v, e in zip(values, exact, strict=True)) <= 3e-15
 
 
-# The doubly exponential lower tail of a Gumbel is below every floating-point format, the reference's included.
+# The doubly exponential lower tail of a Gumbel is below every floating-point format, the
+# reference's included.
 DOUBLY_EXPONENTIAL = ("gumbel", -1e5)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_functions_are_accurate_hundreds_of_units_out(name, reference, function):
-    """Values at 100 to 1e5 units from the centre are right to 3e-15, or underflow where the truth does."""
+    """Values at 100 to 1e5 units from the centre are right to 3e-15, or underflow where the truth
+    does.
+    """
     points = [z for z in EXTREME if (name, z) != DOUBLY_EXPONENTIAL]
     values = getattr(by_name(name), function)(points)
-    mp.mp.dps = 400 if name == "gumbel" else 50  # 1 - exp(-exp(-z)) style references need the digits
+    # 1 - exp(-exp(-z)) style references need the digits
+    mp.mp.dps = 400 if name == "gumbel" else 50
     exact = [getattr(reference, function)(mp.mpf(float(z))) for z in points]
     assert max(relative_error(v, e) for v, e in zip(values, exact, strict=True)) <= 3e-15
 
 
 def test_limits_at_the_ends(name):
-    """At the infinities, below the support and far below the doubles every function takes its limit, and no warning is raised."""
+    """At the infinities, below the support and far below the doubles every function takes its
+    limit, and no warning is raised.
+    """
     noise, ends = by_name(name), np.array([-np.inf, np.inf])
     assert noise.pdf(ends).tolist() == [0.0, 0.0]
     assert noise.cdf(ends).tolist() == noise.sf(ends)[::-1].tolist() == [0.0, 1.0]
     assert noise.log_cdf(ends).tolist() == [-np.inf, 0.0]
-    for below in {"gumbel": [-1e5], "exponential": [-1e-300, -1e5], "half_logistic": [-1e-300, -1e5]}.get(name, []):
-        assert (noise.pdf(below), noise.cdf(below), noise.sf(below), noise.log_cdf(below)) == (0.0, 0.0, 1.0, -np.inf)
-    assert noise.quantile([0.0, 1.0]).tolist() == noise.isf([1.0, 0.0]).tolist() == [noise.lower, np.inf]
-    assert noise.log_quantile([-np.inf, 0.0]).tolist() == noise.log_isf([0.0, -np.inf]).tolist() == [noise.lower, np.inf]
+    for below in {
+        "gumbel": [-1e5],
+        "exponential": [-1e-300, -1e5],
+        "half_logistic": [-1e-300, -1e5],
+    }.get(name, []):
+        assert (noise.pdf(below), noise.cdf(below), noise.sf(below), noise.log_cdf(below)) == (
+            0.0,
+            0.0,
+            1.0,
+            -np.inf,
+        )
+    assert (
+        noise.quantile([0.0, 1.0]).tolist()
+        == noise.isf([1.0, 0.0]).tolist()
+        == [noise.lower, np.inf]
+    )
+    assert (
+        noise.log_quantile([-np.inf, 0.0]).tolist()
+        == noise.log_isf([0.0, -np.inf]).tolist()
+        == [noise.lower, np.inf]
+    )
     assert noise.cdf(max(noise.lower, -6.0) + 1e-9) > 0.0
 
 
@@ -77,21 +104,31 @@ def test_shape_and_nan(name, function):
 
 
 PROBABILITIES = np.concatenate(
-    [10.0 ** -np.linspace(0.31, 300.0, 60), 1.0 - 10.0 ** -np.linspace(0.31, 15.9, 60), np.linspace(0.01, 0.99, 99)]
+    [
+        10.0 ** -np.linspace(0.31, 300.0, 60),
+        1.0 - 10.0 ** -np.linspace(0.31, 15.9, 60),
+        np.linspace(0.01, 0.99, 99),
+    ]
 )
-LOGARITHMS = np.concatenate([-(10.0 ** np.linspace(-300.0, 6.0, 150)), [-0.6, -0.6931471805599453, -0.6932, -0.7]])
+LOGARITHMS = np.concatenate(
+    [-(10.0 ** np.linspace(-300.0, 6.0, 150)), [-0.6, -0.6931471805599453, -0.6932, -0.7]]
+)
 TOLERANCE = 2e-15
 
 
 def error_in_z(reference, tail: str, z: float, log_p: mp.mpf, lower: float) -> float:
-    """Distance of z from the exact inverse, by one Newton step, relative to z (to 1 near the centre of a line)."""
+    """Distance of z from the exact inverse, by one Newton step, relative to z (to 1 near the centre
+    of a line).
+    """
     x = mp.mpf(float(z))
     if x == 0 and lower == 0.0:
         return 0.0 if log_p < -740 else np.inf
     log_tail = reference.log_cdf if tail == "cdf" else reference.log_sf
     linear_tail = reference.cdf if tail == "cdf" else reference.sf
     inverse_slope = linear_tail(x) / reference.pdf(x)
-    return float(abs((log_tail(x) - log_p) * inverse_slope) / (x if lower == 0.0 else max(1, abs(x))))
+    return float(
+        abs((log_tail(x) - log_p) * inverse_slope) / (x if lower == 0.0 else max(1, abs(x)))
+    )
 
 
 @pytest.mark.parametrize(
@@ -105,17 +142,26 @@ def error_in_z(reference, tail: str, z: float, log_p: mp.mpf, lower: float) -> f
     ids=["quantile", "isf", "log_quantile", "log_isf"],
 )
 def test_inverses(name, reference, function, tail, given):
-    """All four invert to a few ulp of z: probabilities from 1e-300 to 1 - 1e-16, logarithms from -1e-300 down to -1e6."""
+    """All four invert to a few ulp of z: probabilities from 1e-300 to 1 - 1e-16, logarithms from
+    -1e-300 down to -1e6.
+    """
     noise = by_name(name)
     logs = [mp.mpf(float(p)) if "log" in function else mp.log(mp.mpf(float(p))) for p in given]
     found = getattr(noise, function)(given)
-    assert max(error_in_z(reference, tail, z, p, noise.lower) for z, p in zip(found, logs, strict=True)) <= TOLERANCE
+    assert (
+        max(
+            error_in_z(reference, tail, z, p, noise.lower) for z, p in zip(found, logs, strict=True)
+        )
+        <= TOLERANCE
+    )
 
 
 @pytest.mark.parametrize("function", ["quantile", "isf", "log_quantile", "log_isf"])
 @pytest.mark.parametrize("wrong", [np.nan, 1.5, -0.5])
 def test_inverses_refuse_what_is_no_probability(name, function, wrong):
-    """A NaN or a value outside the domain, such as a logarithm passed by mistake, raises, and the message does not print it."""
+    """A NaN or a value outside the domain, such as a logarithm passed by mistake, raises, and the
+    message does not print it.
+    """
     if "log" in function and wrong < 0:
         wrong = 0.5
     with pytest.raises(InvalidNoiseArgument, match=r"every element.*log_quantile") as caught:
@@ -129,13 +175,17 @@ def without_a_law() -> set[str]:
 
 
 def test_every_noise_has_its_law_case():
-    """A new noise states its law a second time, in tests/support/noise_laws.py: all tests of noises run over these."""
+    """A new noise states its law a second time, in tests/support/noise_laws.py: all tests of noises
+    run over these.
+    """
     assert without_a_law() == set()
     assert list(NOISE_LAWS) == list(typing.get_args(NoiseName))
 
 
 def test_a_noise_without_a_law_case_is_noticed(monkeypatch):
-    """A class with a name of its own is a noise, wherever it is defined, and a second one of the same name is refused."""
+    """A class with a name of its own is a noise, wherever it is defined, and a second one of the
+    same name is refused.
+    """
     monkeypatch.setattr(distributions, "_CLASSES", dict(distributions._CLASSES))
     type("Stranger", (Laplace,), {"name": "stranger"})
     assert without_a_law() == {"stranger"}
@@ -144,8 +194,12 @@ def test_a_noise_without_a_law_case_is_noticed(monkeypatch):
 
 
 def test_mechanisms_offer_the_noises_whose_price_they_rest_on():
-    """Canonical top-k has those that Theorems M5 and N7 cover; values are shown with those that Theorems H2 and H10 cover."""
-    assert set(typing.get_args(LipschitzNoise)) == {n for n in NOISE_LAWS if by_name(n).winner_price != "gaussian"}
+    """Canonical top-k has those that Theorems M5 and N7 cover; values are shown with those that
+    Theorems H2 and H10 cover.
+    """
+    assert set(typing.get_args(LipschitzNoise)) == {
+        n for n in NOISE_LAWS if by_name(n).winner_price != "gaussian"
+    }
     assert distributions.VECTOR_NORMS == {"laplace": "l1", "gaussian": "l2"}
     with pytest.raises(dps.errors.InvalidMechanism, match=distributions.in_words(LipschitzNoise)):
         dps.CanonicalTopK(k=1, epsilon=1.0, noise="gaussian")
@@ -158,7 +212,9 @@ def test_unknown_name_is_refused():
 
 
 def test_log_survival_moves_by_at_most_the_shift(name):
-    """log sf is 1-Lipschitz between any two grid points for exactly the members that Theorem C8 prices."""
+    """log sf is 1-Lipschitz between any two grid points for exactly the members that Theorem C8
+    prices.
+    """
     noise = by_name(name)
     z = np.linspace(-8.0, 30.0, 761)
     log_sf = np.log(noise.sf(z))
@@ -167,7 +223,9 @@ def test_log_survival_moves_by_at_most_the_shift(name):
 
 
 def test_the_log_density_is_concave_and_lipschitz_exactly_where_it_is_announced(name):
-    """Theorem N8 needs a density whose logarithm moves by at most the shift, on the whole line; quadrature a concave one."""
+    """Theorem N8 needs a density whose logarithm moves by at most the shift, on the whole line;
+    quadrature a concave one.
+    """
     noise = by_name(name)
     z = np.linspace(-6.0, 30.0, 721)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -179,7 +237,9 @@ def test_the_log_density_is_concave_and_lipschitz_exactly_where_it_is_announced(
 
 
 def test_bounded_range_is_announced_by_gumbel_alone():
-    """Only Gumbel noise draws in proportion to exponentials of the scores, which Theorem C8 (ii) rests on."""
+    """Only Gumbel noise draws in proportion to exponentials of the scores, which Theorem C8 (ii)
+    rests on.
+    """
     for name in typing.get_args(NoiseName):
         noise, scores = by_name(name), np.array([0.0, 1.3, 2.1])
         softmax = np.exp(scores) / np.exp(scores).sum()
@@ -189,8 +249,14 @@ def test_bounded_range_is_announced_by_gumbel_alone():
 
 @pytest.mark.parametrize("declared", [None, "cauchy"])
 def test_a_noise_without_a_theorem_is_refused(declared, monkeypatch):
-    """No mechanism assumes a price for a noise that declares none: not even one that is symmetric and of small hazard."""
-    stranger = type("Stranger", (Laplace,), {"winner_price": declared, "threshold_price": declared, "smooth": False})
+    """No mechanism assumes a price for a noise that declares none: not even one that is symmetric
+    and of small hazard.
+    """
+    stranger = type(
+        "Stranger",
+        (Laplace,),
+        {"winner_price": declared, "threshold_price": declared, "smooth": False},
+    )
     monkeypatch.setitem(distributions._MEMBERS, "laplace", stranger())
     monkeypatch.setitem(distributions._MEMBERS, "gumbel", stranger())
     for mechanism in (
@@ -201,7 +267,9 @@ def test_a_noise_without_a_theorem_is_refused(declared, monkeypatch):
         dps.OneshotTopK(k=2, noise="laplace", scale=1.0),
         dps.OneshotTopK(k=2, noise="laplace", scale=1.0, sensitivity=dps.Sensitivity(l0=1)),
     ):
-        with pytest.raises(dps.errors.InvalidMechanism, match=r"declares no (winner|threshold)_price"):
+        with pytest.raises(
+            dps.errors.InvalidMechanism, match=r"declares no (winner|threshold)_price"
+        ):
             _ = mechanism.curve
 
 
@@ -211,14 +279,23 @@ def test_the_variance_is_that_of_the_law(name):
 
 
 def test_symmetry_is_announced_truthfully(name):
-    """sf(z) = cdf(-z), bit for bit, for symmetric members; others violate it by more than 0.1 somewhere."""
-    noise, grid = by_name(name), np.concatenate([np.linspace(-60.0, 60.0, 4001), np.linspace(-1.0, 1.0, 2001), [200.0, 500.0]])
+    """sf(z) = cdf(-z), bit for bit, for symmetric members; others violate it by more than 0.1
+    somewhere.
+    """
+    noise, grid = (
+        by_name(name),
+        np.concatenate(
+            [np.linspace(-60.0, 60.0, 4001), np.linspace(-1.0, 1.0, 2001), [200.0, 500.0]]
+        ),
+    )
     gap = np.abs(noise.sf(grid) - noise.cdf(-grid)).max()
     assert gap == 0.0 if noise.symmetric else gap > 0.1
 
 
 def test_kinks_are_where_the_slope_jumps(name):
-    """The one-sided slopes of the density differ at every announced kink, and agree at every other point of a grid."""
+    """The one-sided slopes of the density differ at every announced kink, and agree at every other
+    point of a grid.
+    """
     noise, h = by_name(name), 1e-6
     z = np.linspace(-5.0, 5.0, 101)
     left = (noise.pdf(z) - noise.pdf(z - h)) / h

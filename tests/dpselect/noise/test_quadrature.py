@@ -1,4 +1,6 @@
-"""The oracle of outcome probabilities: winners, sets and orders against closed forms and 30-digit integrals; what it refuses."""
+"""The oracle of outcome probabilities: winners, sets and orders against closed forms and 30-digit
+integrals; what it refuses.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def close(value: float, exact: float) -> bool:
 
 
 def logistic_difference(gap: float) -> float:
-    """P[Z1 - Z2 > gap] for logistics: with x = exp(gap), the integral of (1 - u) / (1 - u + u x) over u in (0, 1)."""
+    """P[Z1 - Z2 > gap] for logistics: with x = exp(gap), the integral of (1 - u) / (1 - u + u x)
+    over u in (0, 1).
+    """
     x = mp.exp(mp.mpf(gap))
     return float((x * mp.log(x) - x + 1) / (x - 1) ** 2) if gap else 0.5
 
@@ -55,7 +59,9 @@ TWO_CANDIDATES = {
 @pytest.mark.parametrize("member", sorted(TWO_CANDIDATES))
 @pytest.mark.parametrize("gap", [0.0, 0.1, 1.0, 5.0, 27.0, 36.0])
 def test_two_candidates_closed_form(member, gap):
-    """At m = 2 the lower candidate wins with the survival function of the difference of two noises, at any scale."""
+    """At m = 2 the lower candidate wins with the survival function of the difference of two noises,
+    at any scale.
+    """
     mp.mp.dps = 30
     for scale in (1e-9, 1.0, 1e9):
         won = argmax_probabilities(by_name(member), scale, [gap * scale, 0.0])[1]
@@ -64,7 +70,9 @@ def test_two_candidates_closed_form(member, gap):
 
 
 def permute_and_flip(weights: list[Fraction]) -> list[Fraction]:
-    """Its definition: visit the candidates in uniform order, stop at i with probability weights[i]."""
+    """Its definition: visit the candidates in uniform order, stop at i with probability
+    weights[i].
+    """
     total = [Fraction(0)] * len(weights)
     for order in itertools.permutations(range(len(weights))):
         survive = Fraction(1, math.factorial(len(weights)))
@@ -74,9 +82,13 @@ def permute_and_flip(weights: list[Fraction]) -> list[Fraction]:
     return total
 
 
-@pytest.mark.parametrize("weights", ["1 1/2", "1 1/2 1/3", "1 1 1/7 1/1000", "1 1/1000000000000 2/3 1/5 1/5"])
+@pytest.mark.parametrize(
+    "weights", ["1 1/2", "1 1/2 1/3", "1 1 1/7 1/1000", "1 1/1000000000000 2/3 1/5 1/5"]
+)
 def test_exponential_noise_is_permute_and_flip(weights):
-    """Report-noisy-max with exponential noise has permute-and-flip's output law, computed in exact fractions."""
+    """Report-noisy-max with exponential noise has permute-and-flip's output law, computed in exact
+    fractions.
+    """
     exact = [Fraction(w) for w in weights.split()]
     scores = [math.log(w) for w in exact]
     found = argmax_probabilities(by_name("exponential"), 1.0, scores)
@@ -91,7 +103,9 @@ def random_scores(seed: int, m: int, spread: float) -> np.ndarray:
 @pytest.mark.parametrize("spread", [0.0, 0.3, 4.0, 40.0, 1000.0])
 @pytest.mark.parametrize("m", [2, 3, 4, 7])
 def test_totals_are_one(name, m, spread):
-    """The probabilities of all outcomes sum to one within 1e-12, from ties to differences of 1000 units."""
+    """The probabilities of all outcomes sum to one within 1e-12, from ties to differences of 1000
+    units.
+    """
     noise, scores = by_name(name), random_scores(m, m, spread)
     assert abs(argmax_probabilities(noise, 1.0, scores).sum() - 1.0) < 1e-12
     for k in range(1, m + 1):
@@ -100,24 +114,39 @@ def test_totals_are_one(name, m, spread):
 
 @pytest.mark.parametrize("scale", [1e-9, 1e9])
 def test_only_differences_in_units_of_the_scale_matter(name, scale):
-    """Scaling noise and scores together, shifting or permuting all scores changes no probability, and ties get equal ones."""
-    noise, scores, order = by_name(name), np.array([3.0, 0.0, 3.0, -2.0, 1.0]), np.array([4, 2, 0, 1, 3])
+    """Scaling noise and scores together, shifting or permuting all scores changes no probability,
+    and ties get equal ones.
+    """
+    noise, scores, order = (
+        by_name(name),
+        np.array([3.0, 0.0, 3.0, -2.0, 1.0]),
+        np.array([4, 2, 0, 1, 3]),
+    )
     plain = argmax_probabilities(noise, 1.0, scores)
-    np.testing.assert_allclose(argmax_probabilities(noise, scale, scores * scale), plain, rtol=3e-14)
-    np.testing.assert_allclose(argmax_probabilities(noise, 1.0, scores + 2.0**20), plain, rtol=3e-14)
-    np.testing.assert_allclose(argmax_probabilities(noise, 1.0, scores[order]), plain[order], rtol=1e-13)
+    np.testing.assert_allclose(
+        argmax_probabilities(noise, scale, scores * scale), plain, rtol=3e-14
+    )
+    np.testing.assert_allclose(
+        argmax_probabilities(noise, 1.0, scores + 2.0**20), plain, rtol=3e-14
+    )
+    np.testing.assert_allclose(
+        argmax_probabilities(noise, 1.0, scores[order]), plain[order], rtol=1e-13
+    )
     assert math.isclose(plain[0], plain[2], rel_tol=1e-13)
 
 
 def test_what_is_far_apart_is_decided_surely_and_does_not_blur_what_is_not(name):
-    """Differences that overflow give certain outcomes; 1,000 units below the winner, and between clusters further apart, the
-    runner-up is decided as if the others were absent."""
+    """Differences that overflow give certain outcomes; 1,000 units below the winner, and between
+    clusters further apart, the runner-up is decided as if the others were absent.
+    """
     noise, scores = by_name(name), [-1e300, 1e300, 0.0]
     assert argmax_probabilities(noise, 1e-200, scores).round(14).tolist() == [0.0, 1.0, 0.0]
     assert abs(top_set_probabilities(noise, 1e-200, scores, 2)[frozenset({1, 2})] - 1.0) < 1e-14
     within = argmax_probabilities(noise, 1.0, [0.0, 0.3])
     found = top_set_probabilities(noise, 1.0, [1e6 + 0.1, 0.0, 0.3, -1e6 / 3.0], 2)
-    np.testing.assert_allclose([found[frozenset({0, 1})], found[frozenset({0, 2})]], within, rtol=1e-14)
+    np.testing.assert_allclose(
+        [found[frozenset({0, 1})], found[frozenset({0, 2})]], within, rtol=1e-14
+    )
     orders = ordered_probabilities(noise, 1.0, [0.0, -1000.0, -999.5], 2)
     runner_up = argmax_probabilities(noise, 1.0, [-1000.0, -999.5])
     np.testing.assert_allclose([orders[0, 1], orders[0, 2]], runner_up, rtol=1e-12)
@@ -133,7 +162,9 @@ def test_ties_share_equally(name):
 
 
 def test_gumbel_sets_beyond_the_closed_form():
-    """For k above 10 Gumbel sets are integrated: sums over all sets are one, and k = m - 1 matches its complement."""
+    """For k above 10 Gumbel sets are integrated: sums over all sets are one, and k = m - 1 matches
+    its complement.
+    """
     scores = random_scores(3, 12, 2.0)
     noise = by_name("gumbel")
     by_quadrature = top_set_probabilities(noise, 1.0, scores, 11)
@@ -153,18 +184,24 @@ def test_gumbel_sets_beyond_the_closed_form():
 
 @pytest.mark.parametrize("m", [1, 3, 4])
 def test_many_rows_agree_with_single_calls(name, m):
-    """The batch gives each row its own answer, in input order, whether rows repeat up to shift and order or not."""
+    """The batch gives each row its own answer, in input order, whether rows repeat up to shift and
+    order or not.
+    """
     noise, rng = by_name(name), np.random.default_rng(7)
     matrix = np.concatenate([rng.integers(0, 4, size=(60, m)), rng.normal(size=(40, m)) * 30.0])
     single = np.stack([argmax_probabilities(noise, 1.7, row) for row in matrix])
-    np.testing.assert_allclose(argmax_probabilities(noise, 1.7, matrix), single, rtol=2e-13, atol=1e-290)
+    np.testing.assert_allclose(
+        argmax_probabilities(noise, 1.7, matrix), single, rtol=2e-13, atol=1e-290
+    )
 
 
 @pytest.mark.parametrize("spread", [0.0, 2.0, 30.0, 120.0])
 @pytest.mark.parametrize(("m", "k"), [(2, 2), (4, 2), (4, 3), (4, 4)])
 def test_orders_of_a_set_sum_to_the_set(name, m, k, spread):
-    """Summed over the orders of a set the ordered chances give the set's, over all that follows a winner the winner's: by sets of
-    nodes of their own, beyond the gap too where the middle of the range becomes one piece."""
+    """Summed over the orders of a set the ordered chances give the set's, over all that follows a
+    winner the winner's: by sets of nodes of their own, beyond the gap too where the middle of the
+    range becomes one piece.
+    """
     noise, scores = by_name(name), np.random.default_rng(m * k).normal(size=m) * spread
     found = ordered_probabilities(noise, 1.4, scores, k)
     assert list(found) == list(itertools.permutations(range(m), k))
@@ -177,7 +214,9 @@ def test_orders_of_a_set_sum_to_the_set(name, m, k, spread):
 
 
 def test_iterated_integrals_reproduce_sequential_softmax():
-    """The iterated quadrature, run on Gumbel noise, gives the product of softmaxes to 12 digits at m = k = 4."""
+    """The iterated quadrature, run on Gumbel noise, gives the product of softmaxes to 12 digits at
+    m = k = 4.
+    """
     gumbel, scores = by_name("gumbel"), np.array([0.5, 6.0, -3.0, 1.0])
     closed = ordered_probabilities(gumbel, 0.8, scores, 4)
     iterated = quadrature._iterated(gumbel, 0.8, scores, 4)
@@ -186,12 +225,18 @@ def test_iterated_integrals_reproduce_sequential_softmax():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scores", [[0.0, -9.0, 25.0], [0.3, 2.0, -1.0], [0.0, -100.0, -102.0], [5.0, 5.0, 0.0]])
+@pytest.mark.parametrize(
+    "scores", [[0.0, -9.0, 25.0], [0.3, 2.0, -1.0], [0.0, -100.0, -102.0], [5.0, 5.0, 0.0]]
+)
 def test_three_in_order_match_extended_precision(name, reference, scores):
-    """P[Z_a > Z_b > Z_c] matches its one-dimensional integral over the middle candidate in 30 digits."""
+    """P[Z_a > Z_b > Z_c] matches its one-dimensional integral over the middle candidate in 30
+    digits.
+    """
     mp.mp.dps = 30
     scores = [s / 4.0 for s in scores] if name == "gaussian" else scores
-    ends = sorted({mp.mpf(s) + r for s in scores for r in (-60, -30, -15, -8, -4, 0, 4, 8, 15, 30, 70)})
+    ends = sorted(
+        {mp.mpf(s) + r for s in scores for r in (-60, -30, -15, -8, -4, 0, 4, 8, 15, 30, 70)}
+    )
     for order, p in ordered_probabilities(by_name(name), 1.0, scores, 3).items():
         high, middle, low = (mp.mpf(scores[i]) for i in order)
 
@@ -205,8 +250,15 @@ def test_three_in_order_match_extended_precision(name, reference, scores):
 
 LAPLACE = by_name("laplace")
 REFUSED = [
-    *((call, [1.0, 2.0], scale, 1, "scale") for call in (argmax, sets, orders) for scale in (0.0, -1.0, np.nan, np.inf)),
-    *((argmax, [31337.0, bad], 1.0, 1, "scores: every score must be finite") for bad in (np.nan, np.inf, -np.inf, 1e301)),
+    *(
+        (call, [1.0, 2.0], scale, 1, "scale")
+        for call in (argmax, sets, orders)
+        for scale in (0.0, -1.0, np.nan, np.inf)
+    ),
+    *(
+        (argmax, [31337.0, bad], 1.0, 1, "scores: every score must be finite")
+        for bad in (np.nan, np.inf, -np.inf, 1e301)
+    ),
     *((argmax, scores, 1.0, 1, "shape") for scores in ([], [[[1.0, 2.0]]], 3.0)),
     *((call, [1.0, 2.0, 3.0], 1.0, k, r"1\.\.3") for call in (sets, orders) for k in (-1, 0, 4)),
     (sets, np.zeros(40), 1.0, 20, "outcomes"),
@@ -216,7 +268,9 @@ REFUSED = [
 
 @pytest.mark.parametrize(("call", "scores", "scale", "k", "words"), REFUSED)
 def test_what_has_no_law_is_refused_without_showing_scores(call, scores, scale, k, words):
-    """A scale that is not positive and finite, scores that are not finite or no vector, an impossible k, too many outcomes."""
+    """A scale that is not positive and finite, scores that are not finite or no vector, an
+    impossible k, too many outcomes.
+    """
     with pytest.raises(InvalidNoiseArgument, match=words) as caught:
         call(scale, scores, k)
     assert "31337" not in str(caught.value)
@@ -236,6 +290,8 @@ def test_settled_rows_are_kept_while_others_refine():
 
 
 def test_small_probabilities_settle_relatively():
-    """A probability of 1e-20 is refined until two levels agree to 1e-11 of it, not merely to 1e-13 absolute."""
+    """A probability of 1e-20 is refined until two levels agree to 1e-11 of it, not merely to 1e-13
+    absolute.
+    """
     found = refine(lambda step, rows: np.full((1, rows.size), 1e-20 * (1.0 + step**16)), 1, 1.0)
     assert abs(found[0, 0] / 1e-20 - 1.0) < 1e-11

@@ -31,12 +31,24 @@ ONE_VOTE = np.eye(4, dtype=np.uint8)[RNG.integers(0, 4, (7, 5))]
 GNMAX = pate.GNMax(sigma=1.0, labels=4)
 
 
-# -- reading -------------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
-SPARSE = (sparse.csr_matrix, sparse.csr_array, sparse.coo_array, sparse.csc_matrix, sparse.lil_matrix)
+SPARSE = (
+    sparse.csr_matrix,
+    sparse.csr_array,
+    sparse.coo_array,
+    sparse.csc_matrix,
+    sparse.lil_matrix,
+)
 WAYS: dict[str, Any] = {
-    **{f"an array of {kind.__name__}": VOTES.astype(kind) for kind in (bool, np.uint8, np.int64, np.float32, np.float64)},
-    **{f"a list of {kind.__name__}": [kind(one.astype(np.uint8)) for one in VOTES] for kind in SPARSE},
+    **{
+        f"an array of {kind.__name__}": VOTES.astype(kind)
+        for kind in (bool, np.uint8, np.int64, np.float32, np.float64)
+    },
+    **{
+        f"a list of {kind.__name__}": [kind(one.astype(np.uint8)) for one in VOTES]
+        for kind in SPARSE
+    },
     "nested lists": VOTES.astype(int).tolist(),
     "a list of arrays": list(VOTES),
     "a list of data frames": [pd.DataFrame(one, columns=list("abcd")) for one in VOTES],
@@ -47,7 +59,9 @@ WAYS: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", WAYS)
 def test_votes_are_read_alike_by_ballots_and_by_mechanisms(name: str) -> None:
-    """Every form that Ballots takes is taken by select_many, read as single votes and checked as such."""
+    """Every form that Ballots takes is taken by select_many, read as single votes and checked as
+    such.
+    """
     ballots = pate.Ballots(WAYS[name])
     assert (ballots.rounds, ballots.teachers, ballots.labels, len(ballots)) == (7, 5, 4, 7)
     assert np.array_equal(ballots.counts, COUNTS)
@@ -60,7 +74,9 @@ def test_votes_are_read_alike_by_ballots_and_by_mechanisms(name: str) -> None:
 
 @pytest.mark.parametrize("kind", [np.asarray, *SPARSE])
 def test_stacked_rounds_and_counts_are_read(kind: Any) -> None:
-    """Rows of teachers, round after round, and counts give the counts of the array; so do counts given to a mechanism."""
+    """Rows of teachers, round after round, and counts give the counts of the array; so do counts
+    given to a mechanism.
+    """
     counts = kind(COUNTS)
     for ballots in (
         pate.Ballots.stacked(kind(VOTES.reshape(35, 4).astype(np.uint8)), teachers=5),
@@ -70,19 +86,25 @@ def test_stacked_rounds_and_counts_are_read(kind: Any) -> None:
         assert np.array_equal(ballots.counts, COUNTS)
         assert ballots.teachers == 5
     mechanism = pate.BinaryVoting(sigma=1e-6, labels=4, threshold=2.5)
-    assert [one.indices for one in mechanism.select_many(counts)] == [tuple(np.flatnonzero(row > 2.5)) for row in COUNTS]
+    assert [one.indices for one in mechanism.select_many(counts)] == [
+        tuple(np.flatnonzero(row > 2.5)) for row in COUNTS
+    ]
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16])
 def test_repeated_entries_are_added_up_and_do_not_wrap(dtype: Any) -> None:
-    """An entry of 1 for every vote is as many votes, beyond the range of the entries too; a teacher's vote that was entered so
-    often is none, and the caller's matrix is left as it was."""
+    """An entry of 1 for every vote is as many votes, beyond the range of the entries too; a
+    teacher's vote that was entered so often is none, and the caller's matrix is left as it was.
+    """
     most = int(np.iinfo(dtype).max)
     below, above, around = (
         sparse.coo_array((np.ones(n, dtype), (np.zeros(n, int), np.zeros(n, int))), shape=(1, 2))
         for n in (most, most + 1, 2 * most + 3)
     )
-    assert [pate.Ballots(counts, teachers=10**6).counts[0, 0] for counts in (below, above)] == [most, most + 1]
+    assert [pate.Ballots(counts, teachers=10**6).counts[0, 0] for counts in (below, above)] == [
+        most,
+        most + 1,
+    ]
     sure = pate.BinaryVoting(sigma=1e-6, labels=2, threshold=most + 0.5)
     assert [sure.select_many(counts)[0].indices for counts in (below, above)] == [(), (0,)]
     with pytest.raises(pate.InvalidBallots, match="other than 0 and 1"):
@@ -105,7 +127,7 @@ def test_a_memory_map_is_read_block_by_block(tmp_path: Path) -> None:
     assert ballots.counts[:, 3].tolist() == [200] * 3000
 
 
-# -- bad input -----------------------------------------------------------------------------------------------------------
+# -- bad input -------------------------------------------------------------------------------------
 
 
 BAD = {
@@ -123,8 +145,14 @@ BAD = {
     "a masked array": np.ma.masked_array(VOTES.astype(int), mask=VOTES),
     "an empty round": np.concatenate([VOTES, np.zeros((1, 5, 4), bool)]),
     "a teacher missing from a round": [VOTES[0].tolist(), VOTES[1, :4].tolist()],
-    "a teacher missing from a sparse round": [sparse.csr_array(VOTES[0]), sparse.csr_array(VOTES[1, :4])],
-    "a label missing from a sparse round": [sparse.csr_array(VOTES[0]), sparse.csr_array(VOTES[1, :, :3])],
+    "a teacher missing from a sparse round": [
+        sparse.csr_array(VOTES[0]),
+        sparse.csr_array(VOTES[1, :4]),
+    ],
+    "a label missing from a sparse round": [
+        sparse.csr_array(VOTES[0]),
+        sparse.csr_array(VOTES[1, :, :3]),
+    ],
     "ragged ballots": [[[1, 0], [1]]],
     "nothing": None,
     "an empty list": [],
@@ -156,7 +184,9 @@ BAD_COUNTS = {
 
 @pytest.mark.parametrize("name", [*BAD, *BAD_COUNTS])
 def test_what_is_no_ballot_and_no_count_is_refused(name: str) -> None:
-    """Anything but whole rounds of 0 and 1, and counts from 0 to the number of teachers, raises; given to a mechanism too."""
+    """Anything but whole rounds of 0 and 1, and counts from 0 to the number of teachers, raises;
+    given to a mechanism too.
+    """
     votes, teachers = (BAD[name], None) if name in BAD else BAD_COUNTS[name]
     with pytest.raises(pate.InvalidBallots):
         pate.Ballots(votes, teachers=teachers)
@@ -167,17 +197,28 @@ def test_what_is_no_ballot_and_no_count_is_refused(name: str) -> None:
 WRONG: list[tuple[str, Callable[[], Any]]] = [
     ("whole number of rounds", lambda: pate.Ballots.stacked(VOTES.reshape(35, 4)[:-1], teachers=5)),
     ("whole number of rounds", lambda: pate.Ballots.stacked(VOTES, teachers=5)),
-    ("two dimensions", lambda: pate.Ballots.stacked(sparse.coo_array(VOTES.astype(np.uint8)), teachers=5)),
+    (
+        "two dimensions",
+        lambda: pate.Ballots.stacked(sparse.coo_array(VOTES.astype(np.uint8)), teachers=5),
+    ),
     ("teachers=6", lambda: pate.Ballots(VOTES, teachers=6)),
     ("missing=", lambda: pate.Ballots(VOTES, missing=cast(Any, "ignore"))),
     ("round=0.5", lambda: pate.Ballots(ONE_VOTE).scores(GNMAX, cast(int, 0.5))),
     ("round=True", lambda: pate.Ballots(ONE_VOTE).scores(GNMAX, True)),
     ("round=7", lambda: pate.Ballots(ONE_VOTE).scores(GNMAX, 7)),
     ("select_many", lambda: GNMAX.select(pate.Ballots(ONE_VOTE))),
-    ("counts", lambda: GNMAX.select(dps.Scores([0.5, 1, 2, 3], sensitivity=GNMAX.covers, kind="utilities"))),
+    (
+        "counts",
+        lambda: GNMAX.select(
+            dps.Scores([0.5, 1, 2, 3], sensitivity=GNMAX.covers, kind="utilities")
+        ),
+    ),
     ("negative", lambda: GNMAX.select_many(-COUNTS)),
     ("candidates", lambda: pate.GNMax(sigma=1.0, labels=3).select_many(pate.Ballots(ONE_VOTE))),
-    ("candidates", lambda: pate.BinaryVoting(sigma=1.0, labels=5).select(pate.Ballots(ONE_VOTE)[:1])),
+    (
+        "candidates",
+        lambda: pate.BinaryVoting(sigma=1.0, labels=5).select(pate.Ballots(ONE_VOTE)[:1]),
+    ),
     ("consecutive rounds", lambda: pate.Ballots(ONE_VOTE)[cast(slice, 3)]),
     ("consecutive rounds", lambda: pate.Ballots(ONE_VOTE)[::2]),
     ("do not exist", lambda: pate.Ballots(ONE_VOTE)[4:4]),
@@ -189,30 +230,52 @@ WRONG: list[tuple[str, Callable[[], Any]]] = [
     ("single ballots", lambda: pate.Ballots(COUNTS, teachers=5).cut(1)),
     *(
         ("names", lambda names=names: pate.Ballots(VOTES, names=names))
-        for names in (["a"], "abcd", 4, list("abc"), list("aabc"), [None, *"abc"], [0.5, 1, 2, 3], ["\ud800", *"abc"])
+        for names in (
+            ["a"],
+            "abcd",
+            4,
+            list("abc"),
+            list("aabc"),
+            [None, *"abc"],
+            [0.5, 1, 2, 3],
+            ["\ud800", *"abc"],
+        )
     ),
 ]
 
 
 @pytest.mark.parametrize(("words", "call"), WRONG)
 def test_wrong_arguments_are_named(words: str, call: Callable[[], Any]) -> None:
-    """Neither a bare TypeError nor a setting that is silently overwritten; and at once, not by the first release."""
+    """Neither a bare TypeError nor a setting that is silently overwritten; and at once, not by the
+    first release.
+    """
     with pytest.raises(dps.DpSelectError, match=words):
         call()
 
 
 @pytest.mark.parametrize(
-    "names", [np.array(list("abcd")), list(np.array(list("abcd"))), pd.Index(list("abcd")), np.arange(4), ("a", "b", 3, 4)]
+    "names",
+    [
+        np.array(list("abcd")),
+        list(np.array(list("abcd"))),
+        pd.Index(list("abcd")),
+        np.arange(4),
+        ("a", "b", 3, 4),
+    ],
 )
 def test_names_of_any_container_reach_the_selection(names: Any) -> None:
-    """Names may be an array, an index of a data frame or a list: the Selection of `select` carries them as int or str."""
+    """Names may be an array, an index of a data frame or a list: the Selection of `select` carries
+    them as int or str.
+    """
     selection = pate.BinaryVoting(sigma=1e-6, labels=4).select(pate.Ballots(VOTES, names=names)[:1])
     assert selection.labels == tuple(np.array(names, dtype=object)[list(selection.indices)])
     assert all(type(name) in (int, str) for name in selection.labels or ())
 
 
 def test_what_is_checked_is_what_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever writes to the caller's counts or votes, between check and copy or later, changes neither counts nor ballots."""
+    """Whoever writes to the caller's counts or votes, between check and copy or later, changes
+    neither counts nor ballots.
+    """
     counts, votes, every, sizes = COUNTS.copy(), VOTES.copy(), np.all, reading._sizes
 
     def all_and_overwrite(*arguments: Any, **more: Any) -> Any:
@@ -239,7 +302,9 @@ def test_what_is_checked_is_what_is_counted(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_booleans_of_other_bytes_are_one_vote() -> None:
-    """A boolean array over bytes of 2 or 255 counts every vote once, in the counts and on the ballot."""
+    """A boolean array over bytes of 2 or 255 counts every vote once, in the counts and on the
+    ballot.
+    """
     odd = np.where(VOTES, RNG.integers(2, 256, VOTES.shape), 0).astype(np.uint8).view(np.bool_)
     ballots = pate.Ballots(odd)
     assert np.array_equal(ballots.counts, COUNTS)
@@ -247,15 +312,20 @@ def test_booleans_of_other_bytes_are_one_vote() -> None:
     assert np.array_equal(ballots._sizes[1], VOTES.sum(axis=2).max(axis=1))
 
 
-# -- one vote per teacher ------------------------------------------------------------------------------------------------
+# -- one vote per teacher --------------------------------------------------------------------------
 
 
 def test_missing_votes_are_refused_unless_allowed() -> None:
-    """Of a teacher in GNMax, and of everybody in a round: missing='allow' takes them as they are, at the same price, and is the
-    remedy that is named first, since rounds that are left out for what is voted in them would tell of votes."""
+    """Of a teacher in GNMax, and of everybody in a round: missing='allow' takes them as they are,
+    at the same price, and is the remedy that is named first, since rounds that are left out for
+    what is voted in them would tell of votes.
+    """
     votes, remedy = ONE_VOTE.copy(), r"missing='allow'.*tell something of votes"
     votes[2, 3] = 0
-    for made in (lambda **more: pate.Ballots(votes, **more), lambda **more: pate.Ballots(votes.sum(axis=1), teachers=5, **more)):
+    for made in (
+        lambda **more: pate.Ballots(votes, **more),
+        lambda **more: pate.Ballots(votes.sum(axis=1), teachers=5, **more),
+    ):
         with pytest.raises(pate.InvalidBallots, match=remedy):
             GNMAX.select_many(made())
         assert len(GNMAX.select_many(made(missing="allow"))) == 7
@@ -265,11 +335,18 @@ def test_missing_votes_are_refused_unless_allowed() -> None:
     empty = np.concatenate([VOTES, np.zeros((1, 5, 4), bool)])
     with pytest.raises(pate.InvalidBallots, match=remedy):
         pate.Ballots(empty)
-    assert pate.BinaryVoting(sigma=1e-3, labels=4).select_many(pate.Ballots(empty, missing="allow"))[7].indices == ()
+    assert (
+        pate.BinaryVoting(sigma=1e-3, labels=4)
+        .select_many(pate.Ballots(empty, missing="allow"))[7]
+        .indices
+        == ()
+    )
 
 
 def test_too_many_votes_are_refused_by_name_of_the_remedy() -> None:
-    """Ballots of many votes go to no mechanism whose guarantee is for fewer: neither as votes nor as counts."""
+    """Ballots of many votes go to no mechanism whose guarantee is for fewer: neither as votes nor
+    as counts.
+    """
     for ballots in (pate.Ballots(VOTES), pate.Ballots(COUNTS, teachers=5)):
         for mechanism in (GNMAX, pate.TauVoting(tau=1, sigma=1.0, labels=4)):
             with pytest.raises(pate.InvalidBallots, match=r"Ballots\.cut"):
@@ -280,39 +357,63 @@ def test_too_many_votes_are_refused_by_name_of_the_remedy() -> None:
 
 
 def test_mechanisms_of_other_packages_take_ballots_within_their_guarantee() -> None:
-    """StableTopK and report-noisy-max work on ballots under replace_one; a smaller sensitivity or another relation is refused."""
+    """StableTopK and report-noisy-max work on ballots under replace_one; a smaller sensitivity or
+    another relation is refused.
+    """
     ballots = pate.Ballots(ONE_VOTE)
     stable = dps.StableTopK(rho=1.0, failure_delta=0.1, kbar=2, relation="replace_one")
     assert len(stable.select_many(ballots)) == 7
-    noisy = dps.ReportNoisyMax(noise="gaussian", scale=1.0, sensitivity=dps.Sensitivity(l0=2, relation="replace_one"))
+    noisy = dps.ReportNoisyMax(
+        noise="gaussian", scale=1.0, sensitivity=dps.Sensitivity(l0=2, relation="replace_one")
+    )
     assert len(noisy.select_many(ballots)) == 7
     with pytest.raises(pate.InvalidBallots):
         noisy.select_many(pate.Ballots(VOTES))
-    half = dps.ReportNoisyMax(noise="gumbel", scale=1.0, sensitivity=dps.Sensitivity(linf=0.5, relation="replace_one"))
-    one_way = dps.ReportNoisyMax(noise="gumbel", scale=1.0, sensitivity=dps.Sensitivity())  # a record's ballot moves both ways
+    half = dps.ReportNoisyMax(
+        noise="gumbel", scale=1.0, sensitivity=dps.Sensitivity(linf=0.5, relation="replace_one")
+    )
+    # a record's ballot moves both ways
+    one_way = dps.ReportNoisyMax(noise="gumbel", scale=1.0, sensitivity=dps.Sensitivity())
     for narrow in (half, one_way):
         with pytest.raises(SensitivityMismatch):
             narrow.select_many(pate.Ballots(ONE_VOTE, split="identifier"))
-    both = dps.ReportNoisyMax(noise="gumbel", scale=1.0, sensitivity=dps.Sensitivity(monotone=False))
+    both = dps.ReportNoisyMax(
+        noise="gumbel", scale=1.0, sensitivity=dps.Sensitivity(monotone=False)
+    )
     assert len(both.select_many(pate.Ballots(ONE_VOTE, split="identifier"))) == 7
 
 
-@pytest.mark.parametrize("make", [pate.BinaryVoting, lambda **stated: pate.TauVoting(tau=1, **stated)], ids=["binary", "tau"])
-@pytest.mark.parametrize("stated", [{}, {"teachers": 5}, {"threshold": 2.5, "teachers": 5}], ids=str)
-def test_a_private_number_of_teachers_sets_no_level(make: Callable[..., dps.Mechanism], stated: dict[str, float]) -> None:
-    """Where teachers come and go, how many there are is private: it is neither a level nor held against the ballots."""
+@pytest.mark.parametrize(
+    "make",
+    [pate.BinaryVoting, lambda **stated: pate.TauVoting(tau=1, **stated)],
+    ids=["binary", "tau"],
+)
+@pytest.mark.parametrize(
+    "stated", [{}, {"teachers": 5}, {"threshold": 2.5, "teachers": 5}], ids=str
+)
+def test_a_private_number_of_teachers_sets_no_level(
+    make: Callable[..., dps.Mechanism], stated: dict[str, float]
+) -> None:
+    """Where teachers come and go, how many there are is private: it is neither a level nor held
+    against the ballots.
+    """
     with pytest.raises(dps.errors.InvalidMechanism, match="number of teachers is private"):
         make(sigma=2.0, labels=4, relation="add_remove", unit="teacher", **stated)
-    assert make(sigma=2.0, labels=4, relation="add_remove", unit="teacher", threshold=2.5).relation == "add_remove"
+    assert (
+        make(sigma=2.0, labels=4, relation="add_remove", unit="teacher", threshold=2.5).relation
+        == "add_remove"
+    )
     if stated:
         assert make(sigma=2.0, labels=4, **stated).relation == "replace_one"
 
 
-# -- shapes ---------------------------------------------------------------------------------------------------------------
+# -- shapes ----------------------------------------------------------------------------------------
 
 
 def test_a_round_is_a_slice_or_its_scores() -> None:
-    """One round is a slice of one, with the names of labels, or what `scores` gives, as the mechanism takes it."""
+    """One round is a slice of one, with the names of labels, or what `scores` gives, as the
+    mechanism takes it.
+    """
     ballots = pate.Ballots(ONE_VOTE, names=list("abcd"))
     one = GNMAX.select(ballots[2:3])
     assert one.labels == ("abcd"[one.indices[0]],)
@@ -325,7 +426,9 @@ def test_a_round_is_a_slice_or_its_scores() -> None:
 
 
 def test_counts_alone_do_not_tell_the_majority() -> None:
-    """Without a threshold, half of the teachers is meant, and bare counts or Scores do not say how many there are."""
+    """Without a threshold, half of the teachers is meant, and bare counts or Scores do not say how
+    many there are.
+    """
     mechanism = pate.BinaryVoting(sigma=1e-6, labels=4)
     by_half = [tuple(np.flatnonzero(row > 2.5)) for row in COUNTS]
     assert [one.indices for one in mechanism.select_many(VOTES)] == by_half
@@ -349,20 +452,24 @@ def test_a_slice_is_checked_by_its_own_rounds() -> None:
         mechanism.select_many(ballots[7:])
     cut = ballots.cut(1)
     assert len(mechanism.select_many(cut[2:][5:])) == 2
-    strict = np.concatenate([ONE_VOTE, np.eye(4, dtype=np.uint8)[None, [0, 1, 2, 3, 0]] * [[[1]] * 4 + [[0]]]])
+    strict = np.concatenate(
+        [ONE_VOTE, np.eye(4, dtype=np.uint8)[None, [0, 1, 2, 3, 0]] * [[[1]] * 4 + [[0]]]]
+    )
     assert len(mechanism.select_many(pate.Ballots(strict)[:7])) == 7
     with pytest.raises(pate.InvalidBallots, match="missing='allow'"):
         mechanism.select_many(pate.Ballots(strict)[6:])
 
 
-# -- cutting --------------------------------------------------------------------------------------------------------------
+# -- cutting ---------------------------------------------------------------------------------------
 
 
 def cut_slowly(votes: Any, tau: int, first: int = 0) -> Any:
     """The tau votes of each ballot that come first in the order of the hash of its round."""
     kept = np.zeros_like(votes)
     for round_, teacher in np.ndindex(votes.shape[:2]):
-        keys = struct.unpack("<5Q", hashlib.shake_256(f"dpselect.pate:s:{first + round_}".encode()).digest(40))
+        keys = struct.unpack(
+            "<5Q", hashlib.shake_256(f"dpselect.pate:s:{first + round_}".encode()).digest(40)
+        )
         cast_for = np.flatnonzero(votes[round_, teacher])
         kept[round_, teacher, sorted(cast_for, key=keys.__getitem__)[:tau]] = True
     return kept
@@ -371,9 +478,14 @@ def cut_slowly(votes: Any, tau: int, first: int = 0) -> Any:
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6))
 def test_a_cut_keeps_the_first_votes_of_every_ballot(seed: int, tau: int) -> None:
-    """However votes are held, a cut is the plain rule on each ballot, and a cut of a slice is that slice of the cut."""
+    """However votes are held, a cut is the plain rule on each ballot, and a cut of a slice is that
+    slice of the cut.
+    """
     votes = np.random.default_rng(seed).random((6, 4, 5)) < 0.6
-    listed, stacked = [sparse.csr_array(one) for one in votes], sparse.csr_array(votes.reshape(24, 5))
+    listed, stacked = (
+        [sparse.csr_array(one) for one in votes],
+        sparse.csr_array(votes.reshape(24, 5)),
+    )
     for ballots in (
         pate.Ballots(votes, missing="allow"),
         pate.Ballots(listed, missing="allow"),
@@ -389,7 +501,9 @@ def test_a_cut_keeps_the_first_votes_of_every_ballot(seed: int, tau: int) -> Non
 
 
 def test_the_salted_order_is_public_fair_and_one_per_round() -> None:
-    """The default order depends on salt and round alone, all teachers share it, and no label is favoured over rounds."""
+    """The default order depends on salt and round alone, all teachers share it, and no label is
+    favoured over rounds.
+    """
     everything = np.ones((3000, 2, 6), dtype=bool)
     counts = pate.Ballots(everything).cut(2, salt="s").counts
     assert set(np.unique(counts)) == {0, 2}
@@ -401,7 +515,9 @@ def test_the_salted_order_is_public_fair_and_one_per_round() -> None:
 
 
 def test_a_cut_looks_at_one_ballot_at_a_time() -> None:
-    """Replacing one teacher's ballots changes what that teacher keeps and nothing else: counts move by tau up and tau down."""
+    """Replacing one teacher's ballots changes what that teacher keeps and nothing else: counts move
+    by tau up and tau down.
+    """
     rng = np.random.default_rng(1)
     before = rng.random((50, 6, 7)) < 0.7
     after = before.copy()
@@ -412,7 +528,7 @@ def test_a_cut_looks_at_one_ballot_at_a_time() -> None:
     assert (change < 0).sum(axis=1).max() <= 2
 
 
-# -- privacy of the holder -----------------------------------------------------------------------------------------------
+# -- privacy of the holder -------------------------------------------------------------------------
 
 
 def test_ballots_show_nothing_private_and_cannot_be_changed_or_pickled() -> None:

@@ -1,4 +1,6 @@
-"""Theorems P20 to P23: the cost of GNMax on given votes, against exact distributions; and the result is private."""
+"""Theorems P20 to P23: the cost of GNMax on given votes, against exact distributions; and the
+result is private.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ MECHANISM = pate.GNMax(sigma=5.0, labels=3)
 
 
 def _paper(log_q: float, sigma: float, order: float) -> float:
-    """Theorem 6 of Papernot et al. 2018 with the orders of Proposition 10, as their code has it; inf where silent."""
+    """Theorem 6 of Papernot et al. 2018 with the orders of Proposition 10, as their code has it;
+    inf where silent.
+    """
     high2 = sigma * math.sqrt(-log_q)
     high1 = high2 + 1
     if high1 < order or high2 <= 1:
@@ -48,7 +52,9 @@ def _paper(log_q: float, sigma: float, order: float) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize(("teachers", "labels", "sigma"), spread(SMALL, 1))
 def test_bounds_exact_divergences_both_ways(teachers: int, labels: int, sigma: float) -> None:
-    """For all votes and all ballots of any teacher, the bound is at least the exact Renyi divergence, in both directions."""
+    """For all votes and all ballots of any teacher, the bound is at least the exact Renyi
+    divergence, in both directions.
+    """
     for votes in (votes for votes in all_votes(teachers, labels) if tuple(sorted(votes)) == votes):
         for order in ORDERS:
             bound = censored_rdp(order, sigma, log_disagreement(np.array([votes]), sigma))[0]
@@ -58,8 +64,10 @@ def test_bounds_exact_divergences_both_ways(teachers: int, labels: int, sigma: f
 
 
 def test_erratum_the_published_bound_is_one_sided() -> None:
-    """With two labels, (0, 8) and (1, 7) at sigma 1, order 2, the bound holds both ways round and is at most a tenth above the
-    exact divergence from a winner that is nearly certain; Theorem 6 of Papernot et al. holds one way alone."""
+    """With two labels, (0, 8) and (1, 7) at sigma 1, order 2, the bound holds both ways round and
+    is at most a tenth above the exact divergence from a winner that is nearly certain; Theorem 6 of
+    Papernot et al. holds one way alone.
+    """
     votes, other = (0, 8), (1, 7)
     log_q = log_disagreement(np.array([votes]), 1.0)
     forth, back = divergence(votes, other, 1.0, 2.0), divergence(other, votes, 1.0, 2.0)
@@ -71,7 +79,9 @@ def test_erratum_the_published_bound_is_one_sided() -> None:
 @pytest.mark.parametrize("sigma", [1.0, 5.0, 40.0, 300.0])
 @pytest.mark.parametrize("order", ORDERS)
 def test_rises_with_q_up_to_the_plain_price(order: float, sigma: float) -> None:
-    """The bound does not fall as the winner becomes less certain, starts near 0, and never exceeds order / sigma^2."""
+    """The bound does not fall as the winner becomes less certain, starts near 0, and never exceeds
+    order / sigma^2.
+    """
     log_q = np.concatenate([-np.geomspace(5000, 1e-3, 400), [0.0, 2.0]])
     bound = censored_rdp(order, sigma, log_q)
     assert np.all(np.diff(bound) >= -1e-12 * bound[1:])
@@ -82,7 +92,9 @@ def test_rises_with_q_up_to_the_plain_price(order: float, sigma: float) -> None:
 
 @pytest.mark.parametrize("sigma", [20.0, 40.0, 100.0])
 def test_is_below_the_published_bound(sigma: float) -> None:
-    """With much noise, the two-sided bound is below the one-sided Theorem 6 of Papernot et al., at order 2 to a tenth of it."""
+    """With much noise, the two-sided bound is below the one-sided Theorem 6 of Papernot et al., at
+    order 2 to a tenth of it.
+    """
     for log_q in (-5.0, -7.0, -10.0):
         for order in (2.0, 8.0, 16.0):
             published = _paper(log_q, sigma, order)
@@ -92,7 +104,11 @@ def test_is_below_the_published_bound(sigma: float) -> None:
 
 
 def _bound(votes: list[int], mechanism: dps.Mechanism, order: float) -> float:
-    return float(pate.data_dependent([votes], mechanism, teachers=sum(votes), orders=(order,)).expose_private()[0])
+    return float(
+        pate.data_dependent(
+            [votes], mechanism, teachers=sum(votes), orders=(order,)
+        ).expose_private()[0]
+    )
 
 
 def _confident(votes: Votes, mechanism: pate.ConfidentGNMax) -> list[mpmath.mpf]:
@@ -103,9 +119,15 @@ def _confident(votes: Votes, mechanism: pate.ConfidentGNMax) -> list[mpmath.mpf]
 @pytest.mark.slow
 @pytest.mark.parametrize(("teachers", "labels"), [(8, 2), (4, 3)])
 @pytest.mark.parametrize("order", spread([1.5, 4.0, 20.0], 2))
-def test_confident_rounds_cost_at_least_the_exact_divergence(teachers: int, labels: int, order: float) -> None:
-    """For all votes and neighbors, the cost of test and answer bounds the exact divergence both ways, within the plain cost."""
-    mechanism = pate.ConfidentGNMax(threshold=0.7 * teachers, sigma_threshold=2.0, sigma=1.5, labels=labels)
+def test_confident_rounds_cost_at_least_the_exact_divergence(
+    teachers: int, labels: int, order: float
+) -> None:
+    """For all votes and neighbors, the cost of test and answer bounds the exact divergence both
+    ways, within the plain cost.
+    """
+    mechanism = pate.ConfidentGNMax(
+        threshold=0.7 * teachers, sigma_threshold=2.0, sigma=1.5, labels=labels
+    )
     with mpmath.workdps(30):
         for votes in all_votes(teachers, labels):
             cost = _bound(list(votes), mechanism, order)
@@ -113,14 +135,18 @@ def test_confident_rounds_cost_at_least_the_exact_divergence(teachers: int, labe
             for other in neighbours(votes):
                 theirs = _confident(other, mechanism)
                 for p, q in ((mine, theirs), (theirs, mine)):
-                    moment = mpmath.fsum(a**order * b ** (1 - mpmath.mpf(order)) for a, b in zip(p, q, strict=True))
+                    moment = mpmath.fsum(
+                        a**order * b ** (1 - mpmath.mpf(order)) for a, b in zip(p, q, strict=True)
+                    )
                     assert mpmath.log(moment) / (order - 1) <= cost
             assert cost <= mechanism.curve.rdp(order) * (1 + 1e-9)
 
 
 def test_a_round_costs_its_test_and_its_label() -> None:
-    """Where the label is all noise, the cost is the exact divergence of the test from either neighbor; where the test surely
-    passes, it is that of GNMax; a test that surely fails hardly pays for an answer, whatever the gap."""
+    """Where the label is all noise, the cost is the exact divergence of the test from either
+    neighbor; where the test surely passes, it is that of GNMax; a test that surely fails hardly
+    pays for an answer, whatever the gap.
+    """
     passing = pate.ConfidentGNMax(threshold=3.0, sigma_threshold=2.0, sigma=1e5, labels=2)
     chances = [norm.cdf((count - 3) / 2) for count in (2, 3, 4)]
     exact = max(
@@ -130,7 +156,9 @@ def test_a_round_costs_its_test_and_its_label() -> None:
     )
     assert _bound([1, 3], passing, 4.0) == pytest.approx(exact, rel=1e-6)
     sure = pate.ConfidentGNMax(threshold=-1e4, sigma_threshold=2.0, sigma=5.0, labels=3)
-    assert _bound([37, 2, 1], sure, 4.0) == pytest.approx(_bound([37, 2, 1], MECHANISM, 4.0), rel=1e-6)
+    assert _bound([37, 2, 1], sure, 4.0) == pytest.approx(
+        _bound([37, 2, 1], MECHANISM, 4.0), rel=1e-6
+    )
     unsure = pate.ConfidentGNMax(threshold=80.0, sigma_threshold=5.0, sigma=40.0, labels=10)
     assert _bound([20, 20, *[10] * 4, *[5] * 4], unsure, 8.0) < 1e-3 * float(unsure.curve.rdp(8.0))
 
@@ -142,19 +170,31 @@ def private() -> pate.DataDependentPrivacy:
 
 
 def test_it_is_no_curve_no_number_and_no_text(private: pate.DataDependentPrivacy) -> None:
-    """It has neither curve nor kind nor JSON; text shows public numbers only; it is neither pickled, copied nor looked into."""
+    """It has neither curve nor kind nor JSON; text shows public numbers only; it is neither
+    pickled, copied nor looked into.
+    """
     assert not isinstance(private, acc.Curve | dps.Mechanism)
     assert not {"curve", "kind", "to_json", "relation", "__float__", "__dict__"} & set(dir(private))
     other = pate.data_dependent(COUNTS[::-1] * 0 + [14, 13, 13], MECHANISM, teachers=40)
     assert repr(private) == str(private) == f"{private}" == repr(other)
-    takes: tuple[Callable[[Any], object], ...] = (pickle.dumps, copy.copy, copy.deepcopy, json.dumps, float, vars, iter)
+    takes: tuple[Callable[[Any], object], ...] = (
+        pickle.dumps,
+        copy.copy,
+        copy.deepcopy,
+        json.dumps,
+        float,
+        vars,
+        iter,
+    )
     for take in (*takes, lambda private: format(private, ".3f")):
         with pytest.raises(TypeError):
             take(private)
 
 
 def test_accounting_refuses_it(private: pate.DataDependentPrivacy, tmp_path: Path) -> None:
-    """Ledgers, sessions, accountants, budgets, calibration and curves refuse it, without a figure of it in the message."""
+    """Ledgers, sessions, accountants, budgets, calibration and curves refuse it, without a figure
+    of it in the message.
+    """
     with acc.Ledger.open(f"sqlite:///{tmp_path / 'v.db'}") as ledger:
         ledger.create_dataset("votes", acc.Budget(epsilon=5.0, delta=1e-5), "replace_one")
         session = dps.Session(ledger, "votes")
@@ -172,13 +212,16 @@ def test_accounting_refuses_it(private: pate.DataDependentPrivacy, tmp_path: Pat
         for take in takes:
             with pytest.raises((acc.AccountingError, AttributeError, TypeError)) as caught:
                 take(private)
-            assert not any(f"{number:.4g}" in str(caught.value) for number in private.expose_private())
+            assert not any(
+                f"{number:.4g}" in str(caught.value) for number in private.expose_private()
+            )
         assert list(ledger.entries("votes")) == []
 
 
 def test_reading_it_says_so(private: pate.DataDependentPrivacy) -> None:
-    """The holder of the votes reads it by name; values bound the Renyi divergence, do not fall with the order, and are those of
-    counts as of ballots."""
+    """The holder of the votes reads it by name; values bound the Renyi divergence, do not fall with
+    the order, and are those of counts as of ballots.
+    """
     values = private.expose_private()
     cast = pate.Ballots.of_classes([np.repeat(range(3), row) for row in COUNTS], labels=3)
     assert pate.data_dependent(cast, MECHANISM).expose_private().tolist() == values.tolist()
@@ -191,13 +234,26 @@ def test_reading_it_says_so(private: pate.DataDependentPrivacy) -> None:
     ("mechanism", "orders", "error"),
     [
         (pate.BinaryVoting(sigma=5.0, labels=3), (2.0,), InvalidMechanism),
-        (pate.GNMax(sigma=5.0, labels=3, relation="add_remove", unit="teacher"), (2.0,), acc.RelationMismatch),
+        (
+            pate.GNMax(sigma=5.0, labels=3, relation="add_remove", unit="teacher"),
+            (2.0,),
+            acc.RelationMismatch,
+        ),
         (pate.GNMax(sigma=5.0, labels=1), (2.0,), InvalidMechanism),
         (pate.GNMax(sigma=5.0, labels=4), (2.0,), InvalidRequest),
-        *((MECHANISM, orders, acc.errors.InvalidArgument) for orders in ((), (1.0,), (2.0, float("nan")), (float("inf"),))),
+        *(
+            (MECHANISM, orders, acc.errors.InvalidArgument)
+            for orders in ((), (1.0,), (2.0, float("nan")), (float("inf"),))
+        ),
     ],
 )
-def test_only_what_is_proved(mechanism: Any, orders: tuple[float, ...], error: type[Exception]) -> None:
-    """Other mechanisms, other relations, a single label, other numbers of labels, and orders that are none are refused."""
+def test_only_what_is_proved(
+    mechanism: Any, orders: tuple[float, ...], error: type[Exception]
+) -> None:
+    """Other mechanisms, other relations, a single label, other numbers of labels, and orders that
+    are none are refused.
+    """
     with pytest.raises(error):
-        pate.data_dependent(COUNTS if mechanism.labels > 1 else COUNTS[:, :1], mechanism, teachers=40, orders=orders)
+        pate.data_dependent(
+            COUNTS if mechanism.labels > 1 else COUNTS[:, :1], mechanism, teachers=40, orders=orders
+        )

@@ -18,7 +18,15 @@ from dpselect import pate
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism, Pay
 from dpselect.pate import labeling
-from dpselect.pate.labeling import JobBusy, JobConflict, JobDamaged, Labeling, ProgressCallback, own_session, price_of
+from dpselect.pate.labeling import (
+    JobBusy,
+    JobConflict,
+    JobDamaged,
+    Labeling,
+    ProgressCallback,
+    own_session,
+    price_of,
+)
 
 COUNTS = np.random.default_rng(4).multinomial(60, [0.5, 0.3, 0.2], size=23)
 MECHANISM = pate.ConfidentGNMax(threshold=28.0, sigma_threshold=6.0, sigma=5.0, labels=3)
@@ -34,12 +42,23 @@ def payer(tmp_path: Path) -> dps.Session:
 
 
 def _job(folder: Path, payer: dps.Session, **changes: Any) -> Labeling:
-    known = {"mechanism": MECHANISM, "ballots": pate.Ballots(COUNTS, teachers=60), "key": "j", "batch_size": 5, "votes": "v"}
+    known = {
+        "mechanism": MECHANISM,
+        "ballots": pate.Ballots(COUNTS, teachers=60),
+        "key": "j",
+        "batch_size": 5,
+        "votes": "v",
+    }
     return Labeling(payer, folder=folder, **{**known, **changes})
 
 
 def _run(
-    folder: Path, payer: dps.Session, *, resume: bool = False, progress: ProgressCallback | None = None, **changes: Any
+    folder: Path,
+    payer: dps.Session,
+    *,
+    resume: bool = False,
+    progress: ProgressCallback | None = None,
+    **changes: Any,
 ) -> Labeling:
     job = _job(folder, payer, **changes)
     with Labeling.held(folder, resume=resume):
@@ -56,7 +75,9 @@ def _price(payer: dps.Session) -> acc.price.Price:
 
 
 def _assert_paid(payer: dps.Session, done: Labeling) -> None:
-    """Every round cost its test, and those that were answered, or all if their curve is paid, their winner."""
+    """Every round cost its test, and those that were answered, or all if their curve is paid, their
+    winner.
+    """
     rounds = len(done.answers)
     answered = rounds - (done.answers.count(None) if done.pay == "spent" else 0)
     due = rounds * MECHANISM.test_curve + answered * (acc.GaussianDP(mu=2**0.5 / 5.0))
@@ -64,32 +85,47 @@ def _assert_paid(payer: dps.Session, done: Labeling) -> None:
     assert payer.ledger.verify().ok
 
 
-def test_a_job_costs_each_round_once(tmp_path: Path, payer: dps.Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All batches are charged before and released after, in order, each when its draft's name is on the disk; the total is the
-    price of all rounds; the ledger verifies; the caller is told how far it is."""
+def test_a_job_costs_each_round_once(
+    tmp_path: Path, payer: dps.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All batches are charged before and released after, in order, each when its draft's name is on
+    the disk; the total is the price of all rounds; the ledger verifies; the caller is told how far
+    it is.
+    """
     done: list[str] = []
     for owner, name in ((labeling, "write_draft"), (files, "sync_folder"), (acc.Ledger, "release")):
         real = getattr(owner, name)
-        monkeypatch.setattr(owner, name, lambda *a, real=real, name=name, **k: done.append(name) or real(*a, **k))
+        monkeypatch.setattr(
+            owner, name, lambda *a, real=real, name=name, **k: done.append(name) or real(*a, **k)
+        )
     told: list[tuple[int, int]] = []
-    assert len(_run(tmp_path / "job", payer, progress=lambda *found: told.append(found)).answers) == 23
+    assert (
+        len(_run(tmp_path / "job", payer, progress=lambda *found: told.append(found)).answers) == 23
+    )
     assert told == [(done, 23) for done in (5, 10, 15, 20, 23)]
     assert " ".join(done).count("write_draft sync_folder release") == done.count("release") == 5
     assert _total(payer).spent == _price(payer)
     steps = [(entry.action, entry.key, entry.count) for entry in payer.ledger.entries("teachers")]
-    assert steps == [step for b, n in enumerate([5, 5, 5, 5, 3]) for step in (("charge", f"j/{b}", n), ("release", f"j/{b}", 0))]
+    assert steps == [
+        step
+        for b, n in enumerate([5, 5, 5, 5, 3])
+        for step in (("charge", f"j/{b}", n), ("release", f"j/{b}", 0))
+    ]
     assert payer.ledger.verify().ok
 
 
 def test_a_job_pays_for_what_came_out(tmp_path: Path, payer: dps.Session) -> None:
-    """Rounds that abstain cost their test; a job goes on while the next batch fits, and a resumed one settles what was open."""
+    """Rounds that abstain cost their test; a job goes on while the next batch fits, and a resumed
+    one settles what was open.
+    """
     done = _run(tmp_path / "job", payer, pay="spent")
     assert len(done.answers) == 23
     _assert_paid(payer, done)
     assert _run(tmp_path / "job", payer, resume=True, pay="spent").answers == done.answers
     with pytest.raises(JobConflict):
         _run(tmp_path / "job", payer, resume=True)
-    small = acc.Budget(rho=15.01 * MECHANISM.curve.rho)  # room for the roundings of three batches that all answer
+    # room for the roundings of three batches that all answer
+    small = acc.Budget(rho=15.01 * MECHANISM.curve.rho)
     payer.ledger.create_dataset("few", small, "replace_one")
     few = dps.Session(payer.ledger, "few")
     stopped = _run(tmp_path / "few", few, key="few", pay="spent")
@@ -102,28 +138,37 @@ def test_a_job_pays_for_what_came_out(tmp_path: Path, payer: dps.Session) -> Non
 
 
 def test_a_job_is_begun_and_paid_once(tmp_path: Path, payer: dps.Session) -> None:
-    """A finished job that is resumed keeps its labels and charges nothing; begun again it is refused, in another folder too.
-    Answered rounds have one label and the others none."""
+    """A finished job that is resumed keeps its labels and charges nothing; begun again it is
+    refused, in another folder too. Answered rounds have one label and the others none.
+    """
     mechanism = pate.ConfidentGNMax(threshold=40.0, sigma_threshold=1.0, sigma=1.0, labels=3)
     clear = pate.Ballots(np.array([[60, 0, 0], [20, 20, 20], [0, 60, 0]]), teachers=60)
-    assert _run(tmp_path / "clear", payer, mechanism=mechanism, ballots=clear, key="clear").answers == [[0], None, [1]]
+    assert _run(
+        tmp_path / "clear", payer, mechanism=mechanism, ballots=clear, key="clear"
+    ).answers == [[0], None, [1]]
     before, first = _total(payer).spent, _run(tmp_path / "job", payer)
     files = {path: path.read_bytes() for path in (tmp_path / "job").glob("batch-*")}
     assert _run(tmp_path / "job", payer, resume=True).answers == first.answers
     assert {path: path.read_bytes() for path in (tmp_path / "job").glob("batch-*")} == files
     with pytest.raises(JobConflict, match="resume=True"):
         _run(tmp_path / "job", payer)
-    with pytest.raises(JobConflict, match=r"has paid for another job \(entry [0-9]+ of .*Continue it where it was begun"):
+    with pytest.raises(
+        JobConflict,
+        match=r"has paid for another job \(entry [0-9]+ of .*Continue it where it was begun",
+    ):
         _run(tmp_path / "other", payer)
     assert not Labeling.is_begun(tmp_path / "other")
-    _job(tmp_path / "other", payer)._begin()  # by a process that looked at the ledger before the first job was charged
+    # by a process that looked at the ledger before the first job was charged
+    _job(tmp_path / "other", payer)._begin()
     with pytest.raises(JobConflict, match="has paid for another job"):
         _run(tmp_path / "other", payer, resume=True)
     assert _total(payer).spent == before.plus(_price(payer))
 
 
 def test_a_changed_job_is_not_resumed(tmp_path: Path, payer: dps.Session) -> None:
-    """Whatever differs from what was begun is named and refused: other votes, and another payer, who would pay a second time."""
+    """Whatever differs from what was begun is named and refused: other votes, and another payer,
+    who would pay a second time.
+    """
     _run(tmp_path / "job", payer)
     payer.ledger.create_dataset("months", acc.Budget(rho=10.0), "replace_one", window="month")
     with acc.Ledger.open(f"sqlite:///{tmp_path / 'other.db'}") as ledger:
@@ -146,20 +191,35 @@ def test_a_changed_job_is_not_resumed(tmp_path: Path, payer: dps.Session) -> Non
 
 
 def _flipped(content: bytes) -> bytes:
-    """With the first round answered that abstained, or the other way round: which of them it is is drawn."""
-    return re.sub(rb"null|\[[0-9]\]", lambda found: b"[0]" if found[0] == b"null" else b"null", content, count=1)
+    """With the first round answered that abstained, or the other way round: which of them it is is
+    drawn.
+    """
+    return re.sub(
+        rb"null|\[[0-9]\]",
+        lambda found: b"[0]" if found[0] == b"null" else b"null",
+        content,
+        count=1,
+    )
 
 
-@pytest.mark.parametrize("damage", [lambda b: b[:-20], _flipped, lambda _: b"", lambda _: b"\xff" * 9])
+@pytest.mark.parametrize(
+    "damage", [lambda b: b[:-20], _flipped, lambda _: b"", lambda _: b"\xff" * 9]
+)
 def test_labels_that_are_lost_damaged_or_of_another_batch_are_refused(
     tmp_path: Path, payer: dps.Session, damage: Callable[[bytes], bytes]
 ) -> None:
-    """They may have been seen, so they are not drawn again: what is missing, does not match its checksum or belongs to another
-    batch or job is named and refused, and so is a damaged record of the job."""
+    """They may have been seen, so they are not drawn again: what is missing, does not match its
+    checksum or belongs to another batch or job is named and refused, and so is a damaged record of
+    the job.
+    """
     _run(tmp_path / "job", payer)
     _run(tmp_path / "other", payer, key="k")
     folder = tmp_path / "job"
-    path, record, intact = folder / "batch-000001.json", folder / "job.json", (folder / "batch-000001.json").read_bytes()
+    path, record, intact = (
+        folder / "batch-000001.json",
+        folder / "job.json",
+        (folder / "batch-000001.json").read_bytes(),
+    )
     assert damage(intact) != intact
     for changed, content, words in (
         (path, damage(intact), "batch-000001"),
@@ -178,11 +238,17 @@ def test_labels_that_are_lost_damaged_or_of_another_batch_are_refused(
 
 
 def test_a_folder_is_of_one_process_and_of_its_owner(tmp_path: Path, payer: dps.Session) -> None:
-    """It and its files are for their owner only, whatever the umask; one that is held is refused to everybody else."""
+    """It and its files are for their owner only, whatever the umask; one that is held is refused to
+    everybody else.
+    """
     _run(tmp_path / "job", payer)
     assert (tmp_path / "job").stat().st_mode & 0o077 == 0
     assert all(path.stat().st_mode & 0o077 == 0 for path in (tmp_path / "job").iterdir())
-    with Labeling.held(tmp_path / "job", resume=True), pytest.raises(JobBusy), Labeling.held(tmp_path / "job", resume=True):
+    with (
+        Labeling.held(tmp_path / "job", resume=True),
+        pytest.raises(JobBusy),
+        Labeling.held(tmp_path / "job", resume=True),
+    ):
         pytest.fail("held twice")
     with Labeling.held(tmp_path / "job", resume=True):
         pass
@@ -196,13 +262,17 @@ def _payer(folder: Path, rounds: float) -> dps.Session:
 
 
 def test_what_is_left_must_pay_for_all_before_a_draw(tmp_path: Path, payer: dps.Session) -> None:
-    """The budget and the team's quota are held before the first batch; the error says how many rounds would fit."""
+    """The budget and the team's quota are held before the first batch; the error says how many
+    rounds would fit.
+    """
     small = _payer(tmp_path, 12.5)
     with pytest.raises(acc.BudgetExceeded, match="buys 12 rounds"):
         _run(tmp_path / "job", small)
     assert list(small.ledger.entries("teachers")) == []
     limit = acc.Budget(rho=6 * MECHANISM.curve.rho)
-    payer.ledger.quotas("teachers").declare(acc.ledger.Quota(name="vision", by="team", of="vision", limit=limit))
+    payer.ledger.quotas("teachers").declare(
+        acc.ledger.Quota(name="vision", by="team", of="vision", limit=limit)
+    )
     with pytest.raises(acc.BudgetExceeded, match="buys"):
         _run(tmp_path / "job", dps.Session(payer.ledger, "teachers", team="vision"))
     assert [entry.action for entry in payer.ledger.entries("teachers")] == ["quota"]
@@ -211,7 +281,11 @@ def test_what_is_left_must_pay_for_all_before_a_draw(tmp_path: Path, payer: dps.
 
 @pytest.mark.parametrize(
     "mechanism",
-    [MECHANISM, pate.StableVoting(rho=0.01, failure_delta=1e-9, labels=3), pate.BinaryVoting(sigma=9.7, labels=3, teachers=60)],
+    [
+        MECHANISM,
+        pate.StableVoting(rho=0.01, failure_delta=1e-9, labels=3),
+        pate.BinaryVoting(sigma=9.7, labels=3, teachers=60),
+    ],
     ids=lambda m: m.kind,
 )
 def test_its_own_ledger_has_the_budget_of_the_job(tmp_path: Path, mechanism: pate.GNMax) -> None:
@@ -226,7 +300,9 @@ def test_its_own_ledger_has_the_budget_of_the_job(tmp_path: Path, mechanism: pat
 
 
 def test_another_relation_is_refused(tmp_path: Path) -> None:
-    """A dataset under add_remove pays for a mechanism of that relation, at the same price, and for none of the other's."""
+    """A dataset under add_remove pays for a mechanism of that relation, at the same price, and for
+    none of the other's.
+    """
     ledger = acc.Ledger.open(f"sqlite:///{tmp_path / 'l.db'}")
     ledger.create_dataset("records", acc.Budget(rho=10.0), "add_remove")
     payer = dps.Session(ledger, "records")
@@ -235,39 +311,64 @@ def test_another_relation_is_refused(tmp_path: Path) -> None:
     ballots = pate.Ballots(COUNTS, teachers=60, split="identifier")
     other = MECHANISM.model_copy(update={"neighbours": "add_remove"})
     with pytest.raises(acc.RelationMismatch):
-        _run(tmp_path / "job", payer, mechanism=other.model_copy(update={"unit": "teacher"}), ballots=ballots)
+        _run(
+            tmp_path / "job",
+            payer,
+            mechanism=other.model_copy(update={"unit": "teacher"}),
+            ballots=ballots,
+        )
     _run(tmp_path / "job", payer, mechanism=other, ballots=ballots)
     assert _total(payer).spent == _price(payer)
 
 
 def test_a_budget_that_pays_for_one_batch_alone_says_so(tmp_path: Path, payer: dps.Session) -> None:
-    """Noise fitted to a budget fits it as one plan. Batches, charged one after the other, cost more: the remedy is true."""
+    """Noise fitted to a budget fits it as one plan. Batches, charged one after the other, cost
+    more: the remedy is true.
+    """
     budget = acc.Budget(epsilon=2.0, delta=1e-6)
     payer.ledger.create_dataset("tight", budget, "replace_one")
     tight, ballots = dps.Session(payer.ledger, "tight"), pate.Ballots(COUNTS, teachers=60)
     mechanism = pate.fitted(pate.GNMax, budget, rounds=23, labels=3)
-    with pytest.raises(acc.BudgetExceeded, match=r"As one batch all of them fit.*state batch_size=23") as refused:
+    with pytest.raises(
+        acc.BudgetExceeded, match=r"As one batch all of them fit.*state batch_size=23"
+    ) as refused:
         _run(tmp_path / "job", tight, mechanism=mechanism, ballots=ballots)
     assert not (tmp_path / "job" / "job.json").exists()
     assert refused.value.remaining is not None
-    assert len(_run(tmp_path / "job", tight, mechanism=mechanism, ballots=ballots, batch_size=23).answers) == 23
-    with pytest.raises(acc.BudgetExceeded, match=r"Label fewer rounds, or add noise.*larger sigma="):
+    assert (
+        len(
+            _run(
+                tmp_path / "job", tight, mechanism=mechanism, ballots=ballots, batch_size=23
+            ).answers
+        )
+        == 23
+    )
+    with pytest.raises(
+        acc.BudgetExceeded, match=r"Label fewer rounds, or add noise.*larger sigma="
+    ):
         _run(tmp_path / "other", tight, mechanism=mechanism, ballots=ballots, key="other")
 
 
-def test_one_batch_is_no_remedy_where_a_quota_does_not_pay_for_it(tmp_path: Path, payer: dps.Session) -> None:
+def test_one_batch_is_no_remedy_where_a_quota_does_not_pay_for_it(
+    tmp_path: Path, payer: dps.Session
+) -> None:
     """The remedy holds for every account that pays, not for the first that does not."""
     budget = acc.Budget(epsilon=2.0, delta=1e-6)
     payer.ledger.create_dataset("tight", budget, "replace_one")
     limit = acc.Budget(epsilon=1.0, delta=1e-6)
-    payer.ledger.quotas("tight").declare(acc.ledger.Quota(name="vision", by="team", of="vision", limit=limit))
-    tight, ballots = dps.Session(payer.ledger, "tight", team="vision"), pate.Ballots(COUNTS, teachers=60)
+    payer.ledger.quotas("tight").declare(
+        acc.ledger.Quota(name="vision", by="team", of="vision", limit=limit)
+    )
+    tight, ballots = (
+        dps.Session(payer.ledger, "tight", team="vision"),
+        pate.Ballots(COUNTS, teachers=60),
+    )
     mechanism = pate.fitted(pate.GNMax, budget, rounds=23, labels=3)
     with pytest.raises(acc.BudgetExceeded, match="Label fewer rounds"):
         _run(tmp_path / "job", tight, mechanism=mechanism, ballots=ballots)
 
 
-# -- failing at every step -------------------------------------------------------------------------------------------------
+# -- failing at every step -------------------------------------------------------------------------
 
 STEPS: list[tuple[object, str]] = [
     (acc.Ledger, "charge"),
@@ -282,7 +383,9 @@ STEPS: list[tuple[object, str]] = [
 
 
 class Failure:
-    """Stops a job at its n-th step: before it (of a draft, when half of it is written) or after it."""
+    """Stops a job at its n-th step: before it (of a draft, when half of it is written) or
+    after it.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int, moment: str) -> None:
         self.count, self.at, self.moment = 0, at, moment
@@ -308,9 +411,16 @@ class Failure:
 @pytest.mark.parametrize("pay", ["curve", pytest.param("spent", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("at", range(12))
 def test_a_job_that_fails_at_any_step_is_completed_and_pays_once(
-    payer: dps.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, pay: Pay, moment: str
+    payer: dps.Session,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    at: int,
+    pay: Pay,
+    moment: str,
 ) -> None:
-    """Stopped around each step of two batches, one more run completes it: one charge a batch, finished labels as they were."""
+    """Stopped around each step of two batches, one more run completes it: one charge a batch,
+    finished labels as they were.
+    """
     folder, ballots = tmp_path / "job", pate.Ballots(COUNTS[:8], teachers=60)
     with monkeypatch.context() as patch:
         failure = Failure(patch, at, moment)
@@ -318,7 +428,11 @@ def test_a_job_that_fails_at_any_step_is_completed_and_pays_once(
             _run(folder, payer, ballots=ballots, pay=pay)
     assert failure.count > at or at >= (9 if pay == "curve" else 11)
     before = {path.name: path.read_bytes() for path in folder.glob("batch-*.json")}
-    claims = {entry.key: entry.label for entry in payer.ledger.entries("teachers") if entry.action == "release"}
+    claims = {
+        entry.key: entry.label
+        for entry in payer.ledger.entries("teachers")
+        if entry.action == "release"
+    }
     done = _run(folder, payer, resume=Labeling.is_begun(folder), ballots=ballots, pay=pay)
     assert len(done.answers) == 8
     after = {path.name: path.read_bytes() for path in folder.glob("batch-*.json")}
@@ -328,7 +442,11 @@ def test_a_job_that_fails_at_any_step_is_completed_and_pays_once(
     steps = [(entry.key, entry.action) for entry in payer.ledger.entries("teachers")]
     opening = "charge" if pay == "curve" else "reserve"
     assert sorted(key for key, action in steps if action == opening) == ["j/0", "j/1"]
-    found = {entry.key: entry.label for entry in payer.ledger.entries("teachers") if entry.action == "release"}
+    found = {
+        entry.key: entry.label
+        for entry in payer.ledger.entries("teachers")
+        if entry.action == "release"
+    }
     assert claims.items() <= found.items()
     assert sorted(found) == ["j/0", "j/1"]
     _assert_paid(payer, done)

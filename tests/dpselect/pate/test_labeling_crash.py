@@ -1,4 +1,6 @@
-"""A job that is killed, at chosen points and at random times: every round is charged once and drawn once for anybody to see."""
+"""A job that is killed, at chosen points and at random times: every round is charged once and drawn
+once for anybody to see.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ from dpselect.pate import job as pate_job
 from dpselect.pate import labeling
 from dpselect.pate.labeling import price_of
 
-pytestmark = [pytest.mark.serial, pytest.mark.slow]  # fast versions in test_labeling.py fail at each step in one process
+# fast versions in test_labeling.py fail at each step in one process
+pytestmark = [pytest.mark.serial, pytest.mark.slow]
 MECHANISM = pate.GNMax(sigma=7.0, labels=3)
 _OWNERS = {
     "charge": Ledger,
@@ -41,10 +44,29 @@ _OWNERS = {
 class Child:
     """`dpselect pate` in a forked process: it starts at once, and what it prints is in a file."""
 
-    def __init__(self, folder: Path, *flags: str, before: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, folder: Path, *flags: str, before: Callable[[], None] = lambda: None
+    ) -> None:
         self._said = folder / f"said-{uuid.uuid4().hex}"
-        options = ["--mechanism", "gnmax", "--sigma", "7", "--batch-size", "4", "--ledger", f"sqlite:///{folder / 'l.db'}"]
-        options += ["--dataset", "teachers", "--key", "job", "--output", str(folder / "labels.jsonl"), *flags]
+        options = [
+            "--mechanism",
+            "gnmax",
+            "--sigma",
+            "7",
+            "--batch-size",
+            "4",
+            "--ledger",
+            f"sqlite:///{folder / 'l.db'}",
+        ]
+        options += [
+            "--dataset",
+            "teachers",
+            "--key",
+            "job",
+            "--output",
+            str(folder / "labels.jsonl"),
+            *flags,
+        ]
         self.number = os.fork()
         if self.number == 0:
             status = 70
@@ -94,7 +116,9 @@ def _killing(point: str, moment: str, count: int) -> Callable[[], None]:
 
 
 def _waiting(hold: Path, started: Path) -> Callable[[], None]:
-    """In the child: the first draw says that it has `started`, and waits while there is a file `hold`."""
+    """In the child: the first draw says that it has `started`, and waits while there is a file
+    `hold`.
+    """
 
     def install() -> None:
         original = Mechanism.select_many
@@ -113,13 +137,17 @@ def _waiting(hold: Path, started: Path) -> Callable[[], None]:
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """Votes of 18 rounds by 40 teachers, and a ledger that pays for one job; in memory, for no test here cuts the power."""
+    """Votes of 18 rounds by 40 teachers, and a ledger that pays for one job; in memory, for no test
+    here cuts the power.
+    """
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="dpselect-job-", dir=memory) as name:
         votes = np.random.default_rng(8).multinomial(40, [0.4, 0.3, 0.3], size=18)
         np.savez(Path(name) / "votes.npz", votes=votes, teachers=40)
         with Ledger.open(f"sqlite:///{name}/l.db") as ledger:
-            ledger.create_dataset("teachers", acc.Budget(rho=18.5 * MECHANISM.curve.rho), "replace_one")
+            ledger.create_dataset(
+                "teachers", acc.Budget(rho=18.5 * MECHANISM.curve.rho), "replace_one"
+            )
         yield Path(name)
 
 
@@ -135,14 +163,20 @@ def _until(*marks: Path) -> None:
 
 
 def _kept(place: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in (place / "labels.jsonl.job").glob("batch-*.json")}
+    return {
+        path.name: path.read_bytes() for path in (place / "labels.jsonl.job").glob("batch-*.json")
+    }
 
 
 def _check_finished(place: Path, before: dict[str, bytes]) -> None:
-    """One charge and one release for each batch, the price of all rounds, and the labels of finished batches as they were."""
+    """One charge and one release for each batch, the price of all rounds, and the labels of
+    finished batches as they were.
+    """
     with Ledger.open(f"sqlite:///{place / 'l.db'}") as ledger:
         steps = sorted((entry.key, entry.action) for entry in ledger.entries("teachers"))
-        assert steps == sorted((f"job/{batch}", action) for batch in range(5) for action in ("charge", "release"))
+        assert steps == sorted(
+            (f"job/{batch}", action) for batch in range(5) for action in ("charge", "release")
+        )
         total = ledger.total("teachers")
         assert total.spent == price_of(total.budget, MECHANISM.curve, [4, 4, 4, 4, 2])
         assert ledger.verify().ok
@@ -169,12 +203,16 @@ def _check_finished(place: Path, before: dict[str, bytes]) -> None:
     ],
 )
 def test_killed_at_a_point(place: Path, point: str, moment: str, count: int) -> None:
-    """Killed around any step, and again in the next batch but one, the job is completed by one more run, with --resume if it had
-    begun; finished batches never change."""
+    """Killed around any step, and again in the next batch but one, the job is completed by one more
+    run, with --resume if it had begun; finished batches never change.
+    """
     before: dict[str, bytes] = {}
     for number in (count, 2):
-        status, error = Child(place, *_resumed(place), before=_killing(point, moment, number)).ended()
-        assert (status, error) in ((-signal.SIGKILL, ""), (0, ""))  # the second time there may be no such step left
+        status, error = Child(
+            place, *_resumed(place), before=_killing(point, moment, number)
+        ).ended()
+        # the second time there may be no such step left
+        assert (status, error) in ((-signal.SIGKILL, ""), (0, ""))
         assert status == -signal.SIGKILL or before
         assert before.items() <= _kept(place).items()
         before = _kept(place)
@@ -183,22 +221,28 @@ def test_killed_at_a_point(place: Path, point: str, moment: str, count: int) -> 
 
 
 def test_two_processes_that_start_together(place: Path) -> None:
-    """Four that begin or resume one job at the same time charge and keep every batch once, whoever of them gets its turn."""
+    """Four that begin or resume one job at the same time charge and keep every batch once, whoever
+    of them gets its turn.
+    """
     processes = [Child(place, *flags) for flags in ([], [], ["--resume"], ["--resume"])]
     statuses = [process.ended()[0] for process in processes]
-    if 0 not in statuses:  # the one that would begin found the folder held by one that found nothing to resume
+    # the one that would begin found the folder held by one that found nothing to resume
+    if 0 not in statuses:
         assert Child(place, *_resumed(place)).ended()[0] == 0
     _check_finished(place, _kept(place))
 
 
 def test_a_fork_does_not_hold_what_its_parent_held(tmp_path: Path) -> None:
-    """The holder of a folder is killed while a process that it forked lives on: the next one gets the folder."""
+    """The holder of a folder is killed while a process that it forked lives on: the next one gets
+    the folder.
+    """
     (over, end), (forked, ready) = os.pipe(), os.pipe()
     holder = os.fork()
     if holder == 0:
         with labeling.Labeling.held(tmp_path / "job"):
             if os.fork() == 0:
-                os.write(ready, b"!")  # the fork has given up what it inherited: a child does that before it runs
+                # the fork has given up what it inherited: a child does that before it runs
+                os.write(ready, b"!")
                 os.close(end)
                 os.read(over, 1)  # until the test is over
                 os._exit(0)
@@ -212,7 +256,9 @@ def test_a_fork_does_not_hold_what_its_parent_held(tmp_path: Path) -> None:
 
 
 def _copied(place: Path) -> Path:
-    """A job that was interrupted after two batches, and a copy of its folder under the same ledger."""
+    """A job that was interrupted after two batches, and a copy of its folder under the same
+    ledger.
+    """
     assert Child(place, before=_killing("select_many", "before", 3)).ended()[0] == -signal.SIGKILL
     other = place / "copy"
     shutil.copytree(place / "labels.jsonl.job", other / "labels.jsonl.job")
@@ -222,11 +268,16 @@ def _copied(place: Path) -> Path:
 
 
 def test_a_copied_folder_draws_no_batch_twice(place: Path) -> None:
-    """Two copies of a folder that resume at once: the ledger takes one draw of each batch, the other is dropped unseen."""
+    """Two copies of a folder that resume at once: the ledger takes one draw of each batch, the
+    other is dropped unseen.
+    """
     other, hold = _copied(place), place / "hold"
     hold.touch()
     started = [place / "a", place / "b"]
-    both = [Child(at, "--resume", before=_waiting(hold, mark)) for at, mark in zip((place, other), started, strict=True)]
+    both = [
+        Child(at, "--resume", before=_waiting(hold, mark))
+        for at, mark in zip((place, other), started, strict=True)
+    ]
     _until(*started)  # both draw the same batch, under one charge
     hold.unlink()
     statuses = [process.ended() for process in both]
@@ -237,13 +288,21 @@ def test_a_copied_folder_draws_no_batch_twice(place: Path) -> None:
             kept.setdefault(path.name.removesuffix(".new"), set()).add(path.read_bytes())
     assert all(len(versions) == 1 for versions in kept.values())
     with Ledger.open(f"sqlite:///{place / 'l.db'}") as ledger:
-        claims = {entry.key: entry.label for entry in ledger.entries("teachers") if entry.action == "release"}
-        assert all(label is not None and label.startswith("labels sha256:") for label in claims.values())
+        claims = {
+            entry.key: entry.label
+            for entry in ledger.entries("teachers")
+            if entry.action == "release"
+        }
+        assert all(
+            label is not None and label.startswith("labels sha256:") for label in claims.values()
+        )
         assert ledger.verify().ok
 
 
 def test_a_stale_copy_is_refused(place: Path) -> None:
-    """A copy that is resumed after the original was finished draws nothing, and leaves no labels of its own."""
+    """A copy that is resumed after the original was finished draws nothing, and leaves no labels of
+    its own.
+    """
     other = _copied(place)
     assert Child(place, "--resume").ended()[0] == 0
     status, error = Child(other, "--resume").ended()

@@ -1,4 +1,6 @@
-"""Labeling plans before a vote is cast: the noise of a budget, what noise does to votes, and what is recommended."""
+"""Labeling plans before a vote is cast: the noise of a budget, what noise does to votes, and what
+is recommended.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ MODEL = pate.VotesModel(teachers=60, labels=8, votes_per_item=1.5, agreement=0.7
 COUNTED = pate.Ballots([[1, 2]], teachers=3)
 
 
-# -- noise -----------------------------------------------------------------------------------------------------------------
+# -- noise -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -36,27 +38,44 @@ COUNTED = pate.Ballots([[1, 2]], teachers=3)
         (pate.TopVotes, {"k": 2}),
     ],
 )
-@pytest.mark.parametrize("budget", [BUDGET, acc.Budget(rho=0.05, delta=1e-6)], ids=["approximate", "zcdp"])
-def test_fitted_spends_the_budget_and_no_more(member: type[Any], settings: dict[str, Any], budget: acc.Budget) -> None:
-    """600 items at the budget: the rounds fit, and one part in a million less noise (with D6 a thousand) does not."""
+@pytest.mark.parametrize(
+    "budget", [BUDGET, acc.Budget(rho=0.05, delta=1e-6)], ids=["approximate", "zcdp"]
+)
+def test_fitted_spends_the_budget_and_no_more(
+    member: type[Any], settings: dict[str, Any], budget: acc.Budget
+) -> None:
+    """600 items at the budget: the rounds fit, and one part in a million less noise (with D6 a
+    thousand) does not.
+    """
     mechanism = pate.fitted(member, budget, rounds=600, labels=22, **settings)
     assert budget.admits(600 * mechanism.curve)
-    knob, factor = ("rho", 1 + (1e-3 if budget.epsilon else 1e-6)) if member is pate.StableVoting else ("sigma", 1 - 1e-6)
+    knob, factor = (
+        ("rho", 1 + (1e-3 if budget.epsilon else 1e-6))
+        if member is pate.StableVoting
+        else ("sigma", 1 - 1e-6)
+    )
     if member is pate.TopVotes:
         knob, factor = "scale", 1 - (1e-3 if budget.epsilon else 1e-6)
     louder = {knob: getattr(mechanism, knob) * factor}
     if isinstance(mechanism, pate.ConfidentGNMax):
         assert mechanism.sigma_threshold == 2 * mechanism.sigma
         louder["sigma_threshold"] = 2 * louder["sigma"]
-    if isinstance(mechanism, pate.GNMax) and budget is BUDGET:  # one Gaussian mechanism, whose profile meets delta at epsilon
-        assert acc.GaussianDP(mu=math.sqrt(1200) / mechanism.sigma).profile(2.0) == pytest.approx(1e-6, rel=1e-6)
+    # one Gaussian mechanism, whose profile meets delta at epsilon
+    if isinstance(mechanism, pate.GNMax) and budget is BUDGET:
+        assert acc.GaussianDP(mu=math.sqrt(1200) / mechanism.sigma).profile(2.0) == pytest.approx(
+            1e-6, rel=1e-6
+        )
     assert not budget.admits(600 * mechanism.model_copy(update=louder).curve)
     assert acc.calibration.calibrate_count(mechanism.curve, budget) == 600
 
 
 def test_the_noise_of_the_test_may_be_stated() -> None:
-    """ConfidentGNMax keeps a stated sigma_threshold, and the label's noise spends what the test leaves."""
-    found = pate.fitted("ConfidentGNMax", BUDGET, rounds=50, labels=3, threshold=9, sigma_threshold=40.0)
+    """ConfidentGNMax keeps a stated sigma_threshold, and the label's noise spends what the test
+    leaves.
+    """
+    found = pate.fitted(
+        "ConfidentGNMax", BUDGET, rounds=50, labels=3, threshold=9, sigma_threshold=40.0
+    )
     assert found.model_dump()["sigma_threshold"] == 40.0
     assert acc.calibration.calibrate_count(found.curve, BUDGET) == 50
 
@@ -65,10 +84,15 @@ def test_the_noise_of_the_test_may_be_stated() -> None:
 def test_the_split_of_delta_is_near_the_best() -> None:
     """No split of delta that was not tried lets gaps pass that are more than 1 % narrower."""
     chosen, *others = (
-        cast(pate.StableVoting, pate.fitted(pate.StableVoting, BUDGET, rounds=600, labels=22, **split)).stable.rule
+        cast(
+            pate.StableVoting,
+            pate.fitted(pate.StableVoting, BUDGET, rounds=600, labels=22, **split),
+        ).stable.rule
         for split in ({}, *({"failure_delta": share * 1e-6 / 600} for share in (0.6, 0.15, 0.01)))
     )
-    assert all(chosen.scale * chosen.threshold < 1.01 * other.scale * other.threshold for other in others)
+    assert all(
+        chosen.scale * chosen.threshold < 1.01 * other.scale * other.threshold for other in others
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,34 +107,62 @@ def test_the_split_of_delta_is_near_the_best() -> None:
         (InvalidMechanism, lambda: pate.fitted(pate.GNMax, BUDGET, labels=3, tau=1)),
         (InvalidMechanism, lambda: pate.fitted(pate.StableVoting, BUDGET, labels=0)),
         (InvalidMechanism, lambda: pate.fitted(pate.StableVoting, BUDGET, labels=3, kbar=4)),
-        (acc.AccountingError, lambda: pate.fitted(pate.StableVoting, cast(acc.Budget, None), labels=3)),
-        (acc.errors.CalibrationError, lambda: pate.fitted(pate.GNMax, acc.Budget(epsilon=1.0), labels=3)),
+        (
+            acc.AccountingError,
+            lambda: pate.fitted(pate.StableVoting, cast(acc.Budget, None), labels=3),
+        ),
+        (
+            acc.errors.CalibrationError,
+            lambda: pate.fitted(pate.GNMax, acc.Budget(epsilon=1.0), labels=3),
+        ),
         (InvalidRequest, lambda: pate.fitted(pate.StableVoting, acc.Budget(epsilon=1.0), labels=3)),
-        (acc.AccountingError, lambda: calibrated(lambda sigma: cast(dps.Mechanism, sigma), BUDGET, releases=600)),
-        (InvalidRequest, lambda: calibrated(lambda sigma: pate.GNMax(sigma=sigma, labels=3), BUDGET, releases=0)),
+        (
+            acc.AccountingError,
+            lambda: calibrated(lambda sigma: cast(dps.Mechanism, sigma), BUDGET, releases=600),
+        ),
+        (
+            InvalidRequest,
+            lambda: calibrated(lambda sigma: pate.GNMax(sigma=sigma, labels=3), BUDGET, releases=0),
+        ),
         (InvalidRequest, lambda: pate.outlook(pate.GNMax(sigma=1.0, labels=3), teachers=0)),
-        (InvalidRequest, lambda: pate.outlook(cast(dps.Mechanism, acc.PureDP(epsilon=1.0)), teachers=3)),
-        (pate.InvalidBallots, lambda: pate.outlook(pate.BinaryVoting(sigma=1.0, labels=3, teachers=4), teachers=3)),
+        (
+            InvalidRequest,
+            lambda: pate.outlook(cast(dps.Mechanism, acc.PureDP(epsilon=1.0)), teachers=3),
+        ),
+        (
+            pate.InvalidBallots,
+            lambda: pate.outlook(pate.BinaryVoting(sigma=1.0, labels=3, teachers=4), teachers=3),
+        ),
         *(
-            (InvalidRequest, lambda wrong=wrong: pate.VotesModel.model_validate({**MODEL.model_dump(), **wrong}))
+            (
+                InvalidRequest,
+                lambda wrong=wrong: pate.VotesModel.model_validate({**MODEL.model_dump(), **wrong}),
+            )
             for wrong in ({"labels": 1}, {"agreement": 1.0}, {"correlation": 1.0})
         ),
         (InvalidRequest, lambda: pate.simulated(MODEL.model_copy(update={"votes_per_item": 9.0}))),
-        (InvalidRequest, lambda: pate.predicted(pate.GNMax(sigma=1.0, labels=2), COUNTED, [[True]])),
+        (
+            InvalidRequest,
+            lambda: pate.predicted(pate.GNMax(sigma=1.0, labels=2), COUNTED, [[True]]),
+        ),
         (InvalidRequest, lambda: pate.TrialVotes(COUNTED, np.ones((1, 2), dtype=bool))),
     ],
 )
 def test_wrong_requests_are_named(error: type[Exception], ask: Callable[[], Any]) -> None:
-    """Whatever is wrong raises an error of the library that says so, not that the budget is too small."""
+    """Whatever is wrong raises an error of the library that says so, not that the budget is too
+    small.
+    """
     with pytest.raises(error):
         ask()
 
 
-# -- what noise does to votes ----------------------------------------------------------------------------------------------
+# -- what noise does to votes ----------------------------------------------------------------------
 
 
 def test_level_votes_pass_with_the_chance_of_their_noise() -> None:
-    """A unanimous label passes a threshold with the Gaussian's chance, one without votes with its complement at half."""
+    """A unanimous label passes a threshold with the Gaussian's chance, one without votes with its
+    complement at half.
+    """
     found = pate.outlook(pate.TauVoting(tau=3, sigma=147.0, labels=100), teachers=200)
     assert (found.noise, found.threshold) == (147.0, 100.0)
     assert found.unanimous == pytest.approx(norm.sf(-100 / 147), abs=0.03)
@@ -134,14 +186,21 @@ def test_level_votes_pass_with_the_chance_of_their_noise() -> None:
     ],
 )
 def test_what_works(mechanism: Any, works: bool) -> None:
-    """Noise of at most half the threshold, and a unanimous label that is released in half of the rounds, of 100 teachers."""
+    """Noise of at most half the threshold, and a unanimous label that is released in half of the
+    rounds, of 100 teachers.
+    """
     assert pate.outlook(mechanism, teachers=100).works is works
 
 
 def test_a_budget_that_leaves_noise_is_refused() -> None:
-    """`fitted` with the number of teachers says in two lines what the noise would do, where it leaves little."""
+    """`fitted` with the number of teachers says in two lines what the noise would do, where it
+    leaves little.
+    """
     asked: dict[str, Any] = {"rounds": 10_000, "tau": 3, "labels": 100, "teachers": 200}
-    with pytest.raises(pate.PoorOutlook, match=r"anyway=True.\nnoise of 160 votes against a threshold of 100\na unanimous label"):
+    with pytest.raises(
+        pate.PoorOutlook,
+        match=r"anyway=True.\nnoise of 160 votes against a threshold of 100\na unanimous label",
+    ):
         pate.fitted(pate.TauVoting, acc.Budget(epsilon=8.0, delta=1e-6), **asked)
     assert pate.fitted(pate.TauVoting, BUDGET, **asked, anyway=True).teachers == 200  # type: ignore[attr-defined]
     assert pate.fitted(pate.GNMax, BUDGET, rounds=100, labels=10, teachers=200).kind == "gnmax"
@@ -160,29 +219,41 @@ def test_a_budget_that_leaves_noise_is_refused() -> None:
     ids=lambda one: one.kind,
 )
 def test_a_forecast_is_the_law(mechanism: Any) -> None:
-    """Labels, right labels and answers to expect are those of the exact law, within what 12,000 seeded draws tell: .02."""
+    """Labels, right labels and answers to expect are those of the exact law, within what 12,000
+    seeded draws tell: .02.
+    """
     counts = np.array([[11, 3, 2, 4], [6, 6, 5, 3], [0, 20, 0, 0]])
     truth = np.array([[1, 0, 0, 1], [1, 1, 0, 0], [0, 1, 0, 0]], dtype=bool)
     labels = right = silent = 0.0
     for row in range(3):
-        for outcome, chance in mechanism.probabilities(pate.Ballots(counts, teachers=20)[row : row + 1]).items():
+        for outcome, chance in mechanism.probabilities(
+            pate.Ballots(counts, teachers=20)[row : row + 1]
+        ).items():
             chosen = {outcome} if isinstance(outcome, int) else set(outcome)
             labels += chance * len(chosen) / 3
             right += chance * sum(bool(truth[row, label]) for label in chosen) / 3
-            silent += chance / 3 * (not chosen and mechanism.kind in ("confident_gnmax", "stable_voting"))
+            silent += (
+                chance / 3 * (not chosen and mechanism.kind in ("confident_gnmax", "stable_voting"))
+            )
     many = pate.Ballots(np.tile(counts, (200, 1)), teachers=20)
     found = pate.predicted(mechanism, many, np.tile(truth, (200, 1)))
     expected = (labels, right, 1 - silent, 2 * right / (labels + 5 / 3))
-    assert (found.labels, found.right, found.answered, found.f1) == pytest.approx(expected, abs=0.02)
+    assert (found.labels, found.right, found.answered, found.f1) == pytest.approx(
+        expected, abs=0.02
+    )
     assert found == pate.predicted(mechanism, many, np.tile(truth, (200, 1)))
 
 
-# -- votes that are made up ------------------------------------------------------------------------------------------------
+# -- votes that are made up ------------------------------------------------------------------------
 
 
 def test_simulated_votes_have_the_stated_means() -> None:
-    """Labels an item, agreement, stray votes and their correlation are those of the model, which a seed repeats."""
-    model = pate.VotesModel(teachers=300, labels=40, votes_per_item=2.5, agreement=0.6, stray_votes=3.0, correlation=0.2)
+    """Labels an item, agreement, stray votes and their correlation are those of the model, which a
+    seed repeats.
+    """
+    model = pate.VotesModel(
+        teachers=300, labels=40, votes_per_item=2.5, agreement=0.6, stray_votes=3.0, correlation=0.2
+    )
     votes = pate.simulated(model, items=1000)
     shares = votes.ballots.counts / 300
     assert votes.truth.sum(axis=1).mean() == pytest.approx(2.5, abs=0.1)
@@ -194,13 +265,15 @@ def test_simulated_votes_have_the_stated_means() -> None:
     assert (alike.ballots.counts / 300)[alike.truth].std() < 0.04
 
 
-# -- naming the most frequent labels ---------------------------------------------------------------------------------------
+# -- naming the most frequent labels ---------------------------------------------------------------
 
 
 def test_the_constant_is_the_best_set_of_labels_for_all_items() -> None:
     """No set of labels, named for every item, has a higher micro-F1."""
     truth = np.random.default_rng(2).random((40, 5)) < [0.7, 0.1, 0.4, 0.3, 0.05]
-    trial = pate.TrialVotes(pate.Ballots(truth.astype(int), teachers=1, missing="allow"), truth, public=True)
+    trial = pate.TrialVotes(
+        pate.Ballots(truth.astype(int), teachers=1, missing="allow"), truth, public=True
+    )
     best = max(
         (2 * truth[:, list(named)].sum() / (40 * len(named) + truth.sum()), len(named))
         for size in range(1, 6)
@@ -209,13 +282,17 @@ def test_the_constant_is_the_best_set_of_labels_for_all_items() -> None:
     assert trial.constant == (pytest.approx(best[0]), best[1])
 
 
-# -- what is recommended ---------------------------------------------------------------------------------------------------
+# -- what is recommended ---------------------------------------------------------------------------
 
 
 def test_every_planned_mechanism_fits_the_budget() -> None:
-    """Each spends nearly all of a zCDP budget on all rounds, by the curve that is charged, and no more."""
+    """Each spends nearly all of a zCDP budget on all rounds, by the curve that is charged, and no
+    more.
+    """
     budget = acc.Budget(rho=0.2, delta=1e-6)
-    plan = pate.plan_votes(pate.VotesModel(teachers=30, labels=4, votes_per_item=1, agreement=0.8), budget, rounds=20)
+    plan = pate.plan_votes(
+        pate.VotesModel(teachers=30, labels=4, votes_per_item=1, agreement=0.8), budget, rounds=20
+    )
     assert len(plan.ranked) == 6
     whole = 20 * plan.recommended.mechanism.curve
     assert plan.as_data()["risk"]["found"] == whole.attack(0.01)
@@ -226,7 +303,9 @@ def test_every_planned_mechanism_fits_the_budget() -> None:
 
 @pytest.mark.slow
 def test_a_plain_noisy_top_k_is_among_the_candidates() -> None:
-    """It wins at 100 teachers and (3, 1e-5), and a plan says what naming the most frequent labels has."""
+    """It wins at 100 teachers and (3, 1e-5), and a plan says what naming the most frequent labels
+    has.
+    """
     model = pate.VotesModel(teachers=100, labels=20, votes_per_item=2, agreement=0.7)
     plan = pate.plan_votes(model, acc.Budget(epsilon=3, delta=1e-5), rounds=100)
     assert isinstance(plan.recommended.mechanism, pate.TopVotes)

@@ -21,9 +21,15 @@ ONE_VOTE = np.eye(LABELS, dtype=bool)[RNG.integers(0, LABELS, (ROUNDS, TEACHERS)
 BUDGET = acc.Budget(epsilon=2.0, delta=1e-6)
 MECHANISMS: list[tuple[dps.Mechanism, pate.Ballots]] = [
     (pate.fitted(pate.GNMax, BUDGET, rounds=40, labels=LABELS), pate.Ballots(ONE_VOTE)),
-    (pate.fitted(pate.ConfidentGNMax, BUDGET, rounds=40, labels=LABELS, threshold=10), pate.Ballots(ONE_VOTE)),
+    (
+        pate.fitted(pate.ConfidentGNMax, BUDGET, rounds=40, labels=LABELS, threshold=10),
+        pate.Ballots(ONE_VOTE),
+    ),
     (pate.fitted(pate.BinaryVoting, BUDGET, rounds=40, labels=LABELS), pate.Ballots(VOTES)),
-    (pate.fitted(pate.TauVoting, BUDGET, rounds=40, labels=LABELS, tau=2), pate.Ballots(VOTES).cut(2)),
+    (
+        pate.fitted(pate.TauVoting, BUDGET, rounds=40, labels=LABELS, tau=2),
+        pate.Ballots(VOTES).cut(2),
+    ),
     (pate.fitted(pate.StableVoting, BUDGET, rounds=40, labels=LABELS), pate.Ballots(VOTES)),
 ]
 IDS = [type(mechanism).__name__ for mechanism, _ in MECHANISMS]
@@ -45,11 +51,16 @@ def session(ledger: Ledger) -> dps.Session:
 
 @pytest.mark.parametrize(("mechanism", "ballots"), MECHANISMS, ids=IDS)
 def test_a_budget_pays_for_whole_batches_and_ends_before_a_draw(
-    session: dps.Session, mechanism: dps.Mechanism, ballots: pate.Ballots, monkeypatch: pytest.MonkeyPatch
+    session: dps.Session,
+    mechanism: dps.Mechanism,
+    ballots: pate.Ballots,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One select_many is one charge of rounds * curve; `affordable` says how many rounds are left, that many are released, and
-    one more is refused before anything is drawn."""
-    other = mechanism.model_copy(update={"neighbours": "add_remove"})  # a record that comes or goes costs the same
+    """One select_many is one charge of rounds * curve; `affordable` says how many rounds are left,
+    that many are released, and one more is refused before anything is drawn.
+    """
+    # a record that comes or goes costs the same
+    other = mechanism.model_copy(update={"neighbours": "add_remove"})
     assert (other.relation, other.curve) == ("add_remove", mechanism.curve)
     assert dps.Mechanism.from_json(other.to_json()) == other
     assert session.affordable(mechanism) >= 40  # as one plan, which the whole budget pays for
@@ -72,20 +83,30 @@ def test_a_plan_for_the_whole_budget(session: dps.Session) -> None:
     mechanism, ballots = MECHANISMS[0]
     assert session.affordable(mechanism) == 40
     schedule = session.schedule([(40, mechanism)])
-    assert all(len(schedule.select(mechanism, ballots[i % ROUNDS : i % ROUNDS + 1])) == 1 for i in range(40))
+    assert all(
+        len(schedule.select(mechanism, ballots[i % ROUNDS : i % ROUNDS + 1])) == 1
+        for i in range(40)
+    )
     with pytest.raises(InvalidRequest):
         schedule.select(mechanism, ballots[:1])
     assert session.affordable(mechanism) == 0
 
 
 def test_bad_ballots_cost_nothing(session: dps.Session) -> None:
-    """What a mechanism refuses is refused before the charge: many votes, missing ones, other labels, no threshold; arrays that
-    are votes of every teacher need no Ballots."""
+    """What a mechanism refuses is refused before the charge: many votes, missing ones, other
+    labels, no threshold; arrays that are votes of every teacher need no Ballots.
+    """
     one = pate.GNMax(sigma=100.0, labels=LABELS)
     binary = pate.BinaryVoting(sigma=200.0, labels=LABELS)
     missing = ONE_VOTE.copy()
     missing[0, 0] = False
-    attempts = [(one, VOTES), (one, missing), (one, VOTES[:, :, :3]), (binary, VOTES.sum(axis=1)), (binary, VOTES * 2)]
+    attempts = [
+        (one, VOTES),
+        (one, missing),
+        (one, VOTES[:, :, :3]),
+        (binary, VOTES.sum(axis=1)),
+        (binary, VOTES * 2),
+    ]
     for mechanism, votes in attempts:
         with pytest.raises(dps.DpSelectError):
             session.select_many(mechanism, votes)
@@ -100,14 +121,18 @@ def test_bad_ballots_cost_nothing(session: dps.Session) -> None:
 
 
 def test_labels_and_dp_sgd_share_a_ledger_of_records(tmp_path: Path) -> None:
-    """A dataset with the default unit under add_remove pays for DP-SGD and for labels of records split by identifier, each at its
-    own price; a split by position, and the price of a teacher, are refused before anything is charged."""
+    """A dataset with the default unit under add_remove pays for DP-SGD and for labels of records
+    split by identifier, each at its own price; a split by position, and the price of a teacher, are
+    refused before anything is charged.
+    """
     sgd = 100 * acc.SampledGaussianDP(mu=1 / 1.1, rate=0.01)
     with Ledger.open(f"sqlite:///{tmp_path / 'records.db'}") as ledger:
         ledger.create_dataset("records", acc.Budget(epsilon=6.0, delta=1e-5), "add_remove")
         ledger.charge("records", sgd, relation="add_remove", label="DP-SGD")
         session = dps.Session(ledger, "records")
-        mechanism = pate.fitted(pate.GNMax, BUDGET, rounds=ROUNDS, labels=LABELS, relation="add_remove")
+        mechanism = pate.fitted(
+            pate.GNMax, BUDGET, rounds=ROUNDS, labels=LABELS, relation="add_remove"
+        )
         with pytest.raises(InvalidBallots, match="declare split='identifier'"):
             session.select_many(mechanism, pate.Ballots(ONE_VOTE))
         teacher = mechanism.model_copy(update={"unit": "teacher"})
@@ -120,16 +145,24 @@ def test_labels_and_dp_sgd_share_a_ledger_of_records(tmp_path: Path) -> None:
             _ = teacher + mechanism
         session.select_many(mechanism, pate.Ballots(ONE_VOTE, split="identifier"))
         budget = session.totals()[0].budget
-        assert session.totals()[0].spent == budget.price(sgd).plus(budget.price(ROUNDS * mechanism.curve))
+        assert session.totals()[0].spent == budget.price(sgd).plus(
+            budget.price(ROUNDS * mechanism.curve)
+        )
 
 
 def test_a_ledger_of_teachers_takes_the_price_of_teachers(tmp_path: Path) -> None:
-    """Its unit is named so. Where teachers come and go, the price of a record, for a public number of them, does not do."""
+    """Its unit is named so. Where teachers come and go, the price of a record, for a public number
+    of them, does not do.
+    """
     with Ledger.open(f"sqlite:///{tmp_path / 'teachers.db'}") as ledger:
         for relation in ("add_remove", "replace_one"):
-            ledger.create_dataset(relation, acc.Budget(epsilon=6.0, delta=1e-5), relation, unit="teacher")
+            ledger.create_dataset(
+                relation, acc.Budget(epsilon=6.0, delta=1e-5), relation, unit="teacher"
+            )
             record = pate.GNMax(sigma=100.0, labels=LABELS, relation=relation)
             ledger.charge(relation, record.model_copy(update={"unit": "teacher"}))
         ledger.charge("replace_one", pate.GNMax(sigma=100.0, labels=LABELS))
         with pytest.raises(acc.RelationMismatch, match="dataset of records"):
-            ledger.charge("add_remove", pate.GNMax(sigma=100.0, labels=LABELS, relation="add_remove"))
+            ledger.charge(
+                "add_remove", pate.GNMax(sigma=100.0, labels=LABELS, relation="add_remove")
+            )

@@ -1,4 +1,6 @@
-"""Files of votes are not trusted: sizes and indices are checked before memory is taken or compiled code follows them."""
+"""Files of votes are not trusted: sizes and indices are checked before memory is taken or compiled
+code follows them.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,15 @@ def _array(values: object) -> bytes:
 
 def _header(shape: str, dtype: str = "<i8", rest: bytes = b"") -> bytes:
     stream = io.BytesIO()
-    np.lib.format.write_array_header_1_0(stream, {"descr": dtype, "fortran_order": False, "shape": (1,)})
+    np.lib.format.write_array_header_1_0(
+        stream, {"descr": dtype, "fortran_order": False, "shape": (1,)}
+    )
     text = stream.getvalue()
-    return text.replace(b"(1,)", shape.encode())[: len(text) - 1].ljust(len(text) - 1)[: len(text) - 1] + b"\n" + rest
+    return (
+        text.replace(b"(1,)", shape.encode())[: len(text) - 1].ljust(len(text) - 1)[: len(text) - 1]
+        + b"\n"
+        + rest
+    )
 
 
 def _packed(path: Path, **members: bytes) -> Path:
@@ -62,10 +70,15 @@ def _matrix(path: Path, form: str = "csr", **changes: Any) -> Path:
         ({"votes": COUNTS}, {"teachers": 6}, False),
         ({"votes": STACKED}, {"teachers": 6, "stacked": True}, True),
         (scipy.sparse.csr_matrix(STACKED.astype(np.uint8)), {"teachers": 6, "stacked": True}, True),
-        *((getattr(scipy.sparse, f"{form}_matrix")(COUNTS), {"teachers": 6}, False) for form in ("csr", "csc", "coo")),
+        *(
+            (getattr(scipy.sparse, f"{form}_matrix")(COUNTS), {"teachers": 6}, False)
+            for form in ("csr", "csc", "coo")
+        ),
     ],
 )
-def test_every_form_of_votes_is_read(tmp_path: Path, arrays: Any, asked: dict[str, Any], single: bool) -> None:
+def test_every_form_of_votes_is_read(
+    tmp_path: Path, arrays: Any, asked: dict[str, Any], single: bool
+) -> None:
     """Single votes, counts, and sparse matrices of either as scipy.sparse.save_npz writes them."""
     path = tmp_path / "votes.npz"
     np.savez(path, **arrays) if isinstance(arrays, dict) else scipy.sparse.save_npz(path, arrays)
@@ -78,7 +91,17 @@ COMPRESSED: list[dict[str, Any]] = [
     *({"indices": [0, 2, 1, 2, 0, last]} for last in (3, 10**12, -1)),
     {"indices": [0, 2, 1, 2, 0]},
     {"indices": [0.0, 2, 1, 2, 0, 1]},
-    *({"indptr": pointers} for pointers in ([0, 2, 4, 5], [0, 2, 4, 7], [0, 5, 4, 6], [1, 2, 4, 6], [0, 2, 6], [0, 2, 4, 6, 6])),
+    *(
+        {"indptr": pointers}
+        for pointers in (
+            [0, 2, 4, 5],
+            [0, 2, 4, 7],
+            [0, 5, 4, 6],
+            [1, 2, 4, 6],
+            [0, 2, 6],
+            [0, 2, 4, 6, 6],
+        )
+    ),
     *({"shape": shape} for shape in ([3, 2], [2, 3], [-3, 3], [3, 3, 3], [3, 2**62], [3.5, 3])),
     {"data": [["a"]]},
     {"format": np.array(b"dia")},
@@ -90,12 +113,21 @@ PLACED += [{"row": [0]}, {"col": [0.0, 2, 1, 2, 0, 1]}]
 
 @pytest.mark.parametrize(
     ("form", "changes"),
-    [*((form, changes) for form in ("csr", "csc") for changes in COMPRESSED), *(("coo", changes) for changes in PLACED)],
+    [
+        *((form, changes) for form in ("csr", "csc") for changes in COMPRESSED),
+        *(("coo", changes) for changes in PLACED),
+    ],
     ids=str,
 )
-def test_matrices_that_point_outside_are_refused(tmp_path: Path, form: str, changes: dict[str, Any]) -> None:
-    """No index, pointer or shape that does not fit reaches compiled code; no vote moves to another round or label."""
-    assert (VotesFile.read(_matrix(tmp_path / "good.npz", form), teachers=6).ballots.counts == COUNTS).all()
+def test_matrices_that_point_outside_are_refused(
+    tmp_path: Path, form: str, changes: dict[str, Any]
+) -> None:
+    """No index, pointer or shape that does not fit reaches compiled code; no vote moves to another
+    round or label.
+    """
+    assert (
+        VotesFile.read(_matrix(tmp_path / "good.npz", form), teachers=6).ballots.counts == COUNTS
+    ).all()
     with pytest.raises(VotesFileError, match=r"bad\.npz"):
         VotesFile.read(_matrix(tmp_path / "bad.npz", form, **changes), teachers=6)
 
@@ -116,7 +148,10 @@ def test_matrices_that_point_outside_are_refused(tmp_path: Path, form: str, chan
         {"votes": _array(VOTES[:0])},
         {"votes": _array(["x"])},
         {"votes": _array(COUNTS)},
-        *({"votes": _array(COUNTS), "teachers": _array(teachers)} for teachers in (6.7, [6], True, 4, "many")),
+        *(
+            {"votes": _array(COUNTS), "teachers": _array(teachers)}
+            for teachers in (6.7, [6], True, 4, "many")
+        ),
         *(
             {"votes": _array(COUNTS), "teachers": _array(6), "names": _array(names)}
             for names in ([[1, 2, 3]], [1.5, 2, 3], ["a"])
@@ -125,13 +160,17 @@ def test_matrices_that_point_outside_are_refused(tmp_path: Path, form: str, chan
     ids=lambda members: "-".join(members)[:30],
 )
 def test_arrays_that_are_no_votes_are_refused(tmp_path: Path, members: dict[str, bytes]) -> None:
-    """A size that the file does not have, a number of teachers that is none, names of another shape, and what is no vote."""
+    """A size that the file does not have, a number of teachers that is none, names of another
+    shape, and what is no vote.
+    """
     with pytest.raises(VotesFileError, match=r"bad\.npz"):
         VotesFile.read(_packed(tmp_path / "bad.npz", **members))
 
 
 def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
-    """Missing, empty, of another format, a folder, cut short anywhere, or with a byte changed: an error that names the file."""
+    """Missing, empty, of another format, a folder, cut short anywhere, or with a byte changed: an
+    error that names the file.
+    """
     np.savez_compressed(tmp_path / "votes.npz", votes=VOTES)
     content, path = (tmp_path / "votes.npz").read_bytes(), tmp_path / "bad.npz"
     for name in ("none.npz", "."):
@@ -149,13 +188,16 @@ def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
     for place in range(0, len(content), 13):
         path.write_bytes(content[:place] + bytes([content[place] ^ 0x55]) + content[place + 1 :])
         try:
-            assert np.array_equal(VotesFile.read(path).ballots.counts, COUNTS)  # a byte that says nothing of the votes
+            # a byte that says nothing of the votes
+            assert np.array_equal(VotesFile.read(path).ballots.counts, COUNTS)
         except VotesFileError as error:
             assert "bad.npz" in str(error)  # noqa: PT017
 
 
 def test_classes_are_read(tmp_path: Path) -> None:
-    """A (rounds, teachers) matrix of classes, .npy or .npz, is the votes that it stands for; -1 is no vote."""
+    """A (rounds, teachers) matrix of classes, .npy or .npz, is the votes that it stands for; -1 is
+    no vote.
+    """
     np.save(tmp_path / "classes.npy", CLASSES)
     np.savez(tmp_path / "classes.npz", classes=CLASSES, names=np.array(["a", "b", "c"]))
     found = VotesFile.read(tmp_path / "classes.npy", labels=3, missing="allow")
@@ -173,7 +215,11 @@ def test_classes_are_read(tmp_path: Path) -> None:
     [
         (np.zeros((3, 9), dtype=int), {"labels": 2}, "teachers=9"),
         (np.zeros((3, 9), dtype=int), {"labels": 2, "teachers": 3}, "transpose it"),
-        (np.zeros((9, 3), dtype=int), {"labels": 2, "teachers": 4}, "one column for each of 3 teachers"),
+        (
+            np.zeros((9, 3), dtype=int),
+            {"labels": 2, "teachers": 4},
+            "one column for each of 3 teachers",
+        ),
         (np.full((9, 3), 2), {"labels": 2}, "from 0 to 1"),
         (np.full((9, 3), -2), {"labels": 2}, "from 0 to 1"),
         (np.zeros((9, 3)), {"labels": 2}, "integers"),
@@ -190,7 +236,9 @@ def test_classes_are_read(tmp_path: Path) -> None:
 def test_classes_that_are_none_and_exchanged_axes_are_refused(
     tmp_path: Path, classes: Any, asked: dict[str, int], words: str
 ) -> None:
-    """How many labels there are is public and stated, of classes alone; more teachers than rounds are confirmed by teachers=."""
+    """How many labels there are is public and stated, of classes alone; more teachers than rounds
+    are confirmed by teachers=.
+    """
     path = tmp_path / ("bad.npz" if scipy.sparse.issparse(classes) else "bad.npy")
     (scipy.sparse.save_npz if scipy.sparse.issparse(classes) else np.save)(path, classes)
     with pytest.raises(VotesFileError, match=rf"bad\.np[yz].*{words}"):
@@ -198,7 +246,9 @@ def test_classes_that_are_none_and_exchanged_axes_are_refused(
 
 
 def test_trial_votes_are_votes_or_classes_with_their_truth(tmp_path: Path) -> None:
-    """Classes take their number of labels from the truth; without truth, or damaged, a file is refused."""
+    """Classes take their number of labels from the truth; without truth, or damaged, a file is
+    refused.
+    """
     truth = np.eye(3, dtype=int)[[0, 1, 2, 2]]
     np.savez(tmp_path / "classes.npz", classes=CLASSES, truth=truth)
     trial = VotesFile.trial(tmp_path / "classes.npz")
@@ -214,9 +264,14 @@ def test_trial_votes_are_votes_or_classes_with_their_truth(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_a_bomb_takes_no_memory(tmp_path: Path) -> None:
-    """A small file that unpacks to more than is read is refused before it is unpacked; a device is no file."""
+    """A small file that unpacks to more than is read is refused before it is unpacked; a device is
+    no file.
+    """
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as archive, archive.open("votes.npy", "w") as member:
+    with (
+        zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("votes.npy", "w") as member,
+    ):
         for _ in range(513):
             member.write(bytes(2**20))
     with pytest.raises(VotesFileError, match="512 MiB"):
@@ -228,10 +283,14 @@ def test_a_bomb_takes_no_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_other_methods_than_deflate_are_refused(tmp_path: Path, method: int) -> None:
-    """Of bzip2 a kilobyte makes gigabytes at a stroke: nothing is unpacked, whatever size is stated."""
+    """Of bzip2 a kilobyte makes gigabytes at a stroke: nothing is unpacked, whatever size is
+    stated.
+    """
     with zipfile.ZipFile(tmp_path / "bad.npz", "w", method) as archive:
         archive.writestr("votes.npy", _array(VOTES))
-    with pytest.raises(VotesFileError, match=r"bad\.npz.*another method than deflate.*save it anew"):
+    with pytest.raises(
+        VotesFileError, match=r"bad\.npz.*another method than deflate.*save it anew"
+    ):
         VotesFile.read(tmp_path / "bad.npz")
 
 
@@ -251,7 +310,9 @@ def test_a_member_is_unpacked_in_pieces_and_no_further_than_it_states(tmp_path: 
         tracemalloc.stop()
 
 
-def test_a_list_of_many_members_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_of_many_members_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It would take a kilobyte for each, of which a file of half a gigabyte has millions."""
     path = _packed(tmp_path / "bad.npz", **{f"a{number}": b"" for number in range(70)})
     with pytest.raises(VotesFileError, match="more than 64 arrays"):

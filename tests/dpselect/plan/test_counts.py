@@ -1,4 +1,6 @@
-"""Counts beside a top k: what they take of the budget, that intervals hold as they say, and the way to them from a shell."""
+"""Counts beside a top k: what they take of the budget, that intervals hold as they say, and the way
+to them from a shell.
+"""
 
 from __future__ import annotations
 
@@ -46,14 +48,19 @@ def asked(**changes: Any) -> TopKRequest:
         ("canonical_top_k", APPROXIMATE, asked(releases=6)),
     ],
 )
-def test_selection_and_counts_spend_the_budget(kind: str, budget: acc.Budget, request_: TopKRequest) -> None:
-    """Together they cost all of it and no more; the counts alone are what their share buys, to one part in 10^4."""
+def test_selection_and_counts_spend_the_budget(
+    kind: str, budget: acc.Budget, request_: TopKRequest
+) -> None:
+    """Together they cost all of it and no more; the counts alone are what their share buys, to one
+    part in 10^4.
+    """
     found: Any = fitted(kind, budget, request_)
     assert isinstance(found, dps.WithValues)
     cost = budget.cost_of_each(found.curve, request_.releases)
     assert budget.limit * (1 - 1e-4) <= cost <= budget.limit
     counts = budget.cost_of_each(found._price(), request_.releases)
-    assert counts == pytest.approx(0.25 * budget.limit, rel=1e-4)  # of rho, of epsilon, of divergence: squares of the noise
+    # of rho, of epsilon, of divergence: squares of the noise
+    assert counts == pytest.approx(0.25 * budget.limit, rel=1e-4)
     alone = fitted(kind, budget, request_.model_copy(update={"counts": None}))
     more = noise_settings(alone)[1] / noise_settings(found)[1]
     assert max(more, 1 / more) > 1.1  # the selection pays for them
@@ -69,8 +76,13 @@ def test_selection_and_counts_spend_the_budget(kind: str, budget: acc.Budget, re
     ],
 )
 def test_a_vectors_counts_are_free(kind: str, request_: TopKRequest) -> None:
-    """Noise that pays for the whole vector shows its values at no price; a ranking alone needs no mean (C9), 1 % of it."""
-    found, alone = (fitted(kind, APPROXIMATE, one) for one in (request_, request_.model_copy(update={"counts": None})))
+    """Noise that pays for the whole vector shows its values at no price; a ranking alone needs no
+    mean (C9), 1 % of it.
+    """
+    found, alone = (
+        fitted(kind, APPROXIMATE, one)
+        for one in (request_, request_.model_copy(update={"counts": None}))
+    )
     assert found.releases_values
     assert not isinstance(found, dps.WithValues)
     more = noise_settings(found)[1] / noise_settings(alone)[1]
@@ -78,7 +90,9 @@ def test_a_vectors_counts_are_free(kind: str, request_: TopKRequest) -> None:
 
 
 def test_counts_of_the_scores_that_chose_clip_nobody() -> None:
-    """Sums of shares are no counts: without a second look the default is one on whole counts, and a stated clip is refused."""
+    """Sums of shares are no counts: without a second look the default is one on whole counts, and a
+    stated clip is refused.
+    """
     request_ = TopKRequest(k=50, counts=0.2, releases=4)
     chosen = default_choice(APPROXIMATE, request_)
     assert (chosen.clip, chosen.mechanism.releases_values) == (None, True)
@@ -91,11 +105,14 @@ def test_counts_of_the_scores_that_chose_clip_nobody() -> None:
 
 def test_a_budget_that_pays_for_no_counts_is_named_as_it_is_stated() -> None:
     """Not by an order or a bracket, which nobody stated."""
-    with pytest.raises(acc.errors.CalibrationError, match="counts of users within epsilon=1e-9, delta=1e-300: raise"):
+    with pytest.raises(
+        acc.errors.CalibrationError,
+        match="counts of users within epsilon=1e-9, delta=1e-300: raise",
+    ):
         CountNoise.of(asked(recounted=True), acc.Budget(epsilon=1e-9, delta=1e-300))
 
 
-# -- intervals --------------------------------------------------------------------------------------------------------
+# -- intervals -------------------------------------------------------------------------------------
 
 SELECT = dps.PeelingTopK(k=3, noise="gumbel", scale=9.0)
 FRESH = [
@@ -104,7 +121,9 @@ FRESH = [
     dps.OneshotTopK(k=3, noise="gumbel", scale=9.0, value_scale=20.0),
 ]
 OWN = [
-    dps.OneshotTopK(k=3, noise="gaussian", scale=20.0, sensitivity=FEW, candidates=400, values=True),
+    dps.OneshotTopK(
+        k=3, noise="gaussian", scale=20.0, sensitivity=FEW, candidates=400, values=True
+    ),
     dps.OneshotTopK(k=3, noise="laplace", scale=20.0, sensitivity=FEW, candidates=400, values=True),
 ]
 
@@ -112,41 +131,71 @@ OWN = [
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
 @pytest.mark.parametrize("mechanism", [*FRESH, *OWN], ids=str)
 def test_the_chance_of_an_interval_is_attained(mechanism: Any, confidence: float) -> None:
-    """The noise leaves its interval as often as is said: not more, and with 5 % less width more often."""
+    """The noise leaves its interval as often as is said: not more, and with 5 % less width more
+    often.
+    """
     around = interval(mechanism, confidence)
     assert around is not None
-    noise, many = by_name("laplace" if mechanism.noise == "gumbel" else mechanism.noise), around.among or 1
+    noise, many = (
+        by_name("laplace" if mechanism.noise == "gumbel" else mechanism.noise),
+        around.among or 1,
+    )
     width = (around.half_width - public_grid(20.0) / 2) / 20.0
-    beyond = [-math.expm1(many * math.log1p(-2 * float(noise.sf(part * width)))) for part in (1.0, 0.95)]
-    assert 0.9 * (1 - confidence) * (0.5 if confidence == 0.5 and many > 1 else 1) <= beyond[0] <= 1 - confidence + 1e-12
+    beyond = [
+        -math.expm1(many * math.log1p(-2 * float(noise.sf(part * width)))) for part in (1.0, 0.95)
+    ]
+    assert (
+        0.9 * (1 - confidence) * (0.5 if confidence == 0.5 and many > 1 else 1)
+        <= beyond[0]
+        <= 1 - confidence + 1e-12
+    )
     assert beyond[1] > beyond[0] * 1.01
     assert (around.among is None) == (mechanism in FRESH)
 
 
 @pytest.mark.parametrize("mechanism", [FRESH[0], OWN[0]], ids=["fresh", "own"])
 def test_intervals_hold_for_what_is_selected(mechanism: Any) -> None:
-    """400 candidates alike, of which luck chooses: 600 releases miss no more than their confidence allows (false alarm 1e-9)."""
-    scores, rng = dps.Scores(np.full(400, 1000), sensitivity=FEW if mechanism is OWN[0] else ONE), np.random.default_rng(7)
+    """400 candidates alike, of which luck chooses: 600 releases miss no more than their confidence
+    allows (false alarm 1e-9).
+    """
+    scores, rng = (
+        dps.Scores(np.full(400, 1000), sensitivity=FEW if mechanism is OWN[0] else ONE),
+        np.random.default_rng(7),
+    )
     around = interval(mechanism, 0.9)
     assert around is not None
     values = np.array([mechanism.select(scores, rng=rng).values for _ in range(600)])
     off = np.abs(values - 1000) > around.half_width
-    misses, trials = (off.sum(), off.size) if around.among is None else (off.any(axis=1).sum(), len(off))
+    misses, trials = (
+        (off.sum(), off.size) if around.among is None else (off.any(axis=1).sum(), len(off))
+    )
     assert misses <= trials * 0.1 + 6 * math.sqrt(trials * 0.1 * 0.9)
     alone = mechanism.margin(0.9, 1) if around.among else around.half_width
-    assert (np.abs(values - 1000) > alone).mean() > 0.05  # the luckiest are off by more than any one candidate is
+    # the luckiest are off by more than any one candidate is
+    assert (np.abs(values - 1000) > alone).mean() > 0.05
 
 
 def test_users_who_count_in_part_are_at_least_so_many() -> None:
-    """A clip or a bound takes users away and adds none: the low end holds for their true number, and no high end is stated."""
+    """A clip or a bound takes users away and adds none: the low end holds for their true number,
+    and no high end is stated.
+    """
     select, few = dps.PeelingTopK(k=3, noise="exponential", scale=20.0), dps.Sensitivity(l0=2)
-    recounted = [dps.WithValues(mechanism=select, noise="gaussian", scale=5.0, clip=clip) for clip in (1.0, 1.5)]
+    recounted = [
+        dps.WithValues(mechanism=select, noise="gaussian", scale=5.0, clip=clip)
+        for clip in (1.0, 1.5)
+    ]
     part = [
         *recounted,
-        dps.PerGroup(mechanism=dps.WithValues(mechanism=select, noise="laplace", scale=4.0), max_groups_per_user=2),
+        dps.PerGroup(
+            mechanism=dps.WithValues(mechanism=select, noise="laplace", scale=4.0),
+            max_groups_per_user=2,
+        ),
     ]
     part.append(dps.SparseHistogram(scale=8.0, delta=1e-6, sensitivity=few))
-    whole = [dps.WithValues(mechanism=select, noise="gaussian", scale=5.0, clip=clip) for clip in (None, 2.0)]
+    whole = [
+        dps.WithValues(mechanism=select, noise="gaussian", scale=5.0, clip=clip)
+        for clip in (None, 2.0)
+    ]
     for mechanisms, short in ((part, True), (whole, False)):
         for mechanism in mechanisms:
             around = interval(mechanism)
@@ -159,14 +208,18 @@ def test_users_who_count_in_part_are_at_least_so_many() -> None:
 
 
 def test_what_an_interval_says() -> None:
-    """Without values there is none; a histogram's holds for a stated number of items; discovered domains are counted."""
+    """Without values there is none; a histogram's holds for a stated number of items; discovered
+    domains are counted.
+    """
     assert interval(dps.PermuteAndFlip(epsilon=1.0)) is None
     histogram = dps.SparseHistogram(k=2, scale=8.0, delta=1e-6, sensitivity=FEW)
     around = interval(histogram)
     assert around is not None
     assert (around.among, around.half_width) == (MOST_ITEMS, histogram.margin(0.95, MOST_ITEMS))
     assert "all hold at once with 95 %, if at most 1,000,000 items" in around.words()
-    both = dps.DiscoverThenSelect(discovery=histogram, selection=OWN[0].model_copy(update={"candidates": None}), candidates=30)
+    both = dps.DiscoverThenSelect(
+        discovery=histogram, selection=OWN[0].model_copy(update={"candidates": None}), candidates=30
+    )
     found = interval(both)
     assert found is not None
     assert found.among == 30
@@ -174,7 +227,10 @@ def test_what_an_interval_says() -> None:
     assert interval(race) is None  # users weigh otherwise in later rounds
     cells = interval(dps.mechanisms.TopOfGroups(k=1, mechanism=histogram))
     assert cells == around
-    groups = [interval(dps.PerGroup(mechanism=one, max_groups_per_user=2)) for one in (histogram, FRESH[0], SELECT)]
+    groups = [
+        interval(dps.PerGroup(mechanism=one, max_groups_per_user=2))
+        for one in (histogram, FRESH[0], SELECT)
+    ]
     assert [None if one is None else one.among for one in groups] == [MOST_ITEMS, None, None]
     assert groups[1] is not None
     assert groups[2] is None
@@ -194,7 +250,7 @@ def test_intervals_for_several_values_are_wider(mechanism: Any) -> None:
 SELECT_ALONE = dps.OneshotTopK(k=1, noise="gumbel", scale=1.0)
 
 
-# -- plans ------------------------------------------------------------------------------------------------------------
+# -- plans -----------------------------------------------------------------------------------------
 
 FIVE = Profile.zipf(0.8, items=2_000, users=5_766, items_per_user={5: 1})
 
@@ -208,13 +264,21 @@ FIVE = Profile.zipf(0.8, items=2_000, users=5_766, items_per_user={5: 1})
     ],
     ids=str,
 )
-def test_a_plan_takes_the_second_look_that_topk_takes(budget: acc.Budget, relation: acc.arguments.Relation) -> None:
-    """A twentieth of the budget, with the same clip and the same noise on counts and on what the clip takes away."""
+def test_a_plan_takes_the_second_look_that_topk_takes(
+    budget: acc.Budget, relation: acc.arguments.Relation
+) -> None:
+    """A twentieth of the budget, with the same clip and the same noise on counts and on what the
+    clip takes away.
+    """
     sensitivity = dps.Sensitivity.of_counts(relation)
-    request_ = TopKRequest(k=20, candidates=2_000, counts=COUNTS_AGAIN, recounted=True, sensitivity=sensitivity)
+    request_ = TopKRequest(
+        k=20, candidates=2_000, counts=COUNTS_AGAIN, recounted=True, sensitivity=sensitivity
+    )
     select = dps.OneshotTopK(k=20, noise="gumbel", scale=1.0, sensitivity=sensitivity)
     taken: Any = CountNoise.of(request_, budget).around(select)
-    found = plan(budget, 20, profile=FIVE, relation=relation, with_counts=True, compare=["canonical_top_k"])
+    found = plan(
+        budget, 20, profile=FIVE, relation=relation, with_counts=True, compare=["canonical_top_k"]
+    )
     for one in found.ranked:
         run: Any = one.mechanism
         assert (run.noise, run.clip, run.clip > 1) == (taken.noise, taken.clip, True)
@@ -224,13 +288,17 @@ def test_a_plan_takes_the_second_look_that_topk_takes(budget: acc.Budget, relati
     assert "counts" in dict(next(found.words()).facts)
 
 
-# -- the command line -------------------------------------------------------------------------------------------------
+# -- the command line ------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., Any]:
     """`dpselect` on a log of two items, in a folder with a catalogue of four."""
-    rows = "".join(f"u{user},{item}\n" for item, users in (("hit", 900), ("fair", 600)) for user in range(users))
+    rows = "".join(
+        f"u{user},{item}\n"
+        for item, users in (("hit", 900), ("fair", 600))
+        for user in range(users)
+    )
     (tmp_path / "log.csv").write_text("user,item\n" + rows)
     (tmp_path / "items.txt").write_text("hit\nfair\nrare\nnever\n")
 
@@ -242,8 +310,20 @@ def run(tmp_path: Path) -> Callable[..., Any]:
 
 @pytest.mark.slow
 def test_topk_shows_counts_with_intervals(run: Any, tmp_path: Path) -> None:
-    """A column of users and one of intervals, in text, JSON and CSV; the curve pays for both; the true counts lie within."""
-    ask = ("topk", tmp_path / "log.csv", "--user", "user", "--item", "item", "--k", 2, "--with-counts")
+    """A column of users and one of intervals, in text, JSON and CSV; the curve pays for both; the
+    true counts lie within.
+    """
+    ask = (
+        "topk",
+        tmp_path / "log.csv",
+        "--user",
+        "user",
+        "--item",
+        "item",
+        "--k",
+        2,
+        "--with-counts",
+    )
     words = (*ask, "--rho", 0.5, "--domain", tmp_path / "items.txt")
     shown = run(*words)
     assert shown.exit_code == 0, shown.stderr
@@ -256,27 +336,55 @@ def test_topk_shows_counts_with_intervals(run: Any, tmp_path: Path) -> None:
     assert 0.4999 < curve.rho <= 0.5
     with (tmp_path / "a.csv").open() as file:
         rows = {row["item"]: row for row in csv.DictReader(file)}
-    for item, users in (("hit", 900), ("fair", 600)):  # wider than the interval, so that luck (1e-9) does not fail the test
+    # wider than the interval, so that luck (1e-9) does not fail the test
+    for item, users in (("hit", 900), ("fair", 600)):
         low, high = float(rows[item]["low"]), float(rows[item]["high"])
         assert low - 2.2 * (high - low) < users < high + 2.2 * (high - low)
-    bounded = ("--rho", 0.5, "--delta", 1e-5, "--max-items-per-user", 2, "--clip", 1, "--mechanism", "sparse_histogram")
+    bounded = (
+        "--rho",
+        0.5,
+        "--delta",
+        1e-5,
+        "--max-items-per-user",
+        2,
+        "--clip",
+        1,
+        "--mechanism",
+        "sparse_histogram",
+    )
     held = json.loads(run(*ask, *bounded, "--json").stdout)
-    assert (held["mechanism"]["mechanism"]["kind"], held["intervals"]["among"]) == ("sparse_histogram", None)
+    assert (held["mechanism"]["mechanism"]["kind"], held["intervals"]["among"]) == (
+        "sparse_histogram",
+        None,
+    )
 
 
 @pytest.mark.slow
 def test_a_plan_with_counts_is_released_as_planned(run: Any, tmp_path: Path) -> None:
-    """`plan --with-counts --write` says how exact the counts will be, and `topk --config` releases them."""
+    """`plan --with-counts --write` says how exact the counts will be, and `topk --config` releases
+    them.
+    """
     file = tmp_path / "plan.toml"
     shape = ("--shape", "zipf:1.1", "--items", 4, "--users", 900, "--items-per-user", 2)
     size = ("--k", 2, "--releases", 2, "--rho", 0.2, "--mechanism", "peeling_top_k")
     done = run("plan", *size, *shape, "--with-counts", "--write", file)
     assert done.exit_code == 0, done.stderr
-    assert "within" in next(line for line in done.stdout.splitlines() if line.strip().startswith("counts"))
+    assert "within" in next(
+        line for line in done.stdout.splitlines() if line.strip().startswith("counts")
+    )
     held = tomllib.loads(file.read_text())
     assert held["release"]["mechanism"]["kind"] == "with_values"
     assert held["release"]["with_counts"] is True
-    ask = (tmp_path / "log.csv", "--user", "user", "--item", "item", "--domain", tmp_path / "items.txt", "--json")
+    ask = (
+        tmp_path / "log.csv",
+        "--user",
+        "user",
+        "--item",
+        "item",
+        "--domain",
+        tmp_path / "items.txt",
+        "--json",
+    )
     told = json.loads(run("topk", *ask, "--config", file).stdout)
     assert len(told["selection"]["values"]) == 2
     assert told["intervals"]["confidence"] == 0.95

@@ -1,4 +1,6 @@
-"""The default's rule: what it chooses, that it spends the budget, and that it asks nothing of a log."""
+"""The default's rule: what it chooses, that it spends the budget, and that it asks nothing of a
+log.
+"""
 
 from __future__ import annotations
 
@@ -46,9 +48,15 @@ def test_the_default_is_a_race_or_gumbel_noise_for_few_listed_items(
     assert chosen.why
     assert 0.99 * budget.limit <= budget.cost(chosen.mechanism.curve, thorough=True) <= budget.limit
     if groups is None:
-        counted: Any = default_choice(budget, asked.model_copy(update={"counts": 0.1, "recounted": True}))
+        counted: Any = default_choice(
+            budget, asked.model_copy(update={"counts": 0.1, "recounted": True})
+        )
         assert (counted.mechanism.mechanism.kind, counted.why) == (race.kind, chosen.why)
-        assert 0.99 * budget.limit <= budget.cost(counted.mechanism.curve, thorough=True) <= budget.limit
+        assert (
+            0.99 * budget.limit
+            <= budget.cost(counted.mechanism.curve, thorough=True)
+            <= budget.limit
+        )
 
 
 @pytest.mark.parametrize(
@@ -77,10 +85,16 @@ def test_the_default_is_a_race_or_gumbel_noise_for_few_listed_items(
         (acc.Budget(rho=0.1), {"candidates": 5000, "k": 20}, {}, "racing_top_k"),
     ],
 )
-def test_what_no_race_is_for_has_another_mechanism(budget: acc.Budget, about: Any, arguments: Any, kind: str) -> None:
-    """Pure budgets, hardly any items a user, stated clips and noise, and a least number of users."""
+def test_what_no_race_is_for_has_another_mechanism(
+    budget: acc.Budget, about: Any, arguments: Any, kind: str
+) -> None:
+    """Pure budgets, hardly any items a user, stated clips and noise, and a least number of
+    users.
+    """
     counted = dps.Sensitivity.of_counts(items_per_user=arguments.get("max_items_per_user"))
-    chosen: Any = default_choice(budget, TopKRequest(**{"k": 10, "sensitivity": counted} | about), **arguments)
+    chosen: Any = default_choice(
+        budget, TopKRequest(**{"k": 10, "sensitivity": counted} | about), **arguments
+    )
     assert chosen.mechanism.kind == kind
     assert 0.99 * budget.limit <= budget.cost(chosen.mechanism.curve, thorough=True) <= budget.limit
 
@@ -96,19 +110,34 @@ GRID = [
         ({}, {"min_users": 20}, {"releases": 5}, {"counts": 0.1, "recounted": True}),
         (None, Grouping(2, 9), Grouping(3, 9, tabled=True), Grouping(ANY_GROUPS, 9, tabled=True)),
     )
-    if budget is not PURE or (listed and "min_users" not in about)  # what hides an item needs a delta
+    # what hides an item needs a delta
+    if budget is not PURE or (listed and "min_users" not in about)
     if groups is None or "recounted" not in about
     if groups is None or groups.most < ANY_GROUPS or (limit is None and budget not in (PURE, SUMS))
 ]
 
 
 @pytest.mark.fast(12)
-@pytest.mark.parametrize(("budget", "relation", "listed", "k", "limit", "about", "groups"), spread(GRID, 60), ids=str)
+@pytest.mark.parametrize(
+    ("budget", "relation", "listed", "k", "limit", "about", "groups"), spread(GRID, 60), ids=str
+)
 def test_the_rule_spends_the_budget_of_every_question(
-    budget: acc.Budget, relation: Any, *, listed: bool, k: int, limit: int | None, about: dict[str, Any], groups: Grouping | None
+    budget: acc.Budget,
+    relation: Any,
+    *,
+    listed: bool,
+    k: int,
+    limit: int | None,
+    about: dict[str, Any],
+    groups: Grouping | None,
 ) -> None:
     """It chooses for every question, fits its budget, spends it, and says why in one sentence."""
-    asked = TopKRequest(k=k, candidates=500 if listed else None, sensitivity=dps.Sensitivity.of_counts(relation, limit), **about)
+    asked = TopKRequest(
+        k=k,
+        candidates=500 if listed else None,
+        sensitivity=dps.Sensitivity.of_counts(relation, limit),
+        **about,
+    )
     chosen = default_choice(budget, asked, max_items_per_user=limit, groups=groups, whole=budget)
     curve = chosen.mechanism.curve
     assert budget.admits(curve)
@@ -119,11 +148,16 @@ def test_the_rule_spends_the_budget_of_every_question(
 
 
 def test_the_rule_asks_nothing_of_a_log() -> None:
-    """The choice is made of values that are public: none of its arguments holds rows, and whatever the log, it is the same."""
+    """The choice is made of values that are public: none of its arguments holds rows, and whatever
+    the log, it is the same.
+    """
     assert set(inspect.signature(default_choice).parameters) == {
-        *("budget", "request", "max_items_per_user", "clip", "norm", "groups", "whole"),
+        *("budget", "request", "max_items_per_user", "clip", "norm", "groups", "whole")
     }
     asked: Any = {"user": "u", "item": "i", "k": 2, "epsilon": 1.0, "delta": 1e-6}
-    logs = [{"u": [1, 2], "i": ["a", "b"]}, {"u": list(range(4000)) * 2, "i": ["a"] * 4000 + ["c"] * 4000}]
+    logs = [
+        {"u": [1, 2], "i": ["a", "b"]},
+        {"u": list(range(4000)) * 2, "i": ["a"] * 4000 + ["c"] * 4000},
+    ]
     found: list[Choice] = [dps.topk(log, **asked).choice for log in map(pd.DataFrame, logs)]
     assert found[0] == found[1] == default_choice(APPROXIMATE, TopKRequest(k=2))

@@ -12,13 +12,7 @@ import dpselect as dps
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.mechanisms import members
 from dpselect.plan.default import default_mechanism
-from dpselect.plan.fit import (
-    calibrated,
-    default_kbar,
-    fitted,
-    noise_settings,
-    supports,
-)
+from dpselect.plan.fit import calibrated, default_kbar, fitted, noise_settings, supports
 from dpselect.plan.request import TopKRequest
 
 BUDGETS = [
@@ -35,7 +29,11 @@ APPROXIMATE = acc.Budget(epsilon=1.0, delta=1e-6)
 
 def request(kind: str, **changes: Any) -> TopKRequest:
     k = 3 if "k" in members()[kind].model_fields else 1
-    most = {"sensitivity": dps.Sensitivity(l0=4)} if kind in ("sparse_histogram", "two_round_histogram", "racing_top_k") else {}
+    most = (
+        {"sensitivity": dps.Sensitivity(l0=4)}
+        if kind in ("sparse_histogram", "two_round_histogram", "racing_top_k")
+        else {}
+    )
     return TopKRequest(**{"k": k, "candidates": 100, **most, **changes})
 
 
@@ -51,15 +49,23 @@ KINDS = sorted(kind for kind in members() if usable(kind))
 
 @pytest.mark.parametrize("kind", sorted(set(members()) - set(KINDS)))
 def test_other_mechanisms_are_refused_in_words(kind: str) -> None:
-    """A mechanism that answers another question, or needs more than is known, is refused and not guessed at."""
+    """A mechanism that answers another question, or needs more than is known, is refused and not
+    guessed at.
+    """
     with pytest.raises(InvalidRequest, match="in the library"):
         fitted(kind, acc.Budget(epsilon=1.0, delta=1e-6), request(kind))
 
 
 @pytest.mark.fast(8)
-@pytest.mark.parametrize(("kind", "budget"), spread([(kind, budget) for kind in KINDS for budget in BUDGETS], 20), ids=str)
+@pytest.mark.parametrize(
+    ("kind", "budget"),
+    spread([(kind, budget) for kind in KINDS for budget in BUDGETS], 20),
+    ids=str,
+)
 def test_the_noise_spends_the_budget(kind: str, budget: acc.Budget) -> None:
-    """The mechanism costs what the budget allows to one part in 10^4, never more; one that can fail needs a delta."""
+    """The mechanism costs what the budget allows to one part in 10^4, never more; one that can fail
+    needs a delta.
+    """
     can_fail = {"delta", "failure_delta"} & members()[kind].model_fields.keys()
     if can_fail and budget.delta == 0:
         with pytest.raises(InvalidRequest, match="delta"):
@@ -81,7 +87,9 @@ def test_the_noise_spends_the_budget(kind: str, budget: acc.Budget) -> None:
     ],
 )
 def test_what_a_request_states_reaches_the_mechanism(kind: str, stated: dict[str, Any]) -> None:
-    """A mechanism that states no sensitivity has the bound on items, the relation and the direction of the request."""
+    """A mechanism that states no sensitivity has the bound on items, the relation and the direction
+    of the request.
+    """
     asked = request(kind, sensitivity=dps.Sensitivity(**stated))
     found = fitted(kind, acc.Budget(epsilon=1.0, delta=1e-6), asked)
     assert {name: getattr(found, name) for name in stated} == stated
@@ -90,7 +98,11 @@ def test_what_a_request_states_reaches_the_mechanism(kind: str, stated: dict[str
 def test_noise_follows_the_range() -> None:
     """Scores that one user moves a billion billion times as far take that many times the noise."""
     narrow, wide = (
-        fitted("peeling_top_k", acc.Budget(epsilon=1.0), request("peeling_top_k", sensitivity=dps.Sensitivity(linf=linf)))
+        fitted(
+            "peeling_top_k",
+            acc.Budget(epsilon=1.0),
+            request("peeling_top_k", sensitivity=dps.Sensitivity(linf=linf)),
+        )
         for linf in (1.0, 1e18)
     )
     assert noise_settings(wide)[1] == pytest.approx(1e18 * noise_settings(narrow)[1])
@@ -98,13 +110,24 @@ def test_noise_follows_the_range() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "epsilon"),
-    [("histogram", 0.1), ("histogram", 4.0), *(pytest.param(k, 1.0, marks=pytest.mark.slow) for k in (1, 3, 10, 40))],
+    [
+        ("histogram", 0.1),
+        ("histogram", 4.0),
+        *(pytest.param(k, 1.0, marks=pytest.mark.slow) for k in (1, 3, 10, 40)),
+    ],
 )
 def test_the_split_of_delta_is_nearly_the_best(kind: Any, epsilon: float) -> None:
-    """No split of delta between failure and conversion has a threshold lower by more than 2 %; of a histogram half of one."""
-    budget, few = acc.Budget(epsilon=epsilon, delta=1e-6), dps.Sensitivity.of_clipped(1.0, items_per_user=300)
+    """No split of delta between failure and conversion has a threshold lower by more than 2 %; of a
+    histogram half of one.
+    """
+    budget, few = (
+        acc.Budget(epsilon=epsilon, delta=1e-6),
+        dps.Sensitivity.of_clipped(1.0, items_per_user=300),
+    )
     if kind == "histogram":
-        chosen: Any = fitted("sparse_histogram", budget, TopKRequest(k=10, noise="gaussian", sensitivity=few))
+        chosen: Any = fitted(
+            "sparse_histogram", budget, TopKRequest(k=10, noise="gaussian", sensitivity=few)
+        )
     else:
         chosen = fitted("limited_domain", budget, TopKRequest(k=kind))
 
@@ -112,18 +135,26 @@ def test_the_split_of_delta_is_nearly_the_best(kind: Any, epsilon: float) -> Non
         def family(noise: float) -> Any:
             if kind == "histogram":
                 return dps.SparseHistogram(k=10, scale=noise, delta=share * 1e-6, sensitivity=few)
-            return dps.LimitedDomain(k=kind, kbar=default_kbar(kind), epsilon=noise, delta=share * 1e-6)
+            return dps.LimitedDomain(
+                k=kind, kbar=default_kbar(kind), epsilon=noise, delta=share * 1e-6
+            )
 
         mechanism: Any = calibrated(family, budget, (1e-6, 1e3))
         return mechanism.threshold if kind == "histogram" else mechanism.margin
 
     best = min(height(share) for share in (0.999, 0.95, 0.75, 0.5, 0.35, 0.2, 0.05))
-    assert (chosen.threshold <= 1.005 * best) if kind == "histogram" else (chosen.margin <= 1.02 * best)
+    assert (
+        (chosen.threshold <= 1.005 * best)
+        if kind == "histogram"
+        else (chosen.margin <= 1.02 * best)
+    )
 
 
 @pytest.mark.slow
 def test_the_default_for_an_unknown_domain() -> None:
-    """Items read off a log go to LimitedDomain, with kbar by a public rule, or to a histogram where few items of a user count."""
+    """Items read off a log go to LimitedDomain, with kbar by a public rule, or to a histogram where
+    few items of a user count.
+    """
     budget = acc.Budget(epsilon=1.0, delta=1e-6)
     chosen = default_mechanism(budget, TopKRequest(k=5, sensitivity=dps.Sensitivity(l0=700)))
     assert isinstance(chosen, dps.LimitedDomain)
@@ -142,7 +173,9 @@ def test_an_unknown_domain_is_refused_where_the_proof_needs_a_public_one() -> No
 
 
 def test_replace_one_is_refused_where_there_is_no_guarantee() -> None:
-    """LimitedDomain has none, and says what to do; with a public domain the remedy is the other relation."""
+    """LimitedDomain has none, and says what to do; with a public domain the remedy is the other
+    relation.
+    """
     swapped = dps.Sensitivity(relation="replace_one")
     budget = acc.Budget(epsilon=1.0, delta=1e-6)
     with pytest.raises(acc.RelationMismatch, match="domain="):
@@ -154,8 +187,16 @@ def test_replace_one_is_refused_where_there_is_no_guarantee() -> None:
 
 
 def test_what_a_mechanism_cannot_do_is_refused() -> None:
-    """An option that a mechanism does not have, a k that it does not release, and a request that is none, are refused."""
-    for fields in ({"k": 0}, {"k": 1.5}, {"k": 10, "candidates": 9}, {"k": 1, "noise": "pink"}, {"k": 1, "kbar": 0}):
+    """An option that a mechanism does not have, a k that it does not release, and a request that is
+    none, are refused.
+    """
+    for fields in (
+        {"k": 0},
+        {"k": 1.5},
+        {"k": 10, "candidates": 9},
+        {"k": 1, "noise": "pink"},
+        {"k": 1, "kbar": 0},
+    ):
         with pytest.raises(InvalidRequest):
             TopKRequest(**fields)  # type: ignore[arg-type]
     budget = acc.Budget(epsilon=1.0, delta=1e-6)
@@ -166,4 +207,8 @@ def test_what_a_mechanism_cannot_do_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="k=1"):
         fitted("permute_and_flip", budget, TopKRequest(k=2, candidates=9))
     with pytest.raises(acc.errors.CalibrationError, match="gaussian"):
-        fitted("oneshot_top_k", acc.Budget(epsilon=1.0), TopKRequest(k=2, candidates=9, noise="gaussian"))
+        fitted(
+            "oneshot_top_k",
+            acc.Budget(epsilon=1.0),
+            TopKRequest(k=2, candidates=9, noise="gaussian"),
+        )

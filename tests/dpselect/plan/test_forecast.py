@@ -1,4 +1,6 @@
-"""Forecasts by a mechanism's own draws on made-up users, against laws that are known otherwise and against a real reading."""
+"""Forecasts by a mechanism's own draws on made-up users, against laws that are known otherwise and
+against a real reading.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def vector(scale: float, k: int = 5, **bounds: Any) -> Choice:
 
 
 def test_made_up_users_have_the_profiles_numbers_of_items_and_its_counts() -> None:
-    """Each user has as many distinct items as some of the profile's, and each item its count but for sampling."""
+    """Each user has as many distinct items as some of the profile's, and each item its count but
+    for sampling.
+    """
     made = users()
     loads, numbers = np.unique(np.bincount(made.users), return_counts=True)
     assert loads.tolist() == list(LOADS)
@@ -49,7 +53,9 @@ def test_made_up_users_have_the_profiles_numbers_of_items_and_its_counts() -> No
 
 
 def test_scores_and_second_looks_are_those_of_a_reading_of_the_same_users() -> None:
-    """Counts, clipped counts, weights of a later round and clipped counts of a second look are what `events` makes of them."""
+    """Counts, clipped counts, weights of a later round and clipped counts of a second look are what
+    `events` makes of them.
+    """
     made, numbers, clip = users(), np.array([1 << 20, 1 << 18, 1 << 19, 1 << 20]), 1.0
     choice = vector(1.0, again=1.41)
     scores = made.scores(choice, known=True, rng=np.random.default_rng(1))
@@ -67,7 +73,9 @@ def test_scores_and_second_looks_are_those_of_a_reading_of_the_same_users() -> N
 
 
 def test_a_bound_leaves_each_user_so_many_items() -> None:
-    """Of users with more items than the bound a part of each count is left, and all pairs of others stay."""
+    """Of users with more items than the bound a part of each count is left, and all pairs of others
+    stay.
+    """
     made = users()
     choice = vector(1.0, max_items_per_user=2, clip=None)
     left = made.scores(choice, known=True, rng=np.random.default_rng(1)).values
@@ -79,7 +87,13 @@ def test_without_noise_all_are_found_and_with_very_much_as_many_as_by_chance() -
     """The two ends between which every forecast lies."""
     counts = Profile.of_counts(range(1000, 400, -10), public=True, items_per_user=1)
     still = forecast(vector(1e-6), counts, 5, known=True)
-    assert (still.recall, still.low, still.high, still.all_right, still.released) == (1.0, 1.0, 1.0, 1.0, 5.0)
+    assert (still.recall, still.low, still.high, still.all_right, still.released) == (
+        1.0,
+        1.0,
+        1.0,
+        1.0,
+        5.0,
+    )
     loud = forecast(vector(1e9), COUNTS, 5, known=True, draws=400)
     assert abs(loud.recall - 5 / 60) < 0.03
     assert loud.all_right == 0.0
@@ -101,7 +115,12 @@ def test_later_rounds_look_at_made_up_users() -> None:
     scores, right = made.scores(choice, known=True, rng=rng), top_of(made.counts, made.size, 20)
     once = dps.Scores(scores.values, sensitivity=scores.sensitivity, labels=scores.labels)
     found = [
-        np.mean([right[np.array(choice.mechanism.select(each, rng=rng).labels, np.int64)].sum() / 20 for _ in range(20)])
+        np.mean(
+            [
+                right[np.array(choice.mechanism.select(each, rng=rng).labels, np.int64)].sum() / 20
+                for _ in range(20)
+            ]
+        )
         for each in (scores, once)
     ]
     assert found[0] > found[1] + 0.04
@@ -116,12 +135,16 @@ def test_users_beyond_what_is_drawn_stand_for_several() -> None:
 
 def test_more_items_than_a_profile_has_are_refused() -> None:
     """A forecast of them would be of something else."""
-    with pytest.raises(InvalidRequest, match="k=61 items cannot come out of a profile with 60 items: ask for fewer"):
+    with pytest.raises(
+        InvalidRequest, match="k=61 items cannot come out of a profile with 60 items: ask for fewer"
+    ):
         forecast(vector(1.0, 61), COUNTS, 61, known=True)
 
 
 def test_users_of_several_groups_have_as_many_items_in_each() -> None:
-    """Larger groups have more users, a user is in as many groups as stated, and cells of a group look like the whole log."""
+    """Larger groups have more users, a user is in as many groups as stated, and cells of a group
+    look like the whole log.
+    """
     groups = Groups(count=4, per_user=2.0, exponent=1.0)
     made = MadeUpUsers.of(PROFILE, np.random.default_rng(3), groups)
     members = np.unique(np.stack([made.users, made.cells // made.size]), axis=1)
@@ -146,7 +169,9 @@ def test_a_table_of_cells_is_forecast_with_all_groups_and_a_selection_with_each_
     groups = Groups(count=5, max_groups_per_user=1, exponent=1.0)
     each = replace(vector(1e-6, 3), clip=None)
     assert Forecaster(COUNTS, True, groups).of(each, 3).recall > 0.999
-    cells = default_choice(Budget(epsilon=50.0, delta=1e-6), asked, groups=Grouping(ANY_GROUPS, 5, tabled=True))
+    cells = default_choice(
+        Budget(epsilon=50.0, delta=1e-6), asked, groups=Grouping(ANY_GROUPS, 5, tabled=True)
+    )
     assert cells.cells
     found = Forecaster(COUNTS, True, groups).of(cells, 3, draws=8)
     assert found.recall > 0.97
@@ -154,7 +179,9 @@ def test_a_table_of_cells_is_forecast_with_all_groups_and_a_selection_with_each_
 
 
 def test_nobody_has_more_items_than_there_are() -> None:
-    """Users who would have a thousand of a hundred items have all of them, and there are as many users as stated."""
+    """Users who would have a thousand of a hundred items have all of them, and there are as many
+    users as stated.
+    """
     profiles = [Profile.zipf(1.0, 100, 10_000, items_per_user={most: 1}) for most in (100, 10**6)]
     found = [MadeUpUsers.of(one, np.random.default_rng(1)) for one in profiles]
     assert [one.each for one in found] == [1.0, 1.0]
@@ -164,7 +191,9 @@ def test_nobody_has_more_items_than_there_are() -> None:
 def test_a_bound_on_items_needs_to_know_how_many_users_have() -> None:
     """What it takes away is not guessed: the remedy names the field."""
     unknown = Profile.of_counts(range(100, 10, -1), public=True)
-    with pytest.raises(InvalidRequest, match="items_per_user=, 1 if each user has one item") as caught:
+    with pytest.raises(
+        InvalidRequest, match="items_per_user=, 1 if each user has one item"
+    ) as caught:
         forecast(vector(1.0), unknown, 5, known=True)
     assert caught.value.field == "items_per_user"
     assert forecast(vector(1.0, clip=None), unknown, 5, known=True).recall > 0.9

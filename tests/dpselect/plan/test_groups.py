@@ -1,4 +1,6 @@
-"""Plans for groups: what a release of every group costs, and what it finds on average over the groups."""
+"""Plans for groups: what a release of every group costs, and what it finds on average over the
+groups.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,19 @@ from dpselect.plan.forecast import MadeUpUsers, top_of
 
 BUDGET = acc.Budget(epsilon=1.0, delta=1e-6)
 SHAPE = Profile.zipf(1.0, items=12, users=1_500)
-THREE: dict[str, Any] = {"profile": SHAPE, "groups": 30, "max_groups_per_user": 3, "group_exponent": 0.0}
+THREE: dict[str, Any] = {
+    "profile": SHAPE,
+    "groups": 30,
+    "max_groups_per_user": 3,
+    "group_exponent": 0.0,
+}
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_all_groups_of_a_user_spend_the_budget(relation: Any) -> None:
-    """The mechanism is for every group; its price, that of G groups (Theorems W2, W8), is the budget."""
+    """The mechanism is for every group; its price, that of G groups (Theorems W2, W8), is the
+    budget.
+    """
     plan = dps.plan(BUDGET, 3, **THREE, relation=relation, mechanism="oneshot_top_k")
     run = plan.mechanism
     assert isinstance(run, dps.PerGroup)
@@ -35,8 +44,17 @@ def test_all_groups_of_a_user_spend_the_budget(relation: Any) -> None:
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_counts_in_groups_take_a_fifth(relation: Any) -> None:
-    """Of all groups that a user, or the two of a replacement, is in: what a release costs beyond its selection."""
-    plan = dps.plan(acc.Budget(rho=0.05), 3, **THREE, relation=relation, mechanism="canonical_top_k", with_counts=True)
+    """Of all groups that a user, or the two of a replacement, is in: what a release costs beyond
+    its selection.
+    """
+    plan = dps.plan(
+        acc.Budget(rho=0.05),
+        3,
+        **THREE,
+        relation=relation,
+        mechanism="canonical_top_k",
+        with_counts=True,
+    )
     run = plan.mechanism
     assert isinstance(run, dps.PerGroup)
     assert isinstance(run.mechanism, dps.WithValues)
@@ -44,15 +62,22 @@ def test_counts_in_groups_take_a_fifth(relation: Any) -> None:
     assert run.curve.rho - selecting.rho == pytest.approx(0.2 * 0.05, rel=1e-3)
 
 
-@pytest.mark.parametrize(("per_user", "most", "kept"), [(1.0, 1, 1.0), (3.0, 1, 1 / 3), (3.0, 10_000, 1.0), (2.0, 2, 0.75)])
+@pytest.mark.parametrize(
+    ("per_user", "most", "kept"),
+    [(1.0, 1, 1.0), (3.0, 1, 1 / 3), (3.0, 10_000, 1.0), (2.0, 2, 0.75)],
+)
 def test_what_a_bound_keeps(per_user: float, most: int, kept: float) -> None:
     """Of geometric numbers of groups: sum of min(t, G) over sum of t."""
-    assert Groups(count=10_000, per_user=per_user, max_groups_per_user=most).kept == pytest.approx(kept, rel=1e-6)
+    assert Groups(count=10_000, per_user=per_user, max_groups_per_user=most).kept == pytest.approx(
+        kept, rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("exponent", [0.0, 1.0])
 def test_classes_of_groups_are_all_groups(exponent: float) -> None:
-    """They hold all groups and all (user, group) pairs, largest first; nobody is in a group twice."""
+    """They hold all groups and all (user, group) pairs, largest first; nobody is in a group
+    twice.
+    """
     sizes = Groups(count=12, per_user=1.5, exponent=exponent, max_groups_per_user=2).sizes()
     assert sum(count for count, _ in sizes) == 12
     assert sum(count * share for count, share in sizes) == pytest.approx(1.5)
@@ -61,19 +86,28 @@ def test_classes_of_groups_are_all_groups(exponent: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bounds", [{}, {"max_groups_per_user": 1}, {"max_groups_per_user": 1, "mechanism": "limited_domain"}])
+@pytest.mark.parametrize(
+    "bounds",
+    [{}, {"max_groups_per_user": 1}, {"max_groups_per_user": 1, "mechanism": "limited_domain"}],
+)
 @pytest.mark.parametrize("listed", [True, False])
 def test_what_is_predicted_is_found(bounds: dict[str, Any], listed: bool) -> None:
-    """Recall of real releases by `topk` of a log that is drawn as the plan takes it to be, group by group: within .08."""
+    """Recall of real releases by `topk` of a log that is drawn as the plan takes it to be, group by
+    group: within .08.
+    """
     if listed and bounds.get("mechanism"):
         return
-    shape = Profile.of_counts(Profile.zipf(0.8, 60, 4000, items_per_user=3).dense(), public=True, items_per_user=3)
+    shape = Profile.of_counts(
+        Profile.zipf(0.8, 60, 4000, items_per_user=3).dense(), public=True, items_per_user=3
+    )
     asked: dict[str, Any] = {"epsilon": 0.5, "delta": 1e-6, "k": 8, **bounds}
     plan = dps.plan(**asked, profile=shape, unknown_domain=not listed, groups=4)
     made = MadeUpUsers.of(shape, np.random.default_rng(8), Groups(count=4))
     group, item = np.divmod(made.cells, made.size)
     log = pd.DataFrame({"user": made.users, "item": item.astype(str), "town": group.astype(str)})
-    lists: dict[str, Any] = {"groups": list("0123")} | ({"domain": list(map(str, range(60)))} if listed else {})
+    lists: dict[str, Any] = {"groups": list("0123")} | (
+        {"domain": list(map(str, range(60)))} if listed else {}
+    )
     right, recalls = top_of(made.counts, 60, 8), []
     for _ in range(6):
         found = dps.topk(log, user="user", item="item", group="town", **asked, **lists).to_pandas()
@@ -83,7 +117,9 @@ def test_what_is_predicted_is_found(bounds: dict[str, Any], listed: bool) -> Non
 
 
 def test_what_groups_cannot_do_is_said() -> None:
-    """No selection in each group without a bound on those of a user; no fewer than one group a user."""
+    """No selection in each group without a bound on those of a user; no fewer than one group a
+    user.
+    """
     with pytest.raises(InvalidRequest, match="per_user"):
         Groups(count=4, max_groups_per_user=1, per_user=0.5)
     with pytest.raises(InvalidRequest, match="max_groups_per_user= is missing"):
@@ -102,7 +138,12 @@ def test_a_table_of_all_groups_is_planned_where_nothing_bounds_those_of_a_user()
 
 def test_nobody_is_in_more_groups_than_there_are() -> None:
     """A bound above the number of groups is planned and priced as the number of groups."""
-    asked: dict[str, Any] = {"profile": SHAPE, "unknown_domain": True, "groups": 2, "mechanism": "limited_domain"}
+    asked: dict[str, Any] = {
+        "profile": SHAPE,
+        "unknown_domain": True,
+        "groups": 2,
+        "mechanism": "limited_domain",
+    }
     plans = [dps.plan(BUDGET, 3, **asked, max_groups_per_user=most) for most in (2, 10**6)]
     assert plans[0] == plans[1]
     assert plans[1].mechanism.max_groups_per_user == 2  # type: ignore[attr-defined]

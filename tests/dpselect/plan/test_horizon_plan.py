@@ -1,4 +1,6 @@
-"""`plan` with `periods=`: it recommends what `continual run` runs, and what it says is what that finds."""
+"""`plan` with `periods=`: it recommends what `continual run` runs, and what it says is what that
+finds.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from dpselect.release.series import horizon_mechanism
 from dpselect.sampling import sampler
 
 BUDGET = acc.Budget(epsilon=1.0, delta=1e-6)
-SHAPE = Profile.of_counts(Profile.zipf(0.8, 100, 6000, items_per_user=4).dense(), public=True, items_per_user=4)
+SHAPE = Profile.of_counts(
+    Profile.zipf(0.8, 100, 6000, items_per_user=4).dense(), public=True, items_per_user=4
+)
 KINDS: Any = {"user": "int", "item": "int"}
 TEXT: Any = KINDS | {"item": "str"}
 
@@ -43,15 +47,25 @@ def found(mechanism: dps.ContinualTopK, made: MadeUpUsers, *, known: bool) -> fl
     state, source = states.State.in_memory(mechanism, catalog), sampler(np.random.default_rng(1))
     for at in range(1, mechanism.periods + 1):
         new = when == at
-        named = [cell(*one) for one in zip(groups[new], items[new], strict=True)] if mechanism.grouped else items[new]
+        named = (
+            [cell(*one) for one in zip(groups[new], items[new], strict=True)]
+            if mechanism.grouped
+            else items[new]
+        )
         state._connection.register("events", pd.DataFrame({"u": made.users[new], "i": named}))
-        chosen = close(state, at, states.Events("events", TEXT if mechanism.grouped else KINDS), source)
-        since = {"period": at, "running": 1, "window": at - (mechanism.window or 1) + 1}[mechanism.count]
+        chosen = close(
+            state, at, states.Events("events", TEXT if mechanism.grouped else KINDS), source
+        )
+        since = {"period": at, "running": 1, "window": at - (mechanism.window or 1) + 1}[
+            mechanism.count
+        ]
         counted = made.cells[(when >= since) & (when <= at)]
         counts = np.bincount(counted, minlength=made.size * made.groups).astype(np.float64)
         right = top_of(counts, made.size, mechanism.k)
         places = zip(chosen.groups or [0] * len(chosen), chosen.labels or (), strict=True)
-        shown = np.array([int(group) * made.size + int(item) for group, item in places], dtype=np.int64)
+        shown = np.array(
+            [int(group) * made.size + int(item) for group, item in places], dtype=np.int64
+        )
         hits = np.bincount(shown[right[shown]] // made.size, minlength=made.groups)
         wanted = np.minimum(right.reshape(made.groups, -1).sum(axis=1), mechanism.k)
         shares.append(np.mean(np.minimum(hits, wanted)[wanted > 0] / wanted[wanted > 0]))
@@ -72,10 +86,14 @@ def found(mechanism: dps.ContinualTopK, made: MadeUpUsers, *, known: bool) -> fl
     ids=str,
 )
 def test_what_is_planned_is_found(asked: dict[str, Any], groups: Groups | None) -> None:
-    """Within .08 of the mean of one real series, whose noise is about .02, over users that are made up anew."""
+    """Within .08 of the mean of one real series, whose noise is about .02, over users that are made
+    up anew.
+    """
     planned = plan(periods=5, **asked)
     made = MadeUpUsers.of(SHAPE, np.random.default_rng(11), groups)
-    assert found(planned.mechanism, made, known="unknown_domain" not in asked) == pytest.approx(planned.expected.recall, abs=0.08)
+    assert found(planned.mechanism, made, known="unknown_domain" not in asked) == pytest.approx(
+        planned.expected.recall, abs=0.08
+    )
     assert 0.1 < planned.expected.recall < 0.99
 
 
@@ -83,8 +101,20 @@ def test_what_is_planned_is_found(asked: dict[str, Any], groups: Groups | None) 
 @pytest.mark.parametrize("grouped", [True, False])
 def test_a_plan_recommends_what_continual_run_runs(unknown: bool, grouped: bool) -> None:
     """The mechanism with its noise, thresholds, clip and counts; together it costs the budget."""
-    asked: dict[str, Any] = {"count": "window", "window": 2, "exponent": 1.0, "cells": 9, "with_counts": True}
-    planned = plan(periods=4, unknown_domain=unknown, items_per_period=2, **asked, **({"groups": 3} if grouped else {}))
+    asked: dict[str, Any] = {
+        "count": "window",
+        "window": 2,
+        "exponent": 1.0,
+        "cells": 9,
+        "with_counts": True,
+    }
+    planned = plan(
+        periods=4,
+        unknown_domain=unknown,
+        items_per_period=2,
+        **asked,
+        **({"groups": 3} if grouped else {}),
+    )
     same = horizon_mechanism(
         BUDGET,
         domain=None if unknown else range(100),

@@ -16,7 +16,8 @@ from dpselect.plan import Profile
 LOG = Path(__file__).parents[4] / "shared" / "cases" / "leading_zero.csv"
 USERS = [380, 350, 320, 290, 260, 230, 200, 170, 140, 110]
 ROWS = pd.DataFrame(
-    [(f"u{user}", f"i{item}") for item, users in enumerate(USERS) for user in range(users)], columns=["user", "item"]
+    [(f"u{user}", f"i{item}") for item, users in enumerate(USERS) for user in range(users)],
+    columns=["user", "item"],
 )
 pytestmark = pytest.mark.filterwarnings("ignore:nothing was recorded")
 ASKED: dict[str, Any] = {"user": "user", "item": "item", "epsilon": 5.0}
@@ -29,13 +30,17 @@ def _released(k: Any, **more: Any) -> set[Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("k", [1000, 100_000, "all"])
 def test_a_large_k_releases_no_less_than_a_small_one(k: Any) -> None:
-    """Ten items with more than a hundred users each are all released, however many are asked for."""
+    """Ten items with more than a hundred users each are all released, however many are asked
+    for.
+    """
     assert _released(k, delta=1e-6) == {f"i{item}" for item in range(10)}
 
 
 def test_all_of_a_catalogue_is_all_of_it() -> None:
     """Of a public list, all are as many as it names."""
-    assert _released("all", domain=[f"i{item}" for item in range(12)]) == {f"i{item}" for item in range(12)}
+    assert _released("all", domain=[f"i{item}" for item in range(12)]) == {
+        f"i{item}" for item in range(12)
+    }
 
 
 @pytest.mark.parametrize("k", [0, -1, "most", 1.5, True])
@@ -50,7 +55,20 @@ def test_what_is_neither_a_number_nor_all_is_refused(k: Any) -> None:
 @pytest.mark.parametrize("k", ["all", "100000"])
 def test_the_command_says_that_these_are_all(k: str) -> None:
     """The command releases all ten items of the log, and says what it released."""
-    asked = ["topk", str(LOG), "--user", "user_id", "--item", "item_id", "--k", k, "--epsilon", "5", "--delta", "1e-6"]
+    asked = [
+        "topk",
+        str(LOG),
+        "--user",
+        "user_id",
+        "--item",
+        "item_id",
+        "--k",
+        k,
+        "--epsilon",
+        "5",
+        "--delta",
+        "1e-6",
+    ]
     shown = CliRunner().invoke(app, asked).stdout
     assert all(f"0000{item}" in shown for item in range(10))
     assert ("Private ranking of item_id" in shown) == (k == "all")
@@ -59,7 +77,9 @@ def test_the_command_says_that_these_are_all(k: str) -> None:
 @pytest.mark.parametrize("unknown", [False, True])
 def test_a_plan_of_all_is_of_the_items_that_there_are(unknown: bool) -> None:
     """Of a catalog all it names; of an unknown domain all that anybody has."""
-    profile = Profile.of_counts([100.0 - item for item in range(33)] + [0.0] * 7, public=True, items_per_user=1)
+    profile = Profile.of_counts(
+        [100.0 - item for item in range(33)] + [0.0] * 7, public=True, items_per_user=1
+    )
     found = dps.plan(epsilon=20.0, delta=1e-6, k="all", unknown_domain=unknown, profile=profile)
     assert found.recommended.expected.released == pytest.approx(33 if unknown else 40, abs=2)
     assert found.recommended.expected.recall > 0.95

@@ -1,4 +1,6 @@
-"""`dpselect.plan`: it recommends what a release runs, at the noise that spends the budget, and forecasts what that finds."""
+"""`dpselect.plan`: it recommends what a release runs, at the noise that spends the budget, and
+forecasts what that finds.
+"""
 
 from __future__ import annotations
 
@@ -47,12 +49,20 @@ LOG = pd.DataFrame({"user": ["a"], "item": ["0"], "group": ["north"]})
         (BUDGET, {"k": 5, "groups": 3}, True),
         (BUDGET, {"k": 5, "groups": 3, "max_groups_per_user": 2}, True),
         (BUDGET, {"k": 5, "groups": 3, "max_groups_per_user": 2, "with_counts": True}, True),
-        (BUDGET, {"k": 5, "groups": 3, "max_groups_per_user": 1, "mechanism": "limited_domain"}, False),
+        (
+            BUDGET,
+            {"k": 5, "groups": 3, "max_groups_per_user": 1, "mechanism": "limited_domain"},
+            False,
+        ),
     ],
     ids=str,
 )
-def test_a_plan_recommends_what_topk_runs(budget: acc.Budget, asked: dict[str, Any], listed: bool) -> None:
-    """The mechanism, with its noise, and how users are bounded: what `topk` chooses for the same question on any log."""
+def test_a_plan_recommends_what_topk_runs(
+    budget: acc.Budget, asked: dict[str, Any], listed: bool
+) -> None:
+    """The mechanism, with its noise, and how users are bounded: what `topk` chooses for the same
+    question on any log.
+    """
     found = dps.plan(budget, profile=SHAPE, unknown_domain=not listed, **asked)
     money = {"epsilon": budget.epsilon, "delta": budget.delta or None, "rho": budget.rho}
     grouped = {"group": "group", "groups": GROUPS} if asked.pop("groups", None) else {}
@@ -61,7 +71,11 @@ def test_a_plan_recommends_what_topk_runs(budget: acc.Budget, asked: dict[str, A
     run = choose(Question.of(LOG, spec))
     assert found.mechanism == run.mechanism
     bounds = (run.max_items_per_user, run.clip, run.why)
-    assert (found.recommended.max_items_per_user, found.recommended.clip, found.recommended.why) == bounds
+    assert (
+        found.recommended.max_items_per_user,
+        found.recommended.clip,
+        found.recommended.why,
+    ) == bounds
 
 
 @pytest.mark.parametrize("releases", [1, 7])
@@ -78,16 +92,34 @@ def test_a_ledger_that_pays_decides_as_for_a_release(tmp_path: Path) -> None:
     with acc.Ledger.open(f"sqlite:///{tmp_path / 'p.db'}") as ledger:
         ledger.create_dataset("d", acc.Budget(epsilon=5, delta=1e-5, order="inf"), "add_remove")
         paid = dps.plan(BUDGET, 20, profile=SHAPE, unknown_domain=True, ledger=ledger, dataset="d")
-        few = dps.plan(acc.Budget(epsilon=20, delta=1e-5), 20, 9, profile=SHAPE, unknown_domain=True, ledger=ledger, dataset="d")
+        few = dps.plan(
+            acc.Budget(epsilon=20, delta=1e-5),
+            20,
+            9,
+            profile=SHAPE,
+            unknown_domain=True,
+            ledger=ledger,
+            dataset="d",
+        )
     assert paid.recommended.name == "limited_domain"
     assert re.search(r"pays for \d such releases, and not for 9", few.payer)
-    assert dps.plan(BUDGET, 20, profile=SHAPE, unknown_domain=True).recommended.name == "racing_top_k"
+    assert (
+        dps.plan(BUDGET, 20, profile=SHAPE, unknown_domain=True).recommended.name == "racing_top_k"
+    )
 
 
 def test_other_kinds_are_compared_where_they_are_named() -> None:
-    """Each is what `topk` runs under that name; a kind that the default is already stands once, and the best comes first."""
+    """Each is what `topk` runs under that name; a kind that the default is already stands once, and
+    the best comes first.
+    """
     kinds = ["limited_domain", "racing_top_k", "top_stable"]
-    found = dps.plan(BUDGET, 20, profile=SHAPE, unknown_domain=True, compare=[*kinds, "RacingTopK", "LimitedDomain"])
+    found = dps.plan(
+        BUDGET,
+        20,
+        profile=SHAPE,
+        unknown_domain=True,
+        compare=[*kinds, "RacingTopK", "LimitedDomain"],
+    )
     assert {one.name for one in found.ranked} == set(kinds)
     assert len(found.compared) == 2
     recalls = [one.expected.recall for one in found.ranked]
@@ -99,7 +131,9 @@ def test_other_kinds_are_compared_where_they_are_named() -> None:
 
 
 def test_a_plan_reads_back() -> None:
-    """from_json(to_json) is equal, with groups and other kinds too; text that is no plan is refused."""
+    """from_json(to_json) is equal, with groups and other kinds too; text that is no plan is
+    refused.
+    """
     for asked in ({"compare": ["limited_domain"], "with_counts": True}, {"groups": 3}):
         found = dps.plan(BUDGET, 5, profile=SHAPE, unknown_domain=True, **asked)  # type: ignore[arg-type]
         assert TopKPlan.from_json(found.to_json()) == found
@@ -110,7 +144,9 @@ def test_a_plan_reads_back() -> None:
 
 def test_nothing_but_the_seed_is_random() -> None:
     """The same seed gives the same plan, another seed the same mechanism and other draws."""
-    first, again, other = (dps.plan(BUDGET, 50, profile=SHAPE, unknown_domain=True, seed=seed) for seed in (4, 4, 5))
+    first, again, other = (
+        dps.plan(BUDGET, 50, profile=SHAPE, unknown_domain=True, seed=seed) for seed in (4, 4, 5)
+    )
     assert first == again
     assert first.mechanism == other.mechanism
     assert first.recommended.expected != other.recommended.expected
@@ -119,15 +155,27 @@ def test_nothing_but_the_seed_is_random() -> None:
 def test_all_items_cost_nothing() -> None:
     """The set of all candidates tells nothing: no price, recall 1."""
     shape = Profile.of_counts([9, 5, 2], public=True, items_per_user=1)
-    found = dps.plan(BUDGET, 3, profile=shape, mechanism="oneshot_top_k", noise="laplace", max_items_per_user=3)
+    found = dps.plan(
+        BUDGET, 3, profile=shape, mechanism="oneshot_top_k", noise="laplace", max_items_per_user=3
+    )
     assert (found.recommended.cost, found.recommended.expected.recall) == (0.0, 1.0)
 
 
 def test_scores_of_another_kind_are_planned_by_their_sensitivity() -> None:
-    """Twenty times the sensitivity takes twenty times the noise, and more epsilon for the same recall."""
+    """Twenty times the sensitivity takes twenty times the noise, and more epsilon for the same
+    recall.
+    """
     narrow, wide = (dps.Sensitivity(linf=linf) for linf in (1.0, 20.0))
-    asked: dict[str, Any] = {"k": 5, "shape": "zipf:1", "items": 300, "users": 20_000, "delta": 1e-6}
-    scales = [dps.plan(epsilon=1.0, **asked, sensitivity=one).mechanism.scale for one in (narrow, wide)]  # type: ignore[attr-defined]
+    asked: dict[str, Any] = {
+        "k": 5,
+        "shape": "zipf:1",
+        "items": 300,
+        "users": 20_000,
+        "delta": 1e-6,
+    }
+    scales = [
+        dps.plan(epsilon=1.0, **asked, sensitivity=one).mechanism.scale for one in (narrow, wide)
+    ]  # type: ignore[attr-defined]
     assert scales[1] == pytest.approx(20 * scales[0], rel=1e-6)
     found = dps.plan(recall=0.9, **asked, sensitivity=wide)
     assert found.recommended.expected.recall >= 0.87
@@ -136,20 +184,41 @@ def test_scores_of_another_kind_are_planned_by_their_sensitivity() -> None:
 
 def test_a_recall_is_searched_for_on_a_public_log(tmp_path: Path) -> None:
     """The file is read as it is stated: its items are those of the plan."""
-    (tmp_path / "log.csv").write_text("u;i\n" + "".join(f"{user};{round(user**0.5)}\n" for user in range(400)))
-    log: dict[str, Any] = {"shape": str(tmp_path / "log.csv"), "user": "u", "item": "i", "delimiter": ";", "public": True}
+    (tmp_path / "log.csv").write_text(
+        "u;i\n" + "".join(f"{user};{round(user**0.5)}\n" for user in range(400))
+    )
+    log: dict[str, Any] = {
+        "shape": str(tmp_path / "log.csv"),
+        "user": "u",
+        "item": "i",
+        "delimiter": ";",
+        "public": True,
+    }
     found = dps.plan(recall=0.5, k=2, **log)
     assert found.items == 21
     assert 0.4 < found.recommended.expected.recall < 0.65
 
 
 def test_how_a_question_is_asked_decides_what_is_planned() -> None:
-    """A series and a labeling job are asked for as by the command, and are what their rooms plan."""
-    made_up: dict[str, Any] = {"k": 3, "shape": "zipf:1", "items": 30, "users": 500, "epsilon": 1.0, "delta": 1e-6}
-    assert dps.plan(**made_up) == dps.plan(BUDGET, 3, profile=Profile.zipf(1.0, items=30, users=500))
+    """A series and a labeling job are asked for as by the command, and are what their rooms
+    plan.
+    """
+    made_up: dict[str, Any] = {
+        "k": 3,
+        "shape": "zipf:1",
+        "items": 30,
+        "users": 500,
+        "epsilon": 1.0,
+        "delta": 1e-6,
+    }
+    assert dps.plan(**made_up) == dps.plan(
+        BUDGET, 3, profile=Profile.zipf(1.0, items=30, users=500)
+    )
     of_periods = dps.plan(**made_up, periods=2)
     assert isinstance(of_periods, HorizonPlan)
-    assert dps.plan(BUDGET, 3, profile=Profile.zipf(1.0, items=30, users=500), periods=2) == of_periods
+    assert (
+        dps.plan(BUDGET, 3, profile=Profile.zipf(1.0, items=30, users=500), periods=2) == of_periods
+    )
     votes: dict[str, Any] = {"teachers": 40, "labels": 6, "votes_per_item": 1.0, "agreement": 0.9}
     found = dps.plan(epsilon=1.0, delta=1e-6, pate=True, releases=20, **votes)
     assert isinstance(found, VotingPlan)
@@ -173,8 +242,18 @@ FEW = Profile.of_counts([5.0] * 4 + [0.0] * 196, public=True)
         ({"k": 5, "mechanism": "large_gap"}, "not which"),
         ({"k": 5, "compare": ["magic"]}, "magic"),
         ({"k": 5, "mechanism": "permute_and_flip"}, "k=1"),
-        ({"k": 5, "sensitivity": dps.Sensitivity(), "max_items_per_user": 3}, "leave max_items_per_user= out"),
-        ({"k": 5, "sensitivity": dps.Sensitivity(), "mechanism": dps.PermuteAndFlip(epsilon=1.0)}, "name its kind"),
+        (
+            {"k": 5, "sensitivity": dps.Sensitivity(), "max_items_per_user": 3},
+            "leave max_items_per_user= out",
+        ),
+        (
+            {
+                "k": 5,
+                "sensitivity": dps.Sensitivity(),
+                "mechanism": dps.PermuteAndFlip(epsilon=1.0),
+            },
+            "name its kind",
+        ),
         ({"k": 5, "epsilon": 1.0}, "budget= says what epsilon= says"),
         ({"k": 5, "users": 30}, "profile= says what users= says"),
         ({"k": 5, "max_items_per_user": True}, "max_items_per_user=True"),
@@ -182,12 +261,21 @@ FEW = Profile.of_counts([5.0] * 4 + [0.0] * 196, public=True)
         ({"budget": acc.Budget(epsilon=1), "k": 5, "unknown_domain": True}, "delta= is missing"),
         ({"budget": 1.0, "k": 5}, "budget must be"),
         ({"k": 5, "profile": np.array([3.0, 2.0])}, "private data leaks"),
-        ({"k": 5, "profile": dps.Scores([1.0], sensitivity=dps.Sensitivity())}, "private data leaks"),
+        (
+            {"k": 5, "profile": dps.Scores([1.0], sensitivity=dps.Sensitivity())},
+            "private data leaks",
+        ),
         ({"k": 5, "groups_per_user": 2.0}, "a plan for groups needs groups="),
         ({"k": 5, "periods": 3, "releases": 2}, "releases= does not go with periods="),
         ({"k": 5, "periods": 3, "items_per_period": 2}, "items_per_period= says"),
-        ({"k": 5, "periods": 3, "budget": acc.Budget(advantage=0.1)}, "a series needs epsilon= and delta="),
-        ({"k": 5, "budget": acc.Budget(advantage=0.1), "unknown_domain": True}, "an advantage pays for no items"),
+        (
+            {"k": 5, "periods": 3, "budget": acc.Budget(advantage=0.1)},
+            "a series needs epsilon= and delta=",
+        ),
+        (
+            {"k": 5, "budget": acc.Budget(advantage=0.1), "unknown_domain": True},
+            "an advantage pays for no items",
+        ),
         ({"k": 5, "min_users": 9, "budget": acc.Budget(epsilon=1)}, "min_users=9 needs a delta"),
         ({"k": 5, "recall": 0.9, "unknown_domain": True, "budget": None}, "delta= is missing"),
         ({"k": 5, "recall": 0.9, "mechanism": "magic", "budget": None}, "magic"),
@@ -198,11 +286,20 @@ FEW = Profile.of_counts([5.0] * 4 + [0.0] * 196, public=True)
             {"k": 5, "profile": None, "shape": "zipf:1", "items": 9, "users": 99, "public": True},
             "public= does not go with a made-up",
         ),
-        ({"k": 5, "ledger": 5, "dataset": "d"}, "ledger must be a URL or an open ledger, not a int"),
+        (
+            {"k": 5, "ledger": 5, "dataset": "d"},
+            "ledger must be a URL or an open ledger, not a int",
+        ),
         ({"k": 5, "groups": 10**6 + 1}, "groups=1,000,001 are more than"),
         ({"k": 5, "groups": 10**5, "unknown_domain": True}, "too many cells to simulate"),
-        ({"k": 5, "profile": Profile.of_counts([0.0] * 9, public=True)}, "no item of the profile has a user"),
-        ({"k": 5, "sensitivity": dps.Sensitivity(), "ledger": "sqlite:///x.db", "dataset": "d"}, "leave ledger= out"),
+        (
+            {"k": 5, "profile": Profile.of_counts([0.0] * 9, public=True)},
+            "no item of the profile has a user",
+        ),
+        (
+            {"k": 5, "sensitivity": dps.Sensitivity(), "ledger": "sqlite:///x.db", "dataset": "d"},
+            "leave ledger= out",
+        ),
         ({"k": 5, "window": 3}, "window= belongs to plan with periods="),
     ],
 )

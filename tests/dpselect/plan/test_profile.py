@@ -14,7 +14,9 @@ from dpselect.plan.profile import Profile
 
 
 def test_zipf_is_the_expected_count_of_every_rank() -> None:
-    """Item i has users * items_per_user * i^-a / sum, rounded to whole users, and never more than all users."""
+    """Item i has users * items_per_user * i^-a / sum, rounded to whole users, and never more than
+    all users.
+    """
     shape = Profile.zipf(1.1, 1000, 5000, items_per_user=3)
     weights = np.arange(1, 1001) ** -1.1
     assert shape.size == 1000
@@ -34,21 +36,29 @@ def test_zipf_is_the_expected_count_of_every_rank() -> None:
         ((1.0, 2.5, 10), "items=2.5"),
     ],
 )
-def test_a_made_up_shape_outside_its_domain_is_refused(arguments: tuple[float, int, int], words: str) -> None:
+def test_a_made_up_shape_outside_its_domain_is_refused(
+    arguments: tuple[float, int, int], words: str
+) -> None:
     """The error names the argument and its value."""
     with pytest.raises(InvalidRequest, match=words):
         Profile.zipf(*arguments)
 
 
-@pytest.mark.parametrize("counts", [[1.0, float("nan")], [float("inf")], [-1.0], [1e19, 3.0], [], [[1.0]], ["a"], None])
+@pytest.mark.parametrize(
+    "counts", [[1.0, float("nan")], [float("inf")], [-1.0], [1e19, 3.0], [], [[1.0]], ["a"], None]
+)
 def test_counts_that_are_none_are_refused_without_being_shown(counts: object) -> None:
-    """NaN, infinity, negative numbers, more users than a float tells apart, tables and text are no counts."""
+    """NaN, infinity, negative numbers, more users than a float tells apart, tables and text are no
+    counts.
+    """
     with pytest.raises(InvalidRequest, match="counts"):
         Profile.of_counts(counts, public=True)  # type: ignore[arg-type]
 
 
 def test_private_data_are_refused() -> None:
-    """Counts must be declared public; Scores are private by their type, even if somebody declares otherwise."""
+    """Counts must be declared public; Scores are private by their type, even if somebody declares
+    otherwise.
+    """
     scores = dps.Scores([7919.0, 1.0], sensitivity=dps.Sensitivity())
     with pytest.raises(InvalidRequest, match="public=False"):
         Profile.of_counts([1.0], public=False)
@@ -60,8 +70,8 @@ def test_private_data_are_refused() -> None:
 
 
 def test_a_csv_of_counts(tmp_path: Path) -> None:
-    """A column is taken by name; without a declaration, or with anything else in it, the file is refused. Without a header
-    the first line, the count of the top item as a rule, is not lost.
+    """A column is taken by name; without a declaration, or with anything else in it, the file is
+    refused. Without a header the first line, the count of the top item as a rule, is not lost.
     """
     path, bare = tmp_path / "last_year.csv", tmp_path / "bare.csv"
     path.write_text("place,visitors\nA,5\nB,9\n")
@@ -97,7 +107,11 @@ def test_other_shapes_keep_the_sum_of_users() -> None:
     """Uneven counts scatter by 4 %; a flat head and a power of the law keep the sum."""
     smooth = Profile.zipf(1.0, 2000, 20_000, items_per_user=10)
     total = smooth.dense().sum()
-    uneven, flat, even = smooth.uneven(np.random.default_rng(3)), smooth.flattened(30.0), Profile.zipf(0.0, 50, 1000)
+    uneven, flat, even = (
+        smooth.uneven(np.random.default_rng(3)),
+        smooth.flattened(30.0),
+        Profile.zipf(0.0, 50, 1000),
+    )
     assert uneven.size == smooth.size
     assert (np.diff(uneven.values) <= 0).all()
     assert uneven.dense().sum() == pytest.approx(total, rel=0.02)
@@ -111,12 +125,18 @@ def test_other_shapes_keep_the_sum_of_users() -> None:
 
 
 def test_a_log_says_how_popular_its_items_are_and_how_many_users_have(tmp_path: Path) -> None:
-    """Its distinct counts, its numbers of items of a user and its users; nothing of a log that nobody declared public."""
+    """Its distinct counts, its numbers of items of a user and its users; nothing of a log that
+    nobody declared public.
+    """
     rng = np.random.default_rng(3)
     pairs = np.unique(np.stack([rng.integers(0, 60, 900), rng.zipf(1.5, 900) % 40], axis=1), axis=0)
-    (tmp_path / "log.csv").write_text("who,what\n" + "".join(f"u{u},i{i}\n" for u, i in pairs.tolist()))
+    (tmp_path / "log.csv").write_text(
+        "who,what\n" + "".join(f"u{u},i{i}\n" for u, i in pairs.tolist())
+    )
     shape = Profile.of_log(tmp_path / "log.csv", user="who", item="what", public=True)
-    assert shape.dense().tolist() == sorted(np.unique(pairs[:, 1], return_counts=True)[1].tolist(), reverse=True)
+    assert shape.dense().tolist() == sorted(
+        np.unique(pairs[:, 1], return_counts=True)[1].tolist(), reverse=True
+    )
     loads = np.bincount(pairs[:, 0], minlength=60)
     assert shape.loads is not None
     assert shape.users == (loads > 0).sum()
@@ -125,7 +145,9 @@ def test_a_log_says_how_popular_its_items_are_and_how_many_users_have(tmp_path: 
         Profile.of_log(tmp_path / "log.csv", user="who", item="what")
     with pytest.raises(InvalidRequest, match="item='where' is not a column"):
         Profile.of_log(tmp_path / "log.csv", user="who", item="where", public=True)
-    with pytest.raises(InvalidRequest, match=r"where='what = 3' is no option of a file.*leave it out"):
+    with pytest.raises(
+        InvalidRequest, match=r"where='what = 3' is no option of a file.*leave it out"
+    ):
         Profile.of_log(tmp_path / "log.csv", user="who", item="what", where="what = 3", public=True)
 
 
@@ -140,9 +162,17 @@ def test_items_per_user_may_be_a_mean_or_a_distribution() -> None:
 
 
 def test_a_public_log_is_read_as_any_log_is(tmp_path: Path) -> None:
-    """Delimiter, labels of what is missing and normalising are those of `events.read`; several columns make up one item."""
+    """Delimiter, labels of what is missing and normalising are those of `events.read`; several
+    columns make up one item.
+    """
     log = tmp_path / "log.csv"
     log.write_text("who;what;where\na;Tea;York\nb;tea;York\nNULL;tea;York\nb;tea;Hull\n")
-    asked: dict[str, Any] = {"user": "who", "public": True, "delimiter": ";", "null": "NULL", "normalize": "casefold"}
+    asked: dict[str, Any] = {
+        "user": "who",
+        "public": True,
+        "delimiter": ";",
+        "null": "NULL",
+        "normalize": "casefold",
+    }
     assert Profile.of_log(log, item="what", **asked).dense().tolist() == [2.0]
     assert Profile.of_log(log, item=("what", "where"), **asked).dense().tolist() == [2.0, 1.0]

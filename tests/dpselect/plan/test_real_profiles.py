@@ -15,26 +15,37 @@ DATA = Path(__file__).resolve().parents[3] / ".." / "shared" / "data"
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not DATA.exists(), reason="needs ../shared/data, which is not part of the project")
+@pytest.mark.skipif(
+    not DATA.exists(), reason="needs ../shared/data, which is not part of the project"
+)
 @pytest.mark.parametrize(("k", "epsilon"), [(10, 0.5), (10, 1.0), (100, 1.0)])
 @pytest.mark.parametrize("city", [0, 1], ids=["new york", "tokyo"])
 def test_a_guess_promises_little_too_much(city: int, k: int, epsilon: float) -> None:
-    """Told a log's items, users and mean of items per user, and an exponent of 1, a plan is .2 above what `topk` finds at most,
-    and ten releases are .05 off.
+    """Told a log's items, users and mean of items per user, and an exponent of 1, a plan is .2
+    above what `topk` finds at most, and ten releases are .05 off.
 
     Told the log itself it is off by .1 at most.
     """
-    frame = pytest.importorskip("pandas").read_parquet(DATA / "foursquare" / "foursquare_nyc_tky_pairs_reconstructed.parquet")
-    log = frame[frame["city"] == sorted(frame["city"].unique())[city]].drop_duplicates(["user_id", "item_id"])
+    frame = pytest.importorskip("pandas").read_parquet(
+        DATA / "foursquare" / "foursquare_nyc_tky_pairs_reconstructed.parquet"
+    )
+    log = frame[frame["city"] == sorted(frame["city"].unique())[city]].drop_duplicates(
+        ["user_id", "item_id"]
+    )
     counts, users = log["item_id"].value_counts(), log["user_id"].nunique()
     per_user = round(len(log) / users, 1)
     guess = Profile.zipf(1.0, len(counts), users, items_per_user=per_user)
     loads = log["user_id"].value_counts().value_counts()
-    known = Profile.of_counts(counts, public=True, items_per_user={int(size): float(many) for size, many in loads.items()})
+    known = Profile.of_counts(
+        counts, public=True, items_per_user={int(size): float(many) for size, many in loads.items()}
+    )
     asked: dict[str, Any] = {"k": k, "epsilon": epsilon, "delta": 1e-6}
     right = set(counts.index[counts >= counts.iloc[k - 1]])
     released = [dps.topk(log, user="user_id", item="item_id", **asked).items for _ in range(10)]
     found = float(np.mean([len(right & set(items)) / k for items in released]))
-    said, informed = (dps.plan(**asked, profile=one, unknown_domain=True).recommended.expected for one in (guess, known))
+    said, informed = (
+        dps.plan(**asked, profile=one, unknown_domain=True).recommended.expected
+        for one in (guess, known)
+    )
     assert said.recall - found <= 0.25
     assert abs(informed.recall - found) <= 0.1

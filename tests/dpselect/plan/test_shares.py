@@ -10,7 +10,11 @@ from dpselect.plan.counts import CountNoise
 from dpselect.plan.default import Grouping
 from dpselect.plan.request import TopKRequest
 
-BUDGETS = [acc.Budget(epsilon=1.0, delta=1e-6), acc.Budget(epsilon=1.0), acc.Budget(rho=0.1, delta=1e-6)]
+BUDGETS = [
+    acc.Budget(epsilon=1.0, delta=1e-6),
+    acc.Budget(epsilon=1.0),
+    acc.Budget(rho=0.1, delta=1e-6),
+]
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])

@@ -1,4 +1,6 @@
-"""Spectral ranking end to end: comparisons, the walk, what one outcome may change, and the private top-k."""
+"""Spectral ranking end to end: comparisons, the walk, what one outcome may change, and the private
+top-k.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,12 @@ def stationary(matrix: Any) -> np.ndarray[Any, Any]:
 
 def tournament(rng: np.random.Generator, items: int, repeats: int) -> list[tuple[int, int]]:
     """Random outcomes of a complete graph."""
-    return [(i, j) if rng.random() < 0.7 else (j, i) for i in range(items) for j in range(i) for _ in range(repeats)]
+    return [
+        (i, j) if rng.random() < 0.7 else (j, i)
+        for i in range(items)
+        for j in range(i)
+        for _ in range(repeats)
+    ]
 
 
 def of(rows: list[tuple[Any, Any]], weights: Any = None, items: Any = None) -> Comparisons:
@@ -41,30 +48,46 @@ def of(rows: list[tuple[Any, Any]], weights: Any = None, items: Any = None) -> C
 
 
 def configured(**given: float) -> SpectralTopK:
-    return SpectralTopK(**{"k": 1, "epsilon": 1.0, "normaliser": 3.0, "per_pair": 1.0, "ergodicity": 0.7, **given})
+    return SpectralTopK(
+        **{"k": 1, "epsilon": 1.0, "normaliser": 3.0, "per_pair": 1.0, "ergodicity": 0.7, **given}
+    )
 
 
-# -- the walk -------------------------------------------------------------------------------------------------------------------
+# -- the walk --------------------------------------------------------------------------------------
 
 
 def test_the_transition_matrix_by_hand() -> None:
-    """From i to j with j's share of wins over d, the rest stays: a beat b in 2 of 3, c beat b in 1 of 2, a beat c in 2 of 2."""
-    expected = np.array([[1 - 1 / 9, 1 / 9, 0], [2 / 9, 1 - 2 / 9 - 1 / 6, 1 / 6], [1 / 3, 1 / 6, 1 - 1 / 3 - 1 / 6]])
-    assert transition(Comparisons(WINNERS, LOSERS), 3.0).toarray() == pytest.approx(expected, abs=1e-15)
+    """From i to j with j's share of wins over d, the rest stays: a beat b in 2 of 3, c beat b in 1
+    of 2, a beat c in 2 of 2.
+    """
+    expected = np.array(
+        [
+            [1 - 1 / 9, 1 / 9, 0],
+            [2 / 9, 1 - 2 / 9 - 1 / 6, 1 / 6],
+            [1 / 3, 1 / 6, 1 - 1 / 3 - 1 / 6],
+        ]
+    )
+    assert transition(Comparisons(WINNERS, LOSERS), 3.0).toarray() == pytest.approx(
+        expected, abs=1e-15
+    )
 
 
 def test_weights_count_as_repetitions() -> None:
     """A comparison of weight 3 says what three of weight 1 say."""
     heavy = Comparisons(["a", "b", "c"], ["b", "a", "a"], [3.0, 1.0, 2.0])
     many = Comparisons(["a"] * 3 + ["b", "c", "c"], ["b"] * 3 + ["a"] * 3)
-    assert transition(heavy, 4.0).toarray() == pytest.approx(transition(many, 4.0).toarray(), abs=1e-15)
+    assert transition(heavy, 4.0).toarray() == pytest.approx(
+        transition(many, 4.0).toarray(), abs=1e-15
+    )
     assert heavy.least_per_pair() == 1.0
     assert many.least_per_pair() == 2.0
 
 
 @pytest.mark.parametrize("items", [2, 3, 8, 40])
 def test_the_walk_reaches_the_stationary_distribution(items: int) -> None:
-    """After the number of steps that the ergodicity bound asks for, the walk is at the stationary distribution, to 1e-10."""
+    """After the number of steps that the ergodicity bound asks for, the walk is at the stationary
+    distribution, to 1e-10.
+    """
     comparisons = of(tournament(np.random.default_rng(items), items, 3))
     matrix = transition(comparisons, items)
     assert np.asarray(matrix.sum(axis=1)).ravel() == pytest.approx(np.ones(items), abs=1e-14)
@@ -72,22 +95,34 @@ def test_the_walk_reaches_the_stationary_distribution(items: int) -> None:
     assert found == pytest.approx(stationary(matrix), abs=1e-10)
 
 
-# -- Theorems K1 to K3 ----------------------------------------------------------------------------------------------------------
+# -- Theorems K1 to K3 -----------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seed", "flips"), spread([(seed, flips) for flips in (1, 2) for seed in range(6)], 5))
+@pytest.mark.parametrize(
+    ("seed", "flips"), spread([(seed, flips) for flips in (1, 2) for seed in range(6)], 5)
+)
 def test_flips_change_the_walk_by_no_more_than_stated(seed: int, flips: int) -> None:
-    """Theorem K1: whatever outcomes are flipped, and after however many steps, scores move by at most linf."""
+    """Theorem K1: whatever outcomes are flipped, and after however many steps, scores move by at
+    most linf.
+    """
     rng = np.random.default_rng(seed)
     items, repeats = int(rng.integers(3, 7)), int(rng.integers(1, 4))
     rows = tournament(rng, items, repeats)
     mechanism = SpectralTopK(
-        k=1, epsilon=1.0, normaliser=items, per_pair=repeats, ergodicity=1 - 1 / items, flips=flips, candidates=items
+        k=1,
+        epsilon=1.0,
+        normaliser=items,
+        per_pair=repeats,
+        ergodicity=1 - 1 / items,
+        flips=flips,
+        candidates=items,
     )
     base = transition(of(rows), items)
     for chosen in itertools.islice(itertools.combinations(range(len(rows)), flips), 60):
-        moved = transition(of([(b, a) if i in chosen else (a, b) for i, (a, b) in enumerate(rows)]), items)
+        moved = transition(
+            of([(b, a) if i in chosen else (a, b) for i, (a, b) in enumerate(rows)]), items
+        )
         rho = min(ergodicity_coefficient(base), ergodicity_coefficient(moved))
         for steps in (1, 3, 10, 1000):
             change = walk(moved, steps) - walk(base, steps)
@@ -104,7 +139,9 @@ def test_weighted_flips_change_the_walk_by_no_more_than_stated() -> None:
     base = mechanism.scores(of(rows, weights)).values
     worst, most = 0.0, 0.0
     for place, (winner, loser) in enumerate(rows):
-        flipped = mechanism.scores(of([*rows[:place], (loser, winner), *rows[place + 1 :]], weights)).values
+        flipped = mechanism.scores(
+            of([*rows[:place], (loser, winner), *rows[place + 1 :]], weights)
+        ).values
         worst = max(worst, float(np.abs(flipped - base).max()))
         most = max(most, float(np.abs(flipped - base).sum()))
     assert 0.05 * mechanism.covers.linf < worst <= mechanism.covers.linf
@@ -113,7 +150,9 @@ def test_weighted_flips_change_the_walk_by_no_more_than_stated() -> None:
 
 @pytest.mark.parametrize("items", [2, 3, 5, 9])
 def test_a_complete_graph_needs_no_assumption(items: int) -> None:
-    """Theorem K3: on a complete graph with d >= m the ergodicity coefficient is at most 1 - 1/d, even for clean sweeps."""
+    """Theorem K3: on a complete graph with d >= m the ergodicity coefficient is at most 1 - 1/d,
+    even for clean sweeps.
+    """
     rng = np.random.default_rng(items)
     sweeps = [(i, j) for i in range(items) for j in range(i)]
     cases = [sweeps, *[tournament(rng, items, int(rng.integers(1, 5))) for _ in range(20)]]
@@ -124,33 +163,56 @@ def test_a_complete_graph_needs_no_assumption(items: int) -> None:
 
 @pytest.mark.parametrize(("k", "epsilon"), [(1, 1.0), (2, 4.0)])
 def test_the_guarantee_on_every_small_tournament(k: int, epsilon: float) -> None:
-    """All outcomes of three items, two comparisons a pair: from data to order, exact laws of neighbours stay within the curve."""
-    mechanism = SpectralTopK(k=k, epsilon=epsilon, normaliser=3.0, per_pair=2.0, ergodicity=2 / 3, candidates=3)
+    """All outcomes of three items, two comparisons a pair: from data to order, exact laws of
+    neighbours stay within the curve.
+    """
+    mechanism = SpectralTopK(
+        k=k, epsilon=epsilon, normaliser=3.0, per_pair=2.0, ergodicity=2 / 3, candidates=3
+    )
     pairs, laws = [(0, 1), (0, 2), (1, 2)], {}
     for wins in itertools.product(range(3), repeat=3):
-        rows = [(a, b) if n < won else (b, a) for (a, b), won in zip(pairs, wins, strict=True) for n in range(2)]
-        laws[wins] = list(mechanism.probabilities(mechanism.scores(of(rows, items=[0, 1, 2]))).values())
-    sides = [(laws[x], laws[y]) for x in laws for y in laws if sum(abs(a - b) for a, b in zip(x, y, strict=True)) == 1]
+        rows = [
+            (a, b) if n < won else (b, a)
+            for (a, b), won in zip(pairs, wins, strict=True)
+            for n in range(2)
+        ]
+        laws[wins] = list(
+            mechanism.probabilities(mechanism.scores(of(rows, items=[0, 1, 2]))).values()
+        )
+    sides = [
+        (laws[x], laws[y])
+        for x in laws
+        for y in laws
+        if sum(abs(a - b) for a, b in zip(x, y, strict=True)) == 1
+    ]
     p, q = (np.array(side) for side in zip(*sides, strict=True))
-    assert 0.3 * mechanism.curve.pure_epsilon < log_ratio(p, q).max() <= mechanism.curve.pure_epsilon
+    assert (
+        0.3 * mechanism.curve.pure_epsilon < log_ratio(p, q).max() <= mechanism.curve.pure_epsilon
+    )
     assert np.all(renyi(p, q, verify.ORDERS).max(axis=1) <= mechanism.curve.rdp(verify.ORDERS))
     claimed = [best_delta(mechanism.curve, e).value for e in verify.EPSILONS]
     assert np.all(hockey_stick(p, q, verify.EPSILONS).max(axis=1) <= np.array(claimed) + 1e-12)
 
 
 def test_the_curve_is_that_of_one_laplace_vector() -> None:
-    """Theorems K2 and H10: two whole changes of epsilon / 2, whatever k: noise that is scaled to l1 once, not k times."""
+    """Theorems K2 and H10: two whole changes of epsilon / 2, whatever k: noise that is scaled to l1
+    once, not k times.
+    """
     for k in (1, 3):
         mechanism = SpectralTopK(k=k, epsilon=0.8, normaliser=10, per_pair=20, ergodicity=0.6)
         assert mechanism.curve.pure_epsilon == pytest.approx(0.8, rel=1e-12)
-        assert mechanism.curve.rdp([2.0])[0] == pytest.approx((2 * acc.LaplaceDP(epsilon=0.4)).rdp([2.0])[0], rel=1e-9)
+        assert mechanism.curve.rdp([2.0])[0] == pytest.approx(
+            (2 * acc.LaplaceDP(epsilon=0.4)).rdp([2.0])[0], rel=1e-9
+        )
         assert mechanism.scale == pytest.approx((2 / (10 * 20 * 0.4)) / 0.8, rel=1e-8)
 
 
-# -- reading --------------------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("table", [dict, pd.DataFrame, pl.DataFrame], ids=lambda t: t.__module__.split(".")[0])
+@pytest.mark.parametrize(
+    "table", [dict, pd.DataFrame, pl.DataFrame], ids=lambda t: t.__module__.split(".")[0]
+)
 def test_tables_of_any_library_read_the_same(table: Any) -> None:
     """A mapping, a pandas frame and a polars frame give the same comparisons."""
     data = table({"winner": WINNERS, "loser": LOSERS, "weight": [1.0, 2, 1, 1, 1, 3, 1]})
@@ -185,7 +247,9 @@ def test_tables_of_any_library_read_the_same(table: Any) -> None:
     ],
 )
 def test_unusable_input_is_refused_without_showing_it(make: Any, says: str) -> None:
-    """The error names the rule and the remedy and repeats no label; of a configuration only the public graph is checked."""
+    """The error names the rule and the remedy and repeats no label; of a configuration only the
+    public graph is checked.
+    """
     with pytest.raises(InvalidComparisons, match=says) as error:
         make()
     assert "secret" not in str(error.value)
@@ -201,7 +265,9 @@ def test_nothing_depends_on_outcomes_but_the_scores() -> None:
 
 
 def test_outcomes_stay_hidden() -> None:
-    """The repr shows sizes only, nothing can be set or pickled, and labels are released best first."""
+    """The repr shows sizes only, nothing can be set or pickled, and labels are released best
+    first.
+    """
     comparisons = Comparisons(WINNERS, LOSERS)
     assert repr(comparisons) == "Comparisons(<outcomes hidden>, comparisons=7, items=3)"
     with pytest.raises(AttributeError):
@@ -215,31 +281,50 @@ def test_outcomes_stay_hidden() -> None:
 
 
 def test_a_diagnosis_of_public_comparisons() -> None:
-    """Parts, degrees, L and tau_1; by default with the least normaliser for which Theorem K3 speaks."""
+    """Parts, degrees, L and tau_1; by default with the least normaliser for which Theorem K3
+    speaks.
+    """
     found = diagnose(Comparisons(WINNERS, LOSERS))
     assert (found.items, found.components, found.complete, found.largest_degree) == (3, 1, True, 2)
     assert (found.least_per_pair, found.normaliser) == (2.0, 3.0)
-    assert found.ergodicity == pytest.approx(ergodicity_coefficient(transition(Comparisons(WINNERS, LOSERS), 3.0)))
+    assert found.ergodicity == pytest.approx(
+        ergodicity_coefficient(transition(Comparisons(WINNERS, LOSERS), 3.0))
+    )
     parted = diagnose(of([("a", "b"), ("c", "d")]))
     assert (parted.components, parted.complete, parted.ergodicity) == (2, False, 1.0)
 
 
-# -- real matches ---------------------------------------------------------------------------------------------------------------
+# -- real matches ----------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not TENNIS.exists(), reason="the tennis data are not at ../shared/data/tennis")
 def test_the_best_of_the_big_four() -> None:
-    """ATP matches 2000-2024: of four players who all met, the two best come out; the full tour is too sparse for a guarantee."""
-    matches = read(pd.read_parquet(TENNIS / "atp_matches_2000_on.parquet"), winner="winner_id", loser="loser_id")
+    """ATP matches 2000-2024: of four players who all met, the two best come out; the full tour is
+    too sparse for a guarantee.
+    """
+    matches = read(
+        pd.read_parquet(TENNIS / "atp_matches_2000_on.parquet"),
+        winner="winner_id",
+        loser="loser_id",
+    )
     names = pd.read_parquet(TENNIS / "atp_players.parquet").set_index("name")["player_id"]
     assert (len(matches), matches.size) == (74_906, 2_640)
     assert diagnose(matches).ergodicity == 1.0
-    four = matches.restricted([int(names[n]) for n in ("Novak Djokovic", "Rafael Nadal", "Roger Federer", "Andy Murray")])
+    four = matches.restricted(
+        [int(names[n]) for n in ("Novak Djokovic", "Rafael Nadal", "Roger Federer", "Andy Murray")]
+    )
     shape = diagnose(four)
     assert shape.complete
     assert shape.ergodicity < 1 - 1 / shape.normaliser
-    mechanism = SpectralTopK(k=2, epsilon=4.0, normaliser=4.0, per_pair=shape.least_per_pair, ergodicity=0.75, candidates=4)
+    mechanism = SpectralTopK(
+        k=2,
+        epsilon=4.0,
+        normaliser=4.0,
+        per_pair=shape.least_per_pair,
+        ergodicity=0.75,
+        candidates=4,
+    )
     law = mechanism.probabilities(mechanism.scores(four))
     assert max(law, key=law.__getitem__) == (0, 1)
     assert law[0, 1] + law[1, 0] > 0.5

@@ -1,4 +1,6 @@
-"""A question is all its fields but a short list, each with a reason: a retry that asks for anything else is another question."""
+"""A question is all its fields but a short list, each with a reason: a retry that asks for anything
+else is another question.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,33 @@ PAID: dict[str, Any] = {"ledger": "sqlite:///privacy.db", "dataset": "visits"}
 LOG = pd.DataFrame({"who": range(600), "where": ["zoo"] * 500 + ["park"] * 100})
 # Of every field another value than that of `ASKED`, with what it needs beside it.
 CHANGED: dict[str, dict[str, Any]] = {
-    **{name: {name: "other"} for name in ("user", "item", "table", "query", "domain_column", "groups_column")},
-    **{"item": {"item": ("where", "town")}, "query": {"query": "SELECT 1"}, "k": {"k": 3}, "where": {"where": "device = phone"}},
-    **{"epsilon": {"epsilon": 2.0}, "delta": {"delta": 1e-7}, "rho": {"epsilon": None, "rho": 0.1}, "releases": {"releases": 2}},
-    **{"relation": {"relation": "replace_one"}, "period": {"period": "2024-05-01"}, "min_users": {"min_users": 50}},
-    **{"format": {"format": "csv"}, "header": {"header": True}, "delimiter": {"delimiter": ";"}, "quote": {"quote": "'"}},
+    **{
+        name: {name: "other"}
+        for name in ("user", "item", "table", "query", "domain_column", "groups_column")
+    },
+    **{
+        "item": {"item": ("where", "town")},
+        "query": {"query": "SELECT 1"},
+        "k": {"k": 3},
+        "where": {"where": "device = phone"},
+    },
+    **{
+        "epsilon": {"epsilon": 2.0},
+        "delta": {"delta": 1e-7},
+        "rho": {"epsilon": None, "rho": 0.1},
+        "releases": {"releases": 2},
+    },
+    **{
+        "relation": {"relation": "replace_one"},
+        "period": {"period": "2024-05-01"},
+        "min_users": {"min_users": 50},
+    },
+    **{
+        "format": {"format": "csv"},
+        "header": {"header": True},
+        "delimiter": {"delimiter": ";"},
+        "quote": {"quote": "'"},
+    },
     **{
         "encoding": {"encoding": "latin-1"},
         "decimal": {"decimal": ","},
@@ -37,17 +61,35 @@ CHANGED: dict[str, dict[str, Any]] = {
         "split": {"split": ";"},
         "normalize": {"normalize": ("nfc",)},
     },
-    **{"domain": {"domain": ["zoo", "park"]}, "group": {"group": "town"}, "groups": {"group": "town", "groups": ["Rome"]}},
+    **{
+        "domain": {"domain": ["zoo", "park"]},
+        "group": {"group": "town"},
+        "groups": {"group": "town", "groups": ["Rome"]},
+    },
     "domain_column": {"domain": "places.csv", "domain_column": "town"},
     "groups_column": {"group": "town", "groups": "places.csv", "groups_column": "where"},
     "max_groups_per_user": {"group": "town", "max_groups_per_user": 2},
-    **{"time": {"time": "at", "since": "2024-05-01"}, "since": {"time": "at", "since": "2024-05-02"}},
-    **{"until": {"time": "at", "until": "2024-05-02"}, "time_unit": {"time": "at", "until": "2024-05-02", "time_unit": "s"}},
+    **{
+        "time": {"time": "at", "since": "2024-05-01"},
+        "since": {"time": "at", "since": "2024-05-02"},
+    },
+    **{
+        "until": {"time": "at", "until": "2024-05-02"},
+        "time_unit": {"time": "at", "until": "2024-05-02", "time_unit": "s"},
+    },
     "time_zone": {"time": "at", "until": "2024-05-02", "time_zone": "Europe/Berlin"},
-    **{"max_items_per_user": {"max_items_per_user": 2}, "clip": {"clip": 1.0}, "salt": {"max_items_per_user": 2, "salt": "s"}},
+    **{
+        "max_items_per_user": {"max_items_per_user": 2},
+        "clip": {"clip": 1.0},
+        "salt": {"max_items_per_user": 2, "salt": "s"},
+    },
     "value": {"value": "paid", "value_clip": 3.0, "max_items_per_user": 2},
     "value_clip": {"value": "paid", "value_clip": 4.0, "max_items_per_user": 2},
-    **{"with_counts": {"with_counts": True}, "mechanism": {"mechanism": "limited_domain"}, "noise": {"noise": "laplace"}},
+    **{
+        "with_counts": {"with_counts": True},
+        "mechanism": {"mechanism": "limited_domain"},
+        "noise": {"noise": "laplace"},
+    },
     "kbar": {"kbar": 50},
     **{"engine": {"engine": "duckdb"}, "use_everything": {**PAID, "use_everything": True}},
     "pay_for_what_came_out": {**PAID, "pay_for_what_came_out": True},
@@ -55,7 +97,19 @@ CHANGED: dict[str, dict[str, Any]] = {
 }
 CHANGED["period"] |= PAID
 UNASKED = {
-    *("ledger", "dataset", "team", "purpose", "actor", "label", "key", "buckets", "memory_limit", "dry_run", "output"),
+    *(
+        "ledger",
+        "dataset",
+        "team",
+        "purpose",
+        "actor",
+        "label",
+        "key",
+        "buckets",
+        "memory_limit",
+        "dry_run",
+        "output",
+    ),
     *("partial_last", "go_on"),
 }
 
@@ -72,37 +126,72 @@ def asked(**fields: Any) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("places")
 def test_every_field_is_part_of_the_question_but_those_with_a_reason() -> None:
-    """Another value of a field is another question; what is none says why, and there is no third kind."""
+    """Another value of a field is another question; what is none says why, and there is no third
+    kind.
+    """
     assert set(TopKSpec.unasked()) == UNASKED
-    assert all(len(why.split()) > 4 for one in (TopKSpec, LabelSpec, StartSpec, CloseSpec) for why in one.unasked().values())
+    assert all(
+        len(why.split()) > 4
+        for one in (TopKSpec, LabelSpec, StartSpec, CloseSpec)
+        for why in one.unasked().values()
+    )
     assert set(TopKSpec.model_fields) - UNASKED == set(CHANGED)
     for name, fields in CHANGED.items():
-        without = {other: value for other, value in fields.items() if other != name} if len(fields) > 1 else {}
+        without = (
+            {other: value for other, value in fields.items() if other != name}
+            if len(fields) > 1
+            else {}
+        )
         if name == "value_clip":
             without = CHANGED["value"]
-        if name in ("value", "group", "time", "since", "until", "rho"):  # cannot be told apart from what needs them
+        # cannot be told apart from what needs them
+        if name in ("value", "group", "time", "since", "until", "rho"):
             without = {}
         assert asked(**fields) != asked(**without), name
         assert _flat(asked(**fields)) != _flat(asked(**without)), name
 
 
 def test_what_is_unasked_changes_nothing() -> None:
-    """Who pays, what the ledger notes, where it is kept and how much memory reads the log: the question is the same."""
-    others: dict[str, Any] = {**PAID, "team": "a", "purpose": "b", "actor": "c", "label": "d", "key": "e", "dry_run": True}
-    others |= {"buckets": 4, "memory_limit": "1GiB", "output": "a.json", "every": "day", "partial_last": True, "go_on": True}
+    """Who pays, what the ledger notes, where it is kept and how much memory reads the log: the
+    question is the same.
+    """
+    others: dict[str, Any] = {
+        **PAID,
+        "team": "a",
+        "purpose": "b",
+        "actor": "c",
+        "label": "d",
+        "key": "e",
+        "dry_run": True,
+    }
+    others |= {
+        "buckets": 4,
+        "memory_limit": "1GiB",
+        "output": "a.json",
+        "every": "day",
+        "partial_last": True,
+        "go_on": True,
+    }
     assert set(others) - {"every"} == UNASKED
     assert asked(**others) == asked(every="day")
 
 
 def test_a_field_that_is_new_is_part_of_the_question() -> None:
-    """Whoever adds an option need not know of questions: forgotten, it is asked; so is a new field of a reading."""
-    longer: Any = create_model("Longer", __base__=TopKSpec, colour=(str | None, option("A colour.")))
+    """Whoever adds an option need not know of questions: forgotten, it is asked; so is a new field
+    of a reading.
+    """
+    longer: Any = create_model(
+        "Longer", __base__=TopKSpec, colour=(str | None, option("A colour."))
+    )
     quiet: Any = create_model(
-        "Quiet", __base__=TopKSpec, colour=(str | None, option("A colour.", unasked="it is on paper alone"))
+        "Quiet",
+        __base__=TopKSpec,
+        colour=(str | None, option("A colour.", unasked="it is on paper alone")),
     )
     for spec, same in ((longer, False), (quiet, True)):
         without, red, blue = (
-            Question.of("log.csv", spec(**ASKED, **more)) for more in ({}, {"colour": "red"}, {"colour": "blue"})
+            Question.of("log.csv", spec(**ASKED, **more))
+            for more in ({}, {"colour": "red"}, {"colour": "blue"})
         )
         assert (without.as_data() == red.as_data() == blue.as_data()) is same
     for spec in (LabelSpec, CloseSpec, ContinualSpec, ShowSpec):
@@ -120,15 +209,22 @@ def test_a_field_that_is_new_is_part_of_the_question() -> None:
     ("more", "named"),
     [
         ({"use_everything": True}, "use_everything="),
-        ({"pay_for_what_came_out": True, "mechanism": "limited_domain"}, "another .* was asked for"),
+        (
+            {"pay_for_what_came_out": True, "mechanism": "limited_domain"},
+            "another .* was asked for",
+        ),
         ({"engine": "duckdb"}, "engine"),
         ({"domain": ["zoo", "park"]}, "another domain"),
         ({"epsilon": 2.0}, "another budget"),
         ({"max_items_per_user": 3, "salt": "s"}, "max_items_per_user="),
     ],
 )
-def test_a_retry_of_another_question_is_refused_and_says_what_differs(more: dict[str, Any], named: str, tmp_path: Path) -> None:
-    """It is not answered from the file of the first one, whichever option differs; the same question is."""
+def test_a_retry_of_another_question_is_refused_and_says_what_differs(
+    more: dict[str, Any], named: str, tmp_path: Path
+) -> None:
+    """It is not answered from the file of the first one, whichever option differs; the same
+    question is.
+    """
     with acc.Ledger.open(f"sqlite:///{tmp_path / 'l.db'}") as ledger:
         ledger.create_dataset("visits", acc.Budget(epsilon=3.0, delta=1e-5), "add_remove")
         ask: dict[str, Any] = {**ASKED, "k": 1, "ledger": ledger, "dataset": "visits", "key": "a"}
@@ -144,7 +240,9 @@ def test_a_retry_of_another_question_is_refused_and_says_what_differs(more: dict
 
 
 def test_a_stated_salt_is_asked_for_and_chance_is_not() -> None:
-    """What is kept under another salt is another answer; one that nobody states is drawn anew each time."""
+    """What is kept under another salt is another answer; one that nobody states is drawn anew each
+    time.
+    """
     bound = {"max_items_per_user": 2}
     assert asked(**bound) == asked(**bound)
     assert asked(**bound, salt="one") != asked(**bound, salt="two")
@@ -153,12 +251,21 @@ def test_a_stated_salt_is_asked_for_and_chance_is_not() -> None:
 
 def test_a_job_goes_on_as_it_was_asked(tmp_path: Path) -> None:
     """Whatever option of a labeling job differs, stated or left out, it is another job."""
-    mechanism, ballots = dps.pate.GNMax(sigma=4.0, labels=3), dps.pate.Ballots([[10, 0, 0]] * 2, teachers=10)
+    mechanism, ballots = (
+        dps.pate.GNMax(sigma=4.0, labels=3),
+        dps.pate.Ballots([[10, 0, 0]] * 2, teachers=10),
+    )
     spec = {"mechanism": "gnmax", "sigma": 4.0, "output": "labels.csv"}
-    questions = [LabelSpec(**spec, **more).question() for more in ({}, {"missing": "allow"}, {"anyway": True})]
+    questions = [
+        LabelSpec(**spec, **more).question()
+        for more in ({}, {"missing": "allow"}, {"anyway": True})
+    ]
     assert questions[0] == questions[2] != questions[1]
     with own_session(tmp_path / "ledger.db", mechanism, 2, 1, resume=False) as session:
-        jobs = [Labeling(session, mechanism, ballots, tmp_path, key="a", batch_size=1, asked=one) for one in questions]
+        jobs = [
+            Labeling(session, mechanism, ballots, tmp_path, key="a", batch_size=1, asked=one)
+            for one in questions
+        ]
         jobs[0]._begin()
         jobs[2]._take_up()
         with pytest.raises(JobConflict, match="missing"):

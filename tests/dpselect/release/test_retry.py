@@ -1,4 +1,6 @@
-"""A release that is stopped at any step: its key pays once, one draw is seen, and where a file is named no answer is lost."""
+"""A release that is stopped at any step: its key pays once, one draw is seen, and where a file is
+named no answer is lost.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,21 @@ from dpselect.events import Pairs
 from dpselect.events.engine import guarded
 from dpselect.release import answer as answer_module
 
-ASKED: dict[str, Any] = {"user": "who", "item": "shop", "k": 2, "epsilon": 8.0, "delta": 1e-6, "key": "monday", "dataset": "log"}
+ASKED: dict[str, Any] = {
+    "user": "who",
+    "item": "shop",
+    "k": 2,
+    "epsilon": 8.0,
+    "delta": 1e-6,
+    "key": "monday",
+    "dataset": "log",
+}
 ASKED["mechanism"] = "limited_domain"  # which needs no plan
-LOG = [(f"u{user}", shop) for user in range(200) for shop in ("pier", "zoo", "park", "mall")[: 1 + user % 4]]
+LOG = [
+    (f"u{user}", shop)
+    for user in range(200)
+    for shop in ("pier", "zoo", "park", "mall")[: 1 + user % 4]
+]
 
 
 class Stopped(BaseException):
@@ -37,8 +51,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "shops.csv").write_text("shop\npier\nzoo\npark\nmall\n")
     with Ledger.open(f"sqlite:///{tmp_path}/p.db", timeout=0.2) as ledger:
         ledger.create_dataset("log", acc.Budget(epsilon=30.0, delta=1e-3), "add_remove")
-        ledger.create_dataset("loose", acc.Budget(epsilon=30.0, delta=1e-3, order="inf"), "add_remove")
-        ledger.create_dataset("days", acc.Budget(epsilon=30.0, delta=1e-3), "add_remove", window="day")
+        ledger.create_dataset(
+            "loose", acc.Budget(epsilon=30.0, delta=1e-3, order="inf"), "add_remove"
+        )
+        ledger.create_dataset(
+            "days", acc.Budget(epsilon=30.0, delta=1e-3), "add_remove", window="day"
+        )
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -49,7 +67,14 @@ def asking(**changed: Any) -> Callable[[], Any]:
 
 def asking_over_time(place: Path, **changed: Any) -> Callable[[], Any]:
     """A horizon of one day, whose answer is a table."""
-    asked = {**ASKED, **days(place, 1), "ledger": "sqlite:///p.db", "state": "h.state", "output": "top.csv", **changed}
+    asked = {
+        **ASKED,
+        **days(place, 1),
+        "ledger": "sqlite:///p.db",
+        "state": "h.state",
+        "output": "top.csv",
+        **changed,
+    }
     del asked["mechanism"]
     return partial(dps.continual.run, "log.csv", **asked)
 
@@ -64,13 +89,15 @@ def drafts(place: Path) -> list[Path]:
     return list(place.glob(".dpselect-*"))
 
 
-# -- stopped at every step ----------------------------------------------------------------------------------------------
+# -- stopped at every step -------------------------------------------------------------------------
 
 WAYS: dict[str, dict[str, Any]] = {
     "default": {"output": "answer.json", "mechanism": None},
     "table": {"output": "answer.csv"},
     "parquet": {"output": "answer.parquet"},
-    "pays_for_what_came_out": {**{"output": "answer.json", "pay_for_what_came_out": True, "dataset": "loose"}},
+    "pays_for_what_came_out": {
+        **{"output": "answer.json", "pay_for_what_came_out": True, "dataset": "loose"}
+    },
 }
 STEPS: list[tuple[object, str]] = [
     (Ledger, "charge"),
@@ -85,7 +112,9 @@ STEPS: list[tuple[object, str]] = [
 
 
 def stopped_at(monkeypatch: pytest.MonkeyPatch, at: int, moment: str) -> Callable[[], int]:
-    """Stop before, after or in the middle of the n-th step; the function that is returned counts the steps."""
+    """Stop before, after or in the middle of the n-th step; the function that is returned counts
+    the steps.
+    """
     count = 0
 
     def wrapped(original: Any, name: str) -> Any:
@@ -110,11 +139,15 @@ def stopped_at(monkeypatch: pytest.MonkeyPatch, at: int, moment: str) -> Callabl
 
 @pytest.mark.fast(12)
 @pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize(("way", "at"), [(way, at) for way in WAYS for at in range(5 if way == "default" else 6)])
+@pytest.mark.parametrize(
+    ("way", "at"), [(way, at) for way in WAYS for at in range(5 if way == "default" else 6)]
+)
 def test_a_release_that_is_stopped_at_any_step_is_completed_by_its_key(
     place: Path, monkeypatch: pytest.MonkeyPatch, way: str, at: int, moment: str
 ) -> None:
-    """One more call gives the answer: charged once, one draw on record, that which was claimed if one was; nothing lies about."""
+    """One more call gives the answer: charged once, one draw on record, that which was claimed if
+    one was; nothing lies about.
+    """
     ask = asking(**WAYS[way])
     dataset, paid = WAYS[way].get("dataset", "log"), len(entries(WAYS[way].get("dataset", "log")))
     assert paid == 0
@@ -138,15 +171,21 @@ def test_a_release_that_is_stopped_at_any_step_is_completed_by_its_key(
     assert claims in ([], [last.label])
     assert last.label == answer_module._claim(record.read_text())
     if opened.action == "reserve":
-        assert acc.Curve.from_json(last.curve or "") == acc.Curve.from_json(json.dumps(held["spent"]))
+        assert acc.Curve.from_json(last.curve or "") == acc.Curve.from_json(
+            json.dumps(held["spent"])
+        )
     assert drafts(place) == []
     assert ask().kept == record.read_text()
     assert len(entries(dataset)) == len(after)
 
 
 @pytest.mark.parametrize("name", ["charge", "select", "release"])
-def test_a_release_without_a_file_is_refused_again(place: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Nothing keeps its answer: what is charged stays charged, the error says that the answer is lost, and a retry is refused."""
+def test_a_release_without_a_file_is_refused_again(
+    place: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Nothing keeps its answer: what is charged stays charged, the error says that the answer is
+    lost, and a retry is refused.
+    """
     owner = dps.Mechanism if name == "select" else Ledger
     original = getattr(owner, name)
 
@@ -160,19 +199,27 @@ def test_a_release_without_a_file_is_refused_again(place: Path, monkeypatch: pyt
         patch.setattr(owner, name, failing)
         with pytest.raises(KeyboardInterrupt) as stopped:
             ask()
-    assert "stays charged (committed). Its answer is lost, because no output= keeps it" in str(stopped.value.__notes__)
+    assert "stays charged (committed). Its answer is lost, because no output= keeps it" in str(
+        stopped.value.__notes__
+    )
     with pytest.raises(AlreadyCharged):
         ask()
     assert [entry.action for entry in entries()] == ["charge"]
-    assert asking(output="answer.json")().items, "nothing was released: a file may keep a draw of it"
+    assert asking(output="answer.json")().items, (
+        "nothing was released: a file may keep a draw of it"
+    )
     assert [entry.action for entry in entries()] == ["charge", "release"]
 
 
-# -- the ledger, after the charge ----------------------------------------------------------------------------------------
+# -- the ledger, after the charge ------------------------------------------------------------------
 
 
-def test_nothing_asks_the_ledger_between_the_draw_and_the_claim(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A ledger that cannot be read for a while after the charge loses no answer, and the answer says what is left."""
+def test_nothing_asks_the_ledger_between_the_draw_and_the_claim(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ledger that cannot be read for a while after the charge loses no answer, and the answer
+    says what is left.
+    """
     charge, release = Ledger.charge, Ledger.release
 
     def locked(*_: Any, **__: Any) -> Any:
@@ -198,8 +245,12 @@ def test_nothing_asks_the_ledger_between_the_draw_and_the_claim(place: Path, mon
     assert found.left in json.loads((place / "answer.json").read_text())["notes"]
 
 
-def test_a_ledger_that_is_locked_when_the_claim_is_due_keeps_the_draft(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says that it is charged, from the receipt, and what to do; the retry gives the answer that was drawn then."""
+def test_a_ledger_that_is_locked_when_the_claim_is_due_keeps_the_draft(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error says that it is charged, from the receipt, and what to do; the retry gives the
+    answer that was drawn then.
+    """
     drawn = list[str]()
 
     def locked(*_: Any, **__: Any) -> Any:
@@ -211,7 +262,9 @@ def test_a_ledger_that_is_locked_when_the_claim_is_due_keeps_the_draft(place: Pa
     with pytest.raises(LedgerUnavailable) as stopped:
         asking(output="answer.csv")()
     (note,) = stopped.value.__notes__
-    assert "entry 1 of dataset 'log', key 'monday', is charged and stays charged (committed)" in note
+    assert (
+        "entry 1 of dataset 'log', key 'monday', is charged and stays charged (committed)" in note
+    )
     assert "the same output=: that charges nothing more, and gives the answer" in note
     monkeypatch.undo()
     monkeypatch.chdir(place)
@@ -243,10 +296,12 @@ def test_a_ledger_that_is_gone_after_the_charge_is_not_said_to_have_charged_noth
     assert [entry.action for entry in entries()] == ["charge", "release"]
 
 
-# -- what a charge is for ------------------------------------------------------------------------------------------------
+# -- what a charge is for --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("changed", [{"where": "shop != zoo"}, {"output": "other.json", "null": ["zoo"]}, {"k": 1}])
+@pytest.mark.parametrize(
+    "changed", [{"where": "shop != zoo"}, {"output": "other.json", "null": ["zoo"]}, {"k": 1}]
+)
 def test_a_charge_without_a_draw_is_for_its_question_alone(
     place: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any]
 ) -> None:
@@ -259,7 +314,9 @@ def test_a_charge_without_a_draw_is_for_its_question_alone(
     with pytest.raises(KeyConflict, match="different charge"):
         asking(**{**plain, **changed})()
     assert [entry.action for entry in entries()] == ["charge"]
-    assert asking(**{**plain, "output": "other.json"})().items, "where the answer goes is no part of the question"
+    assert asking(**{**plain, "output": "other.json"})().items, (
+        "where the answer goes is no part of the question"
+    )
 
 
 def test_a_claim_without_its_file_is_refused(place: Path) -> None:
@@ -273,8 +330,12 @@ def test_a_claim_without_its_file_is_refused(place: Path) -> None:
     assert [path.name for path in place.iterdir() if "json" in path.suffix] == []
 
 
-def test_a_draft_that_was_not_released_is_dropped_unseen(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two that draw under one charge: the ledger takes the first claim, and the other call gives that answer."""
+def test_a_draft_that_was_not_released_is_dropped_unseen(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two that draw under one charge: the ledger takes the first claim, and the other call gives
+    that answer.
+    """
     drawn = list[tuple[str, ...]]()
     release = Ledger.release
     ask = asking(output="answer.json")
@@ -297,7 +358,9 @@ def test_a_draft_that_was_not_released_is_dropped_unseen(place: Path, monkeypatc
     assert [entry.action for entry in entries()] == ["charge", "release"]
 
 
-def test_a_charge_that_is_released_meanwhile_is_not_drawn_from(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_charge_that_is_released_meanwhile_is_not_drawn_from(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A retry reads the log while another one finishes: it draws nothing, and gives that answer."""
     room, select, ask = Ledger.room, dps.Mechanism.select, asking(output="answer.json")
     drawn, others = list[object](), list[Any]()
@@ -307,15 +370,21 @@ def test_a_charge_that_is_released_meanwhile_is_not_drawn_from(place: Path, monk
         others.append(ask())
         return room(self, *args, **terms)
 
-    monkeypatch.setattr(dps.Mechanism, "select", lambda *args, **how: drawn.append(1) or select(*args, **how))
+    monkeypatch.setattr(
+        dps.Mechanism, "select", lambda *args, **how: drawn.append(1) or select(*args, **how)
+    )
     monkeypatch.setattr(Ledger, "room", finished)
     assert ask().items == others[0].items
     assert len(drawn) == 1
     assert [entry.action for entry in entries()] == ["charge", "release"]
 
 
-def test_a_draft_that_is_taken_up_by_another_process_is_nobody_elses_loss(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A retry that finds the draft of a call that is still at work claims and names it; that call then does the same."""
+def test_a_draft_that_is_taken_up_by_another_process_is_nobody_elses_loss(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A retry that finds the draft of a call that is still at work claims and names it; that call
+    then does the same.
+    """
     release, ask = Ledger.release, asking(output="answer.csv")
     others = list[Any]()
 
@@ -332,8 +401,12 @@ def test_a_draft_that_is_taken_up_by_another_process_is_nobody_elses_loss(place:
 
 
 @pytest.mark.parametrize("output", [None, "other.json"])
-def test_two_draws_are_never_both_accepted(place: Path, monkeypatch: pytest.MonkeyPatch, output: str | None) -> None:
-    """Whether the first one is kept nowhere or elsewhere, and though both came out alike: each has a claim of its own."""
+def test_two_draws_are_never_both_accepted(
+    place: Path, monkeypatch: pytest.MonkeyPatch, output: str | None
+) -> None:
+    """Whether the first one is kept nowhere or elsewhere, and though both came out alike: each has
+    a claim of its own.
+    """
     release, others = Ledger.release, list[Any]()
 
     def second_first(self: Ledger, *args: Any, **kwargs: Any) -> Any:
@@ -351,7 +424,9 @@ def test_two_draws_are_never_both_accepted(place: Path, monkeypatch: pytest.Monk
     assert [entry.action for entry in entries()] == ["charge", "release"]
 
 
-def test_an_answer_that_cannot_be_kept_is_seen_by_nobody(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_cannot_be_kept_is_seen_by_nobody(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A full disk: the charge stays without a claim, and a retry draws under it."""
 
     def full(*_: object) -> None:
@@ -369,8 +444,12 @@ def test_an_answer_that_cannot_be_kept_is_seen_by_nobody(place: Path, monkeypatc
 
 
 @pytest.mark.parametrize("changed", ["spent", "selection"])
-def test_what_is_planted_beside_a_charge_is_not_believed(place: Path, monkeypatch: pytest.MonkeyPatch, changed: str) -> None:
-    """A draft settles what its answer used, whatever it says of that, and one that is no answer is left alone."""
+def test_what_is_planted_beside_a_charge_is_not_believed(
+    place: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    """A draft settles what its answer used, whatever it says of that, and one that is no answer is
+    left alone.
+    """
     ask = asking(output="answer.json", pay_for_what_came_out=True, dataset="loose")
     with monkeypatch.context() as patch:
         stopped_at(patch, 3, "after")
@@ -378,11 +457,15 @@ def test_what_is_planted_beside_a_charge_is_not_believed(place: Path, monkeypatc
             ask()
     (draft,) = drafts(place)
     told = json.loads(draft.read_text())
-    honest = dps.Mechanism.from_json(json.dumps(told["mechanism"])).spent(dps.Selection.from_json(json.dumps(told["selection"])))
+    honest = dps.Mechanism.from_json(json.dumps(told["mechanism"])).spent(
+        dps.Selection.from_json(json.dumps(told["selection"]))
+    )
     told[changed] = acc.PureDP(epsilon=1e-9).model_dump(mode="json") if changed == "spent" else None
     content = json.dumps(told)
     draft.unlink()
-    draft.with_name(draft.name[:-64] + hashlib.sha256(content.encode()).hexdigest()).write_text(content)
+    draft.with_name(draft.name[:-64] + hashlib.sha256(content.encode()).hexdigest()).write_text(
+        content
+    )
     assert ask().items
     settled = entries("loose")[-1]
     assert settled.action == "release"
@@ -391,7 +474,9 @@ def test_what_is_planted_beside_a_charge_is_not_believed(place: Path, monkeypatc
 
 @pytest.mark.slow
 def test_a_long_answer_is_taken_up_too(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a million items it has more than the 64 MiB that are read of other texts: its draft is taken up, and its file shown."""
+    """Of a million items it has more than the 64 MiB that are read of other texts: its draft is
+    taken up, and its file shown.
+    """
     ask = asking(output="answer.json")
     with monkeypatch.context() as patch:
         stopped_at(patch, 2, "after")
@@ -400,14 +485,18 @@ def test_a_long_answer_is_taken_up_too(place: Path, monkeypatch: pytest.MonkeyPa
     (draft,) = drafts(place)
     content = draft.read_text() + " " * 2**26
     draft.unlink()
-    draft.with_name(draft.name[:-64] + hashlib.sha256(content.encode()).hexdigest()).write_text(content)
+    draft.with_name(draft.name[:-64] + hashlib.sha256(content.encode()).hexdigest()).write_text(
+        content
+    )
     for _ in range(2):
         assert ask().kept == content
     assert (place / "answer.json").read_text() == content
     assert drafts(place) == []
 
 
-def test_a_file_in_the_place_of_an_answer_is_no_answer(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_in_the_place_of_an_answer_is_no_answer(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is in the way until the ledger has its claim: an answer gets its name after that."""
     ask = asking(output="answer.json")
     with monkeypatch.context() as patch:
@@ -421,8 +510,12 @@ def test_a_file_in_the_place_of_an_answer_is_no_answer(place: Path, monkeypatch:
     assert [entry.action for entry in entries()] == ["charge"]
 
 
-def test_a_name_that_is_taken_meanwhile_costs_no_answer(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The draft waits, and the warning says where; once the file is moved away the retry names it."""
+def test_a_name_that_is_taken_meanwhile_costs_no_answer(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The draft waits, and the warning says where; once the file is moved away the retry
+    names it.
+    """
     select = dps.Mechanism.select
 
     def taken(*args: Any, **kwargs: Any) -> Any:
@@ -432,7 +525,9 @@ def test_a_name_that_is_taken_meanwhile_costs_no_answer(place: Path, monkeypatch
     ask = asking(output="answer.json")
     with monkeypatch.context() as patch:
         patch.setattr(dps.Mechanism, "select", taken)
-        with pytest.warns(dps.release.topk.Unkept, match=r"came to be meanwhile.*lies in .*\.dpselect-"):
+        with pytest.warns(
+            dps.release.topk.Unkept, match=r"came to be meanwhile.*lies in .*\.dpselect-"
+        ):
             found = ask()
     (draft,) = drafts(place)
     assert (place / "answer.json").read_text() == "mine"
@@ -441,8 +536,12 @@ def test_a_name_that_is_taken_meanwhile_costs_no_answer(place: Path, monkeypatch
     assert not draft.exists()
 
 
-def test_a_file_system_without_links_keeps_the_answer_too(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There a name is taken by an empty file first: one that a kill left is replaced by its draft."""
+def test_a_file_system_without_links_keeps_the_answer_too(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There a name is taken by an empty file first: one that a kill left is replaced by its
+    draft.
+    """
     ask = asking(output="answer.json")
     with monkeypatch.context() as patch:
         patch.setattr(answer_module, "name_file", lambda *_: (_ for _ in ()).throw(Stopped()))
@@ -453,12 +552,15 @@ def test_a_file_system_without_links_keeps_the_answer_too(place: Path, monkeypat
     assert drafts(place) == []
 
 
-# -- what is read after the charge ---------------------------------------------------------------------------------------
+# -- what is read after the charge -----------------------------------------------------------------
 
 
-def test_a_second_look_that_fails_stays_charged_and_is_drawn_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts of released items are read from the staged pairs after the charge: what fails there is told as what it is, and not
-    as a log that cannot be read."""
+def test_a_second_look_that_fails_stays_charged_and_is_drawn_again(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counts of released items are read from the staged pairs after the charge: what fails there is
+    told as what it is, and not as a log that cannot be read.
+    """
     ask = asking(output="answer.json", domain="shops.csv", with_counts=True, mechanism=None)
     read, looks = Pairs.read, list[object]()
 
@@ -470,7 +572,9 @@ def test_a_second_look_that_fails_stays_charged_and_is_drawn_again(place: Path, 
 
     with monkeypatch.context() as patch:
         patch.setattr(Pairs, "read", failing)
-        with pytest.raises(dps.errors.EventLogError, match=r"^the draw failed, after .*did not fit in memory") as failed:
+        with pytest.raises(
+            dps.errors.EventLogError, match=r"^the draw failed, after .*did not fit in memory"
+        ) as failed:
             ask()
     assert "stays charged (committed)" in str(failed.value.__notes__)
     assert "gives the answer" in str(failed.value.__notes__)
@@ -478,21 +582,31 @@ def test_a_second_look_that_fails_stays_charged_and_is_drawn_again(place: Path, 
     assert [entry.action for entry in entries()] == ["charge", "release"]
 
 
-# -- periods -------------------------------------------------------------------------------------------------------------
+# -- periods ---------------------------------------------------------------------------------------
 
 
 def days(place: Path, count: int) -> dict[str, Any]:
     """A log of a few days, and how each of them is asked for."""
     rows = [(user, shop, f"2024-05-0{day + 1}") for day in range(count) for user, shop in LOG]
     pd.DataFrame(rows, columns=["who", "shop", "at"]).to_csv(place / "log.csv", index=False)
-    return {"time": "at", "since": "2024-05-01", "until": f"2024-05-0{count + 1}", "every": "day", "epsilon": 4.0}
+    return {
+        "time": "at",
+        "since": "2024-05-01",
+        "until": f"2024-05-0{count + 1}",
+        "every": "day",
+        "epsilon": 4.0,
+    }
 
 
 @pytest.mark.fast(3)
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("at", range(4, 9))
-def test_a_series_that_is_stopped_loses_no_period(place: Path, monkeypatch: pytest.MonkeyPatch, at: int, moment: str) -> None:
-    """Whatever step of the second period it is: the next run releases it, under its charge if it has one."""
+def test_a_series_that_is_stopped_loses_no_period(
+    place: Path, monkeypatch: pytest.MonkeyPatch, at: int, moment: str
+) -> None:
+    """Whatever step of the second period it is: the next run releases it, under its charge if it
+    has one.
+    """
     ask = asking(**days(place, 3), dataset="days", output="top-{period}.json", max_items_per_user=4)
     with monkeypatch.context() as patch:
         stopped_at(patch, at, moment)
@@ -506,9 +620,15 @@ def test_a_series_that_is_stopped_loses_no_period(place: Path, monkeypatch: pyte
     assert [one.state for one in ask().releases] == ["recorded"] * 3
 
 
-def test_a_series_of_which_all_periods_are_charged_is_gone_on_with(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopped after its last charge: nothing is left to charge, a dry run says so much, and the next run draws that period."""
-    ask = partial(asking, **days(place, 2), dataset="days", output="top-{period}.json", max_items_per_user=4)
+def test_a_series_of_which_all_periods_are_charged_is_gone_on_with(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped after its last charge: nothing is left to charge, a dry run says so much, and the
+    next run draws that period.
+    """
+    ask = partial(
+        asking, **days(place, 2), dataset="days", output="top-{period}.json", max_items_per_user=4
+    )
     charge, charged = Ledger.charge, list[object]()
 
     def stopping(self: Ledger, *args: Any, **terms: Any) -> Any:
@@ -540,7 +660,9 @@ def test_a_series_of_which_all_periods_are_charged_is_gone_on_with(place: Path, 
 def test_a_horizon_of_a_log_that_is_stopped_at_its_file_is_completed(
     place: Path, monkeypatch: pytest.MonkeyPatch, at: int, moment: str
 ) -> None:
-    """Between the answer as JSON and the table beside it too: the same call writes what is missing, then shows what is there."""
+    """Between the answer as JSON and the table beside it too: the same call writes what is missing,
+    then shows what is there.
+    """
     ask = partial(asking_over_time, place)
     with monkeypatch.context() as patch:
         patch.setitem(globals(), "STEPS", [(answer_module, "_write")])
@@ -559,23 +681,35 @@ def test_a_horizon_of_a_log_that_is_stopped_at_its_file_is_completed(
         ask(where="shop != zoo")()
 
 
-# -- keys ----------------------------------------------------------------------------------------------------------------
+# -- keys ------------------------------------------------------------------------------------------
 
 
 def test_an_empty_key_is_refused(place: Path) -> None:
     """A variable that is not set is no key, and no release is charged anew for it at each retry."""
     for ask in (asking(key=""), asking(key="", output="a.json")):
-        with pytest.raises(dps.errors.InvalidRequest, match=r"key='' is empty, as a variable that is not set"):
+        with pytest.raises(
+            dps.errors.InvalidRequest, match=r"key='' is empty, as a variable that is not set"
+        ):
             ask()
     with pytest.raises(dps.errors.InvalidRequest, match="key='' is empty"):
-        dps.pate.label("votes.npz", mechanism="gnmax", sigma=7.0, output="l.csv", ledger="sqlite:///p.db", dataset="log", key="")
+        dps.pate.label(
+            "votes.npz",
+            mechanism="gnmax",
+            sigma=7.0,
+            output="l.csv",
+            ledger="sqlite:///p.db",
+            dataset="log",
+            key="",
+        )
     assert entries() == []
 
 
 def test_a_release_without_a_key_is_taken_up_by_the_one_that_the_ledger_shows(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has a random key, which a kill tells nobody, but `ledger show` does; what is left is counted once."""
+    """It has a random key, which a kill tells nobody, but `ledger show` does; what is left is
+    counted once.
+    """
     for at, kept in ((0, 0), (2, 1)):
         output = f"answer{at}.json"
         with monkeypatch.context() as patch:
@@ -587,5 +721,7 @@ def test_a_release_without_a_key_is_taken_up_by_the_one_that_the_ledger_shows(
         found = asking(key=entry.key, output=output)()
         assert drafts(place) == []
         with Ledger.open("sqlite:///p.db") as ledger:
-            assert str(ledger.affordable("log", found.mechanism)) in " ".join(json.loads(Path(output).read_text())["notes"])
+            assert str(ledger.affordable("log", found.mechanism)) in " ".join(
+                json.loads(Path(output).read_text())["notes"]
+            )
     assert [entry.action for entry in entries()] == ["charge", "release"] * 2

@@ -11,23 +11,38 @@ COLUMNS = ("period", "town", "rank", "item", "users", "low", "high")
 
 
 def rows(high: float | None) -> list[dict[str, Any]]:
-    """Two towns and four weeks; in the second week nothing is shown of x, and the last item has a name that is markup."""
+    """Two towns and four weeks; in the second week nothing is shown of x, and the last item has a
+    name that is markup.
+    """
     shown = [
-        ("York", week, rank, item) for week in (1, 2, 3, 4) for rank, item in enumerate("xyzu", 1) if (week, item) != (2, "x")
+        ("York", week, rank, item)
+        for week in (1, 2, 3, 4)
+        for rank, item in enumerate("xyzu", 1)
+        if (week, item) != (2, "x")
     ]
     shown.append(("Leeds", 1, 1, "<b>&x"))
     return [
-        dict(zip(COLUMNS, (f"W{week}", town, rank, item, 100.0 / rank, 90.0 / rank, high), strict=True))
+        dict(
+            zip(
+                COLUMNS,
+                (f"W{week}", town, rank, item, 100.0 / rank, 90.0 / rank, high),
+                strict=True,
+            )
+        )
         for town, week, rank, item in shown
     ]
 
 
 def made(high: float | None, bands: str = "At least.") -> str:
-    return page(rows(high), COLUMNS, title="Top", number="users", facts=[("Risk", "small")], bands=bands)
+    return page(
+        rows(high), COLUMNS, title="Top", number="users", facts=[("Risk", "small")], bands=bands
+    )
 
 
 def test_a_chart_for_each_group_has_lines_bands_and_gaps() -> None:
-    """Four items of a group at most; what was not shown in between is a gap, and a number stands where the scale says."""
+    """Four items of a group at most; what was not shown in between is a gap, and a number stands
+    where the scale says.
+    """
     html = made(120.0)
     charts = html.split("<figure>")[1:]
     assert [re.search(r"<bdi>(\w+)</bdi></h3>", chart)[1] for chart in charts] == ["York", "Leeds"]  # type: ignore[index]
@@ -42,14 +57,18 @@ def test_a_chart_for_each_group_has_lines_bands_and_gaps() -> None:
 
 def test_a_band_without_a_high_end_lies_below_its_line() -> None:
     """At least so many: between the number and its low end."""
-    band = re.search(r'<polygon class="band" points="([^"]+)"', made(None).split("Leeds</bdi></h3>")[1])
+    band = re.search(
+        r'<polygon class="band" points="([^"]+)"', made(None).split("Leeds</bdi></h3>")[1]
+    )
     assert band is not None
     (_, upper), (_, lower) = (point.split(",") for point in band[1].split())
     assert (float(upper), float(lower)) == (12.0, 31.4)
 
 
 def test_names_are_escaped_and_all_numbers_are_there() -> None:
-    """An item is text, whatever it looks like; the table has every row; no script, and nothing from elsewhere."""
+    """An item is text, whatever it looks like; the table has every row; no script, and nothing from
+    elsewhere.
+    """
     html = made(None)
     assert "<b>&x" not in html
     assert "&lt;b&gt;&amp;x" in html

@@ -1,4 +1,6 @@
-"""Groups as one table: the top k of each off one selection of cells, with one norm for all that a user has."""
+"""Groups as one table: the top k of each off one selection of cells, with one norm for all that a
+user has.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,20 @@ from dpselect.cli.topk import as_text
 from dpselect.continual import Period
 from dpselect.release.series import HorizonAnswer
 
-ASKED: dict[str, Any] = {"user": "u", "item": "i", "group": "g", "k": 3, "epsilon": 2.0, "delta": 1e-6}
+ASKED: dict[str, Any] = {
+    "user": "u",
+    "item": "i",
+    "group": "g",
+    "k": 3,
+    "epsilon": 2.0,
+    "delta": 1e-6,
+}
 
 
 def log() -> pd.DataFrame:
-    """4,000 users, in one to three of three groups, of which item 10 g + rank is the more popular the lower its rank."""
+    """4,000 users, in one to three of three groups, of which item 10 g + rank is the more popular
+    the lower its rank.
+    """
     rng = np.random.default_rng(3)
     rows = [
         (f"u{user}", int(g), 10 * int(g) + int(item))
@@ -36,7 +47,9 @@ def log() -> pd.DataFrame:
 
 @pytest.mark.slow
 def test_groups_without_a_bound_are_one_table(tmp_path: Path) -> None:
-    """The top of each group, under the names that the log has, at the price of one norm; the same again under its key."""
+    """The top of each group, under the names that the log has, at the price of one norm; the same
+    again under its key.
+    """
     ledger = f"sqlite:///{tmp_path / 'ledger.db'}"
     with acc.Ledger.open(ledger) as book:
         book.create_dataset("visits", acc.Budget(epsilon=4.0, delta=1e-5), "add_remove")
@@ -46,19 +59,28 @@ def test_groups_without_a_bound_are_one_table(tmp_path: Path) -> None:
     found = {group: set(one.labels or ()) for group, one in answer.selection.by_group().items()}
     assert found == {0: {0, 1, 2}, 1: {10, 11, 12}, 2: {20, 21, 22}}
     assert answer.mechanism.curve == answer.mechanism.mechanism.curve
-    assert acc.Budget(epsilon=2.0, delta=1e-6).covers(acc.Budget(epsilon=2.0, delta=1e-6).cost(answer.mechanism.curve))
+    assert acc.Budget(epsilon=2.0, delta=1e-6).covers(
+        acc.Budget(epsilon=2.0, delta=1e-6).cost(answer.mechanism.curve)
+    )
     text = answer.to_pandas()
     assert text.columns.tolist() == ["g", "rank", "item", "users", "low", "high"]
     assert text["g"].dtype.kind == "i"
-    assert (again.selection, again.choice.cells, again.charge) == (answer.selection, True, answer.charge)
+    assert (again.selection, again.choice.cells, again.charge) == (
+        answer.selection,
+        True,
+        answer.charge,
+    )
     assert '"over": "all groups"' in (tmp_path / "answer.json").read_text()
     assert "max_groups_per_user" not in answer.question.as_data()["reading"]
 
 
 @pytest.mark.fast(1)
-@pytest.mark.parametrize("public", [{"groups": [2, 0, 7]}, {"groups": [2, 0, 7], "domain": list(range(30))}])
+@pytest.mark.parametrize(
+    "public", [{"groups": [2, 0, 7]}, {"groups": [2, 0, 7], "domain": list(range(30))}]
+)
 def test_public_lists_name_what_is_released(public: dict[str, Any]) -> None:
-    """Groups that are not listed take no part of a norm; of a public table every cell has noise, groups without users too.
+    """Groups that are not listed take no part of a norm; of a public table every cell has noise,
+    groups without users too.
 
     A listed group of which nothing is shown makes the answer incomplete, and it says why.
     """
@@ -90,8 +112,12 @@ def test_what_one_norm_does_not_cover_needs_a_bound(other: dict[str, Any], words
 
 
 FEW = dps.Sensitivity.of_clipped(1.0, items_per_user=300)
-OF_CELLS = dps.mechanisms.TopOfGroups(k=3, mechanism=dps.SparseHistogram(scale=8.0, delta=1e-7, sensitivity=FEW))
-EACH = dps.PerGroup(mechanism=dps.LimitedDomain(k=2, kbar=10, epsilon=0.2, delta=1e-8), max_groups_per_user=3)
+OF_CELLS = dps.mechanisms.TopOfGroups(
+    k=3, mechanism=dps.SparseHistogram(scale=8.0, delta=1e-7, sensitivity=FEW)
+)
+EACH = dps.PerGroup(
+    mechanism=dps.LimitedDomain(k=2, kbar=10, epsilon=0.2, delta=1e-8), max_groups_per_user=3
+)
 BOUNDS: dict[str, Any] = {"clip": 1.0, "max_items_per_user": 300}
 
 
@@ -99,12 +125,24 @@ BOUNDS: dict[str, Any] = {"clip": 1.0, "max_items_per_user": 300}
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"k": 2}, "k=2 contradicts the planned mechanism, which is for k=3: .*leave mechanism= out"),
-        ({"mechanism": EACH, "groups": [0, 1, 2], "max_groups_per_user": 3}, "k=3 contradicts .* which is for k=2"),
+        (
+            {"k": 2},
+            "k=2 contradicts the planned mechanism, which is for k=3: .*leave mechanism= out",
+        ),
+        (
+            {"mechanism": EACH, "groups": [0, 1, 2], "max_groups_per_user": 3},
+            "k=3 contradicts .* which is for k=2",
+        ),
         ({"max_groups_per_user": 2}, "one norm over all groups of a user: leave it out"),
         ({"domain": [0, 1]}, "list them"),
-        ({"epsilon": 0.3}, r"costs more than .* \(epsilon=0.3, delta=1e-06\): plan one for this budget"),
-        ({"delta": 1e-8}, r"costs more than .* \(epsilon=2, delta=1e-08\): plan one for this budget"),
+        (
+            {"epsilon": 0.3},
+            r"costs more than .* \(epsilon=0.3, delta=1e-06\): plan one for this budget",
+        ),
+        (
+            {"delta": 1e-8},
+            r"costs more than .* \(epsilon=2, delta=1e-08\): plan one for this budget",
+        ),
     ],
 )
 def test_a_planned_table_keeps_to_what_is_stated(changed: dict[str, Any], words: str) -> None:
@@ -116,9 +154,13 @@ def test_a_planned_table_keeps_to_what_is_stated(changed: dict[str, Any], words:
 
 
 @pytest.mark.fast(1)
-@pytest.mark.parametrize(("column", "head"), [("score", "group"), ("value", "group"), ("city", "city")])
+@pytest.mark.parametrize(
+    ("column", "head"), [("score", "group"), ("value", "group"), ("city", "city")]
+)
 def test_a_period_that_is_closed_keeps_its_groups(column: str, head: str, tmp_path: Path) -> None:
-    """A horizon that is closed period by period calls the column of groups as a horizon of a log does."""
+    """A horizon that is closed period by period calls the column of groups as a horizon of a log
+    does.
+    """
     url = f"sqlite:///{tmp_path}/p.db"
     with acc.Ledger.open(url) as ledger:
         ledger.create_dataset("log", acc.Budget(epsilon=50.0, delta=1e-5), "add_remove")
@@ -126,19 +168,44 @@ def test_a_period_that_is_closed_keeps_its_groups(column: str, head: str, tmp_pa
     dps.continual.start(**kept, k=1, periods=2, epsilon=40.0, delta=1e-12, grouped=True)
     events = pd.DataFrame({"user": range(900), "item": "zoo", column: ["Rome", "Oslo"] * 450})
     answer: Any = dps.continual.close(1, events, **kept, user="user", item="item", group=column)
-    assert [(row.get(head), row["item"]) for row in answer.rows] == [("Oslo", "zoo"), ("Rome", "zoo")]
+    assert [(row.get(head), row["item"]) for row in answer.rows] == [
+        ("Oslo", "zoo"),
+        ("Rome", "zoo"),
+    ]
     assert all(f"{group}: zoo" in plain(_as_text(answer.as_data())) for group in ("Oslo", "Rome"))
 
 
 @pytest.mark.parametrize("column", ["period", "rank", "score"])
 def test_a_column_of_groups_hides_no_other(column: str, tmp_path: Path) -> None:
-    """A column of groups that is called as another of the table is `group` there: of a horizon in a notebook and as text too."""
-    events = pd.DataFrame({"user": range(900), "item": "zoo", column: ["Rome", "Oslo"] * 450, "at": "2024-07-01T10:00:00"})
+    """A column of groups that is called as another of the table is `group` there: of a horizon in a
+    notebook and as text too.
+    """
+    events = pd.DataFrame(
+        {
+            "user": range(900),
+            "item": "zoo",
+            column: ["Rome", "Oslo"] * 450,
+            "at": "2024-07-01T10:00:00",
+        }
+    )
     url = f"sqlite:///{tmp_path}/p.db"
     with acc.Ledger.open(url) as ledger:
         ledger.create_dataset("log", acc.Budget(epsilon=50.0, delta=1e-5), "add_remove")
-    asked: Any = {"user": "user", "item": "item", "group": column, "k": 1, "epsilon": 40.0, "delta": 1e-12, "time": "at"}
-    when: Any = {"since": "2024-07-01", "until": "2024-07-02", "every": "day", "state": tmp_path / "state"}
+    asked: Any = {
+        "user": "user",
+        "item": "item",
+        "group": column,
+        "k": 1,
+        "epsilon": 40.0,
+        "delta": 1e-12,
+        "time": "at",
+    }
+    when: Any = {
+        "since": "2024-07-01",
+        "until": "2024-07-02",
+        "every": "day",
+        "state": tmp_path / "state",
+    }
     answer: Any = dps.continual.run(events, **asked, **when, ledger=url, dataset="log", key="day")
     assert [(row["period"], row.get("group"), row["rank"], row["item"]) for row in answer.rows] == [
         ("2024-07-01", group, 1, "zoo") for group in ("Oslo", "Rome")
@@ -150,9 +217,17 @@ def test_a_column_of_groups_hides_no_other(column: str, tmp_path: Path) -> None:
 
 
 def test_no_number_of_users_is_below_0() -> None:
-    """Where noise outweighs the users, of a release and of a horizon: in tables, text and JSON; a sum may be negative."""
+    """Where noise outweighs the users, of a release and of a horizon: in tables, text and JSON; a
+    sum may be negative.
+    """
     events = pd.DataFrame({"user": ["ann"], "item": ["i0"], "paid": [-1.0]})
-    asked: Any = {"user": "user", "item": "item", "k": 12, "domain": [f"i{n}" for n in range(12)], "epsilon": 0.1}
+    asked: Any = {
+        "user": "user",
+        "item": "item",
+        "k": 12,
+        "domain": [f"i{n}" for n in range(12)],
+        "epsilon": 0.1,
+    }
     answer = dps.topk(events, **asked, delta=1e-6, with_counts=True)
     held, told = answer.columns(), answer.as_data()["selection"]["values"]
     assert min(held["users"]) == min(held["low"]) == min(told) == min(answer.values or ()) == 0
@@ -161,7 +236,9 @@ def test_no_number_of_users_is_below_0() -> None:
         assert not re.search(r"[\s>]-\d", text)
     of_sums = dps.Sensitivity.of_sums(-5.0, 5.0, "add_remove", 1)
     noisy = dps.OneshotTopK(k=12, noise="laplace", scale=9e3, values=True, sensitivity=of_sums)
-    sums = dps.topk(events, **asked, value="paid", value_clip=(-5.0, 5.0), max_items_per_user=1, mechanism=noisy)
+    sums = dps.topk(
+        events, **asked, value="paid", value_clip=(-5.0, 5.0), max_items_per_user=1, mechanism=noisy
+    )
     assert min(sums.values or ()) < 0
     assert min(sums.columns()["low"]) < 0
     counts = dps.continual.HorizonCounts(items=1, scale=9.0)

@@ -19,46 +19,76 @@ from dpselect.release.question import Question, choose
 from dpselect.spec import TopKSpec
 
 # 'a' has 900 users, 'b' 600, 'c' 300: at epsilon 100 the order is wrong with a chance below e^-300.
-LOG = pd.DataFrame([(f"u{user}", item) for item, users in (("a", 900), ("b", 600), ("c", 300)) for user in range(users)])
+LOG = pd.DataFrame(
+    [
+        (f"u{user}", item)
+        for item, users in (("a", 900), ("b", 600), ("c", 300))
+        for user in range(users)
+    ]
+)
 LOG.columns = pd.Index(["who", "where"])
 ASK: dict[str, Any] = {"user": "who", "item": "where", "k": 2}
 
 
 @pytest.mark.slow
 def test_an_answer_has_items_values_and_a_guarantee() -> None:
-    """Items in order, no values unless asked for, the guarantee within the budget; a repr and HTML that show them as text.
+    """Items in order, no values unless asked for, the guarantee within the budget; a repr and HTML
+    that show them as text.
 
-    What is large is warned of by public numbers alone, so that the warning tells nothing about the log.
+    What is large is warned of by public numbers alone, so that the warning tells nothing about the
+    log.
     """
     plain = dps.topk(LOG.replace({"a": "<b>\x1b[31m"}), **ASK, epsilon=100.0, delta=1e-3)
     assert (plain.items, plain.values, plain.charge) == (("<b>\x1b[31m", "b"), None, None)
     assert "<b>" not in plain._repr_html_()
     assert "\x1b" not in repr(plain)
-    assert all(words in repr(plain) for words in ("epsilon 100 protects hardly anybody", "one user in 1,000"))
+    assert all(
+        words in repr(plain)
+        for words in ("epsilon 100 protects hardly anybody", "one user in 1,000")
+    )
     assert "protects hardly" not in " ".join(dps.topk(LOG, **ASK, epsilon=1.0, delta=1e-6).lines())
     assert plain.guarantee.points[0].epsilon is not None
     assert plain.guarantee.points[0].epsilon <= 100.0
     counted = dps.topk(LOG, **ASK, epsilon=100.0, domain=["a", "b", "c"], with_counts=True)
-    assert counted.values == pytest.approx((900, 600), abs=40)  # Laplace noise of scale 1 at most: beyond with e^-40
+    # Laplace noise of scale 1 at most: beyond with e^-40
+    assert counted.values == pytest.approx((900, 600), abs=40)
     assert "users" in repr(counted)
     assert "<td>a</td>" in counted._repr_html_()
     assert list(counted.to_pandas()["item"]) == ["a", "b"]
     assert isinstance(table := counted.to_polars(), pl.DataFrame)
     assert list(table["item"]) == ["a", "b"]
-    assert table.columns == counted.to_arrow().column_names == ["rank", "item", "users", "low", "high"]
+    assert (
+        table.columns == counted.to_arrow().column_names == ["rank", "item", "users", "low", "high"]
+    )
     assert list(counted.columns()) == table.columns
 
 
 @pytest.mark.parametrize("delta", [None, 1e-6])
-def test_a_dataset_without_a_delta_is_not_remedied_by_a_stated_one(tmp_path: Path, delta: float | None) -> None:
-    """A refusal names what the dataset can pay for, whatever delta the call states; the remedy that it names works."""
+def test_a_dataset_without_a_delta_is_not_remedied_by_a_stated_one(
+    tmp_path: Path, delta: float | None
+) -> None:
+    """A refusal names what the dataset can pay for, whatever delta the call states; the remedy that
+    it names works.
+    """
     with acc.Ledger.open(f"sqlite:///{tmp_path}/l.db") as ledger:
         ledger.create_dataset("pure", acc.Budget(epsilon=3.0), "add_remove")
-        ask: dict[str, Any] = {**ASK, "epsilon": 1.0, "delta": delta, "ledger": ledger, "dataset": "pure"}
-        with pytest.raises(dps.errors.InvalidRequest, match=r"budget has no delta.*a public list of items \(domain=\)"):
+        ask: dict[str, Any] = {
+            **ASK,
+            "epsilon": 1.0,
+            "delta": delta,
+            "ledger": ledger,
+            "dataset": "pure",
+        }
+        with pytest.raises(
+            dps.errors.InvalidRequest,
+            match=r"budget has no delta.*a public list of items \(domain=\)",
+        ):
             dps.topk(LOG, **ask)
         listed: dict[str, Any] = {**ask, "domain": ["a", "b", "c"], "k": 1}
-        with pytest.raises(acc.errors.CalibrationError, match="dataset's budget has no delta, so choose a mechanism"):
+        with pytest.raises(
+            acc.errors.CalibrationError,
+            match="dataset's budget has no delta, so choose a mechanism",
+        ):
             dps.topk(LOG, **listed, mechanism="oneshot_top_k", noise="gaussian")
         assert list(ledger.entries("pure")) == []
         dps.topk(LOG, **listed)
@@ -66,15 +96,20 @@ def test_a_dataset_without_a_delta_is_not_remedied_by_a_stated_one(tmp_path: Pat
 
 
 def test_what_is_left_is_counted_in_the_part_that_runs_out_first(tmp_path: Path) -> None:
-    """A tenth of epsilon and a quarter of delta: three more fit, a fifth is refused before a log is read; each is on record."""
+    """A tenth of epsilon and a quarter of delta: three more fit, a fifth is refused before a log is
+    read; each is on record.
+    """
     with acc.Ledger.open(f"sqlite:///{tmp_path}/l.db") as ledger:
-        ledger.create_dataset("log", acc.Budget(epsilon=10.0, delta=4e-6, order="inf"), "add_remove")
+        ledger.create_dataset(
+            "log", acc.Budget(epsilon=10.0, delta=4e-6, order="inf"), "add_remove"
+        )
         ask: dict[str, Any] = {**ASK, "epsilon": 1.0, "delta": 1e-6, "use_everything": True}
         ask |= {"ledger": ledger, "dataset": "log", "actor": "grace", "label": "a trial"}
         first = dps.topk(LOG, **ask)
-        assert first.left == (
-            "log: budget: epsilon 10, delta 4e-6; used: 25%; cost as charged: epsilon 1, delta 1e-6; "
-            "left: 3 more releases like this one"
+        assert (
+            first.left
+            == "log: budget: epsilon 10, delta 4e-6; used: 25%; cost as charged: epsilon 1, delta"
+            " 1e-6; left: 3 more releases like this one"
         )
         for _ in range(3):
             dps.topk(LOG, **ask)
@@ -96,12 +131,32 @@ def test_what_is_left_is_counted_in_the_part_that_runs_out_first(tmp_path: Path)
         ({"period": "2024-01"}, dps.errors.InvalidRequest, "ledger="),
         ({"output": "answer.txt"}, dps.errors.InvalidRequest, ".json"),
         ({"delta": 0.0}, dps.errors.InvalidRequest, "delta= is missing"),
-        ({"epsilon": 5e-324, "delta": None, "domain": ["a", "b"]}, acc.errors.CalibrationError, "raise the budget"),
+        (
+            {"epsilon": 5e-324, "delta": None, "domain": ["a", "b"]},
+            acc.errors.CalibrationError,
+            "raise the budget",
+        ),
         ({"k": 0}, dps.errors.InvalidRequest, "k"),
-        ({"mechanism": "two_round_histogram"}, dps.errors.InvalidMechanism, r"clip the users \(clip=\), or bound their items"),
-        ({"salt": "s", "mechanism": "limited_domain"}, dps.errors.InvalidRequest, "without max_items_per_user= all are"),
-        ({"salt": "s", "domain": ["a", "b", "c"]}, dps.errors.InvalidRequest, "without max_items_per_user= all are"),
-        ({"group": "where", "item": "what", "noise": "laplace"}, dps.errors.InvalidRequest, "kbar=, noise=, with_counts="),
+        (
+            {"mechanism": "two_round_histogram"},
+            dps.errors.InvalidMechanism,
+            r"clip the users \(clip=\), or bound their items",
+        ),
+        (
+            {"salt": "s", "mechanism": "limited_domain"},
+            dps.errors.InvalidRequest,
+            "without max_items_per_user= all are",
+        ),
+        (
+            {"salt": "s", "domain": ["a", "b", "c"]},
+            dps.errors.InvalidRequest,
+            "without max_items_per_user= all are",
+        ),
+        (
+            {"group": "where", "item": "what", "noise": "laplace"},
+            dps.errors.InvalidRequest,
+            "kbar=, noise=, with_counts=",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(changed: dict[str, Any], error: type[Exception], words: str) -> None:

@@ -27,7 +27,9 @@ def _words(*values: int) -> WordSource:
 
 @pytest.mark.parametrize("chance", [fmpq(1, 3), fmpq(1, 2**70), fmpq(2**70 - 1, 2**70), fmpq(5, 8)])
 def test_a_coin_is_decided_at_the_bit_where_its_chance_is(chance: fmpq) -> None:
-    """U one unit of the 128th bit below p gives True and one above gives False, however many words that takes."""
+    """U one unit of the 128th bit below p gives True and one above gives False, however many words
+    that takes.
+    """
     digits = int(chance.p) * 2**128 // int(chance.q)
     for step, expected in ((-1, True), (1, False)):
         first, second = divmod(digits + step, 2**64)
@@ -60,28 +62,38 @@ def test_exceeding_a_level_has_the_chance_of_the_tail(name: str, level: float) -
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_level_inside_the_first_word_is_refined(name: str) -> None:
-    """A level within the error of the floats is compared by the bits: the answer is that of the sign of an Arb difference."""
+    """A level within the error of the floats is compared by the bits: the answer is that of the
+    sign of an Arb difference.
+    """
     noise, rng = by_name(name), np.random.default_rng(3)  # type: ignore[arg-type]
     for _ in range(50):
-        word, scale = int(rng.integers(2**58, 2**64 - 2**58, dtype=np.uint64)), float(10.0 ** rng.uniform(-9, 9))
+        word, scale = (
+            int(rng.integers(2**58, 2**64 - 2**58, dtype=np.uint64)),
+            float(10.0 ** rng.uniform(-9, 9)),
+        )
         level = float(scale * noise.isf((word + 0.5) / 2.0**64))
         follow = int(rng.integers(0, 2**64, dtype=np.uint64))
         stream = _words(word, *[follow] * 10)
         draw = LazyUniform(_words(*[follow] * 10), word=word)
-        ratio = fmpq(*Fraction(level).as_integer_ratio()) / fmpq(*Fraction(scale).as_integer_ratio())
+        ratio = fmpq(*Fraction(level).as_integer_ratio()) / fmpq(
+            *Fraction(scale).as_integer_ratio()
+        )
         expected = LazyUniform.sign_of_total(-ratio, noise, [(fmpq(1), draw)]) > 0
         assert bool(exceeds(np.zeros(1), noise, scale, level, stream)[0]) is expected
 
 
 def test_ties_with_a_noisy_threshold_are_decided_by_bits_and_consistently() -> None:
-    """Margins one unit of the last place apart that float64 cannot tell pass in their order: the level is one number."""
+    """Margins one unit of the last place apart that float64 cannot tell pass in their order: the
+    level is one number.
+    """
     noise, words = by_name("laplace"), [2**62 + 5, *[2**62 + 5] * 3]
     margins = np.array([[-1e-17, 0.0, 1e-17]])
     for follow in range(40):
         rest = np.random.default_rng(follow)
         stream = iter(words)
         source = lambda n, stream=stream, rest=rest: np.array(  # noqa: E731
-            [next(stream, int(rest.integers(0, 2**64, dtype=np.uint64))) for _ in range(n)], dtype=np.uint64
+            [next(stream, int(rest.integers(0, 2**64, dtype=np.uint64))) for _ in range(n)],
+            dtype=np.uint64,
         )
         flags = Thresholds(noise, [1.0], 1, source).passes(margins, 1.0)[0].tolist()
         assert flags[0] is False
@@ -91,7 +103,9 @@ def test_ties_with_a_noisy_threshold_are_decided_by_bits_and_consistently() -> N
 def test_integers_above_two_to_the_53_are_compared_exactly() -> None:
     """2^60 + 1 exceeds the level 2^60 under noise far smaller than 1, and 2^60 - 1 does not."""
     values = np.array([2**60 + 1, 2**60 - 1], dtype=np.int64)
-    assert ExactSampler(np.random.default_rng(13)).exceeds(values, by_name("laplace"), 0.01, 2.0**60).tolist() == [True, False]
+    assert ExactSampler(np.random.default_rng(13)).exceeds(
+        values, by_name("laplace"), 0.01, 2.0**60
+    ).tolist() == [True, False]
 
 
 def test_rounding_has_the_law_of_the_cells() -> None:
@@ -110,7 +124,9 @@ def test_rounding_has_the_law_of_the_cells() -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
 def test_rows_have_the_law_of_quadrature(name: str, scale: float) -> None:
-    """The winner of each of 100,000 rows, by the exact sampler and by the plain one: both have the law of quadrature."""
+    """The winner of each of 100,000 rows, by the exact sampler and by the plain one: both have the
+    law of quadrature.
+    """
     noise, values = by_name(name), np.array([0.0, 1.0, 1.0, 3.5]) * scale  # type: ignore[arg-type]
     law = argmax_probabilities(noise, scale, values)
     for source in (ExactSampler(np.random.default_rng(6)), SeededSampler(np.random.default_rng(6))):
@@ -119,14 +135,18 @@ def test_rows_have_the_law_of_quadrature(name: str, scale: float) -> None:
 
 
 def test_rows_of_very_different_sizes_keep_their_gaps() -> None:
-    """Each row is measured from its own maximum: a row near 2^62 does not round the gaps of a row near zero, nor the reverse."""
+    """Each row is measured from its own maximum: a row near 2^62 does not round the gaps of a row
+    near zero, nor the reverse.
+    """
     matrix = np.array([[0, 3, 1], [2**62, 2**62 + 3, 2**62 + 1]], dtype=np.int64)
     for source in (ExactSampler(np.random.default_rng(8)), SeededSampler(np.random.default_rng(8))):
         assert source.top_k_rows(matrix, by_name("gumbel"), 0.02, 3).tolist() == [[1, 2, 0]] * 2
 
 
 def test_subsets_are_uniform() -> None:
-    """Every ordered pair out of four is as likely as any other, and a source that repeats words is asked again."""
+    """Every ordered pair out of four is as likely as any other, and a source that repeats words is
+    asked again.
+    """
     source = ExactSampler(np.random.default_rng(10))
     pairs = np.array([source.subset(4, 2) for _ in range(12_000)])
     seen = np.bincount(pairs[:, 0] * 4 + pairs[:, 1], minlength=16)
@@ -136,7 +156,9 @@ def test_subsets_are_uniform() -> None:
 
 @pytest.mark.parametrize("size", [10, 9_000, 100_000])
 def test_constant_work_draws_one_word_per_candidate(size: int) -> None:
-    """In constant-work mode as many words are drawn as there are candidates, whatever the scores."""
+    """In constant-work mode as many words are drawn as there are candidates, whatever the
+    scores.
+    """
     drawn = []
 
     class Counting(np.random.Generator):

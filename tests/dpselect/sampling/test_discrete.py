@@ -39,7 +39,9 @@ def test_counts_are_binomial(level: int) -> None:
 
 
 def test_an_undecided_word_is_decided_by_the_bits_that_follow() -> None:
-    """A word equal to a table entry gives the count below or above it as its next word lies below or above the next digits."""
+    """A word equal to a table entry gives the count below or above it as its next word lies below
+    or above the next digits.
+    """
     entry = int(_table(8)[12])
     for follow, expected in ((0, 12), (2**64 - 1, 13)):
         draw = LazyUniform(lambda n, follow=follow: np.full(n, follow, dtype=np.uint64), word=entry)
@@ -51,14 +53,18 @@ def test_an_undecided_word_is_decided_by_the_bits_that_follow() -> None:
 def test_words_of_ones_end() -> None:
     """The largest words stand for a count in the far tail, never for a search without end."""
     words = iter([2**64 - 1, 2**64 - 1, 5])
-    count = refined_count(7, LazyUniform(lambda _: np.array([next(words)], dtype=np.uint64), word=2**64 - 1))
+    count = refined_count(
+        7, LazyUniform(lambda _: np.array([next(words)], dtype=np.uint64), word=2**64 - 1)
+    )
     assert 64 < count < 200
 
 
 @pytest.mark.fast(3)
 @pytest.mark.parametrize(("size", "level"), [(1000, 2), (1000, 5), (1000, 6), (5000, 7), (70, 10)])
 def test_each_trial_succeeds_with_its_probability(size: int, level: int) -> None:
-    """Over 3,000 runs: distinct places below the size, each as often as any other, in all as often as they should."""
+    """Over 3,000 runs: distinct places below the size, each as often as any other, in all as often
+    as they should.
+    """
     words = ExactSampler(np.random.default_rng(level)).words
     hits = np.zeros(size)
     for _ in range(3000):
@@ -78,7 +84,9 @@ def test_each_trial_succeeds_with_its_probability(size: int, level: int) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("level", [6, 9])
 def test_repetitions_are_replaced(level: int) -> None:
-    """Over 2^29 trials the number of successes is right to 6 standard errors: places drawn twice in a piece are drawn again."""
+    """Over 2^29 trials the number of successes is right to 6 standard errors: places drawn twice in
+    a piece are drawn again.
+    """
     words = ExactSampler(np.random.default_rng(20 + level)).words
     total = sum(len(successes(2**24, level, words)) for _ in range(32))
     mean = 2.0 ** (29 - level)

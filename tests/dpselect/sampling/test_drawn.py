@@ -1,4 +1,6 @@
-"""Noisy numbers that are asked more than once: above a level, in order, and rounded, all about one draw. Theorems X7 and X13."""
+"""Noisy numbers that are asked more than once: above a level, in order, and rounded, all about one
+draw. Theorems X7 and X13.
+"""
 
 from __future__ import annotations
 
@@ -36,21 +38,32 @@ def _kinds() -> list[NDArray[np.int64] | NDArray[np.float64]]:
 @pytest.mark.parametrize("name", NOISES)
 @pytest.mark.parametrize("grid", [2.0**-30, 2.0**-8, 0.5, 64.0])
 def test_the_fast_way_of_rounding_is_that_of_the_bits(name: str, grid: float) -> None:
-    """For the same words, every multiple of the grid is the one that Arb finds, at any size of score and known level of V."""
+    """For the same words, every multiple of the grid is the one that Arb finds, at any size of
+    score and known level of V.
+    """
     noise, words = by_name(name), ExactSampler(np.random.default_rng(2)).words  # type: ignore[arg-type]
     for values in _kinds():
         for level in (0, 9):
             entries = Entries.at(np.arange(len(values)), words(len(values)), level)
             fast = nearest(values, noise, 3.7, grid, entries, words)
             for i in range(0, len(values), 11):
-                draw = entries.refined.get((i, 0)) or LazyUniform(words, level=level, word=int(entries.words[i]))
-                slow = _nearest(rational(values[i].item()) / rational(grid), rational(3.7) / rational(grid), noise, draw)
+                draw = entries.refined.get((i, 0)) or LazyUniform(
+                    words, level=level, word=int(entries.words[i])
+                )
+                slow = _nearest(
+                    rational(values[i].item()) / rational(grid),
+                    rational(3.7) / rational(grid),
+                    noise,
+                    draw,
+                )
                 assert fast[i] == _as_float(slow * Fraction(grid))
 
 
 @pytest.mark.parametrize("name", NOISES)
 def test_what_is_above_a_level_has_the_chance_of_the_tail(name: str) -> None:
-    """Of 60,000 scores, near the level and far below it, each kind passes as often as its tail says, and nothing else passes."""
+    """Of 60,000 scores, near the level and far below it, each kind passes as often as its tail
+    says, and nothing else passes.
+    """
     noise, scale, level = by_name(name), 2.0, 11.0  # type: ignore[arg-type]
     kinds = np.array([13, 11, 9, 4, 1, -1000])
     values = np.repeat(kinds, 10_000)
@@ -59,33 +72,52 @@ def test_what_is_above_a_level_has_the_chance_of_the_tail(name: str) -> None:
         ExactSampler(np.random.default_rng(4), constant_work=True),
         SeededSampler(np.random.default_rng(5)),
     ):
-        seen = np.bincount(source.above(values, noise, scale, level).index // 10_000, minlength=len(kinds))
+        seen = np.bincount(
+            source.above(values, noise, scale, level).index // 10_000, minlength=len(kinds)
+        )
         for kind, hits in zip(kinds.tolist(), seen.tolist(), strict=True):
             assert binomtest(hits, 10_000, float(noise.sf((level - kind) / scale))).pvalue > LIMIT
 
 
 @pytest.mark.parametrize("name", NOISES)
 @pytest.mark.parametrize("bits", [12, 16])
-def test_where_all_are_far_below_the_rare_ones_pass_as_often_as_the_tail_says(name: str, bits: int) -> None:
-    """Four million equal scores, each of which passes only with a V below 2^-bits; by 2^-8 and by 2^-bits alike."""
+def test_where_all_are_far_below_the_rare_ones_pass_as_often_as_the_tail_says(
+    name: str, bits: int
+) -> None:
+    """Four million equal scores, each of which passes only with a V below 2^-bits; by 2^-8 and by
+    2^-bits alike.
+    """
     noise, source = by_name(name), ExactSampler(np.random.default_rng(bits))  # type: ignore[arg-type]
-    problem = RankingProblem(np.zeros(4_000_000, dtype=np.int64), noise, 2.0, 4_000_000, source.words)
+    problem = RankingProblem(
+        np.zeros(4_000_000, dtype=np.int64), noise, 2.0, 4_000_000, source.words
+    )
     level = -far_below(problem, 0.0, bits)
     for power in (8, bits):
         hits = len(_pooled(problem, level, np.empty(0, dtype=np.int64), power))
         assert binomtest(hits, 4_000_000, float(noise.sf(level / 2.0))).pvalue > LIMIT
     assert (
-        binomtest(len(source.above(problem.values, noise, 2.0, level).index), 4_000_000, float(noise.sf(level / 2.0))).pvalue
+        binomtest(
+            len(source.above(problem.values, noise, 2.0, level).index),
+            4_000_000,
+            float(noise.sf(level / 2.0)),
+        ).pvalue
         > LIMIT
     )
 
 
 @pytest.mark.parametrize("name", NOISES)
 @pytest.mark.parametrize("k", [None, 40_000])
-def test_members_of_groups_above_a_level_have_the_chance_of_the_tail(name: str, k: int | None) -> None:
-    """Every group passes as often as its tail says, each of its members as often, and none twice; far groups cost nothing."""
+def test_members_of_groups_above_a_level_have_the_chance_of_the_tail(
+    name: str, k: int | None
+) -> None:
+    """Every group passes as often as its tail says, each of its members as often, and none twice;
+    far groups cost nothing.
+    """
     noise, scale, level = by_name(name), 2.0, 11.0  # type: ignore[arg-type]
-    values, sizes = np.array([13, 11, 9, 4, -(2**40)]), np.array([10_000, 10_000, 10_000, 10_000, 2**61])
+    values, sizes = (
+        np.array([13, 11, 9, 4, -(2**40)]),
+        np.array([10_000, 10_000, 10_000, 10_000, 2**61]),
+    )
     for source in (
         ExactSampler(np.random.default_rng(7)),
         ExactSampler(np.random.default_rng(8), constant_work=True),
@@ -95,24 +127,39 @@ def test_members_of_groups_above_a_level_have_the_chance_of_the_tail(name: str, 
         drawn = source.above(values[:few], noise, scale, level, k, sizes[:few])
         seen = np.bincount(drawn.index, minlength=5)
         for size, value, hits in zip(sizes.tolist(), values.tolist(), seen.tolist(), strict=True):
-            assert binomtest(hits, size, float(noise.sf((level - value) / scale))).pvalue > LIMIT if value > 0 else hits == 0
-        assert equally_likely(np.bincount(drawn.member[drawn.index == 1] // 500, minlength=20)) > LIMIT
+            assert (
+                binomtest(hits, size, float(noise.sf((level - value) / scale))).pvalue > LIMIT
+                if value > 0
+                else hits == 0
+            )
+        assert (
+            equally_likely(np.bincount(drawn.member[drawn.index == 1] // 500, minlength=20)) > LIMIT
+        )
         assert len(set(zip(drawn.index.tolist(), drawn.member.tolist(), strict=True))) == len(drawn)
         assert (np.diff(drawn.rounded(2.0**-20)) <= 0).all()
 
 
 def test_few_of_very_many_that_are_all_above() -> None:
-    """Where nearly all of 200,000 pass, the few largest are found by a sweep and have the law of the largest of all draws."""
+    """Where nearly all of 200,000 pass, the few largest are found by a sweep and have the law of
+    the largest of all draws.
+    """
     noise, values, seen = by_name("gaussian"), np.full(200_000, 50), []
     for seed in range(60):
-        seen.append(ExactSampler(np.random.default_rng(seed)).above(values, noise, 1.0, 10.0, 3).rounded(2.0**-10)[0] - 50)
+        seen.append(
+            ExactSampler(np.random.default_rng(seed))
+            .above(values, noise, 1.0, 10.0, 3)
+            .rounded(2.0**-10)[0]
+            - 50
+        )
     # The largest of 200,000: uniform once its distribution function is applied.
     uniform = noise.cdf(np.array(seen)) ** 200_000
     assert equally_likely(np.histogram(uniform, bins=4, range=(0, 1))[0]) > LIMIT
 
 
 def test_what_a_comparison_had_to_look_at_is_kept() -> None:
-    """Candidates whose words agree are ranked by further bits, and the values shown are those of the same bits."""
+    """Candidates whose words agree are ranked by further bits, and the values shown are those of
+    the same bits.
+    """
     stream = np.random.default_rng(9)
     for seed in range(20):
         asked = [0]
@@ -126,9 +173,12 @@ def test_what_a_comparison_had_to_look_at_is_kept() -> None:
         source.words = words  # type: ignore[method-assign]
         drawn = source.ranking(np.zeros(6), by_name("laplace"), 1.0, 6)
         numbers = drawn.rounded(2.0**-110)
-        # All agree to 64 bits, so that as floats they are one; the largest noise has the smallest V.
+        # All agree to 64 bits, so that as floats they are one; the largest noise has the smallest
+        # V.
         refined = inspect.getclosurevars(drawn.rounded).nonlocals["entries"].refined
-        exact = [Fraction(refined[int(i), 0].bits, 2 ** refined[int(i), 0].count) for i in drawn.index]
+        exact = [
+            Fraction(refined[int(i), 0].bits, 2 ** refined[int(i), 0].count) for i in drawn.index
+        ]
         assert len(set(np.round(numbers, 9))) == 1
         assert exact == sorted(exact)
         assert len(set(exact)) == 6
@@ -136,7 +186,9 @@ def test_what_a_comparison_had_to_look_at_is_kept() -> None:
 
 def test_grouped_candidates_bring_their_noise() -> None:
     """Grouped scores rank and round without being expanded; a member belongs to its group."""
-    drawn = ExactSampler(np.random.default_rng(11)).ranking(np.array([0, 30]), by_name("gaussian"), 1.0, 4, np.array([10**12, 2]))
+    drawn = ExactSampler(np.random.default_rng(11)).ranking(
+        np.array([0, 30]), by_name("gaussian"), 1.0, 4, np.array([10**12, 2])
+    )
     assert sorted(drawn.index.tolist()) == [0, 0, 1, 1]
     assert sorted(drawn.member[drawn.index == 1].tolist()) == [0, 1]
     numbers = drawn.rounded(2.0**-10)

@@ -1,4 +1,6 @@
-"""Exactness: whatever the floats leave undecided is decided as infinitely precise noise would decide it."""
+"""Exactness: whatever the floats leave undecided is decided as infinitely precise noise would
+decide it.
+"""
 
 from __future__ import annotations
 
@@ -50,50 +52,74 @@ def _cases(seed: int, count: int) -> Iterator[tuple[np.ndarray, float, int]]:
             scale * 1e3 * steps,
             np.where(steps % 2, -1e308, 1e308),
         )[int(rng.integers(8))]
-        yield values, (5e-324 * 3 if rng.integers(9) == 0 else scale), int(rng.integers(1, size + 1))
+        yield (
+            values,
+            (5e-324 * 3 if rng.integers(9) == 0 else scale),
+            int(rng.integers(1, size + 1)),
+        )
 
 
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_precision_gives_the_answer_of_the_slow_reference(name: str) -> None:
-    """For the same bits the float path, a widened one and one that knows nothing agree with an all-Arb sort; 1,800 cases."""
+    """For the same bits the float path, a widened one and one that knows nothing agree with an
+    all-Arb sort; 1,800 cases.
+    """
     noise = by_name(name)  # type: ignore[arg-type]
     for case, (values, scale, k) in enumerate(_cases(7, 300)):
         words = np.random.default_rng(case).integers(0, 2**64, size=len(values), dtype=np.uint64)
         expected = order(noise, values.tolist(), scale, words.tolist(), k)
-        plain = RankingProblem(values, noise, scale, k, ExactSampler(np.random.default_rng(case)).words)
+        plain = RankingProblem(
+            values, noise, scale, k, ExactSampler(np.random.default_rng(case)).words
+        )
         for by in (0.0, 0.7, np.inf):
             asked = replace(
-                plain, bounds=widened(by), margin=max(by, MARGIN), words=ExactSampler(np.random.default_rng(case)).words
+                plain,
+                bounds=widened(by),
+                margin=max(by, MARGIN),
+                words=ExactSampler(np.random.default_rng(case)).words,
             )
             assert drawn_all(asked).index.tolist() == expected
-        rows = replace(plain, values=values[None], words=ExactSampler(np.random.default_rng(case)).words)
+        rows = replace(
+            plain, values=values[None], words=ExactSampler(np.random.default_rng(case)).words
+        )
         assert top_k_rows(rows)[0].tolist() == expected
 
 
 def test_many_close_estimates_are_ranked_together() -> None:
-    """All of 3,000 candidates are asked for and estimates a unit apart tell nothing: the order is that of the bounds."""
+    """All of 3,000 candidates are asked for and estimates a unit apart tell nothing: the order is
+    that of the bounds.
+    """
     noise, words = by_name("laplace"), ExactSampler(np.random.default_rng(9)).words(3000)
-    asked = RankingProblem(np.zeros(3000), noise, 1.0, 3000, ExactSampler(np.random.default_rng(9)).words)
+    asked = RankingProblem(
+        np.zeros(3000), noise, 1.0, 3000, ExactSampler(np.random.default_rng(9)).words
+    )
     low, high = contest_bounds(noise, np.zeros(3000), np.zeros(3000, dtype=np.int64), words)
     expected = np.argsort(-low)
     assert (low[expected[:-1]] > high[expected[1:]]).all()
     for margin in (MARGIN, 2.0**-12, 1.0):
         assert np.array_equal(
-            drawn_all(replace(asked, margin=margin, words=ExactSampler(np.random.default_rng(9)).words)).index, expected
+            drawn_all(
+                replace(asked, margin=margin, words=ExactSampler(np.random.default_rng(9)).words)
+            ).index,
+            expected,
         )
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_draws_from_far_up_the_tail_are_compared_by_all_their_bits(name: str) -> None:
-    """Entries with V = 2^-level * 0.w, as the sweep makes them, are ranked as the slow reference ranks them; 600 cases."""
+    """Entries with V = 2^-level * 0.w, as the sweep makes them, are ranked as the slow reference
+    ranks them; 600 cases.
+    """
     noise, rng = by_name(name), np.random.default_rng(6)  # type: ignore[arg-type]
     for _ in range(100):
         values, words = rng.normal(size=6) * 15, rng.integers(0, 2**64, 6, dtype=np.uint64)
         levels = rng.integers(0, 57, 6)
         expected = order(noise, values.tolist(), 0.8, words.tolist(), 4, levels.tolist())
         for by in (0.0, 0.7, np.inf):
-            asked = RankingProblem(values, noise, 0.8, 4, ExactSampler(rng).words, widened(by)).against(values.max())  # type: ignore[arg-type]
+            asked = RankingProblem(
+                values, noise, 0.8, 4, ExactSampler(rng).words, widened(by)
+            ).against(values.max())  # type: ignore[arg-type]
             contest = Contenders(asked)
             contest.offer(Entries(np.arange(6), np.zeros(6, dtype=np.int64), levels, words))
             assert contest.ranked().index.tolist() == expected
@@ -101,34 +127,52 @@ def test_draws_from_far_up_the_tail_are_compared_by_all_their_bits(name: str) ->
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_left_out_is_below_every_number(name: str) -> None:
-    """Minus infinity stands for a candidate that is left out: it comes after the least float, whatever the noise."""
+    """Minus infinity stands for a candidate that is left out: it comes after the least float,
+    whatever the noise.
+    """
     values = np.array([-np.inf, 0.0, -1.7e308])
     for seed in range(20):
-        asked = RankingProblem(values, by_name(name), 1.0, 3, ExactSampler(np.random.default_rng(seed)).words)  # type: ignore[arg-type]
+        asked = RankingProblem(
+            values, by_name(name), 1.0, 3, ExactSampler(np.random.default_rng(seed)).words
+        )  # type: ignore[arg-type]
         assert drawn_all(asked).index.tolist() == [1, 2, 0]
 
 
 def test_one_wide_interval_reaches_beyond_its_neighbours() -> None:
-    """Half of the entries are known to a few units only: each is compared with all whose intervals it meets; 200 cases."""
+    """Half of the entries are known to a few units only: each is compared with all whose intervals
+    it meets; 200 cases.
+    """
     noise, rng = by_name("gumbel"), np.random.default_rng(8)
     for _ in range(200):
         values, words = rng.normal(size=6), rng.integers(0, 2**64, 6, dtype=np.uint64)
         unknown = dict(zip(words.tolist(), rng.integers(0, 2, 6).tolist(), strict=True))
 
-        def bounds(noise: Noise, height: Floats, level: Indices, words: Words, unknown: dict[int, int] = unknown) -> Any:
+        def bounds(
+            noise: Noise,
+            height: Floats,
+            level: Indices,
+            words: Words,
+            unknown: dict[int, int] = unknown,
+        ) -> Any:
             low, high = contest_bounds(noise, height, level, words)
             by = 3.0 * np.array([unknown[word] for word in words.tolist()])
             return low - by, high + by
 
-        asked = RankingProblem(values, noise, 0.8, 4, ExactSampler(rng).words, bounds).against(values.max())
+        asked = RankingProblem(values, noise, 0.8, 4, ExactSampler(rng).words, bounds).against(
+            values.max()
+        )
         contest = Contenders(asked)
         contest.offer(Entries.at(np.arange(6), words))
-        assert contest.ranked().index.tolist() == order(noise, values.tolist(), 0.8, words.tolist(), 4)
+        assert contest.ranked().index.tolist() == order(
+            noise, values.tolist(), 0.8, words.tolist(), 4
+        )
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_levels_promise_no_more_than_the_tail(name: str) -> None:
-    """A candidate with V >= 2^-level stays below the threshold, few bits are given away, and large heights do not matter."""
+    """A candidate with V >= 2^-level stays below the threshold, few bits are given away, and large
+    heights do not matter.
+    """
     noise, rng = by_name(name), np.random.default_rng(7)  # type: ignore[arg-type]
     for base in (0.0, -1e3, -1e15):
         height = base - rng.uniform(0, 1, 4000)
@@ -143,14 +187,23 @@ def test_levels_promise_no_more_than_the_tail(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_float_bounds_contain_the_real_number(name: str) -> None:
-    """The float64 enclosure contains the Arb ball of the same cell, from the deepest tail to the other end."""
+    """The float64 enclosure contains the Arb ball of the same cell, from the deepest tail to the
+    other end.
+    """
     noise = by_name(name)  # type: ignore[arg-type]
     rng = np.random.default_rng(1)
     words = np.concatenate(
         [
             rng.integers(0, 2**64, 1500, dtype=np.uint64),
-            (np.uint64(2**64 - 1) - (rng.integers(0, 2**64, 500, dtype=np.uint64) >> rng.integers(0, 53, 500).astype(np.uint64))),
-            rng.integers(0, 2**64, 1000, dtype=np.uint64) >> rng.integers(0, 60, 1000).astype(np.uint64),
+            (
+                np.uint64(2**64 - 1)
+                - (
+                    rng.integers(0, 2**64, 500, dtype=np.uint64)
+                    >> rng.integers(0, 53, 500).astype(np.uint64)
+                )
+            ),
+            rng.integers(0, 2**64, 1000, dtype=np.uint64)
+            >> rng.integers(0, 60, 1000).astype(np.uint64),
             np.array([0, 1, 2**11 - 1, 2**63 - 1, 2**63, 2**64 - 1], dtype=np.uint64),
         ]
     )
@@ -161,32 +214,49 @@ def test_float_bounds_contain_the_real_number(name: str) -> None:
     with ctx.workprec(300):
         for i, (word, at) in enumerate(zip(words.tolist(), level.tolist(), strict=True)):
             ends = [
-                NOISE_LAWS[noise.name].inverse(arb((edge, -64 - at))) for edge in (word, word + 1) if 0 < edge < 2 ** (64 + at)
+                NOISE_LAWS[noise.name].inverse(arb((edge, -64 - at)))
+                for edge in (word, word + 1)
+                if 0 < edge < 2 ** (64 + at)
             ]
             assert all(low[i] < end < high[i] for end in ends)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_estimates_are_as_near_as_they_promise(name: str) -> None:
-    """Outside the places that are named, an estimate is within 2^-22 of isf at both ends of the word's cell; ends included."""
+    """Outside the places that are named, an estimate is within 2^-22 of isf at both ends of the
+    word's cell; ends included.
+    """
     noise = by_name(name)  # type: ignore[arg-type]
     rng = np.random.default_rng(3)
     bulk = rng.integers(0, 2**64, 1500, dtype=np.uint64)
     edge = bulk[:500] >> rng.integers(20, 64, 500).astype(np.uint64)
-    words = np.concatenate([bulk, edge, ~edge, np.array([0, 2**36, 2**36 - 1, 2**64 - 2**36, 2**64 - 1], dtype=np.uint64)])
+    words = np.concatenate(
+        [
+            bulk,
+            edge,
+            ~edge,
+            np.array([0, 2**36, 2**36 - 1, 2**64 - 2**36, 2**64 - 1], dtype=np.uint64),
+        ]
+    )
     found, wide = estimates(noise, words)
     assert set(np.flatnonzero(words < 2**35).tolist()) <= set(wide.tolist())
     with ctx.workprec(300):
         for i in sorted(set(range(len(words))) - set(wide.tolist())):
-            ends = [NOISE_LAWS[noise.name].inverse(arb((int(words[i]) + step, -64))) for step in (0, 1)]
+            ends = [
+                NOISE_LAWS[noise.name].inverse(arb((int(words[i]) + step, -64))) for step in (0, 1)
+            ]
             assert all(abs(found[i] - end) < 2.0**-22 for end in ends)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_estimates_in_the_wrong_order_do_not_decide(name: str) -> None:
-    """Two words at the ends of one cell of 2^-52, high up the tail: the estimate puts the one with the greater score first, and
-    its noise is smaller by more than that."""
-    noise, words = by_name(name), np.array([(2**24 + 9) << 12, ((2**24 + 9) << 12) + 4095], dtype=np.uint64)  # type: ignore[arg-type]
+    """Two words at the ends of one cell of 2^-52, high up the tail: the estimate puts the one with
+    the greater score first, and its noise is smaller by more than that.
+    """
+    noise, words = (
+        by_name(name),
+        np.array([(2**24 + 9) << 12, ((2**24 + 9) << 12) + 4095], dtype=np.uint64),
+    )  # type: ignore[arg-type]
     values = np.array([0.0, 2.0**-29])
     found, wide = estimates(noise, words)
     assert len(wide) == 0
@@ -200,14 +270,18 @@ def test_estimates_in_the_wrong_order_do_not_decide(name: str) -> None:
 
 
 def test_candidates_whose_cell_is_wide_are_never_dropped() -> None:
-    """A word at either end of the line decides nothing by its estimate: the answer stays that of all its bits."""
+    """A word at either end of the line decides nothing by its estimate: the answer stays that of
+    all its bits.
+    """
     values = np.zeros(5000)
     for name in NAMES:
         for word, first in ((0, True), (2**64 - 1, False)):
             words = np.random.default_rng(4).integers(2**40, 2**64 - 2**40, 5000, dtype=np.uint64)
             words[1234] = word
             stream = _words_then_zeros(words)
-            order = drawn_all(RankingProblem(values, by_name(name), 1.0, 5000 if not first else 1, stream)).index  # type: ignore[arg-type]
+            order = drawn_all(
+                RankingProblem(values, by_name(name), 1.0, 5000 if not first else 1, stream)
+            ).index  # type: ignore[arg-type]
             assert order[0 if first else -1] == 1234
 
 
@@ -228,22 +302,35 @@ def _zeros_then_ones(zeros: int) -> WordSource:
 
 @pytest.mark.parametrize("name", ["gumbel", "exponential", "laplace", "logistic"])
 @pytest.mark.parametrize(("zeros", "wins"), [(22, False), (23, True)])
-def test_a_candidate_a_thousand_scales_behind_wins_when_its_bits_say_so(name: str, zeros: int, wins: bool) -> None:
-    """The tail is not cut off at 2^-53: 1,000 noise units take 1,443 zero bits, which are 22.5 words, and no fewer."""
+def test_a_candidate_a_thousand_scales_behind_wins_when_its_bits_say_so(
+    name: str, zeros: int, wins: bool
+) -> None:
+    """The tail is not cut off at 2^-53: 1,000 noise units take 1,443 zero bits, which are 22.5
+    words, and no fewer.
+    """
     behind = LazyUniform(_zeros_then_ones(zeros), level=0)
     ahead = LazyUniform(ExactSampler(np.random.default_rng(1)).words, word=2**63)
-    assert (LazyUniform.sign_of_total(fmpq(-1000), by_name(name), [(fmpq(1), behind), (fmpq(-1), ahead)]) > 0) is wins  # type: ignore[arg-type]
+    assert (
+        LazyUniform.sign_of_total(
+            fmpq(-1000), by_name(name), [(fmpq(1), behind), (fmpq(-1), ahead)]
+        )
+        > 0
+    ) is wins  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("known", "level"), [(5, 3), (4, 3), (9, 7)])
 def test_a_candidate_that_is_revealed_twice_has_the_law_of_one_draw(known: int, level: int) -> None:
-    """Of V < 2^-level those below 2^-known are known not to be: all of V is drawn again. False alarm: below 1e-8 in all."""
+    """Of V < 2^-level those below 2^-known are known not to be: all of V is drawn again. False
+    alarm: below 1e-8 in all.
+    """
     many, source = 40_000, ExactSampler(np.random.default_rng(known)).words
     sweep = Sweep(RankingProblem(np.zeros(1), by_name("gumbel"), 1.0, 1, source))
     kept, words = sweep._uniforms(np.repeat([known, UNKNOWN], many).astype(np.uint8), level)
     within = 2.0 ** (level - known)  # the chance of V < 2^-known, given V < 2^-level
     stays = (1 - within) / (1 - within * 2.0**-level)
-    assert np.count_nonzero(kept < many) == pytest.approx(many * stays, abs=6.5 * np.sqrt(many * stays * (1 - stays)))
+    assert np.count_nonzero(kept < many) == pytest.approx(
+        many * stays, abs=6.5 * np.sqrt(many * stays * (1 - stays))
+    )
     assert kept[kept >= many].tolist() == list(range(many, 2 * many))
     share = words[kept < many].astype(np.float64) / 2.0**64
     assert share.min() >= within

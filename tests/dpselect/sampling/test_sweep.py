@@ -1,4 +1,6 @@
-"""The threshold sweep: the noise it reveals is independent and uniform, and its answers have the law of noise drawn for all."""
+"""The threshold sweep: the noise it reveals is independent and uniform, and its answers have the
+law of noise drawn for all.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ LIMIT = 1e-8
 NAMES = get_args(NoiseName)
 
 
-def _problem(values: Numbers, name: str, scale: float, k: int, seed: int, by: float = 0.0) -> RankingProblem:
+def _problem(
+    values: Numbers, name: str, scale: float, k: int, seed: int, by: float = 0.0
+) -> RankingProblem:
     words = ExactSampler(np.random.default_rng(seed)).words
     bounds = widened(by) if by else contest_bounds
     return RankingProblem(values, by_name(name), scale, k, words, bounds).against(values.max())  # type: ignore[arg-type]
@@ -33,7 +37,9 @@ def _uniform(entries: Entries) -> np.ndarray:
 
 
 def _assert_uniform(v: np.ndarray) -> None:
-    """Kolmogorov-Smirnov for the bulk, and a chi-square over the octaves, which is where a wrong condition would show."""
+    """Kolmogorov-Smirnov for the bulk, and a chi-square over the octaves, which is where a wrong
+    condition would show.
+    """
     assert kstest(v, "uniform").pvalue > LIMIT
     octaves = np.bincount(np.minimum(-np.floor(np.log2(v)).astype(int), 12), minlength=13)[1:]
     share = 2.0 ** -np.arange(1, 13)
@@ -44,8 +50,12 @@ def _assert_uniform(v: np.ndarray) -> None:
 @pytest.mark.parametrize("name", ["gumbel", "gaussian", "half_logistic"])
 @pytest.mark.parametrize("threshold", [30.0, 9.0, 2.0, -1.0])
 @pytest.mark.parametrize("scores", ["equal", "spread", "peaked"])
-def test_lowering_the_threshold_reveals_independent_uniforms(name: str, threshold: float, scores: str) -> None:
-    """Once lowered to the bottom, each candidate of 30,011 has been entered exactly once, and their V are uniform."""
+def test_lowering_the_threshold_reveals_independent_uniforms(
+    name: str, threshold: float, scores: str
+) -> None:
+    """Once lowered to the bottom, each candidate of 30,011 has been entered exactly once, and their
+    V are uniform.
+    """
     rng, size = np.random.default_rng(11), 30_011
     values = {
         "equal": np.zeros(size),
@@ -70,9 +80,15 @@ def test_lowering_the_threshold_reveals_independent_uniforms(name: str, threshol
 def test_groups_reveal_independent_uniforms(threshold: float) -> None:
     """The same for groups: each member of each group is entered exactly once."""
     values, multiplicities = np.array([0.0, 2.0, 5.0, 9.0]), np.array([20_000, 7_001, 800, 3])
-    entries = Sweep(_problem(values, "gumbel", 1.0, 27_804, seed=6)).groups(units(values - 9.0), multiplicities, threshold)
+    entries = Sweep(_problem(values, "gumbel", 1.0, 27_804, seed=6)).groups(
+        units(values - 9.0), multiplicities, threshold
+    )
     pairs = set(zip(entries.index.tolist(), entries.member.tolist(), strict=True))
-    assert pairs == {(group, member) for group, count in enumerate(multiplicities.tolist()) for member in range(count)}
+    assert pairs == {
+        (group, member)
+        for group, count in enumerate(multiplicities.tolist())
+        for member in range(count)
+    }
     _assert_uniform(_uniform(entries))
     _assert_uniform(_uniform(entries)[entries.index == 0])
 
@@ -80,18 +96,30 @@ def test_groups_reveal_independent_uniforms(threshold: float) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "threshold", "by"),
-    [*((name, at, 0.0) for name in NAMES for at in (8.0, -2.0)), *(("laplace", 5.0, by) for by in (0.4, np.inf))],
+    [
+        *((name, at, 0.0) for name in NAMES for at in (8.0, -2.0)),
+        *(("laplace", 5.0, by) for by in (0.4, np.inf)),
+    ],
 )
 def test_the_winner_has_the_law_of_quadrature(name: str, threshold: float, by: float) -> None:
-    """The winner among 40 scores on 5 levels has its exact law, whatever the threshold the sweep starts from; with enclosures
-    that leave much or everything undecided too: refinement continues the same V."""
+    """The winner among 40 scores on 5 levels has its exact law, whatever the threshold the sweep
+    starts from; with enclosures that leave much or everything undecided too: refinement continues
+    the same V.
+    """
     rng = np.random.default_rng(3)
     kinds = np.arange(40) % 5
     values, rounds = kinds * 0.9, 500 if by else 1200
     law = np.bincount(kinds, weights=argmax_probabilities(by_name(name), 1.1, values))  # type: ignore[arg-type]
     seen = np.zeros(5)
     for _ in range(rounds):
-        problem = RankingProblem(values, by_name(name), 1.1, 1, ExactSampler(rng).words, widened(by) if by else contest_bounds)  # type: ignore[arg-type]
+        problem = RankingProblem(
+            values,
+            by_name(name),
+            1.1,
+            1,
+            ExactSampler(rng).words,
+            widened(by) if by else contest_bounds,
+        )  # type: ignore[arg-type]
         seen[kinds[Swept(problem).top_k(problem.k, threshold).index[0]]] += 1
     assert fit(seen, law) > LIMIT
 
@@ -99,7 +127,9 @@ def test_the_winner_has_the_law_of_quadrature(name: str, threshold: float, by: f
 @pytest.mark.slow
 @pytest.mark.parametrize("exponent", [30, 62])
 def test_tails_of_huge_groups_follow_the_closed_form(exponent: int) -> None:
-    """2^exponent candidates far behind beat one ahead with the probability of the softmax: noise of tail 2^-62 is drawn right."""
+    """2^exponent candidates far behind beat one ahead with the probability of the softmax: noise of
+    tail 2^-62 is drawn right.
+    """
     rng, count, rounds = np.random.default_rng(9), 2**exponent, 1500
     behind = exponent * np.log(2.0) + 0.5
     values, multiplicities = np.array([0.0, -behind]), np.array([1, count])
@@ -118,7 +148,10 @@ def test_more_candidates_than_64_bits_number_are_no_obstacle() -> None:
     """40 groups of 2^63 - 1 candidates each: every group is as likely, and the k choices differ."""
     rng = np.random.default_rng(10)
     values, multiplicities = np.zeros(40), np.full(40, 2**63 - 1)
-    chosen = grouped(RankingProblem(values, by_name("exponential"), 2.0, 2000, ExactSampler(rng).words), multiplicities)
+    chosen = grouped(
+        RankingProblem(values, by_name("exponential"), 2.0, 2000, ExactSampler(rng).words),
+        multiplicities,
+    )
     assert len(set(zip(chosen.index.tolist(), chosen.member.tolist(), strict=True))) == 2000
     assert equally_likely(np.bincount(chosen.index, minlength=40)) > LIMIT
     assert kstest(chosen.member / 2.0**63, "uniform").pvalue > LIMIT
@@ -137,13 +170,26 @@ def _kinds(rng: np.random.Generator, size: int) -> list[Numbers]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [pytest.param(8193, marks=pytest.mark.slow), 9001, pytest.param(16_384, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "size",
+    [
+        pytest.param(8193, marks=pytest.mark.slow),
+        9001,
+        pytest.param(16_384, marks=pytest.mark.slow),
+    ],
+)
 def test_without_noise_to_speak_of_the_order_is_that_of_the_scores(size: int) -> None:
-    """At a negligible scale any kind of number, negative ones and denormals included, comes back sorted."""
+    """At a negligible scale any kind of number, negative ones and denormals included, comes back
+    sorted.
+    """
     rng = np.random.default_rng(size)
     for values in _kinds(rng, size):
         scale = 5e-324 if np.abs(values).max() < 1e-300 else 1e-3
-        found = Swept(RankingProblem(values, by_name("exponential"), scale, 7, ExactSampler(rng).words)).top_k(7).index
+        found = (
+            Swept(RankingProblem(values, by_name("exponential"), scale, 7, ExactSampler(rng).words))
+            .top_k(7)
+            .index
+        )
         if scale > 1e-4:
             assert found.tolist() == np.argsort(values, kind="stable")[::-1][:7].tolist()
         else:
@@ -151,27 +197,39 @@ def test_without_noise_to_speak_of_the_order_is_that_of_the_scores(size: int) ->
 
 
 def test_block_maxima_are_the_maxima() -> None:
-    """Blocks are compared by their bits where no score is negative, and as numbers elsewhere, with the same result."""
+    """Blocks are compared by their bits where no score is negative, and as numbers elsewhere, with
+    the same result.
+    """
     rng = np.random.default_rng(12)
     for size in (100, 1017, 5000):
-        for values in [*_kinds(rng, size), np.full(size, -0.0), np.where(rng.random(size) < 0.5, -np.inf, -1.0)]:
+        for values in [
+            *_kinds(rng, size),
+            np.full(size, -0.0),
+            np.where(rng.random(size) < 0.5, -np.inf, -1.0),
+        ]:
             maxima = block_maxima(values, 3)
             count = len(maxima)
             assert all(maxima[i] == values[i::count].max() for i in range(count))
 
 
 def test_a_guess_of_any_height_ends() -> None:
-    """A threshold absurdly high or low costs time and changes nothing: the far top is found from both."""
+    """A threshold absurdly high or low costs time and changes nothing: the far top is found from
+    both.
+    """
     values = np.zeros(20_000)
     values[777] = 1e12
     for threshold in (1e9, 100.0, -1e3):
-        problem = RankingProblem(values, by_name("laplace"), 1.0, 1, ExactSampler(np.random.default_rng(13)).words)
+        problem = RankingProblem(
+            values, by_name("laplace"), 1.0, 1, ExactSampler(np.random.default_rng(13)).words
+        )
         assert Swept(problem).top_k(problem.k, threshold).index.tolist() == [777]
 
 
 @pytest.mark.slow
 def test_peeling_in_one_pass_has_the_law_of_rounds() -> None:
-    """Three rounds over scores that were passed over once release every ordered triple as rounds with fresh noise would."""
+    """Three rounds over scores that were passed over once release every ordered triple as rounds
+    with fresh noise would.
+    """
     values = np.repeat([4, 3, 0], [1, 2, 27])
     counts = dps.Scores(values, sensitivity=dps.Sensitivity())
     law = dps.PeelingTopK(k=3, noise="laplace", scale=1.5).probabilities(counts)

@@ -1,4 +1,6 @@
-"""Mechanisms release through the exact path: grouped scores beyond any expansion, and simulation agreeing with release."""
+"""Mechanisms release through the exact path: grouped scores beyond any expansion, and simulation
+agreeing with release.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,19 @@ import accounting as acc
 import dpselect as dps
 from dpselect.errors import InvalidScores
 from dpselect.noise import by_name
-from dpselect.sampling import EntropySampler, ExactSampler, SeededSampler, TooManyCandidates, sampler
+from dpselect.sampling import (
+    EntropySampler,
+    ExactSampler,
+    SeededSampler,
+    TooManyCandidates,
+    sampler,
+)
 from dpselect.verify.quadrature import argmax_probabilities
 
 LIMIT = 1e-8
 COUNTS = dps.Sensitivity()
-# The lead in units of the widest noise (2.0) is 75, 32 more than ln 2^62: a wrong release has probability below 1e-13 a draw.
+# The lead in units of the widest noise (2.0) is 75, 32 more than ln 2^62: a wrong release has
+# probability below 1e-13 a draw.
 HUGE = dps.Scores.grouped([300, 150, 0], [3, 2, 2**62], sensitivity=COUNTS)
 MECHANISMS = [
     dps.ReportNoisyMax(noise="exponential", scale=2.0),
@@ -33,19 +42,26 @@ MECHANISMS = [
 ]
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: f"{m.kind}-{getattr(m, 'noise', '')}")
+@pytest.mark.parametrize(
+    "mechanism", MECHANISMS, ids=lambda m: f"{m.kind}-{getattr(m, 'noise', '')}"
+)
 def test_grouped_scores_are_never_expanded(mechanism: dps.Mechanism) -> None:
-    """2^62 candidates in three groups: what is far ahead is released, by position, though nothing could hold the candidates."""
+    """2^62 candidates in three groups: what is far ahead is released, by position, though nothing
+    could hold the candidates.
+    """
     chosen = mechanism.select(HUGE)
     assert set(chosen.indices) <= set(range(5))
     if chosen.values is not None:
         assert all(
-            abs(value - (300 if index < 3 else 150)) < 30 for index, value in zip(chosen.indices, chosen.values, strict=True)
+            abs(value - (300 if index < 3 else 150)) < 30
+            for index, value in zip(chosen.indices, chosen.values, strict=True)
         )
 
 
 def test_positions_of_members_count_from_the_first_group() -> None:
-    """Where the huge group wins, its members' positions follow those of the groups before it and spread over all of it."""
+    """Where the huge group wins, its members' positions follow those of the groups before it and
+    spread over all of it.
+    """
     scores = dps.Scores.grouped([0, 5], [7, 2**62], sensitivity=COUNTS)
     mechanism = dps.OneshotTopK(k=400, noise="exponential", scale=1.0)
     positions = np.array(mechanism.select(scores, rng=np.random.default_rng(1)).indices)
@@ -56,10 +72,18 @@ def test_positions_of_members_count_from_the_first_group() -> None:
 
 
 def test_constant_work_reaches_every_release() -> None:
-    """Releases are exact, simulations plain. Inside the context releases draw in constant work; simulations, other threads and
-    releases after it do not."""
-    assert (type(sampler(None)), type(sampler(np.random.default_rng(1)))) == (EntropySampler, SeededSampler)
-    assert (EntropySampler.exact, SeededSampler.exact, sampler(None).constant_work) == (True, False, False)
+    """Releases are exact, simulations plain. Inside the context releases draw in constant work;
+    simulations, other threads and releases after it do not.
+    """
+    assert (type(sampler(None)), type(sampler(np.random.default_rng(1)))) == (
+        EntropySampler,
+        SeededSampler,
+    )
+    assert (EntropySampler.exact, SeededSampler.exact, sampler(None).constant_work) == (
+        True,
+        False,
+        False,
+    )
     seen: list[bool] = []
     with dps.sampling.constant_work():
         assert sampler(None).constant_work
@@ -68,14 +92,18 @@ def test_constant_work_reaches_every_release() -> None:
         thread.start()
         thread.join()
         for mechanism in MECHANISMS:
-            assert set(mechanism.select(dps.Scores([900, 0, 0, 0, 0, 0], sensitivity=COUNTS)).indices) >= {0}
+            assert set(
+                mechanism.select(dps.Scores([900, 0, 0, 0, 0, 0], sensitivity=COUNTS)).indices
+            ) >= {0}
     assert seen == [False]
     assert not sampler(None).constant_work
 
 
 @pytest.mark.slow
 def test_constant_work_draws_a_noise_for_every_grouped_candidate() -> None:
-    """As many words are drawn as there are candidates, the members keep their law, and what cannot be drawn is refused."""
+    """As many words are drawn as there are candidates, the members keep their law, and what cannot
+    be drawn is refused.
+    """
     drawn: list[int] = []
 
     class Counting(np.random.Generator):
@@ -95,11 +123,18 @@ def test_constant_work_draws_a_noise_for_every_grouped_candidate() -> None:
 
 
 def test_configured_scales_are_never_below_the_exact_quotient() -> None:
-    """The exact sampler takes the scale at its word, so range/epsilon is rounded up and never down."""
+    """The exact sampler takes the scale at its word, so range/epsilon is rounded up and never
+    down.
+    """
     for epsilon in np.random.default_rng(4).uniform(0.01, 10, 300):
-        for mechanism in (dps.ExponentialMechanism(epsilon=epsilon), dps.PermuteAndFlip(epsilon=epsilon)):
+        for mechanism in (
+            dps.ExponentialMechanism(epsilon=epsilon),
+            dps.PermuteAndFlip(epsilon=epsilon),
+        ):
             assert Fraction(mechanism.scale) * Fraction(float(epsilon)) >= 1
-        assert Fraction(dps.CanonicalTopK(k=2, epsilon=epsilon).scale) * Fraction(float(epsilon)) >= 1
+        assert (
+            Fraction(dps.CanonicalTopK(k=2, epsilon=epsilon).scale) * Fraction(float(epsilon)) >= 1
+        )
         assert Fraction(dps.JointTopK(k=2, epsilon=epsilon).rate) * 2 <= Fraction(float(epsilon))
 
 
@@ -116,10 +151,16 @@ def _spent(session: dps.Session) -> int:
 
 
 def test_what_cannot_be_drawn_is_refused_before_it_is_charged(session: dps.Session) -> None:
-    """Too many grouped candidates for constant work, or for a mechanism that expands them, leave no entry in the ledger."""
+    """Too many grouped candidates for constant work, or for a mechanism that expands them, leave no
+    entry in the ledger.
+    """
     plan = session.schedule([(1, MECHANISMS[1])])
     before = _spent(session)
-    for expanding in (dps.CanonicalTopK(k=2, epsilon=0.5), dps.JointTopK(k=2, epsilon=0.5), dps.LargeGap(epsilon=0.5, kbar=3)):
+    for expanding in (
+        dps.CanonicalTopK(k=2, epsilon=0.5),
+        dps.JointTopK(k=2, epsilon=0.5),
+        dps.LargeGap(epsilon=0.5, kbar=3),
+    ):
         with pytest.raises(InvalidScores, match="expands"):
             session.select(expanding, HUGE)
     with dps.sampling.constant_work():
@@ -133,8 +174,12 @@ def test_what_cannot_be_drawn_is_refused_before_it_is_charged(session: dps.Sessi
     assert plan.left == {MECHANISMS[1]: 1}
 
 
-def test_sessions_and_schedules_draw_in_constant_work(session: dps.Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inside the context a session and a schedule made outside of it draw one word a candidate, and sweep as before after it."""
+def test_sessions_and_schedules_draw_in_constant_work(
+    session: dps.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inside the context a session and a schedule made outside of it draw one word a candidate, and
+    sweep as before after it.
+    """
     drawn: list[int] = []
     words = EntropySampler.words
 

@@ -1,4 +1,6 @@
-"""The configuration file: closed, read back as written, and with errors that name table, key, value and rule."""
+"""The configuration file: closed, read back as written, and with errors that name table, key, value
+and rule.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,23 @@ from dpselect.errors import InvalidRequest
 from dpselect.spec.toml_file import Config, DataTable, LedgerTable, PlanTable, ReleaseTable, read
 
 FULL = Config(
-    data=DataTable(user="1", item="2", domain="shops.csv", domain_column="shop", max_items_per_user=3, salt="s", header=False),
+    data=DataTable(
+        user="1",
+        item="2",
+        domain="shops.csv",
+        domain_column="shop",
+        max_items_per_user=3,
+        salt="s",
+        header=False,
+    ),
     release=ReleaseTable(
         k=3,
-        mechanism=dps.StableTopK(rho=0.1, failure_delta=1e-6, kbar=3, regularizer=dps.mechanisms.TargetSize(k=3, penalty=2.0)),
+        mechanism=dps.StableTopK(
+            rho=0.1,
+            failure_delta=1e-6,
+            kbar=3,
+            regularizer=dps.mechanisms.TargetSize(k=3, penalty=2.0),
+        ),
     ),
     budget=acc.Budget(epsilon=1, delta=1e-6),
     ledger=LedgerTable(url="sqlite:///x.db", dataset="d", period=("2026-01", "2026-02")),
@@ -47,7 +62,11 @@ def test_a_file_reads_back_as_written(config: Config, tmp_path: Path) -> None:
         ("[data]\nuser = 3.5", "data.user", "user.*3.5"),
         ("[ledger]\nurl = 'x'", "ledger.dataset", "dataset= is missing"),
         ("[release.mechanism]\nkind = 'joint'", "release.mechanism", "kind='joint'"),
-        ("[release.mechanism]\nkind = 'joint_top_k'\nk = 2\nepsilon = -1.0", "release.mechanism.epsilon", "epsilon=-1.0"),
+        (
+            "[release.mechanism]\nkind = 'joint_top_k'\nk = 2\nepsilon = -1.0",
+            "release.mechanism.epsilon",
+            "epsilon=-1.0",
+        ),
         ("plan = 3", "plan", "it must be a table"),
         ("[plan]\npublic = 'yes'", "plan.public", "public='yes'.*true or false"),
         ("[data]\nheader = 'no'", "data.header", "header='no'.*true or false"),
@@ -60,13 +79,18 @@ def test_a_file_reads_back_as_written(config: Config, tmp_path: Path) -> None:
     ids=lambda text: text[:30],
 )
 def test_a_wrong_file_is_refused(text: str, place: str, words: str, tmp_path: Path) -> None:
-    """The error names the file, where in its tables, the value and the rule; its path leads there, and its field is the last."""
+    """The error names the file, where in its tables, the value and the rule; its path leads there,
+    and its field is the last.
+    """
     path = tmp_path / "wrong.toml"
     path.write_text(text)
     with pytest.raises(InvalidRequest, match=words) as caught:
         read(path)
     assert f"wrong.toml'{place and f': {place}:'}" in str(caught.value)
-    assert (".".join(map(str, caught.value.path)), caught.value.field or "") == (place, place.rpartition(".")[2])
+    assert (".".join(map(str, caught.value.path)), caught.value.field or "") == (
+        place,
+        place.rpartition(".")[2],
+    )
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
@@ -80,7 +104,9 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
-    """A folder, an absent file and bytes that are no text are refused; so is writing where there is no folder."""
+    """A folder, an absent file and bytes that are no text are refused; so is writing where there is
+    no folder.
+    """
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     for name in ("", "absent.toml", "binary.toml"):
         with pytest.raises(InvalidRequest, match="cannot be read"):
@@ -90,12 +116,19 @@ def test_files_that_are_none(tmp_path: Path) -> None:
 
 
 def test_names_that_are_no_files(run: Callable[..., Result], tmp_path: Path) -> None:
-    """A device without end and names that are too long, of a shape or a catalogue, are refused in one line."""
+    """A device without end and names that are too long, of a shape or a catalogue, are refused in
+    one line.
+    """
     (tmp_path / "log.csv").write_text("u,i\n1,a\n")
-    (tmp_path / "long.toml").write_text(f'[data]\nuser = "u"\nitem = "i"\ndomain = "{"x" * 5000}"\n[release]\nk = 1\n')
+    (tmp_path / "long.toml").write_text(
+        f'[data]\nuser = "u"\nitem = "i"\ndomain = "{"x" * 5000}"\n[release]\nk = 1\n'
+    )
     shapes = ("/dev/zero", "x" * 5000 + ".csv", "x" * 5000)
     for asked in (
-        *(("plan", "--k", 1, "--epsilon", 1, "--shape", shape, "--i-declare-public") for shape in shapes),
+        *(
+            ("plan", "--k", 1, "--epsilon", 1, "--shape", shape, "--i-declare-public")
+            for shape in shapes
+        ),
         ("topk", tmp_path / "log.csv", "--config", tmp_path / "long.toml", "--epsilon", 1),
     ):
         done = run(*asked)
@@ -103,11 +136,24 @@ def test_names_that_are_no_files(run: Callable[..., Result], tmp_path: Path) -> 
         assert (done.stderr.startswith("error: "), "internal" in done.stderr) == (True, False)
 
 
-def test_a_refusal_of_what_stands_in_the_file_names_the_file(run: Callable[..., Result], tmp_path: Path) -> None:
+def test_a_refusal_of_what_stands_in_the_file_names_the_file(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
     """An option that nobody typed is said to be the file's, and one that was typed is not."""
     (tmp_path / "log.csv").write_text("u,i\n1,a\n")
-    (tmp_path / "f.toml").write_text("[data]\nuser = 'u'\nitem = 'i'\nclip = 1.0\n[release]\nk = 1\nwith_counts = false\n")
-    asked = ("topk", tmp_path / "log.csv", "--config", tmp_path / "f.toml", "--epsilon", 1, "--delta", 1e-6)
+    (tmp_path / "f.toml").write_text(
+        "[data]\nuser = 'u'\nitem = 'i'\nclip = 1.0\n[release]\nk = 1\nwith_counts = false\n"
+    )
+    asked = (
+        "topk",
+        tmp_path / "log.csv",
+        "--config",
+        tmp_path / "f.toml",
+        "--epsilon",
+        1,
+        "--delta",
+        1e-6,
+    )
     for more in ((), ("--value", "i", "--value-clip", 1)):
         refused = run(*asked, *more)
         assert refused.exit_code == 2

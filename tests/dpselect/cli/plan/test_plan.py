@@ -1,4 +1,6 @@
-"""`dpselect plan`, and the story from a plan over releases to a ledger's report, told by one file."""
+"""`dpselect plan`, and the story from a plan over releases to a ledger's report, told by one
+file.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ def _filled(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A log of three shops, a public catalogue of five, last year's counts, and a file that names them."""
+    """A log of three shops, a public catalogue of five, last year's counts, and a file that names
+    them.
+    """
     return _filled(tmp_path)
 
 
@@ -84,14 +88,19 @@ def planned(planned_once: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_one_story_with_one_file(run: Run, folder: Path) -> None:
-    """plan --write, ledger init, three releases by topk, a fourth that is refused, and the report: all from one file."""
+    """plan --write, ledger init, three releases by topk, a fourth that is refused, and the report:
+    all from one file.
+    """
     file = folder / "release.toml"
     assert run("plan", "--config", file, "--write", file).exit_code == 0
     written = tomllib.loads(file.read_text())
     planned = dps.Mechanism.from_json(json.dumps(written["release"]["mechanism"]))
     assert written["data"]["user"] == "person"
     assert "1 dataset" in run("ledger", "init", "--config", file).output
-    assert "for 3 releases, of which this is one" in run("topk", "--config", file, folder / "log.csv").output
+    assert (
+        "for 3 releases, of which this is one"
+        in run("topk", "--config", file, folder / "log.csv").output
+    )
     for _ in range(2):
         released = json.loads(run("topk", "--config", file, folder / "log.csv", "--json").stdout)
         assert set(released["selection"]["labels"]) == {"hit", "fair"}
@@ -105,7 +114,8 @@ def test_one_story_with_one_file(run: Run, folder: Path) -> None:
     page = report.read_text()
     assert "visits" in page
     assert page.count('data-step="charge"') == 3
-    assert run("plan", "--config", file, "--k", 1, "--write", file).exit_code == 0  # another size is planned over it
+    # another size is planned over it
+    assert run("plan", "--config", file, "--k", 1, "--write", file).exit_code == 0
     written = tomllib.loads(file.read_text())["release"]
     assert (written["k"], written["mechanism"].get("k", 1)) == (1, 1)
 
@@ -114,7 +124,18 @@ def test_one_story_with_one_file(run: Run, folder: Path) -> None:
 def test_options_override_the_file(run: Run, folder: Path) -> None:
     """What the command line says counts: k, releases, budget and shape of a plan."""
     done = run(
-        *("plan", "--config", folder / "release.toml", "--k", 1, "--releases", 7, "--rho", 0.2, "--json"),
+        *(
+            "plan",
+            "--config",
+            folder / "release.toml",
+            "--k",
+            1,
+            "--releases",
+            7,
+            "--rho",
+            0.2,
+            "--json",
+        ),
         *("--shape", "zipf:1", "--items", 40, "--users", 900),
     )
     plan = TopKPlan.from_json(json.dumps(json.loads(done.stdout)["plan"]))
@@ -125,14 +146,16 @@ def test_options_override_the_file(run: Run, folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_planned_mechanism_is_not_bent(run: Run, planned: Path) -> None:
-    """What contradicts it, and a log without its catalogue, are refused before anything is charged; a budget of its own at the
-    command line takes a release out of the plan, as without a file.
+    """What contradicts it, and a log without its catalogue, are refused before anything is charged;
+    a budget of its own at the command line takes a release out of the plan, as without a file.
     """
     file, free = planned / "release.toml", planned / "free.toml"
     text = file.read_text()
     run("ledger", "init", "--config", file)
     bare = planned / "bare.toml"
-    bare.write_text("\n".join(line for line in text.splitlines() if not line.startswith("domain =")))
+    bare.write_text(
+        "\n".join(line for line in text.splitlines() if not line.startswith("domain ="))
+    )
     for config, more, words in (
         (file, ("--k", 3), "--k contradicts"),
         (file, ("--kbar", 9), "--kbar contradicts"),
@@ -145,16 +168,23 @@ def test_a_planned_mechanism_is_not_bent(run: Run, planned: Path) -> None:
     shown = run("ledger", "show", "--ledger", f"sqlite:///{planned}/privacy.db", "--json").stdout
     assert json.loads(shown)["datasets"][0]["latest"] == []
     free.write_text(text[: text.index("[ledger]")] + text[text.index("[plan]") :])
-    released = json.loads(run("topk", "--config", free, planned / "log.csv", "--epsilon", 0.5, "--json").stdout)
+    released = json.loads(
+        run("topk", "--config", free, planned / "log.csv", "--epsilon", 0.5, "--json").stdout
+    )
     assert (released["guarantee"]["budget"]["epsilon"], released["planned_releases"]) == (0.5, None)
 
 
 @pytest.mark.slow
 def test_a_file_may_ask_for_any_plan(run: Run, tmp_path: Path) -> None:
-    """[plan] periods and pate are taken as the options are; an option that is typed asks for another plan."""
+    """[plan] periods and pate are taken as the options are; an option that is typed asks for
+    another plan.
+    """
     file, budget = tmp_path / "plan.toml", "[budget]\nepsilon = 3.0\ndelta = 1e-6\n[plan]\n"
     horizon = 'periods = 2\nshape = "zipf:1"\nitems = 9\nusers = 90\n'
-    votes = "pate = true\nreleases = 5\nteachers = 40\nlabels = 6\nvotes_per_item = 1.0\nagreement = 0.9\n"
+    votes = (
+        "pate = true\nreleases = 5\nteachers = 40\nlabels = 6\nvotes_per_item = 1.0\nagreement ="
+        " 0.9\n"
+    )
     sized = "[release]\nk = 2\n"
     for table, keys in ((horizon + sized, {"by_period", "mechanism"}), (votes, {"works"})):
         file.write_text(budget + table)
@@ -162,14 +192,27 @@ def test_a_file_may_ask_for_any_plan(run: Run, tmp_path: Path) -> None:
         assert done.exit_code == 0, done.stderr
         assert keys <= json.loads(done.stdout).keys()
     file.write_text(budget + sized)
-    done = run("plan", "--config", file, "--periods", 2, "--shape", "zipf:1", "--items", 9, "--users", 90, "--json")
+    done = run(
+        "plan",
+        "--config",
+        file,
+        "--periods",
+        2,
+        "--shape",
+        "zipf:1",
+        "--items",
+        9,
+        "--users",
+        90,
+        "--json",
+    )
     assert len(json.loads(done.stdout)["by_period"]) == 2
 
 
 @pytest.mark.slow
 def test_a_public_log_is_a_shape(run: Run, folder: Path) -> None:
-    """With --user, --item and --public, and kept with its columns; what is not declared, and half of a log, are refused. So are
-    counts in a file, and another column of one that was declared.
+    """With --user, --item and --public, and kept with its columns; what is not declared, and half
+    of a log, are refused. So are counts in a file, and another column of one that was declared.
     """
     ask = ("plan", "--k", 2, "--epsilon", 1, *ONE, "--shape", folder / "log.csv")
     columns, file = ("--user", "person", "--item", "shop"), folder / "kept.toml"
@@ -180,7 +223,11 @@ def test_a_public_log_is_a_shape(run: Run, folder: Path) -> None:
     assert done.exit_code == 0, done.stderr
     assert "the public log log.csv was read because you declared it public." in done.stdout
     held = tomllib.loads(file.read_text())
-    assert (held["data"]["user"], held["plan"]["log"], held["plan"]["public"]) == ("person", True, True)
+    assert (held["data"]["user"], held["plan"]["log"], held["plan"]["public"]) == (
+        "person",
+        True,
+        True,
+    )
     assert held["release"]["expected"]["recall"] > 0.95
     assert run("plan", "--config", file).exit_code == 0
     for words, said in (
@@ -191,9 +238,15 @@ def test_a_public_log_is_a_shape(run: Run, folder: Path) -> None:
         refused = run(*ask, *words)
         assert refused.exit_code == 2
         assert said in refused.stderr
-    assert "--user, --item do not go with a made-up law" in run("plan", "--k", 2, "--epsilon", 1, *MADE_UP, *columns).stderr
+    assert (
+        "--user, --item do not go with a made-up law"
+        in run("plan", "--k", 2, "--epsilon", 1, *MADE_UP, *columns).stderr
+    )
     counts = (*ASKED, *ONE, "--shape", folder / "last_year.csv")
-    for asked in (counts, ("plan", "--config", folder / "release.toml", *ONE, "--column", "visitors")):
+    for asked in (
+        counts,
+        ("plan", "--config", folder / "release.toml", *ONE, "--column", "visitors"),
+    ):
         undeclared = run(*asked)
         assert (undeclared.exit_code, "(--public)" in undeclared.stderr) == (2, True)
         assert run(*asked, "--i-declare-public").exit_code == 0
@@ -206,7 +259,9 @@ def test_what_a_made_up_plan_keeps_is_its_forecast(run: Run, tmp_path: Path) -> 
     assert done.exit_code == 0, done.stderr
     best = json.loads(done.stdout)["plan"]["recommended"]["expected"]
     kept = tomllib.loads(file.read_text())["release"]["expected"]
-    assert [kept[name] for name in ("recall", "recall_low", "recall_high")] == [best[name] for name in ("recall", "low", "high")]
+    assert [kept[name] for name in ("recall", "recall_low", "recall_high")] == [
+        best[name] for name in ("recall", "low", "high")
+    ]
     assert best["low"] < best["recall"] < best["high"]
 
 
@@ -229,11 +284,28 @@ def test_nothing_is_planned_if_it_cannot_be_written(run: Run, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("unknown", [True, False])
-def test_all_items_are_kept_as_a_number_that_topk_takes(run: Run, tmp_path: Path, *, unknown: bool) -> None:
+def test_all_items_are_kept_as_a_number_that_topk_takes(
+    run: Run, tmp_path: Path, *, unknown: bool
+) -> None:
     """A mechanism in a file is for so many items, and so is the release that takes it."""
     file, log, listed = tmp_path / "all.toml", tmp_path / "log.csv", tmp_path / "items.txt"
     domain = ("--unknown-domain",) if unknown else ("--public-domain",)
-    asked = ("plan", "--k", "all", "--epsilon", 9, "--delta", 1e-6, "--shape", "zipf:1", "--items", 3, "--users", 900, *domain)
+    asked = (
+        "plan",
+        "--k",
+        "all",
+        "--epsilon",
+        9,
+        "--delta",
+        1e-6,
+        "--shape",
+        "zipf:1",
+        "--items",
+        3,
+        "--users",
+        900,
+        *domain,
+    )
     assert run(*asked, "--write", file).exit_code == 0
     log.write_text("who,shop\n" + "".join(f"{user},a\n{user},b\n" for user in range(900)))
     listed.write_text("a\nb\nc\n")
@@ -245,20 +317,51 @@ def test_all_items_are_kept_as_a_number_that_topk_takes(run: Run, tmp_path: Path
 
 @pytest.mark.slow
 def test_a_bound_that_a_plan_brought_is_not_asked_for_by_the_next(run: Run, tmp_path: Path) -> None:
-    """A plan for groups is made again from its own file: the bound beside its mechanism was never stated."""
+    """A plan for groups is made again from its own file: the bound beside its mechanism was never
+    stated.
+    """
     file = tmp_path / "groups.toml"
-    asked = ("plan", "--k", 2, "--epsilon", 30, "--delta", 1e-6, "--unknown-domain", "--shape", "zipf:1", "--items", 9)
-    first = run(*asked, "--users", 2000, "--groups", 3, "--groups-per-user", 1, "--max-groups-per-user", 1, "--write", file)
+    asked = (
+        "plan",
+        "--k",
+        2,
+        "--epsilon",
+        30,
+        "--delta",
+        1e-6,
+        "--unknown-domain",
+        "--shape",
+        "zipf:1",
+        "--items",
+        9,
+    )
+    first = run(
+        *asked,
+        "--users",
+        2000,
+        "--groups",
+        3,
+        "--groups-per-user",
+        1,
+        "--max-groups-per-user",
+        1,
+        "--write",
+        file,
+    )
     assert first.exit_code == 0, first.output
     assert tomllib.loads(file.read_text())["data"]["max_items_per_user"] == GENEROUS
     again = run("plan", "--config", file)
     assert again.exit_code == 0, again.output
-    assert again.stdout.partition("What was asked")[0] == first.stdout.partition("What was asked")[0]
+    assert (
+        again.stdout.partition("What was asked")[0] == first.stdout.partition("What was asked")[0]
+    )
 
 
 def test_a_least_number_of_users_is_not_kept_in_a_file(run: Run, tmp_path: Path) -> None:
     """Its mechanism would keep no such rule: the remedy is to give the option to topk."""
-    refused = run(*ASKED, *MADE_UP, "--unknown-domain", "--min-users", 20, "--write", tmp_path / "x.toml")
+    refused = run(
+        *ASKED, *MADE_UP, "--unknown-domain", "--min-users", 20, "--write", tmp_path / "x.toml"
+    )
     assert (refused.exit_code, "give --min-users to topk" in refused.stderr) == (2, True)
     assert run(*ASKED, *MADE_UP, "--unknown-domain", "--min-users", 20).exit_code == 0
 
@@ -272,32 +375,60 @@ def test_a_least_number_of_users_is_not_kept_in_a_file(run: Run, tmp_path: Path)
         ("", "run dpselect plan"),
     ],
 )
-def test_a_mechanism_for_another_question_is_not_charged(run: Run, folder: Path, mechanism: str, words: str) -> None:
-    """One that releases no top k of this size, or none though three releases are planned, is refused before it is charged."""
+def test_a_mechanism_for_another_question_is_not_charged(
+    run: Run, folder: Path, mechanism: str, words: str
+) -> None:
+    """One that releases no top k of this size, or none though three releases are planned, is
+    refused before it is charged.
+    """
     good, bad = folder / "release.toml", folder / "edited.toml"
-    bad.write_text(good.read_text() + (f"\n[release.mechanism]\n{mechanism}\n" if mechanism else ""))
+    bad.write_text(
+        good.read_text() + (f"\n[release.mechanism]\n{mechanism}\n" if mechanism else "")
+    )
     run("ledger", "init", "--config", good)
     done = run("topk", "--config", bad, folder / "log.csv")
     assert done.exit_code == 2
     assert words in done.stderr
-    shown = json.loads(run("ledger", "show", "--ledger", f"sqlite:///{folder}/privacy.db", "--json").stdout)
+    shown = json.loads(
+        run("ledger", "show", "--ledger", f"sqlite:///{folder}/privacy.db", "--json").stdout
+    )
     assert shown["datasets"][0]["latest"] == []
 
 
 @pytest.mark.slow
 def test_a_plan_for_groups_is_released_for_groups(run: Run, tmp_path: Path) -> None:
-    """plan --groups keeps the mechanism for every group and its bounds; topk --config takes them, and no other question."""
+    """plan --groups keeps the mechanism for every group and its bounds; topk --config takes them,
+    and no other question.
+    """
     file, log, towns = tmp_path / "groups.toml", tmp_path / "log.csv", tmp_path / "towns.csv"
     asked = ("plan", "--k", 2, "--epsilon", 30, "--delta", 1e-6, "--unknown-domain")
     made_up = ("--shape", "zipf:1", "--items", 9, "--users", 2000)
     groups = ("--groups", 3, "--groups-per-user", 1.5, "--group-exponent", 0)
-    done = run(*asked, *made_up, *groups, "--max-groups-per-user", 2, "--mechanism", "limited_domain", "--write", file)
+    done = run(
+        *asked,
+        *made_up,
+        *groups,
+        "--max-groups-per-user",
+        2,
+        "--mechanism",
+        "limited_domain",
+        "--write",
+        file,
+    )
     assert done.exit_code == 0, done.output
     assert "of each of 3 groups" in done.output
     assert "in every group LimitedDomain" in done.output
     planned = tomllib.loads(file.read_text())
-    assert (planned["release"]["mechanism"]["kind"], planned["data"]["max_groups_per_user"]) == ("per_group", 2)
-    rows = [f"{town}{user},{shop},{town}\n" for town in ("Rome", "Oslo") for shop, many in SHOPS for user in range(many)]
+    assert (planned["release"]["mechanism"]["kind"], planned["data"]["max_groups_per_user"]) == (
+        "per_group",
+        2,
+    )
+    rows = [
+        f"{town}{user},{shop},{town}\n"
+        for town in ("Rome", "Oslo")
+        for shop, many in SHOPS
+        for user in range(many)
+    ]
     log.write_text("who,shop,town\n" + "".join(rows))
     towns.write_text("Rome\nOslo\nBern\n")
     one = ("topk", log, "--config", file, "--user", "who", "--item", "shop")
@@ -316,8 +447,23 @@ def test_a_plan_for_groups_is_released_for_groups(run: Run, tmp_path: Path) -> N
     done = run(*asked, *made_up, *groups, "--write", table)
     assert "over all groups RacingTopK" in done.output
     planned = tomllib.loads(table.read_text())
-    assert (planned["release"]["mechanism"]["kind"], "max_groups_per_user" in planned["data"]) == ("top_of_groups", False)
-    released = run("topk", log, "--config", table, "--user", "who", "--item", "shop", "--group", "town", "--json")
+    assert (planned["release"]["mechanism"]["kind"], "max_groups_per_user" in planned["data"]) == (
+        "top_of_groups",
+        False,
+    )
+    released = run(
+        "topk",
+        log,
+        "--config",
+        table,
+        "--user",
+        "who",
+        "--item",
+        "shop",
+        "--group",
+        "town",
+        "--json",
+    )
     assert released.exit_code == 0, released.output
     assert json.loads(released.stdout)["selection"]["labels"] == ["hit", "fair"] * 2
     assert "--groups" in run(*asked, *made_up, "--groups-per-user", 2).stderr
@@ -328,7 +474,17 @@ def test_a_plan_for_groups_is_released_for_groups(run: Run, tmp_path: Path) -> N
 def test_what_a_recall_takes(run: Run, stated: tuple[object, ...], name: str) -> None:
     """The least epsilon, or number of users, whose plan expects it: a tenth less of it does not."""
     made_up = ("--shape", "zipf:1", "--items", 300, "--unknown-domain")
-    asked = ("plan", "--k", 5, "--delta", 1e-6, *made_up, *stated, *(() if stated else ("--users", 5000)), "--json")
+    asked = (
+        "plan",
+        "--k",
+        5,
+        "--delta",
+        1e-6,
+        *made_up,
+        *stated,
+        *(() if stated else ("--users", 5000)),
+        "--json",
+    )
     done = run(*asked, "--recall", 0.9)
     assert done.exit_code == 0, done.stderr
     told = json.loads(done.stdout)

@@ -1,4 +1,6 @@
-"""Files of public bug reports through the command: read as they are, or refused with the remedy in the command's own words."""
+"""Files of public bug reports through the command: read as they are, or refused with the remedy in
+the command's own words.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,12 @@ def case(name: str) -> Path:
 def test_no_case_is_left_out() -> None:
     """Every file of the folder goes through the command."""
     case("README.md")
-    assert {path.name for path in CASES.iterdir()} - {"README.md"} == {*READ, *REFUSED, *UNMATCHED, *PUBLIC}
+    assert {path.name for path in CASES.iterdir()} - {"README.md"} == {
+        *READ,
+        *REFUSED,
+        *UNMATCHED,
+        *PUBLIC,
+    }
 
 
 @pytest.mark.parametrize("name", spread(list(READ), 1))
@@ -86,8 +93,9 @@ def test_a_case_is_refused_with_the_remedy(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", UNMATCHED)
 def test_a_catalogue_that_does_not_match_is_noticed(name: str) -> None:
-    """Before by the check, with the remedy; in the answer by its status, where counts beside the items show noise alone, which
-    19 of 20 do."""
+    """Before by the check, with the remedy; in the answer by its status, where counts beside the
+    items show noise alone, which 19 of 20 do.
+    """
     columns, catalogue = UNMATCHED[name]
     asked = (case(name), *columns, "--domain", case(catalogue))
     said = " ".join(ran("check", *asked).stdout.split())
@@ -95,14 +103,30 @@ def test_a_catalogue_that_does_not_match_is_noticed(name: str) -> None:
     assert ("zeros in front" if name == "leading_zero.csv" else "Int64") in said
     answered = ran("topk", *asked, "--k", 5, "--epsilon", 6, "--with-counts")
     assert answered.exit_code in (0, EXPLAINED)
-    assert ("hardly any user was found" in " ".join(answered.stdout.split())) == (answered.exit_code == EXPLAINED)
+    assert ("hardly any user was found" in " ".join(answered.stdout.split())) == (
+        answered.exit_code == EXPLAINED
+    )
 
 
 def test_a_catalogue_of_two_columns_in_one_is_refused_or_read() -> None:
-    """It is public: its header may be shown, and tells the delimiter where it names the log's column."""
+    """It is public: its header may be shown, and tells the delimiter where it names the log's
+    column.
+    """
     log, catalogue = case("pipe.csv"), case("cat_semicolon.csv")
     done = ran("topk", log, *NAMES, *BUDGET[:2], "--k", 1, "--domain", catalogue)
     assert done.exit_code == 0, done.stderr
-    renamed = ran("topk", log, "--user", "item_id", "--item", "user_id", *BUDGET[:2], "--k", 1, "--domain", catalogue)
+    renamed = ran(
+        "topk",
+        log,
+        "--user",
+        "item_id",
+        "--item",
+        "user_id",
+        *BUDGET[:2],
+        "--k",
+        1,
+        "--domain",
+        catalogue,
+    )
     assert renamed.exit_code == 1
     assert "--delimiter=';'" in renamed.stderr

@@ -1,4 +1,6 @@
-"""An answer that was paid for is not lost: it is on disk before the release is recorded, and interruptions say what was paid."""
+"""An answer that was paid for is not lost: it is on disk before the release is recorded, and
+interruptions say what was paid.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from dpselect.mechanisms import Mechanism
 from dpselect.release.answer import _is_paid, _paid
 from dpselect.spec.toml_file import Config, ReleaseTable
 
-LOG = "user_id,item_id\n" + "".join(f"{user},{item}\n" for user in range(40) for item in ("a", "b")[: 1 + user % 2])
+LOG = "user_id,item_id\n" + "".join(
+    f"{user},{item}\n" for user in range(40) for item in ("a", "b")[: 1 + user % 2]
+)
 
 
 @pytest.fixture
@@ -37,7 +41,10 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     (tmp_path / "log.json").write_text("{}")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    given = f"topk {tmp_path}/log.csv --user user_id --item item_id --k 1 --domain {tmp_path}/items.csv --epsilon 1 --key monday"
+    given = (
+        f"topk {tmp_path}/log.csv --user user_id --item item_id --k 1 --domain {tmp_path}/items.csv"
+        " --epsilon 1 --key monday"
+    )
     return [*given.split(), "--ledger", f"sqlite:///{tmp_path}/p.db", "--dataset", "log"]
 
 
@@ -48,7 +55,9 @@ def steps(tmp_path: Path) -> list[str]:
 
 
 def child(words: list[str], out: Callable[[], int | None]) -> tuple[int, str]:
-    """Status and standard error of `dpselect` in a forked process whose standard output is what `out` opens; None closes it."""
+    """Status and standard error of `dpselect` in a forked process whose standard output is what
+    `out` opens; None closes it.
+    """
     said = Path.cwd().parent / "stderr"
     number = os.fork()
     if number == 0:
@@ -86,19 +95,24 @@ def _closed_pipe() -> int:
 
 @pytest.mark.parametrize("suffix", ["json", "txt"])
 def test_the_answer_is_kept_and_printed(words: list[str], tmp_path: Path, suffix: str) -> None:
-    """--output holds the same answer as standard output, privately. It is on disk, under no name that anybody reads, before the
-    release is recorded."""
+    """--output holds the same answer as standard output, privately. It is on disk, under no name
+    that anybody reads, before the release is recorded.
+    """
     target, before = tmp_path / f"answer.{suffix}", list[tuple[bool, int, dict[str, object]]]()
     release = acc.Ledger.release
 
     def watched(self: acc.Ledger, *args: object, **kwargs: object) -> object:
         (draft,) = tmp_path.glob(".dpselect-*")
-        before.append((target.exists(), draft.stat().st_mode & 0o777, json.loads(draft.read_text())["ledger"]))
+        before.append(
+            (target.exists(), draft.stat().st_mode & 0o777, json.loads(draft.read_text())["ledger"])
+        )
         return release(self, *args, **kwargs)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(acc.Ledger, "release", watched)
-        done = CliRunner().invoke(app, [*words, "--output", str(target), *(["--json"] if suffix == "json" else [])])
+        done = CliRunner().invoke(
+            app, [*words, "--output", str(target), *(["--json"] if suffix == "json" else [])]
+        )
     charge = {"dataset": "log", "period": [], "key": "monday", "entry": 1}
     assert (done.exit_code, done.stderr, before) == (0, "", [(False, 0o600, charge)])
     assert target.stat().st_mode & 0o777 == 0o600
@@ -113,10 +127,23 @@ def test_the_answer_is_kept_and_printed(words: list[str], tmp_path: Path, suffix
 
 
 @pytest.mark.parametrize(
-    "name", ["answer", "answer.xls", "none/answer.json", "none/a.csv", "../p.db", "../log.csv", "../log.json"]
+    "name",
+    [
+        "answer",
+        "answer.xls",
+        "none/answer.json",
+        "none/a.csv",
+        "../p.db",
+        "../log.csv",
+        "../log.json",
+    ],
 )
-def test_a_place_that_will_not_do_costs_nothing(words: list[str], tmp_path: Path, name: str) -> None:
-    """A file that exists, has no folder or no known format, or is the ledger or an input is refused before any charge."""
+def test_a_place_that_will_not_do_costs_nothing(
+    words: list[str], tmp_path: Path, name: str
+) -> None:
+    """A file that exists, has no folder or no known format, or is the ledger or an input is refused
+    before any charge.
+    """
     before = (tmp_path / "p.db").read_bytes()
     done = CliRunner().invoke(app, [*words, "--output", name])
     assert (done.exit_code, done.stdout) == (2, "")
@@ -126,12 +153,18 @@ def test_a_place_that_will_not_do_costs_nothing(words: list[str], tmp_path: Path
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("out", [_full, _closed_pipe])
-def test_a_failed_print_says_where_the_answer_lies(words: list[str], tmp_path: Path, out: Callable[[], int]) -> None:
-    """A full disk or a closed pipe behind standard output: status 1, one line, and the answer is in the file, paid for."""
+def test_a_failed_print_says_where_the_answer_lies(
+    words: list[str], tmp_path: Path, out: Callable[[], int]
+) -> None:
+    """A full disk or a closed pipe behind standard output: status 1, one line, and the answer is in
+    the file, paid for.
+    """
     target = tmp_path / "answer.json"
     status, said = child([*words, "--output", str(target)], out)
     assert status == 1
-    assert re.fullmatch(r"error: standard output .*answer\.json.*entry 1 of dataset 'log', key 'monday'\n", said)
+    assert re.fullmatch(
+        r"error: standard output .*answer\.json.*entry 1 of dataset 'log', key 'monday'\n", said
+    )
     assert json.loads(target.read_text())["selection"]["labels"]
     assert steps(tmp_path) == ["charge", "release"]
 
@@ -139,7 +172,9 @@ def test_a_failed_print_says_where_the_answer_lies(words: list[str], tmp_path: P
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_an_answer_without_a_file_gets_one(words: list[str], tmp_path: Path) -> None:
-    """If it was paid for and cannot be printed, and no file was named, it is put into one, and the error says into which."""
+    """If it was paid for and cannot be printed, and no file was named, it is put into one, and the
+    error says into which.
+    """
     status, said = child(words, _full)
     assert status == 1
     (rescued,) = Path.cwd().iterdir()
@@ -150,7 +185,9 @@ def test_an_answer_without_a_file_gets_one(words: list[str], tmp_path: Path) -> 
 
 
 def test_closed_standard_output_is_seen_before_the_charge(words: list[str], tmp_path: Path) -> None:
-    """With nowhere to print to and no --output nothing is charged; with --output the answer is there."""
+    """With nowhere to print to and no --output nothing is charged; with --output the answer is
+    there.
+    """
     status, said = child(words, lambda: None)
     assert status == 2
     assert "--output" in said
@@ -162,11 +199,15 @@ def test_closed_standard_output_is_seen_before_the_charge(words: list[str], tmp_
 
 
 @pytest.mark.fast(1)
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("user alice"), OSError(28, "full")])
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), ValueError("user alice"), OSError(28, "full")]
+)
 def test_an_interruption_says_what_was_charged(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
-    """Whatever ends the command while it reads or draws: whether it was charged, and under which entry and key."""
+    """Whatever ends the command while it reads or draws: whether it was charged, and under which
+    entry and key.
+    """
 
     def fail(*_: object, **__: object) -> object:
         raise error
@@ -210,25 +251,41 @@ def test_a_charge_on_the_command_line_is_told(words: list[str], tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_text_that_a_spreadsheet_would_calculate_with_is_defused_where_that_is_asked_for(tmp_path: Path) -> None:
-    """Labels come from whoever made the log. They stay as they are unless that is asked for: other programs read back what was
-    read. Numbers, and the answer beside the table, stay so anyway."""
+def test_text_that_a_spreadsheet_would_calculate_with_is_defused_where_that_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    """Labels come from whoever made the log. They stay as they are unless that is asked for: other
+    programs read back what was read. Numbers, and the answer beside the table, stay so anyway.
+    """
     bad = ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\uff1d1", "a;=1", "fine; a-b", "'=1"]
-    (tmp_path / "log.jsonl").write_text("".join(json.dumps({"u": f"{n}", "i": item}) + "\n" for n in range(90) for item in bad))
+    (tmp_path / "log.jsonl").write_text(
+        "".join(json.dumps({"u": f"{n}", "i": item}) + "\n" for n in range(90) for item in bad)
+    )
     (tmp_path / "items.csv").write_text("\n".join(["i", *bad, ""]))
-    asked = f"topk {tmp_path}/log.jsonl --user u --item i --k 9 --domain {tmp_path}/items.csv --epsilon 9"
-    for more, shown in (((), bad), (("--spreadsheet-safe",), [*(f"'{text}" for text in bad[:-3]), "a;'=1", *bad[-2:]])):
+    asked = (
+        f"topk {tmp_path}/log.jsonl --user u --item i --k 9 --domain {tmp_path}/items.csv"
+        " --epsilon 9"
+    )
+    for more, shown in (
+        ((), bad),
+        (("--spreadsheet-safe",), [*(f"'{text}" for text in bad[:-3]), "a;'=1", *bad[-2:]]),
+    ):
         target = tmp_path / f"top{len(more)}.csv"
-        done = CliRunner().invoke(app, [*asked.split(), "--with-counts", "--output", str(target), *more])
+        done = CliRunner().invoke(
+            app, [*asked.split(), "--with-counts", "--output", str(target), *more]
+        )
         assert (done.exit_code, done.stderr) == (0, "")
         with target.open(newline="") as stream:
             rows = list(csv.DictReader(stream))
         assert sorted(row["item"] for row in rows) == sorted(shown)
         kept = json.loads(Path(f"{target}.json").read_text())
         assert all(float(row["low"]) < float(row["users"]) for row in rows)
-        assert {row["high"] == "" for row in rows} == {kept["intervals"]["at_least"]}  # where users count in part
+        # where users count in part
+        assert {row["high"] == "" for row in rows} == {kept["intervals"]["at_least"]}
         assert sorted(kept["selection"]["labels"]) == sorted(bad)
-    refused = CliRunner().invoke(app, [*asked.split(), "--output", f"{tmp_path}/top.json", "--spreadsheet-safe"])
+    refused = CliRunner().invoke(
+        app, [*asked.split(), "--output", f"{tmp_path}/top.json", "--spreadsheet-safe"]
+    )
     assert "--spreadsheet-safe changes the text of a CSV" in refused.stderr
 
 
@@ -254,10 +311,21 @@ def test_parquet_without_its_library_is_refused_before_the_charge(
 
 def test_a_table_holds_values_and_their_intervals(words: list[str], tmp_path: Path) -> None:
     """Values that were paid for have a 95 % interval, that of their noise."""
-    mechanism = dps.WithValues(mechanism=dps.PeelingTopK(k=1, noise="exponential", scale=8.0), noise="laplace", scale=4.0)
-    Config(release=ReleaseTable(k=1, mechanism=mechanism), budget=acc.Budget(epsilon=1)).write(tmp_path / "c.toml")
+    mechanism = dps.WithValues(
+        mechanism=dps.PeelingTopK(k=1, noise="exponential", scale=8.0), noise="laplace", scale=4.0
+    )
+    Config(release=ReleaseTable(k=1, mechanism=mechanism), budget=acc.Budget(epsilon=1)).write(
+        tmp_path / "c.toml"
+    )
     place = words.index("--epsilon")
-    asked = [*words[:place], *words[place + 2 :], "--config", str(tmp_path / "c.toml"), "--output", str(tmp_path / "t.csv")]
+    asked = [
+        *words[:place],
+        *words[place + 2 :],
+        "--config",
+        str(tmp_path / "c.toml"),
+        "--output",
+        str(tmp_path / "t.csv"),
+    ]
     done = CliRunner().invoke(app, asked)
     assert (done.exit_code, done.stderr) == (0, "")
     ((_, _, value, low, high),) = pl.read_csv(tmp_path / "t.csv").rows()
@@ -277,7 +345,9 @@ def test_an_edited_answer_is_found_out(words: list[str], tmp_path: Path) -> None
 
 
 def test_only_what_was_paid_for_is_an_answer_on_record(words: list[str], tmp_path: Path) -> None:
-    """One whose charge is not committed, or that a mechanism of another price gave, is none, whatever its hash."""
+    """One whose charge is not committed, or that a mechanism of another price gave, is none,
+    whatever its hash.
+    """
     kept = tmp_path / "answer.json"
     assert CliRunner().invoke(app, [*words, "--output", str(kept)]).exit_code == 0
     with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
