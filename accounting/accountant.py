@@ -16,7 +16,7 @@ from accounting.convert.bounds import Route
 from accounting.convert.renyi import rdp_to_epsilon
 from accounting.convert.reported import WHY, PlanConverter, Why
 from accounting.curves import Composed, Curve
-from accounting.guarantee import Priced, common_relation, read_item
+from accounting.guarantee import HasCurve, common_relation, curve_and_relation
 from accounting.wording import format_number, rounded_up
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class Accountant:
 
     def compose(
         self,
-        item: Curve | Priced,
+        item: Curve | HasCurve,
         count: int = 1,
         label: str | None = None,
         *,
@@ -158,7 +158,7 @@ class Accountant:
             InvalidArgument: count is not an integer from 0 to 10^18, item has no curve, or relation
                 is none of the two.
         """
-        curve, stated = read_item(item, relation)
+        curve, stated = curve_and_relation(item, relation)
         count = checked_integer("count", count, "how many times the mechanism runs", least=0)
         with self._lock:
             if count > 0:
@@ -186,13 +186,13 @@ class Accountant:
         proved bound.
         """
         found = self._plan().epsilon(delta)
-        bounds.announced(found.proved)
+        bounds.value_with_warning(found.proved)
         return found.value
 
     def delta(self, epsilon: float) -> float:
         """The delta at `epsilon` (nats) >= 0; never below the proved bound."""
         found = self._plan().delta(epsilon)
-        bounds.announced(found.proved)
+        bounds.value_with_warning(found.proved)
         return found.value
 
     def breakdown(self, delta: float) -> Breakdown:

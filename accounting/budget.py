@@ -31,7 +31,7 @@ from accounting.curves import (
 from accounting.decimal_sum import exact, float_down, float_up, units_up
 from accounting.errors import InvalidArgument, InvalidBudget, Unaffordable
 from accounting.frozen import Count, Frozen, NonNegative, Positive
-from accounting.guarantee import Priced, read_item
+from accounting.guarantee import HasCurve, curve_and_relation
 from accounting.price import (
     FAILURE_UNIT,
     MAIN_UNIT,
@@ -248,7 +248,7 @@ class Budget(Frozen):
         return {name: value for name, value in handler(self).items() if value is not None}
 
     @classmethod
-    def for_workload(cls, *, epsilon: float, delta: float, curve: Curve | Priced) -> Self:
+    def for_workload(cls, *, epsilon: float, delta: float, curve: Curve | HasCurve) -> Self:
         """The (epsilon, delta) budget whose order and failure probability pay for most separate
         charges of `curve`.
 
@@ -261,7 +261,7 @@ class Budget(Frozen):
                 of the curve.
             InvalidArgument: the curve has no Renyi cost.
         """
-        plain, curve = cls(epsilon=epsilon, delta=delta), read_item(curve, None)[0]
+        plain, curve = cls(epsilon=epsilon, delta=delta), curve_and_relation(curve, None)[0]
         if plain.form != "approximate":
             raise InvalidBudget(
                 "for_workload needs a delta > 0: a pure budget has no order to choose"
@@ -303,11 +303,11 @@ class Budget(Frozen):
 
     # -- a plan that is fixed in advance -----------------------------------------------------------
 
-    def cost(self, curve: Curve | Priced, *, thorough: bool = False) -> float:
+    def cost(self, curve: Curve | HasCurve, *, thorough: bool = False) -> float:
         """What `curve` costs in the unit of `limit`, in nats; inf if nothing admits it. `thorough`:
         as `best_epsilon`.
         """
-        curve = read_item(curve, None)[0]
+        curve = curve_and_relation(curve, None)[0]
         if self.form == "advantage":
             return curve.advantage
         if self.form == "zcdp":
@@ -318,7 +318,7 @@ class Budget(Frozen):
             else best_epsilon(curve, self.delta, thorough=thorough).value
         )
 
-    def admits(self, curve: Curve | Priced) -> bool:
+    def admits(self, curve: Curve | HasCurve) -> bool:
         """Whether the whole budget pays for `curve`, a plan that is fixed in advance."""
         cost = self.cost(curve)
         return self.covers(
@@ -387,7 +387,7 @@ class Budget(Frozen):
             return _gaussian_capacity(self.limit, float_down(self.conversion_delta))
         return exact(self.limit)
 
-    def price(self, curve: Curve | Priced) -> Price:
+    def price(self, curve: Curve | HasCurve) -> Price:
         """What the filter charges for `curve`, rounded up; a composition given as one curve is a
         fixed plan, one item.
 
@@ -398,7 +398,7 @@ class Budget(Frozen):
             Unaffordable: no budget of this form, order and delta can ever pay for the curve; the
                 message says what could.
         """
-        curve = read_item(curve, None)[0]
+        curve = curve_and_relation(curve, None)[0]
         price = self._itemised(curve)
         whole = self.capacity
         if price is not None and self.fits(NOTHING, price):
@@ -461,14 +461,14 @@ class Budget(Frozen):
             f" {_DECLARED}"
         )
 
-    def cost_of_each(self, curve: Curve | Priced, charges: int | Fraction) -> float:
+    def cost_of_each(self, curve: Curve | HasCurve, charges: int | Fraction) -> float:
         """What `charges` separate charges of `curve` cost the filter together, in the unit of
         `limit`, nats.
 
         At most `limit` exactly where `how_many` counts as many; inf where their chances of failure
         do not fit.
         """
-        price = self._itemised(read_item(curve, None)[0])
+        price = self._itemised(curve_and_relation(curve, None)[0])
         total = None if price is None else price.times(charges)
         if total is None or total.failure > self.capacity.failure or self.capacity.main == 0:
             return math.inf
@@ -496,7 +496,7 @@ class Budget(Frozen):
         total = spent.plus(price)
         return total.main <= self.capacity.main and total.failure <= self.capacity.failure
 
-    def can_afford(self, spent: Price, curve: Curve | Priced) -> bool:
+    def can_afford(self, spent: Price, curve: Curve | HasCurve) -> bool:
         """Whether `curve` may be charged after `spent`; False also for a curve that this form can
         never pay for.
         """
@@ -505,7 +505,7 @@ class Budget(Frozen):
         except Unaffordable:
             return False
 
-    def how_many(self, curve: Curve | Priced, spent: Price = NOTHING) -> int:
+    def how_many(self, curve: Curve | HasCurve, spent: Price = NOTHING) -> int:
         """How many separate charges of `curve` fit after `spent`; a plan that is fixed now is often
         longer (`calibrate_count`).
 
@@ -613,7 +613,7 @@ def _gaussian_capacity(epsilon: float, delta: float) -> Decimal:
     return _DOWN.multiply(Decimal(low), Decimal(low))
 
 
-def waiting_cost(delta: float, order: float) -> Decimal:
+def anytime_overhead(delta: float, order: float) -> Decimal:
     """ln(1/delta)/(order - 1): what a statement about all moments at once costs; rounded up.
     Theorem F6.
     """

@@ -42,7 +42,7 @@ from accounting.curves.repeat_and_select import (
     TruncatedNegativeBinomial,
 )
 from accounting.errors import InvalidArgument, InvalidCurve, NoEquivalent
-from accounting.guarantee import Guarantee, Priced, read_item
+from accounting.guarantee import Guarantee, HasCurve, curve_and_relation
 from accounting.strict_json import read_json
 
 
@@ -50,10 +50,10 @@ from accounting.strict_json import read_json
 def poisson_sampled(curve: Curve, rate: float, *, relation: Relation) -> Curve: ...
 @overload
 def poisson_sampled(
-    curve: Priced, rate: float, *, relation: Relation | None = None
+    curve: HasCurve, rate: float, *, relation: Relation | None = None
 ) -> Guarantee: ...
 def poisson_sampled(
-    curve: Curve | Priced, rate: float, *, relation: Relation | None = None
+    curve: Curve | HasCurve, rate: float, *, relation: Relation | None = None
 ) -> Curve | Guarantee:
     """`curve`'s mechanism run once on a secret sample that takes each user independently with
     probability `rate`. Theorem G5.
@@ -73,7 +73,7 @@ def poisson_sampled(
         InvalidArgument: rate is outside (0, 1].
     """
     if not isinstance(curve, Curve):
-        priced, relation = read_item(curve, relation)
+        priced, relation = curve_and_relation(curve, relation)
         return Guarantee(
             poisson_sampled(priced, rate, relation=cast(Relation, relation)),
             cast(Relation, relation),

@@ -17,15 +17,15 @@ from accounting.budget import (
     Budget,
     Measure,
     Price,
+    anytime_overhead,
     checked_budget,
     rounded_down,
-    waiting_cost,
 )
 from accounting.convert.renyi import check_delta
 from accounting.curves import Composed, Curve
 from accounting.decimal_sum import exact, float_up, of_unit
 from accounting.errors import InvalidArgument, Unaffordable
-from accounting.guarantee import Priced, common_relation, read_item
+from accounting.guarantee import HasCurve, common_relation, curve_and_relation
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, in_words, itemised
 from accounting.process_state import ProcessState
 from accounting.remaining import BudgetExceeded, Remaining, refusal
@@ -89,7 +89,7 @@ class PrivacyFilter:
 
     def charge(
         self,
-        item: Curve | Priced,
+        item: Curve | HasCurve,
         count: int = 1,
         label: str | None = None,
         *,
@@ -107,7 +107,7 @@ class PrivacyFilter:
             InvalidArgument: count is not an integer >= 1, or item has no curve.
             ForeignProcess: the filter was made before a fork.
         """
-        curve, stated = read_item(item, relation)
+        curve, stated = curve_and_relation(item, relation)
         count = checked_integer("count", count, "how many runs are charged")
         price = self._budget.price(Composed.of([(count, curve)]))
         with self._kept.locked() as state:
@@ -145,16 +145,16 @@ class PrivacyFilter:
         """Every charge, in order."""
         return tuple(self._charges[: self._kept.value.number])
 
-    def can_afford(self, item: Curve | Priced) -> bool:
+    def can_afford(self, item: Curve | HasCurve) -> bool:
         """Whether one run of a curve or mechanism may still be charged."""
-        same_relation(self.relation, read_item(item, None)[1])
+        same_relation(self.relation, curve_and_relation(item, None)[1])
         return self._budget.can_afford(self.spent, item)
 
-    def how_many(self, item: Curve | Priced) -> int:
+    def how_many(self, item: Curve | HasCurve) -> int:
         """How many separate runs of a curve or mechanism still fit; Unaffordable if the budget's
         form never pays for it.
         """
-        same_relation(self.relation, read_item(item, None)[1])
+        same_relation(self.relation, curve_and_relation(item, None)[1])
         return self._budget.how_many(item, self.spent)
 
     def epsilon(self, delta: float) -> float:
@@ -215,7 +215,7 @@ class PrivacyOdometer:
                     "delta=0 needs order='inf': at a Renyi order the statement holds with"
                     " probability below one"
                 )
-            self._start = waiting_cost(delta, self._measure)
+            self._start = anytime_overhead(delta, self._measure)
         self._failure = rounded_down(exact(check_delta(failure)), FAILURE_UNIT)
         self._kept: ProcessState[tuple[Relation | None, Price]] = ProcessState(
             (same_relation(None, relation), NOTHING),
@@ -224,7 +224,7 @@ class PrivacyOdometer:
         )
 
     def charge(
-        self, item: Curve | Priced, count: int = 1, *, relation: Relation | None = None
+        self, item: Curve | HasCurve, count: int = 1, *, relation: Relation | None = None
     ) -> float:
         """Add `count` runs of a curve or mechanism; the running epsilon.
 
@@ -235,7 +235,7 @@ class PrivacyOdometer:
                 some of them only.
             ForeignProcess: the odometer was made before a fork.
         """
-        curve, stated = read_item(item, relation)
+        curve, stated = curve_and_relation(item, relation)
         price = itemised(
             Composed.of([(checked_integer("count", count, "how many runs are charged"), curve)]),
             self._measure,

@@ -23,7 +23,7 @@ from accounting.curves.profile_table import as_table, sampled_profile
 from accounting.curves.sampled import MOST_EXACT
 from accounting.decimal_sum import decimal_sum
 from accounting.errors import NoEquivalent
-from accounting.guarantee import Guarantee, Priced, read_item
+from accounting.guarantee import Guarantee, HasCurve, curve_and_relation
 from accounting.wording import format_number
 
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 281)
@@ -35,8 +35,8 @@ _OUTWARD = 1 + 1e-12
 @overload
 def group_privacy(curve: Curve, size: int) -> Curve: ...
 @overload
-def group_privacy(curve: Priced, size: int) -> Guarantee: ...
-def group_privacy(curve: Curve | Priced, size: int) -> Curve | Guarantee:
+def group_privacy(curve: HasCurve, size: int) -> Guarantee: ...
+def group_privacy(curve: Curve | HasCurve, size: int) -> Curve | Guarantee:
     """What `curve` guarantees for inputs that are `size` neighbouring steps apart. Theorems G1 to
     G4.
 
@@ -55,7 +55,7 @@ def group_privacy(curve: Curve | Priced, size: int) -> Curve | Guarantee:
     """
     size = checked_integer("size", size, "how many neighbouring steps apart the inputs are")
     if not isinstance(curve, Curve):
-        priced, relation = read_item(curve, None)
+        priced, relation = curve_and_relation(curve, None)
         return Guarantee(group_privacy(priced, size), cast(Relation, relation))
     made, relation = (
         curve if size == 1 else _GROUPS.get(type(curve), _general)(curve, size),

@@ -14,7 +14,7 @@ from accounting.curves import Composed, Curve
 from accounting.errors import InvalidArgument, RelationMismatch
 
 
-class Priced(Protocol):
+class HasCurve(Protocol):
     """Anything with a curve and a neighbouring relation, a mechanism for example."""
 
     @property
@@ -31,22 +31,22 @@ class Summable:
     __slots__ = ()
 
     @final
-    def __mul__(self: Priced, count: int) -> Guarantee:
+    def __mul__(self: HasCurve, count: int) -> Guarantee:
         return Guarantee.of([(count, self)])
 
     __rmul__ = __mul__
 
     @final
-    def __add__(self: Priced, other: Priced) -> Guarantee:
+    def __add__(self: HasCurve, other: HasCurve) -> Guarantee:
         return Guarantee.of([(1, self), (1, other)])
 
     @final
-    def __radd__(self: Priced, other: object) -> Guarantee:
+    def __radd__(self: HasCurve, other: object) -> Guarantee:
         # sum() starts from the integer 0; a bare curve is refused by `of`.
         return Guarantee.of(
             [(1, self)]
             if isinstance(other, int) and other == 0
-            else [(1, cast(Priced, other)), (1, self)]
+            else [(1, cast(HasCurve, other)), (1, self)]
         )
 
 
@@ -87,12 +87,12 @@ class Guarantee(Summable):
         _proved(self.curve, self.relation)
 
     @property
-    def rests_on_linf(self) -> bool:
+    def uses_linf_only(self) -> bool:
         """Whether every part is a mechanism that declares so: see
         `accounting.ledger.Chargeable`.
         """
         return bool(self.parts) and all(
-            getattr(part, "rests_on_linf", False) is True for _, part in self.parts
+            getattr(part, "uses_linf_only", False) is True for _, part in self.parts
         )
 
     @property
@@ -106,7 +106,7 @@ class Guarantee(Summable):
         )
 
     @classmethod
-    def of(cls, items: Iterable[tuple[int, Priced]]) -> Self:
+    def of(cls, items: Iterable[tuple[int, HasCurve]]) -> Self:
         """The composition of (count, mechanism or Guarantee) pairs.
 
         Raises:
@@ -119,7 +119,7 @@ class Guarantee(Summable):
         parts: list[tuple[int, Any]] = []
         for count, item in items:
             times = checked_integer("count", count, "how many times a mechanism runs")
-            curve, stated = read_item(item, None)
+            curve, stated = curve_and_relation(item, None)
             relation = common_relation(relation, stated, begun=bool(curves))
             curves.append((times, curve))
             parts += [(times * n, part) for n, part in _parts(item)]
@@ -155,7 +155,9 @@ class Guarantee(Summable):
         return json.dumps({"kind": "schedule", "parts": parts})
 
 
-def read_item(item: Curve | Priced, relation: Relation | None) -> tuple[Curve, Relation | None]:
+def curve_and_relation(
+    item: Curve | HasCurve, relation: Relation | None
+) -> tuple[Curve, Relation | None]:
     """The curve of `item` and the relation that it or the caller states; RelationMismatch if the
     curve is not proved for it.
     """

@@ -15,7 +15,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import cached_property, lru_cache
 from typing import Any, Literal, final
 
-from accounting.budget import Budget, Price, greatest, waiting_cost
+from accounting.budget import Budget, Price, anytime_overhead, greatest
 from accounting.calibration import calibrate_count
 from accounting.convert.bounds import best_epsilon
 from accounting.curves import (
@@ -310,7 +310,7 @@ class Remaining:
         if measure == "epsilon":
             return Decimal(0), MAIN_UNIT
         if isinstance(measure, float):
-            return waiting_cost(float_down(budget.conversion_delta), measure), MAIN_UNIT
+            return anytime_overhead(float_down(budget.conversion_delta), measure), MAIN_UNIT
         delta, rho, rho_of_unit = budget.delta, budget.limit, Decimal(1)
         if measure == "mu^2":
             delta, rho_of_unit = float_down(budget.conversion_delta), Decimal("0.5")
@@ -318,7 +318,9 @@ class Remaining:
         # Of a sum of zCDP parameters, at the order that is best when all of `rho` is spent: a
         # choice made before any charge.
         order = 1 + float(f"{math.sqrt(math.log(1 / delta) / rho):.4g}")
-        return waiting_cost(delta, order), times_up(times_up(exact(order), rho_of_unit), MAIN_UNIT)
+        return anytime_overhead(delta, order), times_up(
+            times_up(exact(order), rho_of_unit), MAIN_UNIT
+        )
 
     @property
     def delta(self) -> float:

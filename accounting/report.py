@@ -306,7 +306,7 @@ def _bar(total: Remaining) -> dict[str, Any]:
     }
 
 
-def standings(
+def ledger_overview_html(
     title: str, datasets: Callable[[], list[Dataset]], totals: Callable[[str], list[Remaining]]
 ) -> str:
     """Every dataset, its budget, and what is spent of it, in the period that is nearest its end: a

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.arguments import Relation, shown
-from accounting.convert.bounds import Bounded, best_delta, best_epsilon, deltas_near
+from accounting.convert.bounds import ConvertibleCurve, best_delta, best_epsilon, deltas_near
 from accounting.convert.renyi import of_response
 from accounting.errors import InvalidArgument, missing_extra
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
-class Proved(Bounded, Hashable, Protocol):
+class HashableCurve(ConvertibleCurve, Hashable, Protocol):
     """What has bounds and is a value: a `Curve`."""
 
 
@@ -49,7 +49,7 @@ _ULPS = 4e-15
 _COMMON = 0.05  # a false positive rate, above which small epsilons bound the test
 
 
-def attack(curve: Proved, fpr: float) -> float:
+def attack(curve: HashableCurve, fpr: float) -> float:
     """The most true positives at a false positive rate: see `Curve.attack`."""
     if isinstance(fpr, bool) or not isinstance(fpr, numbers.Real) or not 0 <= fpr <= 1:
         raise InvalidArgument(
@@ -74,7 +74,7 @@ def attack(curve: Proved, fpr: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def advantage(curve: Proved) -> float:
+def advantage(curve: HashableCurve) -> float:
     """The most by which true positives exceed false ones: see `Curve.advantage`.
 
     delta(0), or what Renyi divergence leaves, with the bad events on top.
@@ -85,13 +85,13 @@ def advantage(curve: Proved) -> float:
 
 
 @lru_cache(maxsize=256)
-def _renyi(curve: Proved) -> tuple[Floats, Floats]:
+def _renyi(curve: HashableCurve) -> tuple[Floats, Floats]:
     """The orders that are tried, and the bounds at them."""
     orders = np.array([*_ORDERS, *curve.table_orders])
     return orders, curve.rdp(orders)
 
 
-def _advantage_by_renyi(curve: Proved) -> float:
+def _advantage_by_renyi(curve: HashableCurve) -> float:
     """The advantage of the least response, true with e^loss times the chance of false, that some
     order rules out. Theorem R2.
     """
@@ -105,7 +105,7 @@ def _advantage_by_renyi(curve: Proved) -> float:
     return math.tanh(math.exp(high) / 2) * _OUTWARD if high < math.log(_MOST) else 1.0
 
 
-def _true_positives(curve: Proved, alpha: float) -> float:
+def _true_positives(curve: HashableCurve, alpha: float) -> float:
     """The least share of true positives that some Renyi order rules out at these false ones.
     Theorem R2.
     """
@@ -133,7 +133,7 @@ def _least_divergence(orders: Floats, p: float, q: float) -> Floats:
 
 
 @lru_cache(maxsize=256)
-def _deltas(curve: Proved, epsilon: float) -> Callable[[float], float]:
+def _deltas(curve: HashableCurve, epsilon: float) -> Callable[[float], float]:
     return deltas_near(curve, epsilon)
 
 
@@ -193,7 +193,7 @@ class Risk:
     found: float
 
     @classmethod
-    def of(cls, curve: Proved, fpr: float = 0.01) -> Risk:
+    def of(cls, curve: HashableCurve, fpr: float = 0.01) -> Risk:
         """Of a curve, at a false positive rate.
 
         Raises:
@@ -229,7 +229,7 @@ def _of_100(share: float) -> str:
     return f"{float(rounded):g}"
 
 
-def plot(curve: Proved, axes: tuple[Axes, Axes] | None = None) -> tuple[Axes, Axes]:
+def plot(curve: HashableCurve, axes: tuple[Axes, Axes] | None = None) -> tuple[Axes, Axes]:
     """The trade-off of a test, and epsilon against delta: see `Curve.plot`."""
     if axes is None:
         try:

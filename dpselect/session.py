@@ -34,7 +34,7 @@ from accounting.ledger.item import Chargeable, require_known
 from accounting.process_state import ProcessState
 from accounting.remaining import Remaining
 from dpselect.errors import InvalidRequest, SensitivityMismatch
-from dpselect.mechanisms.base import Mechanism, Pay, Rounds
+from dpselect.mechanisms.base import Mechanism, MechanismInput, Pay
 from dpselect.mechanisms.repeat_and_select import Best, RepeatAndSelect, Run
 from dpselect.scores import Scores
 from dpselect.selection import Selection, Selections
@@ -46,7 +46,7 @@ T = TypeVar("T")
 Plan = Sequence[tuple[int, Mechanism]] | Guarantee
 
 
-class Behalf(TypedDict, total=False):
+class ChargeScope(TypedDict, total=False):
     """Keywords of a session: on whose behalf and for which rows everything is charged, as
     `accounting.ledger.Terms` has them.
 
@@ -62,7 +62,7 @@ class Behalf(TypedDict, total=False):
     override: str | None
 
 
-class Notes(TypedDict, total=False):
+class ChargeMetadata(TypedDict, total=False):
     """Keywords of every release, as `accounting.ledger.Terms` has them: written to the ledger in
     clear, no private data in them.
 
@@ -108,9 +108,9 @@ class BoundItem:
         return getattr(self.item, "unit", None)
 
     @property
-    def rests_on_linf(self) -> bool:
+    def uses_linf_only(self) -> bool:
         """True if the item declares it: see `accounting.ledger.item.Chargeable`."""
-        return getattr(self.item, "rests_on_linf", False) is True
+        return getattr(self.item, "uses_linf_only", False) is True
 
     def to_json(self) -> str:
         """The item's description, with the binding."""
@@ -128,7 +128,7 @@ class Session:
     - `BudgetExceeded`, `Unaffordable`: the budget or a quota does not allow it.
     - `RelationMismatch`: the mechanism's guarantee is for another relation than the dataset's.
     - `SensitivityMismatch`: the scores declare more than the guarantee covers; or several periods
-      are read together and users are bounded: see `Behalf`.
+      are read together and users are bounded: see `ChargeScope`.
     - `DomainMismatch`, `InvalidScores`, `InvalidRequest`: as for `Mechanism.select`.
     - `AlreadyCharged`: the key has paid for an earlier draw. `KeyConflict`: it has paid for
       something else.
@@ -137,7 +137,7 @@ class Session:
     Args:
         ledger: where charges are kept.
         dataset: a dataset that the ledger declares; its relation must be that of every mechanism.
-        behalf: see `Behalf`; of a release, `Notes`.
+        behalf: see `ChargeScope`; of a release, `ChargeMetadata`.
 
     Raises:
         InvalidRequest: ledger is not a Ledger.
@@ -157,8 +157,8 @@ class Session:
         ('zoo',)
     """
 
-    def __init__(self, ledger: Ledger, dataset: str, **behalf: Unpack[Behalf]) -> None:
-        require_known(behalf, Behalf)
+    def __init__(self, ledger: Ledger, dataset: str, **behalf: Unpack[ChargeScope]) -> None:
+        require_known(behalf, ChargeScope)
         if not isinstance(ledger, Ledger):
             raise InvalidRequest(
                 f"ledger must be an accounting.Ledger, not {type(ledger).__name__}: open one with"
@@ -176,7 +176,7 @@ class Session:
         }
 
     @classmethod
-    def open(cls, url: str, dataset: str, **behalf: Unpack[Behalf]) -> Self:
+    def open(cls, url: str, dataset: str, **behalf: Unpack[ChargeScope]) -> Self:
         """A session on the ledger at `url`, which must exist."""
         return cls(Ledger.open(url, create=False), dataset, **behalf)
 
@@ -274,11 +274,11 @@ class Session:
     def select(
         self,
         mechanism: Mechanism,
-        scores: Scores | Rounds,
+        scores: Scores | MechanismInput,
         *,
         keep: Callable[[Selection], str | None] | None = None,
         pay: Pay = "curve",
-        **notes: Unpack[Notes],
+        **notes: Unpack[ChargeMetadata],
     ) -> Selection:
         """Charge one run of `mechanism`, draw, and record the release.
 
@@ -305,10 +305,10 @@ class Session:
     def select_many(
         self,
         mechanism: Mechanism,
-        matrix: ArrayLike | Rounds,
+        matrix: ArrayLike | MechanismInput,
         *,
         pay: Pay = "curve",
-        **notes: Unpack[Notes],
+        **notes: Unpack[ChargeMetadata],
     ) -> Selections:
         """Charge one run for each row of a (rounds, m) matrix over a public domain, as one item,
         then draw them all.
@@ -326,9 +326,9 @@ class Session:
         draw: Callable[[], T],
         *,
         keep: Callable[[T], str | None] | None = None,
-        scores: Scores | Rounds | None = None,
+        scores: Scores | MechanismInput | None = None,
         spent: Callable[[T], Curve] | None = None,
-        **notes: Unpack[Notes],
+        **notes: Unpack[ChargeMetadata],
     ) -> T:
         """Charge a release that need not be a selection, then draw it and record it.
 
@@ -355,9 +355,9 @@ class Session:
         draw: Callable[[Receipt], tuple[T, str | None]],
         *,
         count: int = 1,
-        scores: Scores | Rounds | None = None,
+        scores: Scores | MechanismInput | None = None,
         spent: Callable[[T], Curve] | None = None,
-        **notes: Unpack[Notes],
+        **notes: Unpack[ChargeMetadata],
     ) -> T:
         """One release of a job that any step may interrupt: charged once under its key, drawn once
         for anybody to see.
@@ -385,7 +385,7 @@ class Session:
         return self._release(item, count, notes, draw, spent, again=True)
 
     def best_of(
-        self, mechanism: RepeatAndSelect, function: Run[T], **notes: Unpack[Notes]
+        self, mechanism: RepeatAndSelect, function: Run[T], **notes: Unpack[ChargeMetadata]
     ) -> Best[T] | None:
         """Charge `mechanism`, run `function` a private number of times, and record that its best
         run was released.
@@ -410,7 +410,7 @@ class Session:
         return self._release(mechanism, 1, notes, lambda _: (mechanism.run(function), None))
 
     def schedule(
-        self, plan: Plan, *, expires_in: float | None = None, **notes: Unpack[Notes]
+        self, plan: Plan, *, expires_in: float | None = None, **notes: Unpack[ChargeMetadata]
     ) -> Schedule:
         """Reserve a plan that is fixed now, (count, mechanism) pairs or `30 * mechanism`, as one
         item at its composed curve.
@@ -447,7 +447,7 @@ class Session:
         self,
         item: Chargeable,
         count: int,
-        notes: Notes,
+        notes: ChargeMetadata,
         draw: Callable[[Receipt], tuple[T, str | None]],
         spent: Callable[[T], Curve] | None = None,
         *,
@@ -496,7 +496,7 @@ class Session:
         mechanism = _whole(item)
         if (
             isinstance(mechanism, Mechanism)
-            and mechanism.rests_on_linf
+            and mechanism.uses_linf_only
             and (whole or scores is _LATER)
         ):
             return
@@ -509,12 +509,12 @@ class Session:
             " each period by itself"
         )
 
-    def terms_of(self, count: int, notes: Notes) -> Terms:
+    def terms_of(self, count: int, notes: ChargeMetadata) -> Terms:
         """The keywords of a charge: on whose behalf it is made, with these notes. Refused while a
         run of several is under way.
         """
         RepeatAndSelect._require_none_running()
-        require_known(notes, Notes)
+        require_known(notes, ChargeMetadata)
         return {**self._behalf, **cast(Terms, notes), "count": count}
 
     @staticmethod
@@ -561,7 +561,7 @@ class Schedule:
         """How many runs of each mechanism are not drawn yet."""
         return dict(self._kept.value)
 
-    def select(self, mechanism: Mechanism, scores: Scores | Rounds) -> Selection:
+    def select(self, mechanism: Mechanism, scores: Scores | MechanismInput) -> Selection:
         """Draw one of the plan's runs.
 
         Raises:
@@ -628,7 +628,7 @@ def _settled(mechanism: Mechanism, pay: Pay) -> Callable[[Selection | Selections
         raise InvalidRequest(f"pay={str(pay)[:30]!r} must be one of {', '.join(get_args(Pay))}")
     if pay == "curve":
         return None
-    if not mechanism.pays_as_it_goes:
+    if not mechanism.cost_depends_on_outcome:
         raise InvalidRequest(
             f"{type(mechanism).__name__} costs the same whatever comes out, and nothing would be"
             " given back: take LimitedDomain for example, or leave pay at 'curve'"

@@ -22,7 +22,13 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.convert.pld.compose import composable, condensed, pld_delta, pld_deltas, pld_epsilon
+from accounting.convert.pld.compose import (
+    can_compose,
+    coarsen_losses,
+    pld_delta,
+    pld_deltas,
+    pld_epsilon,
+)
 from accounting.convert.pld.hull import Hull
 from accounting.convert.pld.loss import Losses
 from accounting.convert.recursion import Solution
@@ -44,7 +50,7 @@ LEAST_DELTA = 5e-324
 _UNDERFLOW = 1e-290
 
 
-class Bounded(Protocol):
+class ConvertibleCurve(Protocol):
     """What a conversion needs to know of a curve."""
 
     @property
@@ -70,7 +76,7 @@ class Bound:
     at_edge: bool = False
 
 
-def best_epsilon(curve: Bounded, delta: float, *, thorough: bool = False) -> Bound:
+def best_epsilon(curve: ConvertibleCurve, delta: float, *, thorough: bool = False) -> Bound:
     """The smallest epsilon proved at `delta`, over all routes; inf if there is none.
 
     `thorough` tries the route `adaptive` too, which gains up to seven per cent on repeated
@@ -94,7 +100,7 @@ def best_epsilon(curve: Bounded, delta: float, *, thorough: bool = False) -> Bou
     return found
 
 
-def best_delta(curve: Bounded, epsilon: float, *, thorough: bool = False) -> Bound:
+def best_delta(curve: ConvertibleCurve, epsilon: float, *, thorough: bool = False) -> Bound:
     """The smallest delta proved at `epsilon`, over all routes, `adaptive` included if `thorough`;
     at most 1.
 
@@ -112,7 +118,7 @@ def best_delta(curve: Bounded, epsilon: float, *, thorough: bool = False) -> Bou
     return found
 
 
-def deltas_near(curve: Bounded, epsilon: float) -> Callable[[float], float]:
+def deltas_near(curve: ConvertibleCurve, epsilon: float) -> Callable[[float], float]:
     """A delta at every epsilon, quick and tight near this one; without the route `rdp` where
     another one serves.
     """
@@ -135,7 +141,7 @@ def deltas_near(curve: Bounded, epsilon: float) -> Callable[[float], float]:
     return smallest
 
 
-def announced(bound: Bound) -> float:
+def value_with_warning(bound: Bound) -> float:
     """The value of `bound`, with a GridEdgeWarning where more orders might have made it smaller."""
     if bound.at_edge:
         warnings.warn(
@@ -157,7 +163,7 @@ def _winner(candidates: Iterator[Bound]) -> Bound:
 # n of chance d weigh 1 - (1 - d)^n, less than their sum.
 
 
-def _epsilons(curve: Bounded, delta: float) -> Iterator[Bound]:
+def _epsilons(curve: ConvertibleCurve, delta: float) -> Iterator[Bound]:
     inside = curve.core_epsilon > 0 and delta > curve.delta0
     yield Bound(curve.core_epsilon if curve.delta0 <= delta else math.inf, _sum_of(curve))
     if inside:
@@ -171,7 +177,7 @@ def _epsilons(curve: Bounded, delta: float) -> Iterator[Bound]:
         yield Bound(invert_profile(profile, delta), "profile")
 
 
-def _deltas(curve: Bounded, epsilon: float) -> Iterator[Bound]:
+def _deltas(curve: ConvertibleCurve, epsilon: float) -> Iterator[Bound]:
     inside = curve.core_epsilon > epsilon
     yield Bound(1.0, "basic") if inside else Bound(curve.delta0, _sum_of(curve))
     if inside:
@@ -186,7 +192,7 @@ def _deltas(curve: Bounded, epsilon: float) -> Iterator[Bound]:
         yield Bound(profile(epsilon), "profile")
 
 
-def _sum_of(curve: Bounded) -> Route:
+def _sum_of(curve: ConvertibleCurve) -> Route:
     return "pure" if curve.delta0 == 0 else "basic"
 
 
@@ -194,32 +200,32 @@ def _rounded_down(delta: float, delta0: float) -> float:
     return max(math.nextafter(delta - delta0, 0.0), 5e-324) if delta0 else delta
 
 
-def _renyi(curve: Bounded) -> Callable[[Floats], Floats]:
+def _renyi(curve: ConvertibleCurve) -> Callable[[Floats], Floats]:
     """The Renyi bound of a curve that is not perfectly private, rounded up where it may have
     underflowed.
     """
     return lambda orders: curve.rdp(orders) + _UNDERFLOW * orders
 
 
-def _composable(curve: Bounded) -> Losses | None:
+def _composable(curve: ConvertibleCurve) -> Losses | None:
     """The plan as privacy losses, where their composition is worth computing: a closed-form profile
     is as good, unless it is a minimum of profiles, which the pair's convex hull beats.
     """
     found = curve.losses()
-    if found is None or not composable(losses := condensed(found)):
+    if found is None or not can_compose(losses := coarsen_losses(found)):
         return None
     hulled = any(isinstance(loss, Hull) for _, loss in losses.steps)
     return losses if hulled or curve.profile(0.0) is None else None
 
 
-def _failing(curve: Bounded) -> Losses | None:
+def _failing(curve: ConvertibleCurve) -> Losses | None:
     """The plan's losses if failures are part of them."""
     if curve.delta0 == 0 or (losses := _composable(curve)) is None or losses.added >= curve.delta0:
         return None
     return losses if sum(count for count, _ in losses.steps) > 1 else None
 
 
-def _recursion(curve: Bounded, delta: float) -> tuple[Solution, float] | None:
+def _recursion(curve: ConvertibleCurve, delta: float) -> tuple[Solution, float] | None:
     """The optimal recursion, whatever the order of the steps, and the bad events outside it; None
     where it is not tried.
     """
@@ -230,7 +236,7 @@ def _recursion(curve: Bounded, delta: float) -> tuple[Solution, float] | None:
     return None if solution is None else (solution, losses.added)
 
 
-def _closed_form(curve: Bounded) -> Callable[[float], float] | None:
+def _closed_form(curve: ConvertibleCurve) -> Callable[[float], float] | None:
     """The curve's profile; None where it has none."""
     if curve.profile(0.0) is None:
         return None

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.convert.pld.compose import condensed
+from accounting.convert.pld.compose import coarsen_losses
 from accounting.convert.pld.hull import Hull
 from accounting.convert.pld.loss import Atoms, Banded, Floats, Loss, Losses, Normal
 from accounting.convert.renyi import rdp_to_epsilon
@@ -195,7 +195,7 @@ class Solution:
             rdp, orders: the Renyi bound of all steps together and where it is tabulated; they
                 choose the grid, and prove nothing.
         """
-        ranges, pairs = _parted(condensed(losses))
+        ranges, pairs = _parted(coarsen_losses(losses))
         fixed = all(
             isinstance(loss, Atoms | Banded | Hull | Normal) and loss.scale > _LEAST_SCALE
             for _, loss in pairs

@@ -15,8 +15,8 @@ from typing import Any, Literal, final
 
 import numpy as np
 
-from accounting.convert.bounds import Bound, Bounded, best_delta, best_epsilon
-from accounting.convert.pld.compose import composable, condensed, joint_interval
+from accounting.convert.bounds import Bound, ConvertibleCurve, best_delta, best_epsilon
+from accounting.convert.pld.compose import can_compose, coarsen_losses, joint_interval
 from accounting.convert.pld.loss import Losses, PrivacyLossDistribution
 
 Why = Literal[
@@ -70,7 +70,7 @@ class PlanConverter:
     every epsilon and delta.
     """
 
-    def __init__(self, plan: Bounded) -> None:
+    def __init__(self, plan: ConvertibleCurve) -> None:
         self.plan = plan
 
     def epsilon(self, delta: float) -> Reported:
@@ -143,14 +143,14 @@ class PlanConverter:
 
     @cached_property
     def _losses(self) -> Losses:
-        return condensed(self.plan.losses() or Losses())
+        return coarsen_losses(self.plan.losses() or Losses())
 
     @cached_property
     def _distribution(self) -> PrivacyLossDistribution | None:
         """The plan as dp-accounting composes it; None where its steps have no losses or more than
         two directions.
         """
-        if not composable(self._losses):
+        if not can_compose(self._losses):
             return None
         with np.errstate(all="ignore"):
             return self._losses.to_dp_accounting(joint_interval(self._losses))

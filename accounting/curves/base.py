@@ -145,7 +145,8 @@ class Curve(Frozen, ABC):
             InvalidArgument: delta is not in [0, 1).
         """
         return _each(
-            delta, lambda one: bounds.announced(bounds.best_epsilon(self, one, thorough=True))
+            delta,
+            lambda one: bounds.value_with_warning(bounds.best_epsilon(self, one, thorough=True)),
         )
 
     @overload
@@ -161,7 +162,8 @@ class Curve(Frozen, ABC):
             InvalidArgument: epsilon is negative, NaN or infinite.
         """
         return _each(
-            epsilon, lambda one: bounds.announced(bounds.best_delta(self, one, thorough=True))
+            epsilon,
+            lambda one: bounds.value_with_warning(bounds.best_delta(self, one, thorough=True)),
         )
 
     @overload
@@ -266,7 +268,7 @@ class Curve(Frozen, ABC):
 CURVES: Registry[Curve] = Registry("curve", "accounting.curves", InvalidCurve)
 
 
-class Undoubted(Curve, ABC):
+class UnconditionalCurve(Curve, ABC):
     """A curve that leaves no bad event out."""
 
     @final
@@ -275,7 +277,7 @@ class Undoubted(Curve, ABC):
         return 0.0
 
 
-class OneParameter(Undoubted, ABC):
+class OneParameter(UnconditionalCurve, ABC):
     """A closed form in one non-negative parameter, so that many members are evaluated in one
     vectorised call.
     """

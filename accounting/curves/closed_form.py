@@ -15,7 +15,7 @@ from accounting.convert.gaussian_cover import laplace_mu_squared, pure_mu_square
 from accounting.convert.pld.hull import Hull
 from accounting.convert.pld.loss import PAD, Banded, Losses, Normal
 from accounting.convert.renyi import of_response
-from accounting.curves.base import Curve, Floats, OneParameter, Undoubted
+from accounting.curves.base import Curve, Floats, OneParameter, UnconditionalCurve
 from accounting.decimal_sum import exact, float_up, times_up
 from accounting.frozen import Count, NonNegative
 
@@ -356,7 +356,7 @@ _MOST_ORDER = 1e300  # whose bound serves all smaller ones
 
 
 @final
-class GaussianMax(Undoubted):
+class GaussianMax(UnconditionalCurve):
     """The winner among `candidates` scores with Gaussian noise. Theorem C9.
 
     rdp = order mu^2/2 + ln(candidates)/(order - 1) from the order on where this is smallest; below

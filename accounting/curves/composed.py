@@ -35,7 +35,7 @@ from accounting.errors import InvalidCurve
 from accounting.frozen import Count, NonNegative
 
 
-class _Around(Curve, ABC):
+class DelegatingCurve(Curve, ABC):
     """A curve whose bounds, outside of its bad event, are those of another one."""
 
     kind: str
@@ -67,7 +67,7 @@ class _Around(Curve, ABC):
 
 
 @final
-class Approximate(_Around):
+class Approximate(DelegatingCurve):
     """Identical until bad: `curve` holds for a mechanism that agrees outside an event of
     probability delta0. Theorem A1.
 
@@ -108,7 +108,7 @@ class Approximate(_Around):
 
 
 @final
-class ProvedFor(_Around):
+class ProvedFor(DelegatingCurve):
     """`curve`, which says nothing about relations, where its proof holds for one of them only.
     Theorem G4.
 

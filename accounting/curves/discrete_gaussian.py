@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from accounting.convert.pld.loss import Atoms, Losses
-from accounting.curves.base import Floats, Undoubted
+from accounting.curves.base import Floats, UnconditionalCurve
 from accounting.frozen import Count, Positive
 
 LEAST_SIGMA, MOST_SIGMA = 1e-3, 1e3
@@ -21,7 +21,7 @@ _LEAST = 1e-300  # more than the mass beyond
 
 
 @final
-class DiscreteGaussianDP(Undoubted):
+class DiscreteGaussianDP(UnconditionalCurve):
     """An integer with discrete Gaussian noise, probability proportional to exp(-x^2/(2 sigma^2)).
     Theorem G6 (exact).
 

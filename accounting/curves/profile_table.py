@@ -14,14 +14,14 @@ from pydantic import Field, model_validator
 
 from accounting.convert.bounds import best_delta
 from accounting.convert.pld.loss import Atoms, Losses
-from accounting.curves.base import Curve, Floats, Undoubted
+from accounting.curves.base import Curve, Floats, UnconditionalCurve
 from accounting.curves.closed_form import ApproxDP, PureDP
 from accounting.errors import NoEquivalent
 from accounting.frozen import NonNegative, Real
 
 
 @final
-class RenyiTable(Undoubted):
+class RenyiTable(UnconditionalCurve):
     """Renyi bounds (nats) at given orders. Between them the next larger order is used, above the
     last there is none. Theorem C7.
 

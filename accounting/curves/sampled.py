@@ -20,7 +20,7 @@ from accounting.arguments import Relation
 from accounting.convert.gaussian_cover import pure_mu_squared
 from accounting.convert.pld.loss import Losses
 from accounting.convert.pld.sampled_noise import Noise, Sampled
-from accounting.curves.base import Floats, Undoubted
+from accounting.curves.base import Floats, UnconditionalCurve
 from accounting.curves.closed_form import LOG_ROOT_2PI, GaussianDP, LaplaceDP, PureDP
 from accounting.decimal_sum import decimal_sum
 from accounting.frozen import Count, Positive
@@ -28,7 +28,7 @@ from accounting.frozen import Count, Positive
 MOST_EXACT = 16  # users of a group whose numbers on either side are all looked at
 
 
-class _OnASample(Undoubted, ABC):
+class _OnASample(UnconditionalCurve, ABC):
     """Noise on a secret Poisson sample. Theorem P11: no divergence is larger than that of the group
     in every sample.
     """

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from accounting.convert.pld.loss import Losses
 from accounting.convert.renyi import largest_over_order
-from accounting.curves.base import Floats, Undoubted
+from accounting.curves.base import Floats, UnconditionalCurve
 from accounting.curves.closed_form import LaplaceDP
 from accounting.decimal_sum import decimal_sum
 from accounting.frozen import Count, Positive
@@ -25,7 +25,7 @@ _MOST_SHARE = 0.99  # of a chance: beyond it a bound is worth nothing, and its r
 
 
 @final
-class SparseVectorDP(Undoubted):
+class SparseVectorDP(UnconditionalCurve):
     """Comparisons with one noisy threshold, up to a stated number of them answered "above".
     Theorems V1, V8, V10 and N7.
 

@@ -26,7 +26,7 @@ from accounting.ledger.errors import (
     LedgerCorrupt,
     SharedRows,
 )
-from accounting.ledger.item import TWICE, Request
+from accounting.ledger.item import TWO_CHANGES, Request
 from accounting.ledger.model import (
     ENTRY_FIELDS,
     Action,
@@ -419,7 +419,7 @@ class Book:
                 f"key={key!r} was settled, and what it did not use given back: nothing more is"
                 " drawn under it"
             )
-        if earlier[0].across == TWICE:
+        if earlier[0].across == TWO_CHANGES:
             # what two changes cost together is not a sum over rounds, so nothing is given back
             ran = None
         if done := [entry for entry in earlier if entry.action == action]:

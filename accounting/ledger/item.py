@@ -16,7 +16,7 @@ from accounting.curves import Curve
 from accounting.errors import InvalidArgument, NoEquivalent, RelationMismatch
 from accounting.group import group_privacy
 from accounting.guarantee import common_relation
-from accounting.guarantee import read_item as priced
+from accounting.guarantee import curve_and_relation as priced
 from accounting.ledger.errors import InvalidEntry, KeyConflict
 from accounting.ledger.model import Dataset, Origin, origin, price_in
 from accounting.ledger.stored_text import (
@@ -29,7 +29,7 @@ from accounting.ledger.stored_text import (
 from accounting.remaining import MOST_RUNS
 from accounting.strict_json import read_json
 
-TWICE = "two_changes"  # how an entry states that its curve is that of two changes
+TWO_CHANGES = "two_changes"  # how an entry states that its curve is that of two changes
 _LONGEST_WAIT = 366 * 86_400.0
 
 Opening = Literal["charge", "reserve"]
@@ -40,11 +40,11 @@ class Chargeable(Protocol):
     """A mechanism: a curve, the relation it holds for, and JSON that describes it.
 
     The description is provenance and may grow with the version; a text under "binding" in it is
-    part of what is charged. An attribute `rests_on_linf` that is True declares that the curve holds
-    for any scores that move by at most linf each, all in one direction, however many of them move:
-    what `Terms.across` "whole_counts" needs. An attribute `unit` names the unit of privacy that the
-    curve is about where that is not the dataset's own for certain: "record", or "teacher" for all
-    that one teacher of a PATE ensemble holds.
+    part of what is charged. An attribute `uses_linf_only` that is True declares that the curve
+    holds for any scores that move by at most linf each, all in one direction, however many of them
+    move: what `Terms.across` "whole_counts" needs. An attribute `unit` names the unit of privacy
+    that the curve is about where that is not the dataset's own for certain: "record", or "teacher"
+    for all that one teacher of a PATE ensemble holds.
     """
 
     @property
@@ -121,7 +121,7 @@ class Request:
     """What a caller asks to be charged: checked already, apart from what only the dataset can tell
     (`due`).
 
-    `unit` and `rests_on_linf` are what the mechanism declares (`Chargeable`); `across` is what the
+    `unit` and `uses_linf_only` are what the mechanism declares (`Chargeable`); `across` is what the
     caller claims, and in what is due why the curve covers several periods. `said` is what its
     entries repeat as it stands: curve, mechanism and count, label, fingerprint, salt, team,
     purpose, override and expires.
@@ -133,7 +133,7 @@ class Request:
     curve: Curve
     relation: Relation | None
     unit: str | None
-    rests_on_linf: bool
+    uses_linf_only: bool
     across: str | None
     period: str | Iterable[str] | None
     time_zone: str
@@ -182,7 +182,7 @@ class Request:
                 )
             said["mechanism"] = json_of("mechanism", item)
             read_json(said["mechanism"])
-        unit, alone = getattr(item, "unit", None), getattr(item, "rests_on_linf", False) is True
+        unit, alone = getattr(item, "unit", None), getattr(item, "uses_linf_only", False) is True
         # it is read anew when a charge is tried again
         period = tuple(period) if isinstance(period, Iterator) else period
         zone = checked_zone(terms.get("time_zone"))
@@ -291,7 +291,7 @@ class Request:
         """What is due where several periods are read together under add_remove. Theorem F11."""
         if self.relation == "replace_one":
             return replace(self, relation="add_remove", across="exchange")
-        if self.across == "whole_counts" and not self.rests_on_linf:
+        if self.across == "whole_counts" and not self.uses_linf_only:
             raise InvalidEntry(
                 "across='whole_counts' needs a mechanism whose price rests on linf alone (no l0, l1"
                 " or l2, no users bounded), which this item does not declare: charge each period by"
@@ -307,7 +307,10 @@ class Request:
                 " Charge each period by itself, or use a mechanism with relation='replace_one'"
             ) from None
         return replace(
-            self, curve=curve, said=self.said | {"curve": json_of("curve", curve)}, across=TWICE
+            self,
+            curve=curve,
+            said=self.said | {"curve": json_of("curve", curve)},
+            across=TWO_CHANGES,
         )
 
 

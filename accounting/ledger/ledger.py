@@ -20,7 +20,7 @@ from accounting.budget import Budget
 from accounting.curves import Curve
 from accounting.errors import InvalidArgument
 from accounting.files import PRIVATE
-from accounting.guarantee import read_item
+from accounting.guarantee import curve_and_relation
 from accounting.ledger.book import Book, Step, openings, reading, state_of, writing
 from accounting.ledger.errors import InvalidEntry
 from accounting.ledger.export import export_lines, import_lines
@@ -270,7 +270,7 @@ class Ledger:
         spent: Curve | None = None,
     ) -> Receipt:
         ran, by = (
-            None if spent is None else json_of("curve", read_item(spent, None)[0]),
+            None if spent is None else json_of("curve", curve_and_relation(spent, None)[0]),
             origin(actor, self._clock()),
         )
         with writing(self._store, dataset) as book:
@@ -340,7 +340,9 @@ class Ledger:
                 )
             if item is None:
                 return book.in_all()
-            curve, _ = read_item(item, declared.relation if isinstance(item, Curve) else None)
+            curve, _ = curve_and_relation(
+                item, declared.relation if isinstance(item, Curve) else None
+            )
             return book.in_all(
                 declared.budget.price(curve), checked_periods(declared.window, list(periods))
             )
@@ -468,7 +470,9 @@ class Ledger:
         return f"Ledger({self._store!r})"
 
     def _repr_html_(self) -> str:
-        return import_module("accounting.report").standings(repr(self), self.datasets, self.totals)
+        return import_module("accounting.report").ledger_overview_html(
+            repr(self), self.datasets, self.totals
+        )
 
 
 def _standing(book: Book, spent: Mapping[str, Price]) -> tuple[Remaining, ...]:

@@ -23,7 +23,14 @@ from accounting.frozen import Frozen
 from accounting.ledger.errors import InvalidEntry
 from accounting.ledger.model import Dataset, Entry, doubt, price_in, returned
 from accounting.ledger.store import Declared, entries, stream
-from accounting.ledger.stored_text import WHOLE, Window, checked_name, first_day, period_of, stretch
+from accounting.ledger.stored_text import (
+    WHOLE,
+    Window,
+    checked_name,
+    first_day,
+    period_of,
+    periods_ending_at,
+)
 
 Scope = Literal["actor", "team", "purpose"]
 Place = tuple[int, str]
@@ -159,7 +166,7 @@ class Quota(Frozen):
     def _places(self, window: Window, period: str) -> Iterable[str]:
         if self.rolling is not None:
             # where each stretch begins that the period lies in
-            return stretch(window, period, self.rolling)
+            return periods_ending_at(window, period, self.rolling)
         # All of a period lies in one that is wider: `require_for` lets no week be cut.
         return (
             WHOLE if self.window == "whole" else period_of(self.window, first_day(window, period)),

@@ -149,7 +149,7 @@ def period_of(window: Window, day: date) -> str:
     }[window]
 
 
-def stretch(window: Window, last: str, count: int) -> list[str]:
+def periods_ending_at(window: Window, last: str, count: int) -> list[str]:
     """So many consecutive periods, the last one last; fewer where the calendar begins."""
     found = [last]
     while len(found) < count and (begins := first_day(window, found[-1])) > date.min:

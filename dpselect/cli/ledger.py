@@ -148,9 +148,9 @@ def _show(spec: ledger_spec.StandingSpec, json: guard.Json = False) -> None:
 
 @verb(app, "affordable", ledger_spec.AffordableSpec, configured=False)
 def _affordable(spec: ledger_spec.AffordableSpec, json: guard.Json = False) -> None:
-    from dpselect.release.run import Payer  # knows mechanisms, which other verbs do without
+    from dpselect.release.run import ChargeTarget  # knows mechanisms, which other verbs do without
 
-    session = Payer.of(spec, "", time_zone=spec.time_zone).session
+    session = ChargeTarget.of(spec, "", time_zone=spec.time_zone).session
     assert session is not None, "the spec names who pays"
     release = _charged(spec, session.dataset.relation)
     left, dataset, kind = (

@@ -27,7 +27,7 @@ from dpselect.scores import Scores
 from dpselect.selection import Label, Selection, label_key
 
 if TYPE_CHECKING:
-    from dpselect.session import Notes, Session
+    from dpselect.session import ChargeMetadata, Session
 
 # The rates whose means are tested: those that look back far enough to say more than the last
 # release.
@@ -207,7 +207,7 @@ class History:
         scores: Scores,
         *,
         keep: Callable[[Selection], str | None] | None = None,
-        **notes: Unpack[Notes],
+        **notes: Unpack[ChargeMetadata],
     ) -> Selection:
         """Charge one release, draw it as `select` does, and record it; `keep`, `notes` and errors
         as of `Session.select`.

@@ -30,7 +30,7 @@ from dpselect.events.contributions import (
 from dpselect.events.dialect import Tables, matches
 from dpselect.events.not_pickled import NotPickled
 from dpselect.events.sources.base import Kind
-from dpselect.mechanisms.base import Rounds
+from dpselect.mechanisms.base import MechanismInput
 from dpselect.mechanisms.weighs_again import WeighsAgain
 from dpselect.sampling import Sampler
 from dpselect.scores import Domain, Numbers, Scores, SecondLook
@@ -302,7 +302,7 @@ def _parts(items: Sequence[Any]) -> Iterable[list[Any]]:
 
 @final
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class HeldScores(Rounds):
+class HeldScores(MechanismInput):
     """Scores that stay in the engine: what a mechanism draws from where `HeldCounts.scores` stand
     for Scores. Immutable.
 

@@ -17,7 +17,7 @@ from accounting.curves import GaussianMax
 from accounting.curves.sparse_vector import SparseVectorDP
 from accounting.frozen import Count, Positive, Probability, Real
 from dpselect.errors import InvalidMechanism, InvalidRequest
-from dpselect.mechanisms.base import EPSILON, SCALE, Mechanism, Traits, enumerable
+from dpselect.mechanisms.base import EPSILON, SCALE, Mechanism, Traits, require_enumerable
 from dpselect.mechanisms.noise_curves import ratio_up, vector
 from dpselect.mechanisms.ranks import blocks, first, margins, ranked_rows
 from dpselect.mechanisms.release import release
@@ -202,7 +202,7 @@ class AboveThreshold(Mechanism):
         )
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        enumerable(_patterns(scores.size, self.c), 2e4)
+        require_enumerable(_patterns(scores.size, self.c), 2e4)
         above = margins(scores.dense(), self._level)
         return dict(
             NoisyComparisons(
@@ -377,7 +377,7 @@ class LargeMargin(Mechanism):
         return np.where(found >= 0, found + 1, ranks + 1)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        enumerable(scores.size, 1000)
+        require_enumerable(scores.size, 1000)
         positions, ordered = scores.ranked(scores.size)
         chances = np.zeros(scores.size)
         for size, chance in enumerate(self._size_law(ordered).tolist(), start=1):

@@ -1,5 +1,5 @@
-"""`Mechanism`: configuration with a privacy curve and a private selection, without data; `Rounds`:
-data of many releases.
+"""`Mechanism`: configuration with a privacy curve and a private selection, without data;
+`MechanismInput`: data of many releases.
 
 `Traits` say what a mechanism is: declared once by the member, and read by whoever lists,
 calibrates, plans or checks it.
@@ -68,7 +68,7 @@ Pay = Literal["curve", "spent"]
 that.
 """
 
-INSTEAD: Final[Mapping[Question, str]] = {
+WHY_NOT_TOP_K: Final[Mapping[Question, str]] = {
     "gap": "releases how many items stand above a gap, not which",
     "queries": "answers queries one after another, not which items are the top k",
     "votes": "aggregates teachers' ballots, not an event log",
@@ -85,7 +85,7 @@ INSTEAD: Final[Mapping[Question, str]] = {
 
 @final
 @dataclass(frozen=True)
-class Knob:
+class NoiseParameter:
     """The one field that sets the noise, and where to search it.
 
     Attributes:
@@ -113,10 +113,10 @@ class Knob:
         return self.low * unit, self.high * unit
 
 
-SCALE: Final = Knob("scale", "score units", 1e-3, 1e9)
-SIGMA: Final = Knob("sigma", "score units", 1e-3, 1e9)
-EPSILON: Final = Knob("epsilon", "nats", 1e-9, 1e3, each=", for one item")
-RHO: Final = Knob("rho", "nats", 1e-18, 1e5)
+SCALE: Final = NoiseParameter("scale", "score units", 1e-3, 1e9)
+SIGMA: Final = NoiseParameter("sigma", "score units", 1e-3, 1e9)
+EPSILON: Final = NoiseParameter("epsilon", "nats", 1e-9, 1e3, each=", for one item")
+RHO: Final = NoiseParameter("rho", "nats", 1e-18, 1e5)
 
 
 @final
@@ -126,7 +126,8 @@ class Traits:
     kinds.
 
     Attributes:
-        answers: the question: "top_k" or "one_item" of a ranking by scores, or one of `INSTEAD`.
+        answers: the question: "top_k" or "one_item" of a ranking by scores, or one of
+            `WHY_NOT_TOP_K`.
         noise: the field that sets the noise; None where no single one does.
         ordered: whether the order of the items is released.
         most: how many items at most: a number, the name of the field that says so, or None for as
@@ -152,7 +153,7 @@ class Traits:
     """
 
     answers: Question
-    noise: Knob | None
+    noise: NoiseParameter | None
     ordered: Trait[bool]
     most: Trait[int | None] | str
     domain: Trait[Domain]
@@ -185,7 +186,7 @@ class Traits:
     @property
     def ranks_counts(self) -> bool:
         """Whether it releases the top k of a ranking by scores, k = 1 included."""
-        return self.answers not in INSTEAD
+        return self.answers not in WHY_NOT_TOP_K
 
     def of(self, name: str, mechanism: Any) -> Any:
         """The trait called `name` of a configured mechanism."""
@@ -206,7 +207,7 @@ def settings_of(mechanism: BaseModel) -> dict[str, Any]:
     }
 
 
-class Rounds(ABC, Generic[M]):
+class MechanismInput(ABC, Generic[M]):
     """What every mechanism's `select_many`, and for a single round its `select`, accepts in place
     of a matrix or of Scores.
     """
@@ -323,7 +324,7 @@ class Mechanism(Frozen, Summable, ABC):
         return self.curve
 
     @property
-    def pays_as_it_goes(self) -> bool:
+    def cost_depends_on_outcome(self) -> bool:
         """Whether `spent` is less than `curve` for some outcomes."""
         return type(self).spent is not Mechanism.spent
 
@@ -399,7 +400,7 @@ class Mechanism(Frozen, Summable, ABC):
 
     @final
     def select(
-        self, scores: Scores | Rounds, *, rng: np.random.Generator | None = None
+        self, scores: Scores | MechanismInput, *, rng: np.random.Generator | None = None
     ) -> Selection:
         """Release a selection. Its price is `curve`, and nothing here charges it:
         `dpselect.Session` does.
@@ -422,13 +423,13 @@ class Mechanism(Frozen, Summable, ABC):
         self._require(scores, source)
         return (
             scores.release(self, source)
-            if isinstance(scores, Rounds)
+            if isinstance(scores, MechanismInput)
             else self._select(scores, source)
         )
 
     @final
     def select_many(
-        self, matrix: ArrayLike | Rounds, *, rng: np.random.Generator | None = None
+        self, matrix: ArrayLike | MechanismInput, *, rng: np.random.Generator | None = None
     ) -> Selections:
         """Release one selection per row of a (rounds, m) matrix over a public domain. The price is
         `rounds * curve`. The rows are taken to have the sensitivity that the mechanism is
@@ -441,17 +442,17 @@ class Mechanism(Frozen, Summable, ABC):
         checked, source = self.check_many(matrix), sampler(rng)
         return (
             checked.draw(self, source)
-            if isinstance(checked, Rounds)
+            if isinstance(checked, MechanismInput)
             else self._select_many(checked, source)
         )
 
     @final
-    def check_many(self, matrix: ArrayLike | Rounds) -> Numbers | Rounds:
+    def check_many(self, matrix: ArrayLike | MechanismInput) -> Numbers | MechanismInput:
         """The checked (rounds, m) matrix, or ballots; raise as `select_many` would, without drawing
         anything.
         """
         data = self._read(matrix)
-        if isinstance(data, Rounds):
+        if isinstance(data, MechanismInput):
             self._check_size(data.candidates)
             data.check(self)
             return data
@@ -486,7 +487,7 @@ class Mechanism(Frozen, Summable, ABC):
         return data
 
     @property
-    def rests_on_linf(self) -> bool:
+    def uses_linf_only(self) -> bool:
         """Whether the price holds for any scores that move by at most linf each, however many: no
         l0, l1 or l2 is used, and no users or groups are bounded. Then a charge that reads several
         periods of whole counts costs the same (Theorem F11).
@@ -536,7 +537,7 @@ class Mechanism(Frozen, Summable, ABC):
         return self.takes_observed or bool(self.traits.of("zeros", self))
 
     @final
-    def probabilities(self, scores: Scores | Rounds) -> dict[Any, float]:
+    def probabilities(self, scores: Scores | MechanismInput) -> dict[Any, float]:
         """The exact probability of every outcome, an oracle for small domains: an int for the best
         one, a tuple of indices where their order is released, a frozenset where only the set is; ()
         or frozenset() where nothing is.
@@ -546,7 +547,9 @@ class Mechanism(Frozen, Summable, ABC):
                 And as for `select`.
         """
         self.check(scores)
-        return scores.law(self) if isinstance(scores, Rounds) else self._probabilities(scores)
+        return (
+            scores.law(self) if isinstance(scores, MechanismInput) else self._probabilities(scores)
+        )
 
     @final
     def cell_probabilities(self, scores: Scores, edges: ArrayLike) -> dict[Any, float]:
@@ -572,13 +575,13 @@ class Mechanism(Frozen, Summable, ABC):
         )
 
     @final
-    def check(self, scores: Scores | Rounds) -> None:
+    def check(self, scores: Scores | MechanismInput) -> None:
         """Raise as `select` would, without drawing anything."""
         self._require(scores, sampler(None))
 
     @final
-    def _require(self, scores: Scores | Rounds, source: Sampler) -> None:
-        if isinstance(scores, Rounds):
+    def _require(self, scores: Scores | MechanismInput, source: Sampler) -> None:
+        if isinstance(scores, MechanismInput):
             scores.require(self, source)
             return
         if not isinstance(scores, Scores):
@@ -718,7 +721,7 @@ def mixture(laws: Iterable[tuple[float, Mapping[Any, float]]]) -> dict[Any, floa
     return law
 
 
-def enumerable(outcomes: float, limit: float = 2e5) -> None:
+def require_enumerable(outcomes: float, limit: float = 2e5) -> None:
     """Raise NoClosedForm where a law has more outcomes than can be listed."""
     if outcomes > limit:
         raise NoClosedForm(
@@ -769,10 +772,10 @@ around_traits: partial[Traits] = partial(
     zeros=lambda mechanism: mechanism.mechanism._counts_only,
     groups=lambda mechanism: mechanism.mechanism.traits.of("groups", mechanism.mechanism),
 )
-"""What an `Around` is, but for what it answers and how many."""
+"""What an `DelegatingMechanism` is, but for what it answers and how many."""
 
 
-class Around(Mechanism, ABC):
+class DelegatingMechanism(Mechanism, ABC):
     """What does as its field `mechanism` does, but for what a member states anew."""
 
     if TYPE_CHECKING:

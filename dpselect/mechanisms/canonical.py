@@ -33,7 +33,7 @@ from pydantic import Field
 from accounting import BoundedRange, Curve, LaplaceDP
 from accounting.frozen import Count, Positive, Real
 from dpselect.errors import InvalidRequest, NoClosedForm
-from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, enumerable
+from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, require_enumerable
 from dpselect.mechanisms.noise_curves import epsilon_curve, ratio_up
 from dpselect.mechanisms.ranks import Ranked, centred, draw_sequences, half_below, ranked_rows
 from dpselect.mechanisms.release import release
@@ -163,7 +163,7 @@ class CanonicalTopK(Mechanism):
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         values = centred(scores.dense())
         sets = math.comb(len(values), self.k)
-        enumerable(sets, 2e5 if self.noise == "gumbel" else 128)
+        require_enumerable(sets, 2e5 if self.noise == "gumbel" else 128)
         # Report-noisy-max over all sets one by one: knows nothing of classes.
         subsets = list(itertools.combinations(range(len(values)), self.k))
         utility = np.array(
@@ -405,7 +405,7 @@ def noise_bounds(noise: Noise, low: Floats, high: Floats) -> tuple[Floats, Float
 TopSet = Literal["tied", "gap"]
 
 
-class Chosen(NamedTuple):
+class SetClass(NamedTuple):
     """A class: ranks 1..held are in, ranks up to `free_from` - 1 otherwise out, `lowest` is in, the
     rest is free below it.
     """
@@ -499,12 +499,12 @@ class Classes:
             return _binomial_ball(start - offset, free)
         return _binomial_ball(stop - offset, free + 1) - _binomial_ball(start - offset, free + 1)
 
-    def chosen(self, row: int, lowest: int) -> Chosen:
+    def chosen(self, row: int, lowest: int) -> SetClass:
         """The class in terms of ranks."""
         if row == self.top_row:
-            return Chosen(self.k - 1, self.k, self.k)
+            return SetClass(self.k - 1, self.k, self.k)
         held = row if self.gamma < 1 else 0
-        return Chosen(held, int(self._offset[row]), lowest)
+        return SetClass(held, int(self._offset[row]), lowest)
 
 
 # The same for many score vectors over few candidates.
@@ -568,13 +568,13 @@ def roots(classes: Classes, words: WordSource) -> Blocks:
             np.append(stop, classes.k + 1),
         )
     drawn = words(len(row))
-    low, high = luck(drawn, classes.log_mass(row, start, stop))
+    low, high = max_gumbel_bounds(drawn, classes.log_mass(row, start, stop))
     return Blocks(
         row, start, stop, low, high, drawn, np.zeros_like(row), np.zeros(len(row), dtype=np.bool_)
     )
 
 
-def luck(words: Words, log_mass: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+def max_gumbel_bounds(words: Words, log_mass: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
     """Bounds on -ln(-ln F) at the largest of exp(log_mass) draws, in which the words are the first
     bits of V.
     """
@@ -589,14 +589,17 @@ def split(classes: Classes, parents: Blocks, which: Indices, words: WordSource) 
     start, stop = edges[:, :-1], edges[:, 1:]
     row = np.repeat(parents.row[which, None], _CHILDREN, axis=1)
     log_mass = classes.log_mass(row, start, stop)
-    inherits = np.arange(_CHILDREN) == _heirs(classes, row[:, 0], edges, log_mass, words)[:, None]
+    inherits = (
+        np.arange(_CHILDREN)
+        == _draw_max_children(classes, row[:, 0], edges, log_mass, words)[:, None]
+    )
     drawn = words(row.size).reshape(row.shape)
     low, high = (parents.low[which, None], parents.high[which, None])
     with np.errstate(invalid="ignore"):
         later = _widened(
             *(
                 -np.logaddexp(-above, -own)
-                for above, own in zip((low, high), luck(drawn, log_mass), strict=True)
+                for above, own in zip((low, high), max_gumbel_bounds(drawn, log_mass), strict=True)
             )
         )
     low, high = (
@@ -616,7 +619,7 @@ def split(classes: Classes, parents: Blocks, which: Indices, words: WordSource) 
     )
 
 
-def _heirs(
+def _draw_max_children(
     classes: Classes,
     row: Indices,
     edges: Indices,
@@ -661,7 +664,7 @@ def _widened(low: Floats, high: Floats) -> tuple[Floats, Floats]:
 # exponential; of subsets, a sum of such terms. Theorem X8.
 
 
-class _Wait(NamedTuple):
+class ExponentialClock(NamedTuple):
     """E/M, with E = -ln(1 - V). `size()` is a ball around M that shrinks to it as Arb's working
     precision grows.
     """
@@ -670,14 +673,14 @@ class _Wait(NamedTuple):
     draw: LazyUniform
 
 
-class _Runner(NamedTuple):
+class Contender(NamedTuple):
     """A contestant: score + scale * F^-1(exp(-t)), t the sum of the waits."""
 
     score: fmpq
-    waits: Sequence[_Wait]
+    waits: Sequence[ExponentialClock]
 
 
-def _winner(runners: Sequence[_Runner], noise: Noise, scale: fmpq) -> int:
+def exact_argmax(runners: Sequence[Contender], noise: Noise, scale: fmpq) -> int:
     """The place of the best contestant, drawing bits until every comparison is certain.
     Theorem X8.
     """
@@ -687,7 +690,7 @@ def _winner(runners: Sequence[_Runner], noise: Noise, scale: fmpq) -> int:
         draws = {id(wait.draw): wait.draw for wait in (*first.waits, *second.waits)}.values()
 
         # zero with probability 0
-        def lead(first: _Runner = first, second: _Runner = second) -> arb:
+        def lead(first: Contender = first, second: Contender = second) -> arb:
             return (
                 arb((first.score - second.score) / scale)
                 + _noise_of(first, noise)
@@ -699,19 +702,19 @@ def _winner(runners: Sequence[_Runner], noise: Noise, scale: fmpq) -> int:
     return best
 
 
-def _noise_of(runner: _Runner, noise: Noise) -> arb:
+def _noise_of(runner: Contender, noise: Noise) -> arb:
     time = arb(0)
     for size, draw in runner.waits:
         time -= (-draw.ball()).log1p() / size()
     return noise.isf_ball(-(-time).expm1())
 
 
-def draw_class(classes: Classes, noise: Noise, scale: float, source: Sampler) -> Chosen:
+def draw_class(classes: Classes, noise: Noise, scale: float, source: Sampler) -> SetClass:
     """The class whose best set has the largest score + scale * noise over all sets."""
     return _Draw(classes, noise, scale, source.words).chosen()
 
 
-def draw_members(chosen: Chosen, k: int, source: Sampler) -> Indices:
+def draw_members(chosen: SetClass, k: int, source: Sampler) -> Indices:
     """(k,) ranks of a uniformly random member of a class."""
     held = np.arange(1, chosen.held + 1)
     between = np.full((1, k - 1 - chosen.held), chosen.lowest - chosen.free_from)
@@ -730,11 +733,11 @@ class _Draw:
         self._generations: list[Blocks] = []
         self._drawn: dict[tuple[int, int], LazyUniform] = {}
 
-    def chosen(self) -> Chosen:
+    def chosen(self) -> SetClass:
         finalists = self._finalists()
         best = 0
         if len(finalists) > 1:
-            best = _winner(
+            best = exact_argmax(
                 [self._runner(*place) for place in finalists], self._noise, rational(self._scale)
             )
         generation, i = finalists[best]
@@ -771,7 +774,7 @@ class _Draw:
             (least, most), noise_bounds(self._noise, blocks.low, blocks.high), self._scale
         )
 
-    def _runner(self, generation: int, i: int) -> _Runner:
+    def _runner(self, generation: int, i: int) -> Contender:
         blocks = self._generations[generation]
         score = self._classes.exact_score(int(blocks.row[i]), int(blocks.start[i]))
         waits = []
@@ -788,9 +791,9 @@ class _Draw:
                 lazy = self._drawn.setdefault(
                     (level, i), LazyUniform(self._words, word=int(blocks.word[i]))
                 )
-                waits.append(_Wait(size, lazy))
+                waits.append(ExponentialClock(size, lazy))
             i = int(blocks.parent[i])
-        return _Runner(score, waits)
+        return Contender(score, waits)
 
 
 # Many score vectors over few candidates: every class of every row at once. Theorem M9.
@@ -852,14 +855,14 @@ def _settled(
 ) -> int:
     """The winner of one row, whose words are drawn, certain of every comparison."""
     noise = noise_bounds(
-        by_name(asked.noise), *luck(drawn, log_binomial_bounds(layout.n, layout.r))
+        by_name(asked.noise), *max_gumbel_bounds(drawn, log_binomial_bounds(layout.n, layout.r))
     )
     heights = half_below(ranked, ranked[0])
     scores = _half_scores(heights[layout.lowest - 1], heights[layout.missing - 1], asked.gamma)
     low, high = totals(scores, noise, asked.scale)
     places = np.flatnonzero(high >= low.max()).tolist()
     runners = [_runner(ranked, layout, asked, place, drawn, words) for place in places]
-    return places[_winner(runners, by_name(asked.noise), rational(asked.scale))]
+    return places[exact_argmax(runners, by_name(asked.noise), rational(asked.scale))]
 
 
 def _runner(
@@ -869,13 +872,13 @@ def _runner(
     place: int,
     drawn: Words,
     words: WordSource,
-) -> _Runner:
+) -> Contender:
     gamma = rational(asked.gamma)
     least, missing = (
         rational(ranked[int(ranks[place]) - 1].item()) for ranks in (layout.lowest, layout.missing)
     )
-    wait = _Wait(partial(layout.size, place), LazyUniform(words, word=int(drawn[place])))
-    return _Runner(gamma * least - (1 - gamma) * missing, [wait])
+    wait = ExponentialClock(partial(layout.size, place), LazyUniform(words, word=int(drawn[place])))
+    return Contender(gamma * least - (1 - gamma) * missing, [wait])
 
 
 def _members(

@@ -97,8 +97,8 @@ class DiscoverThenSelect(Mechanism):
         return first + then
 
     @property
-    def rests_on_linf(self) -> bool:
-        return super().rests_on_linf and self.selection.rests_on_linf
+    def uses_linf_only(self) -> bool:
+        return super().uses_linf_only and self.selection.uses_linf_only
 
     @property
     def showing(self) -> ShowsValues | None:

@@ -26,7 +26,7 @@ from pydantic import Field
 
 from accounting import BoundedRange, Curve
 from accounting.frozen import Count, Positive, Probability
-from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, enumerable
+from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, require_enumerable
 from dpselect.mechanisms.noise_curves import rate_down
 from dpselect.mechanisms.ranks import Ranked, draw_sequences, half_below
 from dpselect.mechanisms.release import release
@@ -121,7 +121,7 @@ class JointTopK(Mechanism):
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         dense = scores.dense()
         values = half_below(dense, dense.max())
-        enumerable(math.perm(len(values), self.k))
+        require_enumerable(math.perm(len(values), self.k))
         sequences = list(itertools.permutations(range(len(values)), self.k))
         best = np.sort(values)[::-1][: self.k]
         half = (best - values[np.array(sequences)]).max(axis=1)

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from accounting import Approximate, BoundedRange
 from accounting.frozen import Count, Positive, Probability
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, enumerable, mixture
+from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, mixture, require_enumerable
 from dpselect.mechanisms.gaps import Rank
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.ranks import count_blocks, favoured, heights, ranked_rows, read_counts
@@ -172,7 +172,7 @@ class LimitedDomain(Mechanism):
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         positions, above, floors = self._compete(scores)
-        enumerable(len(floors) * math.perm(len(above), min(self.k, len(above))))
+        require_enumerable(len(floors) * math.perm(len(above), min(self.k, len(above))))
         chances = gumbel_softmax(self._preferences(floors), 1 / self.epsilon).tolist()
         beaten = [
             np.append(above[:size] - floors[size - self._least], self.margin_at(size))

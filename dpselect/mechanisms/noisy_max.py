@@ -25,7 +25,7 @@ from dpselect.mechanisms.base import (
     Mechanism,
     ShowsValues,
     Traits,
-    enumerable,
+    require_enumerable,
 )
 from dpselect.mechanisms.noise_curves import (
     centred_gaussian,
@@ -70,7 +70,7 @@ def select_winners(matrix: Numbers, noise: Noise, scale: float, source: Sampler)
 
 def winner_probabilities(scores: Scores, noise: Noise, scale: float) -> dict[Any, float]:
     """The law of the winner by quadrature."""
-    enumerable(scores.size, 64)
+    require_enumerable(scores.size, 64)
     law = argmax_probabilities(noise, scale, centred(scores.dense()))
     return dict(enumerate(law.tolist()))
 
@@ -303,7 +303,7 @@ class PeelingTopK(NoisyTopK):
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         values, noise = centred(scores.dense()), by_name(self.noise)
-        enumerable(math.perm(len(values), self.k))
+        require_enumerable(math.perm(len(values), self.k))
         law: dict[tuple[int, ...], float] = {(): 1.0}
         for _ in range(self.k):
             longer: dict[tuple[int, ...], float] = {}
@@ -505,7 +505,7 @@ class OneshotTopK(NoisyTopK, ShowsValues):
                 if self.values
                 else "no values are released: ask for probabilities, or configure value_scale"
             )
-        enumerable(math.comb(scores.size, self.k) * len(between) ** self.k)
+        require_enumerable(math.comb(scores.size, self.k) * len(between) ** self.k)
         return cell_law(scores, self._chosen(scores), "laplace", self.value_scale, edges, between)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
@@ -520,9 +520,9 @@ class OneshotTopK(NoisyTopK, ShowsValues):
         """The law of the items."""
         values, noise = centred(scores.dense()), by_name(self.noise)
         if self.ordered:
-            enumerable(math.perm(len(values), self.k))
+            require_enumerable(math.perm(len(values), self.k))
             return dict(ordered_probabilities(noise, self.scale, values, self.k))
-        enumerable(math.comb(len(values), self.k))
+        require_enumerable(math.comb(len(values), self.k))
         return dict(top_set_probabilities(noise, self.scale, values, self.k))
 
 

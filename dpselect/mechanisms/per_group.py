@@ -16,12 +16,12 @@ from accounting.frozen import Count
 from dpselect.errors import DomainMismatch, InvalidRequest, InvalidScores, SensitivityMismatch
 from dpselect.mechanisms.base import (
     AnyMechanism,
-    Around,
-    Rounds,
+    DelegatingMechanism,
+    MechanismInput,
     Traits,
     around_traits,
-    enumerable,
     mixture,
+    require_enumerable,
 )
 from dpselect.sampling import Sampler
 from dpselect.scores import Scores
@@ -29,7 +29,7 @@ from dpselect.selection import Label, Selection, label_key
 
 
 @final
-class GroupedScores(Rounds):
+class GroupedScores(MechanismInput):
     """The input of `PerGroup`: scores for each group. Immutable; its repr shows no value.
 
     Each group's scores are a function of that group's part of the log, and declare what a user
@@ -191,7 +191,7 @@ class GroupedScores(Rounds):
             _named(group, mechanism.mechanism._probabilities(self._scores[group]))
             for group in groups
         ]
-        enumerable(math.prod(map(len, laws)))
+        require_enumerable(math.prod(map(len, laws)))
         ordered = mechanism.mechanism.ordered
         joint = {}
         for outcomes in itertools.product(*(law.items() for law in laws)):
@@ -264,7 +264,7 @@ def _require_groups(groups: Mapping[Any, Scores], nobody: list[Scores], least: i
 
 
 @final
-class PerGroup(Around):
+class PerGroup(DelegatingMechanism):
     """The selection of `mechanism` for every group at once: the top k of each city, country or day.
 
     `select` takes `GroupedScores` and returns one Selection, whose `groups` name the group of every

@@ -17,7 +17,14 @@ from pydantic import Field, model_validator
 from accounting import Approximate, Curve
 from accounting.frozen import Count, NonNegative, Positive, Probability
 from dpselect.errors import NoClosedForm
-from dpselect.mechanisms.base import SCALE, Between, Mechanism, ShowsValues, Traits, enumerable
+from dpselect.mechanisms.base import (
+    SCALE,
+    Between,
+    Mechanism,
+    ShowsValues,
+    Traits,
+    require_enumerable,
+)
 from dpselect.mechanisms.noise_curves import vector
 from dpselect.mechanisms.release import bars_of, expanded, half_width, public_grid, release
 from dpselect.noise import VECTOR_NORMS, Noise, NoiseName, VectorNoise, by_name, in_words
@@ -168,7 +175,7 @@ class SparseHistogram(Mechanism, ShowsValues):
         values, bars = scores.dense(), (bars_of(edges, self.scale) - self.threshold) / self.scale
         listed = np.flatnonzero(values > self.floor)
         most = len(listed) if self.k is None else min(self.k, len(listed))
-        enumerable(
+        require_enumerable(
             sum(math.perm(len(listed), size) for size in range(most + 1)) * len(between) ** most,
             20_000,
         )

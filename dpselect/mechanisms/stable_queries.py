@@ -22,7 +22,7 @@ from accounting.errors import ForeignProcess
 from accounting.frozen import Count, NonNegative, Positive, Probability
 from accounting.process_state import ProcessState
 from dpselect.errors import InvalidRequest, InvalidScores
-from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, enumerable, mixture
+from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, mixture, require_enumerable
 from dpselect.mechanisms.gaps import Rank, Top, gaps_below, read_top, top_set
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.ranks import (
@@ -243,7 +243,7 @@ class FirstStable(StableQueries):
         return Selections(found[:, None], ordered=False, requested=1, reason=_REASON)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        enumerable(scores.size, 1000)
+        require_enumerable(scores.size, 1000)
         chances = self.rule.first_law(margins(scores.dense(), self.rule.threshold))
         return {
             frozenset([i] if i < scores.size else []): chance
@@ -334,7 +334,7 @@ class OnlineStableQueries(StableQueries):
         return stable, unstable
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        enumerable(2.0**scores.size, 2**14)
+        require_enumerable(2.0**scores.size, 2**14)
         # A query fails iff T - distance + noise > threshold noise: both noises are symmetric.
         behind = -margins(scores.dense(), self.rule.threshold)
         ends = [self.rule.first_law(behind[start:]).tolist() for start in range(scores.size)]
@@ -625,7 +625,7 @@ class TopStable(Mechanism):
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         top = read_top(scores, self.kbar)
-        enumerable(
+        require_enumerable(
             sum(math.comb(size, min(size, self.k)) for size in range(len(top.gaps) + 1)), 2e4
         )
         *chances, nothing = self.rule.first_law(

@@ -29,7 +29,7 @@ from accounting import (
 from accounting.arguments import Relation
 from accounting.frozen import NonNegative, Positive, Probability
 from dpselect.errors import InvalidMechanism
-from dpselect.mechanisms.base import RHO, SCALE, Mechanism, Traits, enumerable
+from dpselect.mechanisms.base import RHO, SCALE, Mechanism, Traits, require_enumerable
 from dpselect.mechanisms.gaps import (
     Rank,
     TargetSize,
@@ -113,7 +113,7 @@ class StabilityRule:
         )
 
 
-class TestedSet(Mechanism, ABC):
+class StabilityGatedSet(Mechanism, ABC):
     """The top set of a size that is fixed or proposed, as it is, if the gap below it passes a test;
     else nothing.
     """
@@ -196,7 +196,7 @@ class TestedSet(Mechanism, ABC):
 
 
 @final
-class StabilityTest(TestedSet):
+class StabilityTest(StabilityGatedSet):
     """The set of the k highest counts if the gap below it passes a noisy test, nothing otherwise;
     the set itself is exact.
 
@@ -288,7 +288,7 @@ def _doubled_failure(curve: Curve) -> Curve | None:
 
 
 @final
-class StableTopK(WidestGap, TestedSet):
+class StableTopK(WidestGap, StabilityGatedSet):
     """The top j for a privately chosen j <= kbar if the gap below it passes a stability test, else
     nothing (Zhu, Wang 2022).
 
@@ -515,7 +515,7 @@ class StableTopKFixed(Mechanism):
         return np.concatenate([kept, np.take_along_axis(pool, picks, axis=1)], axis=1)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        enumerable(math.comb(scores.size, self.k))
+        require_enumerable(math.comb(scores.size, self.k))
         values, law = centred(scores.dense()), dict[Any, float]()
         for stable, chance in self.stable._probabilities(scores).items():
             kept = frozenset[int]() if len(stable) > self.k else stable

@@ -15,7 +15,13 @@ from accounting import Curve
 from accounting.frozen import Count
 from dpselect.cells import parts_of
 from dpselect.errors import InvalidScores
-from dpselect.mechanisms.base import AnyMechanism, Around, Between, Traits, around_traits
+from dpselect.mechanisms.base import (
+    AnyMechanism,
+    Between,
+    DelegatingMechanism,
+    Traits,
+    around_traits,
+)
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats
 from dpselect.scores import Numbers, Scores
@@ -25,7 +31,7 @@ REASON: Final = "fewer items than requested were found in a group"
 
 
 @final
-class TopOfGroups(Around):
+class TopOfGroups(DelegatingMechanism):
     """The k best items of every group, off one selection of all cells.
 
     Scores are those of cells, labelled by `dpselect.cells.cell(group, item)`, in which one user is

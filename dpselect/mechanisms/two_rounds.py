@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from accounting import Approximate, Curve, GaussianDP
 from accounting.frozen import Count, Positive, Probability, Real
 from dpselect.errors import DomainMismatch, NoClosedForm
-from dpselect.mechanisms.base import SCALE, Between, Traits, enumerable
+from dpselect.mechanisms.base import SCALE, Between, Traits, require_enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.release import half_width, in_own_order, public_grid, release
 from dpselect.mechanisms.sparse_histogram import OrderLaw, Places, nodes_of, steps
@@ -353,7 +353,7 @@ class TwoRoundHistogram(WeighsAgain):
         listed = np.flatnonzero(values > 0) if self.delta is not None else np.arange(len(values))
         most = len(listed) if self.k is None else min(self.k, len(listed))
         orders = sum(math.perm(len(listed), size) for size in range(most + 1))
-        enumerable(2.0 ** len(listed) * orders * len(between) ** most, 20_000)
+        require_enumerable(2.0 ** len(listed) * orders * len(between) ** most, 20_000)
         law: dict[Any, float] = {}
         for kept in itertools.product((False, True), repeat=len(listed)):
             passed, failed = listed[np.array(kept, dtype=bool)], listed[~np.array(kept, dtype=bool)]

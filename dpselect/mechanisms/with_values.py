@@ -14,12 +14,12 @@ from accounting.frozen import Positive
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import (
     AnyMechanism,
-    Around,
     Between,
+    DelegatingMechanism,
     ShowsValues,
     Traits,
     around_traits,
-    enumerable,
+    require_enumerable,
 )
 from dpselect.mechanisms.noise_curves import shared_vector, vector
 from dpselect.mechanisms.release import cell_law, half_width, noisy_values, with_values
@@ -32,7 +32,7 @@ from dpselect.sensitivity import Norm, Sensitivity, fraction_up
 
 
 @final
-class WithValues(Around, ShowsValues):
+class WithValues(DelegatingMechanism, ShowsValues):
     """Selects as `mechanism` does, and releases the scores of what it selected with fresh noise.
 
     The noise that chose is never shown, so values are not biased towards the large, and a `margin`
@@ -104,8 +104,8 @@ class WithValues(Around, ShowsValues):
         return self
 
     @property
-    def rests_on_linf(self) -> bool:
-        return super().rests_on_linf and self.clip is None
+    def uses_linf_only(self) -> bool:
+        return super().uses_linf_only and self.clip is None
 
     @property
     def counted_again(self) -> float | None:
@@ -163,8 +163,8 @@ class WithValues(Around, ShowsValues):
         )
 
     @property
-    def pays_as_it_goes(self) -> bool:
-        return self.mechanism.pays_as_it_goes
+    def cost_depends_on_outcome(self) -> bool:
+        return self.mechanism.cost_depends_on_outcome
 
     def spent(self, selection: Selection) -> Curve:
         """With the values, unless there are none: of k or fewer, they cost the same. Theorem F8."""
@@ -255,5 +255,5 @@ class WithValues(Around, ShowsValues):
             (item,) if isinstance(item, int) else item: p
             for item, p in self._probabilities(scores).items()
         }
-        enumerable(len(law) * len(between) ** max(map(len, law)))
+        require_enumerable(len(law) * len(between) ** max(map(len, law)))
         return cell_law(scores, law, self.noise, self.scale, edges, between)

@@ -21,7 +21,7 @@ from pydantic import Field
 from accounting.arguments import Relation, checked_integer
 from accounting.frozen import Count
 from dpselect.errors import InvalidBallots, InvalidRequest, InvalidScores
-from dpselect.mechanisms.base import Mechanism, Rounds
+from dpselect.mechanisms.base import Mechanism, MechanismInput
 from dpselect.sampling import Sampler
 from dpselect.scores import Scores
 from dpselect.selection import Label, Selections
@@ -51,7 +51,7 @@ class BallotTerms(TypedDict, total=False):
 
 @final
 @dataclass(frozen=True, init=False, repr=False, eq=False)
-class Ballots(Rounds[Mechanism]):
+class Ballots(MechanismInput[Mechanism]):
     """What every teacher votes for in every round. Immutable; its repr shows no vote.
 
     One private record is held by one teacher, so neighbours differ in one teacher's ballots, in all
@@ -409,7 +409,7 @@ class Vote(Mechanism, ABC):
 
     @staticmethod
     def _read(data: Any) -> Any:
-        if isinstance(data, Rounds | Scores):
+        if isinstance(data, MechanismInput | Scores):
             return data
         return _unpacked(_rows_of(data)) if (votes := _source(data)) is None else Ballots(votes)
 

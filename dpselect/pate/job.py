@@ -35,7 +35,7 @@ from dpselect.pate.plan import CLASSES, Outlook, PoorOutlook, fitted, outlook
 from dpselect.pate.votes_file import VotesFile
 from dpselect.plan.fit import knob_of
 from dpselect.release.answer import DryRun
-from dpselect.release.run import Payer, session_of
+from dpselect.release.run import ChargeTarget, session_of
 from dpselect.selection import Label
 from dpselect.spec.base import asked_by
 from dpselect.spec.label_spec import LabelSpec
@@ -330,7 +330,7 @@ def _dry_run(spec: LabelSpec, dataset: Dataset | None, mechanism: Mechanism, rou
     with nullcontext() if dataset is None else session_of(spec, dataset.time_zone) as session:
         if session is not None and spec.key is not None:
             require_unpaid(session, spec.key, spec.folder)
-        payer = Payer(session, uuid.uuid4().hex if spec.key is None else spec.key)
+        payer = ChargeTarget(session, uuid.uuid4().hex if spec.key is None else spec.key)
         return payer.dry_run(price, mechanism, budget)
 
 

@@ -181,7 +181,7 @@ class Labeling:
         asked: Mapping[str, Any] | None = None,
     ) -> None:
         mechanism.check_many(ballots)
-        if pay == "spent" and not mechanism.pays_as_it_goes:
+        if pay == "spent" and not mechanism.cost_depends_on_outcome:
             raise InvalidRequest(
                 f"a round of {type(mechanism).__name__} costs the same whatever comes out: pay its"
                 " curve"

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from accounting import Curve, GaussianDP
 from accounting.frozen import Count, Positive, Probability, Real
 from dpselect.errors import InvalidBallots, InvalidRequest
-from dpselect.mechanisms.base import RHO, SCALE, SIGMA, Traits, enumerable
+from dpselect.mechanisms.base import RHO, SCALE, SIGMA, Traits, require_enumerable
 from dpselect.mechanisms.gaps import AnyRegularizer, Rank
 from dpselect.mechanisms.noise_curves import centred_gaussian, ratio_up
 from dpselect.mechanisms.noisy_max import PeelingTopK, select_winner, winner_probabilities
@@ -210,7 +210,7 @@ class LevelVote(Vote, ABC):
         return Selections(joined(map(columns, passed)), ordered=False, requested=None)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        enumerable(2.0**scores.size)  # labels are independent
+        require_enumerable(2.0**scores.size)  # labels are independent
         with np.errstate(over="ignore"):
             below = (self._level - np.asarray(scores.dense(), dtype=np.float64)) / self.sigma
         law: dict[Any, float] = {frozenset(): 1.0}

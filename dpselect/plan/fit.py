@@ -18,7 +18,7 @@ from accounting.errors import CalibrationError
 from dpselect import mechanisms
 from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest
 from dpselect.mechanisms import Mechanism, PerGroup, members
-from dpselect.mechanisms.base import INSTEAD, MECHANISMS, Knob, fields_of
+from dpselect.mechanisms.base import MECHANISMS, WHY_NOT_TOP_K, NoiseParameter, fields_of
 from dpselect.noise import NoiseName, by_name
 from dpselect.plan.counts import CountNoise, limits_of, takes_its_own, without_counts
 from dpselect.plan.request import TopKRequest
@@ -293,7 +293,7 @@ def noise_settings(mechanism: Mechanism) -> tuple[str, float]:
     return knob.field, getattr(mechanism, knob.field)
 
 
-def knob_of(member: type[Mechanism]) -> Knob:
+def knob_of(member: type[Mechanism]) -> NoiseParameter:
     """What sets the noise of a mechanism."""
     if member.traits.noise is None:
         raise InvalidRequest(
@@ -312,9 +312,10 @@ def _settings(member: type[Mechanism], budget: Budget, request: TopKRequest) -> 
             follows.
     """
     fields, traits, name = fields_of(member), member.traits, member.__name__
-    if traits.answers in INSTEAD:
+    if traits.answers in WHY_NOT_TOP_K:
         raise InvalidRequest(
-            f"{name} {INSTEAD[traits.answers]}: use it in the library, or choose another mechanism"
+            f"{name} {WHY_NOT_TOP_K[traits.answers]}: use it in the library,"
+            " or choose another mechanism"
         )
     if request.k > 1 and traits.answers == "one_item":
         raise InvalidRequest(

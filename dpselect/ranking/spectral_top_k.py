@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from accounting import Curve
 from accounting.frozen import Count, NonNegative, Positive, Real
 from dpselect.errors import InvalidComparisons
-from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, enumerable
+from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, require_enumerable
 from dpselect.mechanisms.noise_curves import ratio_up, vector
 from dpselect.mechanisms.ranks import centred
 from dpselect.mechanisms.release import largest, release
@@ -143,7 +143,7 @@ class SpectralTopK(Mechanism):
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         values = centred(scores.dense())
-        enumerable(math.perm(len(values), self.k))
+        require_enumerable(math.perm(len(values), self.k))
         return dict(ordered_probabilities(by_name("laplace"), self.scale, values, self.k))
 
 

@@ -27,7 +27,7 @@ from dpselect.events import (
 from dpselect.events.contributions import MOST_EXACT
 from dpselect.events.rows import PeriodEvents
 from dpselect.events.time_window import Window
-from dpselect.mechanisms.base import Mechanism, Pay, Rounds
+from dpselect.mechanisms.base import Mechanism, MechanismInput, Pay
 from dpselect.mechanisms.top_of_groups import REASON
 from dpselect.mechanisms.weighs_again import WeighsAgain
 from dpselect.plan.default import Choice
@@ -67,7 +67,7 @@ class Ready(Generic[T]):
 
     draw: Callable[[], T]
     salt: str | None
-    scores: Scores | Rounds
+    scores: Scores | MechanismInput
     spent: Callable[[T], acc.Curve] | None
 
 
@@ -98,7 +98,7 @@ class Charged:
         return PaidCharge.of(self.receipt)
 
     def left(self, curve: acc.Curve) -> str:
-        """As for `Payer.left`, in releases of a curve."""
+        """As for `ChargeTarget.left`, in releases of a curve."""
         return _left(
             self.receipt.dataset,
             min((replace(one, curve=curve) for one in self.accounts), key=lambda one: one.releases),
@@ -111,7 +111,7 @@ def _left(dataset: str, found: Remaining) -> str:
 
 @final
 @dataclass(frozen=True)
-class Payer:
+class ChargeTarget:
     """Who pays for one release, and under which key.
 
     Attributes:
@@ -461,12 +461,12 @@ def run_once(
     )
 
 
-def payer_of(question: Question) -> Payer:
+def payer_of(question: Question) -> ChargeTarget:
     """Who pays for the answer."""
     spec, zone = question.spec, question.reading.time_zone
     label = "dpselect topk" + ("" if zone == "UTC" else f", times without a zone in {zone}")
     pay: Pay = "spent" if spec.pay_for_what_came_out else "curve"
-    return Payer.of(
+    return ChargeTarget.of(
         spec,
         label,
         time_zone=zone,
@@ -560,7 +560,7 @@ class _Read:
     do not tell.
     """
 
-    scores: Scores | Rounds
+    scores: Scores | MechanismInput
     salt: str | None
     integers: frozenset[str]
 
@@ -611,7 +611,7 @@ def _read(
         counts = stack.enter_context(
             events.hold(source, reading.model_copy(update=look), progress=progress)
         )
-    scores: Scores | Rounds = counts.scores(
+    scores: Scores | MechanismInput = counts.scores(
         None if within else domain, relation=question.relation, clip=choice.clip
     )
     second = None if pairs is None else _second_look(question, choice, pairs, counts)

@@ -45,7 +45,7 @@ from dpselect.release.answer import (
 )
 from dpselect.release.explained import HARDLY_ANY, explained_by_noise
 from dpselect.release.question import Question
-from dpselect.release.run import Payer, chosen, payer_of, run
+from dpselect.release.run import ChargeTarget, chosen, payer_of, run
 from dpselect.selection import Label, Tabled
 
 if TYPE_CHECKING:
@@ -506,7 +506,7 @@ def series_of(
     announce: Callable[[str], None] | None = None,
 ) -> Series | DryRun:
     """Release the periods of a question with `every`, or say what that would charge
-    (`Payer.dry_run`).
+    (`ChargeTarget.dry_run`).
 
     Args:
         source: as for `dpselect.events.read`.
@@ -686,7 +686,7 @@ class ByPeriod:
 
     def priced(self) -> DryRun:
         """What `released` would charge to each period that is not released yet; see
-        `Payer.dry_run`.
+        `ChargeTarget.dry_run`.
         """
         pending = self._left
         if not pending:
@@ -865,7 +865,7 @@ def dry_close(
     budget: acc.Budget | None = None,
     look: Callable[[], object] = lambda: None,
 ) -> DryRun:
-    """What a horizon would charge, or that it is charged already; see `Payer.dry_run`.
+    """What a horizon would charge, or that it is charged already; see `ChargeTarget.dry_run`.
 
     Args:
         budget: as it was stated, if it was.
@@ -873,7 +873,7 @@ def dry_close(
     """
     key, mechanism = horizon.key, horizon.mechanism
     kept = {"key": key, "state": without_password(horizon.state)}
-    payer, stated = Payer(session, key), budget or of_horizon(mechanism)
+    payer, stated = ChargeTarget(session, key), budget or of_horizon(mechanism)
     held = None if session is None else session.ledger.find(session.dataset.name, key)
     if held is None:
         return replace(payer.dry_run(mechanism, mechanism, stated, look), horizon=kept)

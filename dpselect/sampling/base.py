@@ -167,7 +167,7 @@ class Sampler(ABC):
         noise; exact if `self.exact`.
         """
         problem = RankingProblem(numbers(values), noise, float(scale), k, self.words)
-        if self.exact and not self.constant_work and exact.worth_sweeping(problem):
+        if self.exact and not self.constant_work and exact.should_sweep(problem):
             return exact.peeled(problem)
         left, order = np.arange(len(values)), np.empty(k, dtype=np.int64)
         for place in range(k):

@@ -65,10 +65,10 @@ class TooManyCandidates(DpSelectError):
 
 def top_k(problem: RankingProblem) -> Entries:
     """The k largest, largest first."""
-    return Swept(problem).top_k(problem.k) if worth_sweeping(problem) else drawn_all(problem)
+    return SweepIndex(problem).top_k(problem.k) if should_sweep(problem) else drawn_all(problem)
 
 
-def worth_sweeping(problem: RankingProblem) -> bool:
+def should_sweep(problem: RankingProblem) -> bool:
     """Whether a sweep is quicker than the noise of every candidate."""
     return len(problem.values) > _DRAWN + _DRAWN_EACH * problem.k
 
@@ -123,7 +123,7 @@ def peeled(problem: RankingProblem) -> Indices:
     Scores are passed over once: a round draws noise for those taken too, which decides nothing, and
     asks for one candidate more.
     """
-    scores, taken = Swept(problem), dict[int, None]()
+    scores, taken = SweepIndex(problem), dict[int, None]()
     for place in range(problem.k):
         best = scores.top_k(place + 1).index.tolist()
         taken[next(i for i in best if i not in taken)] = None
@@ -131,7 +131,7 @@ def peeled(problem: RankingProblem) -> Indices:
 
 
 @final
-class Swept:
+class SweepIndex:
     """Scores passed over once, for any number of independent sweeps over them."""
 
     def __init__(self, problem: RankingProblem) -> None:

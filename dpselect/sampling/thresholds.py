@@ -44,10 +44,10 @@ def above(problem: RankingProblem, level: float) -> Entries:
         return drawn_all(problem, level)
     highest = problem.values.max()
     for bits in _RARE:
-        if highest <= far_below(problem, level, bits):
+        if highest <= negligible_score(problem, level, bits):
             return _ranked(problem, _pooled(problem, level, np.empty(0, dtype=np.int64), bits))
-    far = far_below(problem, level, _LEVEL)
-    if exact.worth_sweeping(problem) and np.mean(problem.values[::_SAMPLED] > far) > _MOST:
+    far = negligible_score(problem, level, _LEVEL)
+    if exact.should_sweep(problem) and np.mean(problem.values[::_SAMPLED] > far) > _MOST:
         return _ranked(problem, _best(problem, level))
     near = np.flatnonzero(problem.values > far)
     found = [_best(problem.at(near), level).among(near), _pooled(problem, level, near, _LEVEL)]
@@ -108,7 +108,7 @@ def _block(problem: RankingProblem, level: float, listed: Flags) -> Indices:
     return order
 
 
-def far_below(problem: RankingProblem, level: float, bits: int) -> float:
+def negligible_score(problem: RankingProblem, level: float, bits: int) -> float:
     """A score such that it and all lower ones exceed `level` only with a V below 2^-bits.
     Theorem X3.
     """
@@ -130,7 +130,7 @@ def _reach(noise: Noise, bits: int) -> float:
 
 def _best(problem: RankingProblem, level: float) -> Entries:
     """Those that exceed `level`: all, or at least the k largest of them."""
-    if len(problem.values) <= problem.k or not exact.worth_sweeping(problem):
+    if len(problem.values) <= problem.k or not exact.should_sweep(problem):
         return _all(problem, level)
     return _exceeding(problem, level, exact.top_k(problem))
 

@@ -18,7 +18,7 @@ from accounting.files import new_file, read_text
 from accounting.frozen import Real, kind_of
 from dpselect.errors import InvalidRequest, printable
 from dpselect.mechanisms import AnyMechanism
-from dpselect.mechanisms.base import INSTEAD
+from dpselect.mechanisms.base import WHY_NOT_TOP_K
 from dpselect.spec import (
     BUDGETED,
     Flag,
@@ -98,7 +98,7 @@ class ReleaseTable(table(ReleaseFields)):  # type: ignore[misc]
         if self.mechanism is None:
             return self
         one = self.mechanism.selecting
-        other = INSTEAD.get(one.traits.answers)
+        other = WHY_NOT_TOP_K.get(one.traits.answers)
         if other is not None:
             raise ValueError(
                 f"mechanism kind={kind_of(type(one))!r} {other}: choose one that 'dpselect plan'"

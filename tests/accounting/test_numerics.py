@@ -17,7 +17,7 @@ from spread import spread
 
 import accounting as acc
 from accounting.convert.bounds import best_delta, best_epsilon
-from accounting.convert.pld.compose import composable, pld_delta, pld_epsilon
+from accounting.convert.pld.compose import can_compose, pld_delta, pld_epsilon
 from accounting.convert.pld.loss import Normal
 from accounting.convert.renyi import rdp_to_epsilon
 
@@ -401,7 +401,7 @@ def test_a_narrow_law_with_far_atoms_is_left_to_other_routes() -> None:
         curve = 10 * acc.BoundedRange(epsilon=size)
         losses = curve.losses()
         assert losses is not None
-        assert composable(losses) == fits
+        assert can_compose(losses) == fits
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,10 @@ def test_erratum_5_values_with_fresh_noise_are_not_covered_by_the_index_theorem(
     """
     published = OneshotTopK(k=1, noise="laplace", scale=2.0, sensitivity=TWO_SIDED)
     index = np.log(law(published, [1.0, 199.0])[0] / law(published, [0.0, 200.0])[0])
-    noise, far_below = by_name("laplace"), -50.0
-    value = float(np.log(noise.pdf((far_below - 0.0) / 2) / noise.pdf((far_below - 1.0) / 2)))
+    noise, negligible_score = by_name("laplace"), -50.0
+    value = float(
+        np.log(noise.pdf((negligible_score - 0.0) / 2) / noise.pdf((negligible_score - 1.0) / 2))
+    )
     assert 0.99 <= index <= published.curve.pure_epsilon == 1.0
     assert index + value >= 1.49
     charged = OneshotTopK(k=1, noise="laplace", scale=2.0, sensitivity=TWO_SIDED, value_scale=2.0)

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import accounting as acc
 import dpselect as dps
-from accounting.budget import Price, waiting_cost
+from accounting.budget import Price, anytime_overhead
 from accounting.curves.profile_table import ProfileTable
 from accounting.dp_events import _times
 from accounting.ledger.model import doubt, returned
@@ -41,7 +41,7 @@ def test_waiting_for_all_moments_costs_its_closed_form(delta: float, order: floa
     """
     with mp.workdps(60):
         exact = mp.log(1 / mp.mpf(repr(delta))) / (mp.mpf(repr(order)) - 1)
-        paid = mp.mpf(str(waiting_cost(delta, order)))
+        paid = mp.mpf(str(anytime_overhead(delta, order)))
         assert exact <= paid <= exact * (1 + mp.mpf("1e-12")) + mp.mpf("1e-12")
 
 

@@ -25,7 +25,7 @@ import dpselect as dps
 from dpselect.errors import InvalidMechanism
 from dpselect.mechanisms import canonical as canonical_draw
 from dpselect.mechanisms import joint as joint_levels
-from dpselect.mechanisms.canonical import Classes, luck, noise_bounds
+from dpselect.mechanisms.canonical import Classes, max_gumbel_bounds, noise_bounds
 from dpselect.mechanisms.gaps import GaussianGap, LargeGap, gaps_below, read_top, row_gaps
 from dpselect.mechanisms.joint import AllowedRanks, Counts
 from dpselect.mechanisms.ranks import Ranked, heights
@@ -207,7 +207,7 @@ def test_luck_bounds_contain_the_real_number(noise: Any) -> None:
         ]
     )
     log_mass = np.where(rng.random(len(words)) < 0.3, 0.0, rng.uniform(0, 7000, len(words)))
-    low, high = noise_bounds(law, *luck(words, (log_mass, log_mass)))
+    low, high = noise_bounds(law, *max_gumbel_bounds(words, (log_mass, log_mass)))
     with ctx.workprec(12_000):
         for i, (word, mass) in enumerate(zip(words.tolist(), log_mass.tolist(), strict=True)):
             for edge in {word, word + 1} - {0, 2**64}:

@@ -266,7 +266,7 @@ def test_a_step_that_bounds_users_counts_nobody_in_full() -> None:
         assert (
             dps.DiscoverThenSelect(
                 discovery=discovery, selection=selection, candidates=2
-            ).rests_on_linf
+            ).uses_linf_only
             == rests
         )
 

@@ -303,7 +303,7 @@ def test_a_second_look_keeps_whole_counts_of_several_periods_away() -> None:
     )
     find = dps.LimitedDomain(k=5, kbar=9, epsilon=1.0, delta=1e-6)
     steps = dps.DiscoverThenSelect(discovery=find, selection=select, candidates=5)
-    assert [one.rests_on_linf for one in (SELECT, valued("gaussian", 1.0), steps)] == [
+    assert [one.uses_linf_only for one in (SELECT, valued("gaussian", 1.0), steps)] == [
         True,
         False,
         False,

@@ -301,8 +301,8 @@ accounting/ledger/heads.py
 accounting/ledger/item.py
     accounting/ledger/test_periods.py::test_a_bound_over_two_months_is_charged_as_an_exchange
         curve = group_privacy(self.curve, 2) => curve = self.curve
-    accounting/ledger/test_periods.py::test_only_what_rests_on_linf_claims_whole_counts
-        if self.across == "whole_counts" and not self.rests_on_linf: => if False:
+    accounting/ledger/test_periods.py::test_only_what_uses_linf_only_claims_whole_counts
+        if self.across == "whole_counts" and not self.uses_linf_only: => if False:
     accounting/ledger/test_periods.py::test_the_days_of_two_time_zones_are_not_charged_to_one_dataset
         and self.time_zone != dataset.time_zone: => and False:
     dpselect/pate/test_sessions.py::test_labels_and_dp_sgd_share_a_ledger_of_records
@@ -329,7 +329,7 @@ accounting/ledger/model.py
         part - 1 - of // SLACK => part - 1
 accounting/ledger/quota.py
     accounting/ledger/test_quotas.py::test_every_thirty_days_hold_their_limit
-        stretch(window, period, self.rolling) => stretch(window, period, self.rolling - 1)
+        periods_ending_at(window, period, self.rolling) => stretch(window, period, self.rolling - 1)
     accounting/ledger/test_quotas.py::test_a_charge_past_a_quota_is_found
         if later and not limit => if False and not limit
     accounting/ledger/test_quotas.py::test_quotas_that_mean_nothing_are_refused
@@ -803,7 +803,7 @@ dpselect/mechanisms/discover_then_select.py
     dpselect/plan/test_counts.py::test_what_an_interval_says
         def compared(self) -> int:¶        return self.candidates => def compared(self) -> int:¶        return 2 * self.candidates
     laws/test_histograms.py::test_a_step_that_bounds_users_counts_nobody_in_full
-        super().rests_on_linf and self.selection.rests_on_linf => super().rests_on_linf
+        super().uses_linf_only and self.selection.uses_linf_only => super().uses_linf_only
     laws/test_histograms.py::test_a_price_for_users_clipped_anew_needs_a_second_look
         self.selected_again > again.l2_of(None) ): => self.selected_again > 2 * again.l2_of(None) ):
     laws/test_per_group.py::test_a_step_that_is_not_halved_counts_twice_beside_one_that_is

@@ -62,7 +62,7 @@ _UP = 1 + 2.0**-50
 _TILTS, _TRIED, _REFINED = (-2.0, 2.5), 13, 9  # in units of 1/spread, as powers of ten
 
 
-def composable(losses: Losses) -> bool:
+def can_compose(losses: Losses) -> bool:
     """Whether the transform can tell anything about these losses; it depends on counts and scales
     alone.
     """
@@ -102,7 +102,7 @@ def pld_epsilon(losses: Losses, delta: float, theta: float | None = None) -> flo
     """An epsilon for `delta`; inf if the grid proves none.
 
     Args:
-        losses: of which `composable` holds.
+        losses: of which `can_compose` holds.
         delta: in (0, 1).
         theta: tilt > 0; if None the best one is found. It decides accuracy, never soundness.
     """
@@ -392,7 +392,7 @@ def _root_mean(log_height: Floats, size: int) -> float:
     return math.sqrt(2 * float(np.sum(np.exp(2 * log_height))) / size)
 
 
-def condensed(losses: Losses) -> Losses:
+def coarsen_losses(losses: Losses) -> Losses:
     """A plan that loses at least as much in every divergence, with few distinct steps.
     Theorem P9.
     """

@@ -11,7 +11,7 @@ import pytest
 
 import accounting as acc
 from accounting.convert.bounds import Route, best_epsilon
-from accounting.convert.pld.compose import MOST_STEPS, condensed, pld_delta, pld_epsilon
+from accounting.convert.pld.compose import MOST_STEPS, coarsen_losses, pld_delta, pld_epsilon
 from accounting.convert.pld.hull import RenyiLoss
 from accounting.convert.pld.loss import Banded, Losses, Normal
 
@@ -52,7 +52,9 @@ def test_a_table_composes_as_the_table_it_is(epsilon: float) -> None:
     would show.
     """
     exact = TABLE.profile(epsilon)
-    assert exact * (1 - 1e-12) <= pld_delta(condensed(TABLE.losses()), epsilon) <= 1.001 * exact
+    assert (
+        exact * (1 - 1e-12) <= pld_delta(coarsen_losses(TABLE.losses()), epsilon) <= 1.001 * exact
+    )
 
 
 def test_many_tables_cover_the_curve_they_are_points_of() -> None:
@@ -79,7 +81,7 @@ def test_a_renyi_bound_covers_what_attains_it(rho: float) -> None:
     assert np.all(loss.profile(grid) >= Normal(mu).profile(grid) * (1 - 1e-9))
     exact, claimed = (
         (LAPLACES + gauss).epsilon(1e-6),
-        pld_epsilon(condensed((LAPLACES + acc.ZCDP(rho=rho)).losses()), 1e-6),
+        pld_epsilon(coarsen_losses((LAPLACES + acc.ZCDP(rho=rho)).losses()), 1e-6),
     )
     assert exact <= claimed <= 1.08 * exact
 
@@ -112,7 +114,7 @@ def test_a_sampled_gaussian_among_other_parts() -> None:
         + 5 * acc.LaplaceDP(epsilon=0.2)
         + acc.ZCDP(rho=1e-4)
     )
-    losses = condensed(plan.losses())  # type: ignore[attr-defined]
+    losses = coarsen_losses(plan.losses())  # type: ignore[attr-defined]
     ways = [pld_epsilon(way, 1e-6) for way in losses.directed()]
     assert plan.epsilon(1e-6) == pytest.approx(max(ways), rel=1e-12)
     assert max(ways) <= pld_epsilon(losses, 1e-6)
@@ -148,7 +150,7 @@ def test_levels_lie_above_and_gaussians_merge_exactly() -> None:
         for n, w in _steps(rng)
     ]
     plan = Losses(tuple(made) + tuple((2, Normal(float(m))) for m in np.linspace(0.1, 1, 50)), 1e-9)
-    small = condensed(plan)
+    small = coarsen_losses(plan)
     assert len(small.steps) <= MOST_STEPS
     assert small.added == plan.added
     (mu,) = [loss.mu for _, loss in small.steps if isinstance(loss, Normal)]

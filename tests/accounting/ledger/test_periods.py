@@ -18,7 +18,7 @@ import accounting as acc
 import dpselect as dps
 from accounting.ledger import InvalidEntry, KeyConflict, Ledger, Window
 from accounting.ledger.model import Receipt
-from accounting.ledger.stored_text import first_day, period_of, stretch
+from accounting.ledger.stored_text import first_day, period_of, periods_ending_at
 
 MONTHS = ("2024-01", "2024-02")
 PICK = dps.ExponentialMechanism(epsilon=1.0)
@@ -111,10 +111,10 @@ def test_periods_follow_each_other_and_lie_in_wider_ones(
     """All of a day, month or quarter lies in one wider period; a stretch has no gap, and ends where
     the calendar begins.
     """
-    before, last = stretch(window, period, 2)
+    before, last = periods_ending_at(window, period, 2)
     assert last == period
     assert period_of(window, first_day(window, period) - timedelta(days=1)) == before
-    assert stretch(window, first, 3) == [first]
+    assert periods_ending_at(window, first, 3) == [first]
     assert period_of(wider, first_day(window, period)) == expected
 
 
@@ -186,7 +186,7 @@ def test_whole_counts_cost_the_same_where_linf_alone_is_priced(monthly: Ledger) 
     ],
     ids=["curve", "l0", "histogram"],
 )
-def test_only_what_rests_on_linf_claims_whole_counts(monthly: Ledger, item: acc.Curve) -> None:
+def test_only_what_uses_linf_only_claims_whole_counts(monthly: Ledger, item: acc.Curve) -> None:
     """A bare curve does not say what it rests on, and what uses l0 is refused: nothing is
     charged.
     """

@@ -7,7 +7,15 @@ from typing import Any, ClassVar, Literal
 import pytest
 
 import dpselect as dps
-from dpselect.mechanisms.base import EPSILON, MECHANISMS, SCALE, Knob, Mechanism, Traits, members
+from dpselect.mechanisms.base import (
+    EPSILON,
+    MECHANISMS,
+    SCALE,
+    Mechanism,
+    NoiseParameter,
+    Traits,
+    members,
+)
 
 WHOLE: dict[str, Any] = {
     "answers": "top_k",
@@ -104,8 +112,8 @@ def test_a_knob_in_score_units_is_searched_in_units_of_the_range() -> None:
     """More nats cost more, more noise costs less; the bracket follows the scores' units."""
     assert EPSILON.rising
     assert not SCALE.rising
-    assert Knob("scale", "score units", 1.0, 10.0).bracket(3.0) == (3.0, 30.0)
-    assert Knob("epsilon", "nats", 1.0, 10.0).bracket(3.0) == (1.0, 10.0)
+    assert NoiseParameter("scale", "score units", 1.0, 10.0).bracket(3.0) == (3.0, 30.0)
+    assert NoiseParameter("epsilon", "nats", 1.0, 10.0).bracket(3.0) == (1.0, 10.0)
 
 
 def test_traits_may_depend_on_the_configuration() -> None:

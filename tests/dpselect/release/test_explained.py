@@ -20,7 +20,7 @@ import dpselect as dps
 from dpselect.cli import app
 from dpselect.cli.guard import EXPLAINED
 from dpselect.mechanisms import members
-from dpselect.mechanisms.base import Around, Mechanism, ShowsValues
+from dpselect.mechanisms.base import DelegatingMechanism, Mechanism, ShowsValues
 from dpselect.mechanisms.release import public_grid
 from dpselect.release.explained import HARDLY_ANY, explained_by_noise
 
@@ -112,7 +112,7 @@ def test_whatever_shows_values_says_with_which_noise() -> None:
     assert {dps.OneshotTopK, dps.WithValues} < set(showing)
     # nothing is held against noise there
     unknown = {one for one in showing if one.traits.domain == "unknown"}
-    assert {one for one in showing if not issubclass(one, ShowsValues | Around)} <= {
+    assert {one for one in showing if not issubclass(one, ShowsValues | DelegatingMechanism)} <= {
         *unknown,
         dps.ContinualTopK,
     }

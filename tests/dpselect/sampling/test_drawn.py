@@ -17,7 +17,7 @@ from dpselect.noise import by_name
 from dpselect.sampling import ExactSampler, SeededSampler
 from dpselect.sampling.base import _as_float, _nearest, nearest
 from dpselect.sampling.contest import Entries, LazyUniform, RankingProblem, rational
-from dpselect.sampling.thresholds import _pooled, far_below
+from dpselect.sampling.thresholds import _pooled, negligible_score
 
 LIMIT = 1e-8  # about forty tests of fixed seeds: false alarm below 1e-6
 NOISES = ["gaussian", "laplace"]
@@ -91,7 +91,7 @@ def test_where_all_are_far_below_the_rare_ones_pass_as_often_as_the_tail_says(
     problem = RankingProblem(
         np.zeros(4_000_000, dtype=np.int64), noise, 2.0, 4_000_000, source.words
     )
-    level = -far_below(problem, 0.0, bits)
+    level = -negligible_score(problem, 0.0, bits)
     for power in (8, bits):
         hits = len(_pooled(problem, level, np.empty(0, dtype=np.int64), power))
         assert binomtest(hits, 4_000_000, float(noise.sf(level / 2.0))).pvalue > LIMIT

@@ -16,7 +16,7 @@ import dpselect as dps
 from dpselect.noise import NoiseName, by_name
 from dpselect.sampling import ExactSampler
 from dpselect.sampling.contest import Entries, Numbers, RankingProblem, contest_bounds
-from dpselect.sampling.exact import Sweep, Swept, block_maxima, grouped, peeled, units
+from dpselect.sampling.exact import Sweep, SweepIndex, block_maxima, grouped, peeled, units
 from dpselect.verify.quadrature import argmax_probabilities
 
 # About a hundred tests of fixed seeds at 1e-8 each: false alarm 1e-6.
@@ -120,7 +120,7 @@ def test_the_winner_has_the_law_of_quadrature(name: str, threshold: float, by: f
             ExactSampler(rng).words,
             widened(by) if by else contest_bounds,
         )  # type: ignore[arg-type]
-        seen[kinds[Swept(problem).top_k(problem.k, threshold).index[0]]] += 1
+        seen[kinds[SweepIndex(problem).top_k(problem.k, threshold).index[0]]] += 1
     assert fit(seen, law) > LIMIT
 
 
@@ -186,7 +186,9 @@ def test_without_noise_to_speak_of_the_order_is_that_of_the_scores(size: int) ->
     for values in _kinds(rng, size):
         scale = 5e-324 if np.abs(values).max() < 1e-300 else 1e-3
         found = (
-            Swept(RankingProblem(values, by_name("exponential"), scale, 7, ExactSampler(rng).words))
+            SweepIndex(
+                RankingProblem(values, by_name("exponential"), scale, 7, ExactSampler(rng).words)
+            )
             .top_k(7)
             .index
         )
@@ -222,7 +224,7 @@ def test_a_guess_of_any_height_ends() -> None:
         problem = RankingProblem(
             values, by_name("laplace"), 1.0, 1, ExactSampler(np.random.default_rng(13)).words
         )
-        assert Swept(problem).top_k(problem.k, threshold).index.tolist() == [777]
+        assert SweepIndex(problem).top_k(problem.k, threshold).index.tolist() == [777]
 
 
 @pytest.mark.slow
