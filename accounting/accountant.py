@@ -126,7 +126,7 @@ class Accountant:
     inputs adaptively, but not its own length or noise: that needs a filter, see `Budget`.
 
     Args:
-        relation: the neighbouring relation of the plan; if None, the first mechanism states it.
+        relation: the neighboring relation of the plan; if None, the first mechanism states it.
 
     Example:
         >>> import accounting as acc
@@ -173,7 +173,7 @@ class Accountant:
 
     @property
     def relation(self) -> Relation | None:
-        """The common neighbouring relation; None while nothing has stated one."""
+        """The common neighboring relation; None while nothing has stated one."""
         return self._relation
 
     @property

@@ -64,13 +64,13 @@ def same_relation(first: Relation | None, second: Relation | None) -> Relation |
     for stated in (first, second):
         if stated is not None and stated not in tuple(WORDS):
             raise InvalidArgument(
-                f"relation={stated!r} is not a neighbouring relation: it must be one of"
+                f"relation={stated!r} is not a neighboring relation: it must be one of"
                 f" {', '.join(WORDS)}"
             )
     if first is not None and second is not None and first != second:
         raise RelationMismatch(
             f"relation={second!r} cannot be combined with relation={first!r}: a guarantee holds for"
-            " one neighbouring relation only. Configure every mechanism of one plan with"
+            " one neighboring relation only. Configure every mechanism of one plan with"
             f" relation={first!r}, or charge what is proved for {second!r} alone to a dataset that"
             " was declared with it"
         )

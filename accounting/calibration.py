@@ -22,7 +22,7 @@ _RELATIVE = 4e-10  # of the result, between an admitted and a refused parameter
 # logarithms of how far past the result the budget is seen to refuse; of the widest stride
 _BEYOND, _FARTHEST = 1.9e-9, 300.0
 _SLACK = 1e-6  # relative noise of a cost that does not break monotony
-_SLACK_NEARBY = 1e-3  # the same between parameters so close that a discretised cost may waver
+_SLACK_NEARBY = 1e-3  # the same between parameters so close that a discretized cost may waver
 _NUDGE = 1.001  # two probes this far apart show the direction of the cost
 # costs that a guess goes by; the most, in logarithms, that its two ends lie to either side of it
 _NEAREST, _WIDE = 4, 0.3

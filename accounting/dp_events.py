@@ -133,9 +133,9 @@ def from_dp_event(event: dp_event.DpEvent, relation: Relation | None = None) -> 
             them, and Poisson samples, which are taken to be kept secret, as dp-accounting takes
             them; the best of a random number of runs of one of these. Where the installed version
             has them: DiscreteGaussian, EpsilonDelta, ExponentialMechanism, PermuteAndFlip.
-        relation: the neighbouring relation, to be stated: events carry none, dp-accounting assumes
+        relation: the neighboring relation, to be stated: events carry none, dp-accounting assumes
             add_remove. Noise is relative to the norm of one user's contribution, so replacing it
-            costs twice as much; randomised response exists under replace_one only. An epsilon that
+            costs twice as much; randomized response exists under replace_one only. An epsilon that
             an event states is that of the relation stated here.
 
     Raises:
@@ -167,7 +167,7 @@ def to_dp_event(curve: Curve, relation: Relation | None = None) -> dp_event.DpEv
         curve: GaussianDP, LaplaceDP, PureDP, ZCDP, one user's noise on a sample, RepeatAndSelectDP,
             the identity, and compositions; where the installed version has events for them,
             BoundedRange and ApproxDP.
-        relation: the neighbouring relation that the event will be read under, add_remove if None.
+        relation: the neighboring relation that the event will be read under, add_remove if None.
 
     Raises:
         NoEquivalent: the curve, or a part of it, has no event.
@@ -260,8 +260,8 @@ def dp_sgd(noise_multiplier: float, sampling_rate: float, steps: int) -> dp_even
 # -- events to curves ------------------------------------------------------------------------------
 
 
-def _randomised_response(event: dp_event.RandomizedResponseDpEvent, relation: Relation) -> Curve:
-    """Of k answers the true one with probability 1 - noise, else a uniform one; neighbours have
+def _randomized_response(event: dp_event.RandomizedResponseDpEvent, relation: Relation) -> Curve:
+    """Of k answers the true one with probability 1 - noise, else a uniform one; neighbors have
     different true answers.
     """
     if relation != "replace_one":
@@ -339,7 +339,7 @@ def _shift(noise_multiplier: float, relation: Relation) -> float:
     return 0.0 if math.isinf(noise_multiplier) else _up(_MOVES[relation] / noise_multiplier)
 
 
-# How many contributions a neighbour moves: replacing takes one out and puts another in.
+# How many contributions a neighbor moves: replacing takes one out and puts another in.
 _MOVES: dict[Relation, int] = {"add_remove": 1, "replace_one": 2}
 
 
@@ -400,7 +400,7 @@ _READERS: dict[str, Callable[[Any, Relation], Curve]] = {
         event.noise_parameter, event.sensitivity * _MOVES[relation]
     ),
     "DiscreteGaussianDpEvent": _discrete_gaussian,
-    "RandomizedResponseDpEvent": _randomised_response,
+    "RandomizedResponseDpEvent": _randomized_response,
     "ZCDpEvent": lambda event, _relation: (
         RenyiTable(orders=_ORDERS, values=[_up(event.xi + event.rho * order) for order in _ORDERS])
         if event.xi
@@ -489,7 +489,7 @@ def _down(value: float) -> float:
 
 
 def _discrete_laplace(rate: float, shift: int) -> Curve:
-    """Integer noise with probabilities proportional to exp(-rate |x|), neighbours `shift` apart."""
+    """Integer noise with probabilities proportional to exp(-rate |x|), neighbors `shift` apart."""
     if isinstance(rate, bool) or not 0 < rate < math.inf:
         raise InvalidCurve(f"noise_parameter={rate!r} must be a finite number > 0")
     if isinstance(shift, bool) or not isinstance(shift, int) or shift < 1:
@@ -498,7 +498,7 @@ def _discrete_laplace(rate: float, shift: int) -> Curve:
         return PureDP(epsilon=rate)
     if shift > _MOST_SHIFT:
         raise NoEquivalent(
-            f"DiscreteLaplaceDpEvent with neighbours {shift} apart has no curve of bearable size: "
+            f"DiscreteLaplaceDpEvent with neighbors {shift} apart has no curve of bearable size: "
             f"PureDP(epsilon={rate * shift:g}) is valid and looser"
         )
     kinks = sorted({0.0} | {_up(rate * (shift - 2 * i)) for i in range((shift + 1) // 2)})

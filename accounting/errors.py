@@ -51,7 +51,7 @@ class InvalidBudget(AccountingError):
 
 
 class RelationMismatch(AccountingError):
-    """Guarantees under different neighbouring relations were about to be mixed."""
+    """Guarantees under different neighboring relations were about to be mixed."""
 
 
 class Unaffordable(InvalidBudget):

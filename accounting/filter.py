@@ -59,7 +59,7 @@ class PrivacyFilter:
 
     Args:
         budget: what may be spent.
-        relation: the neighbouring relation; if None, the first mechanism states it.
+        relation: the neighboring relation; if None, the first mechanism states it.
 
     Raises:
         InvalidArgument: budget is not a Budget.
@@ -126,7 +126,7 @@ class PrivacyFilter:
 
     @property
     def relation(self) -> Relation | None:
-        """The common neighbouring relation; None while nothing has stated one."""
+        """The common neighboring relation; None while nothing has stated one."""
         return self._kept.value.relation
 
     @property
@@ -179,14 +179,14 @@ class PrivacyOdometer:
     times. Theorem F6.
 
     Mechanisms may be chosen after seeing answers, and so may the moment to stop. The loss is that
-    of the transcript: the log of the ratio of its probabilities under two neighbouring inputs.
+    of the transcript: the log of the ratio of its probabilities under two neighboring inputs.
 
     Args:
         delta: of the statement, in (0, 1); 0 is allowed at order "inf".
         order: the Renyi order (> 1) at which charges are added, or "inf" for the sum of pure
             epsilons; fixed here.
         failure: how much `Curve.delta0` may be charged in total.
-        relation: the neighbouring relation; if None, the first mechanism states it.
+        relation: the neighboring relation; if None, the first mechanism states it.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Group privacy: from one user's protection to that of a group, or from one event's to that of a
 user with several.
 
-A curve holds for inputs that differ by one neighbouring step: one user added or removed, or one
+A curve holds for inputs that differ by one neighboring step: one user added or removed, or one
 replaced. Inputs that differ by `size` steps are told apart more easily; `group_privacy` bounds by
 how much. Two uses: a household of `size` users, and a user-level guarantee from an event-level one,
 when a user holds at most `size` of the records that a step may change. The bound on records per
@@ -37,7 +37,7 @@ def group_privacy(curve: Curve, size: int) -> Curve: ...
 @overload
 def group_privacy(curve: HasCurve, size: int) -> Guarantee: ...
 def group_privacy(curve: Curve | HasCurve, size: int) -> Curve | Guarantee:
-    """What `curve` guarantees for inputs that are `size` neighbouring steps apart. Theorems G1 to
+    """What `curve` guarantees for inputs that are `size` neighboring steps apart. Theorems G1 to
     G4.
 
     Exact for PureDP, BoundedRange, GaussianDP, LaplaceDP and ZCDP; compositions are taken part by
@@ -53,7 +53,7 @@ def group_privacy(curve: Curve | HasCurve, size: int) -> Curve | Guarantee:
         >>> acc.group_privacy(acc.PureDP(epsilon=0.5), 3).epsilon(0.0)
         1.5
     """
-    size = checked_integer("size", size, "how many neighbouring steps apart the inputs are")
+    size = checked_integer("size", size, "how many neighboring steps apart the inputs are")
     if not isinstance(curve, Curve):
         priced, relation = curve_and_relation(curve, None)
         return Guarantee(group_privacy(priced, size), cast(Relation, relation))

@@ -1,4 +1,4 @@
-"""`Guarantee`: a curve that keeps the neighbouring relation it was proved for, alone and in
+"""`Guarantee`: a curve that keeps the neighboring relation it was proved for, alone and in
 sums.
 """
 
@@ -15,7 +15,7 @@ from accounting.errors import InvalidArgument, RelationMismatch
 
 
 class HasCurve(Protocol):
-    """Anything with a curve and a neighbouring relation, a mechanism for example."""
+    """Anything with a curve and a neighboring relation, a mechanism for example."""
 
     @property
     def curve(self) -> Curve: ...
@@ -132,7 +132,7 @@ class Guarantee(Summable):
         if len(units) > 1:
             raise RelationMismatch(
                 f"guarantees for one {units[0]} and for one {units[1]} do not add up: what is a"
-                " neighbour differs. Configure every mechanism with unit='record', whose price"
+                " neighbor differs. Configure every mechanism with unit='record', whose price"
                 " covers a changed record"
             )
         return cls(Composed.of(curves), relation, tuple(parts))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from accounting.ledger import Ledger
 
 MOST_PERIODS = 60
-_COLOURS = ("#0072B2", "#D55E00", "#009E73")  # of Okabe and Ito, for any colour vision
+_COLORS = ("#0072B2", "#D55E00", "#009E73")  # of Okabe and Ito, for any color vision
 
 
 _ORDERS = 1 + np.geomspace(0.1, 1e3, 61)
@@ -70,24 +70,24 @@ def plot_plan(
     left.plot(
         _ORDERS,
         np.where(np.isfinite(divergences), divergences, np.nan),
-        color=_COLOURS[0],
+        color=_COLORS[0],
         linewidth=1.8,
     )
     left.set(xlabel="Renyi order", ylabel="Renyi divergence (nats)", xscale="log")
     if order is not None:
         label = f"best order at delta {format_number(delta)}"
-        left.axvline(order, color=_COLOURS[1], linewidth=1.2, linestyle=(0, (5, 3)), label=label)
+        left.axvline(order, color=_COLORS[1], linewidth=1.2, linestyle=(0, (5, 3)), label=label)
         left.legend(frameon=False)
     epsilons = np.array([epsilon(one) for one in _DELTAS.tolist()])
     middle.plot(
-        _DELTAS, np.where(np.isfinite(epsilons), epsilons, np.nan), color=_COLOURS[1], linewidth=1.8
+        _DELTAS, np.where(np.isfinite(epsilons), epsilons, np.nan), color=_COLORS[1], linewidth=1.8
     )
     middle.set(xlabel="delta", ylabel="epsilon (nats)", xscale="log")
     middle.set_ylim(bottom=0)
     shown = sorted(((name, part or 0.0) for name, part in shares), key=lambda share: -share[1])[
         :_MOST_LABELS
     ]
-    right.barh(range(len(shown)), [100 * part for _, part in shown], color=_COLOURS[2])
+    right.barh(range(len(shown)), [100 * part for _, part in shown], color=_COLORS[2])
     right.set_yticks(range(len(shown)), [name for name, _ in shown])
     right.invert_yaxis()
     right.set(xlabel=f"share of the cost at delta {format_number(delta)} (%)")
@@ -128,14 +128,14 @@ def plot_ledger(ledger: Ledger, dataset: str | None = None, *, ax: Axes | None =
             ]
         )
         axes.step(
-            places, 100 * tops[:, 0], where="post", color=_COLOURS[0], linewidth=1.8, label="spent"
+            places, 100 * tops[:, 0], where="post", color=_COLORS[0], linewidth=1.8, label="spent"
         )
         if summary.dataset.budget.capacity.failure:
             axes.step(
                 places,
                 100 * tops[:, 1],
                 where="post",
-                color=_COLOURS[2],
+                color=_COLORS[2],
                 linestyle="--",
                 label="of the failure probability",
             )
@@ -145,7 +145,7 @@ def plot_ledger(ledger: Ledger, dataset: str | None = None, *, ax: Axes | None =
         axes.bar(
             range(len(totals)),
             [100 * max(total.used) for total in totals],
-            color=_COLOURS[0],
+            color=_COLORS[0],
             label="spent",
         )
         shown = range(0, len(totals), max(1, -(-len(totals) // 8)))
@@ -153,7 +153,7 @@ def plot_ledger(ledger: Ledger, dataset: str | None = None, *, ax: Axes | None =
             list(shown), [totals[place].account for place in shown], rotation=30, ha="right"
         )
         axes.set(xlabel=f"{summary.dataset.window} of the data")
-    axes.axhline(100, color=_COLOURS[1], linewidth=1.2, linestyle=(0, (5, 3)), label="budget")
+    axes.axhline(100, color=_COLORS[1], linewidth=1.2, linestyle=(0, (5, 3)), label="budget")
     axes.set(title=summary.dataset.name, ylabel="spent (% of the budget)", ylim=(0, 105))
     axes.grid(visible=True, which="major", alpha=0.3)
     axes.legend(frameon=False)

@@ -63,7 +63,7 @@ def entry(ledger: Ledger, name: str) -> str:
         ),
         "privacy_unit": dataset.unit,
         "privacy_unit_details": (
-            f"Neighbouring datasets ({dataset.relation}): {WORDS[dataset.relation]}."
+            f"Neighboring datasets ({dataset.relation}): {WORDS[dataset.relation]}."
         ),
         "privacy_parameters_details": (
             f"The most that all releases together may cost, for the rows{each}. budget:"

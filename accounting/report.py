@@ -247,7 +247,7 @@ def _facts(dataset: Dataset, summary: Summary) -> Iterator[tuple[str, str]]:
         else f"a budget for each {dataset.window}'s rows"
     )
     yield "Budget", f"{budget_in_words(dataset.budget)}; {window}"
-    yield "Neighbours differ by", WORDS[dataset.relation]
+    yield "Neighbors differ by", WORDS[dataset.relation]
     yield "Unit of privacy", dataset.unit
     if dataset.most_per_release is not None:
         yield (
@@ -324,7 +324,7 @@ def ledger_overview_html(
     except AccountingError as error:
         return card(title, note=str(error))
     return card(
-        title, heads=["dataset", "neighbours differ by", "budget", "spent", "period"], rows=rows
+        title, heads=["dataset", "neighbors differ by", "budget", "spent", "period"], rows=rows
     )
 
 

@@ -79,7 +79,7 @@ class RunFailed(DpSelectError):
 
 
 class EventLogError(DpSelectError):
-    """An event log or a catalogue cannot be read as asked."""
+    """An event log or a catalog cannot be read as asked."""
 
 
 class InvalidBallots(DpSelectError):

@@ -26,7 +26,7 @@ _PER_ITEM_UP = 1 + 2.0**-48  # above the roundings of one user's share
 
 @final
 class Sensitivity(Frozen):
-    """What neighbouring inputs may do to a score vector: bounds on norms of its change d, each
+    """What neighboring inputs may do to a score vector: bounds on norms of its change d, each
     implying others.
 
     The defaults are those of distinct-user counts: each user adds at most 1 to every count. See
@@ -35,7 +35,7 @@ class Sensitivity(Frozen):
     Args:
         linf: the most that any one score changes, in score units, > 0. Default: 1, or what l1 and
             l2 imply where one is stated.
-        monotone: whether in every neighbouring pair all scores move in one direction. Default: True
+        monotone: whether in every neighboring pair all scores move in one direction. Default: True
             under add_remove, False under replace_one, where it cannot be asserted (a replaced user
             raises some counts and lowers others).
         l0: the most scores that one user can change; None if unbounded. Under replace_one both

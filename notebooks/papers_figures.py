@@ -16,7 +16,7 @@ import dpselect as dps
 from dpselect.plan import Profile
 
 DELTA = 1e-6
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#555555", "#56b4e9")
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#555555", "#56b4e9")
 plt.rcParams.update(
     {
         "axes.spines.top": False,
@@ -66,12 +66,12 @@ def canonical(small: bool = False) -> None:
     )
     for ax, k in zip(axes, (10, 100), strict=True):
         rows = [found(k, float(e)) for e in epsilons]
-        for colour, name in zip(COLOURS, rows[0], strict=False):
+        for color, name in zip(COLORS, rows[0], strict=False):
             ax.plot(
                 epsilons,
                 [row[name] for row in rows],
                 "--" if "real" in name else "-",
-                color=colour,
+                color=color,
                 label=name,
             )
         ax.set(xscale="log", xlabel="epsilon", title=f"k = {k}, {source}")
@@ -107,15 +107,15 @@ def one_shot_laplace(small: bool = False) -> None:
         """The most accurate member of the family that the budget pays for."""
         return acc.calibrate(lambda b: family(b).curve, budget, (1e-2, 1e9))
 
-    for colour, style, (name, family) in zip(
-        COLOURS, ("-", "--", "-."), families.items(), strict=False
+    for color, style, (name, family) in zip(
+        COLORS, ("-", "--", "-."), families.items(), strict=False
     ):
         scales = [scale(family(k)) for k in sizes]
         ax.plot(
             sizes,
             np.array(scales) * deviation[name.split(",")[0]],
             style,
-            color=colour,
+            color=color,
             label=name,
         )
     ax.set(
@@ -146,7 +146,7 @@ def stability(small: bool = False) -> None:
         1, 3, figsize=(11, 3.4), layout="constrained", sharey=True
     )
     for ax, k in zip(axes, (10, 50, 200), strict=True):
-        for colour, label in zip(COLOURS, chosen, strict=False):
+        for color, label in zip(COLORS, chosen, strict=False):
             mechanism = papers_stable.fitted(
                 papers_stable.families(k, DELTA / 2)[label], 1.0, DELTA
             )
@@ -167,7 +167,7 @@ def stability(small: bool = False) -> None:
                         ]
                     )
                 )
-            ax.plot(gaps, exact, ".-", color=colour, label=label)
+            ax.plot(gaps, exact, ".-", color=color, label=label)
         ax.set(xscale="log", xlabel="gap below the top k, counts", title=f"k = {k}")
         ax.set_xticks([10, 30, 100, 300], ["10", "30", "100", "300"])
     axes[0].set_ylabel("share of exact releases")
@@ -209,7 +209,7 @@ def unknown_domains(small: bool = False) -> None:
     )
     for line, (world, users, counts) in zip(axes, worlds, strict=True):
         for ax, k in zip(line, papers_stable.SIZES, strict=True):
-            for colour, label in zip(COLOURS, chosen, strict=False):
+            for color, label in zip(COLORS, chosen, strict=False):
                 domain = "public" if "public" in label else "observed"
                 family = papers_stable.families(k, 0.5 / users)[label]
                 shares = [
@@ -222,7 +222,7 @@ def unknown_domains(small: bool = False) -> None:
                     )[0]
                     for e in epsilons
                 ]
-                ax.plot(epsilons, shares, ".-", color=colour, label=label)
+                ax.plot(epsilons, shares, ".-", color=color, label=label)
             ax.set(ylim=(-0.03, 1.03), title=f"{world}, k = {k}", xlabel="epsilon")
         line[0].set_ylabel("share of the true top k")
     figure.legend(
@@ -239,12 +239,12 @@ def large_margin(small: bool = False) -> None:
     """Share of right answers by the lead of the best item, for several numbers of candidates."""
     margins = np.unique(np.geomspace(1, 1000, 8 if small else 30).astype(int))
     figure, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
-    for colour, m in zip(COLOURS[1:], (10**2, 10**4, 10**6), strict=False):
+    for color, m in zip(COLORS[1:], (10**2, 10**4, 10**6), strict=False):
         ax.plot(
             margins,
             1 / (1 + (m - 1) * np.exp(-margins.astype(float))),
             "--",
-            color=colour,
+            color=color,
             label=f"exponential mechanism, {m:,} candidates",
         )
     m, rounds = 10**4, 20 if small else 200
@@ -263,7 +263,7 @@ def large_margin(small: bool = False) -> None:
         margins,
         right,
         ".-",
-        color=COLOURS[0],
+        color=COLORS[0],
         label="large margin mechanism, 10,000 candidates",
     )
     ax.set(

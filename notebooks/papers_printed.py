@@ -104,7 +104,7 @@ def _lead() -> str:
 
 
 def _celeba() -> str:
-    """The noise that the paper uses, under replaced ballots: neighbours move two counts."""
+    """The noise that the paper uses, under replaced ballots: neighbors move two counts."""
     gaps = dps.mechanisms.GaussianGap(kbar=40, scale=50.0, relation="replace_one")
     round_ = gaps.curve + acc.GaussianDP(mu=2 / 60)
     return f"{(ROUNDS * round_).epsilon(DELTA - ROUNDS * 1e-9):.0f}"

@@ -247,7 +247,7 @@ What to make of it, and why published tables differ (none is quoted: they were n
 - Gowalla here is the 10-core subset (40,981 of 1,280,968 places, top count 2,310 of 2,931), Tokyo is reconstructed, and NYC
   is exact only for venues with ten or more check-ins: not the published inputs.
 - Check-in counts thin out smoothly: the gap at rank 50 is a handful of counts, and a stable gap takes tens at these budgets.
-  Mechanisms that may release fewer items do so or stay silent, and peeling with a public catalogue wins. With one wide gap
+  Mechanisms that may release fewer items do so or stay silent, and peeling with a public catalog wins. With one wide gap
   it is the other way round.
 - Over ten days the Laplace noise of Top Stable costs more, at a like width, than the Gumbel and Gaussian noise of the
   others.

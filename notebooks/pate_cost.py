@@ -98,7 +98,7 @@ def epsilon_at(level: float, epsilons: Sequence[float], values: Floats) -> float
 
 @dataclass(frozen=True)
 class Costs:
-    """What StableVoting, without regulariser, costs of its rivals.
+    """What StableVoting, without regularizer, costs of its rivals.
 
     Args:
         curves: of all mechanisms.
@@ -113,7 +113,7 @@ class Costs:
         self, measure: Measure, rivals: str = "TauVoting"
     ) -> list[Comparison]:
         """One per level, with the rival that is cheapest there: its tau is chosen with hindsight,
-        which favours TauVoting.
+        which favors TauVoting.
 
         Empty if one of the two never gets above the floor.
         """

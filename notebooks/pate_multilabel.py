@@ -72,21 +72,21 @@ class Row:
 
     name: str
     cut: int | None = None
-    regularised: bool = False
+    regularized: bool = False
 
 
 ROWS = (
     Row("BinaryVoting"),
     *(Row(f"TauVoting tau={tau}", cut=tau) for tau in TAUS),
     Row("StableVoting"),
-    Row("StableVoting, target size", regularised=True),
+    Row("StableVoting, target size", regularized=True),
 )
 
 
 def mechanism(row: Row, task: Task, labels: int, epsilon: float) -> Any:
     """The mechanism of one row that spends (epsilon, DELTA) on all rounds of the task."""
     if row.name.startswith("StableVoting"):
-        regularizer = target(task) if row.regularised else None
+        regularizer = target(task) if row.regularized else None
         return pate.StableVoting(
             **stable_noise(epsilon, task.rounds), labels=labels, regularizer=regularizer
         )
@@ -187,7 +187,7 @@ def above_the_gap(counts: Counts, task: Task, row: Row) -> Bools:
     """
     ranked = -np.sort(-counts, axis=1)
     gaps = (ranked[:, :-1] - ranked[:, 1:]).astype(np.float64)
-    if row.regularised:
+    if row.regularized:
         gaps += target(task).first(gaps.shape[1])
     least = np.take_along_axis(ranked, gaps.argmax(axis=1)[:, None], axis=1)
     return np.asarray((counts >= least) & (counts > 0))

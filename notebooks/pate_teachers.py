@@ -59,9 +59,9 @@ def ridge(x: Floats, y: Floats, penalty: float) -> tuple[Floats, Floats]:
     system: shards are small.
     """
     middle, mean = x.mean(axis=0), y.mean(axis=0)
-    centred = x - middle
-    dual = np.linalg.solve(centred @ centred.T + penalty * np.eye(len(x)), y - mean)
-    weights = centred.T @ dual
+    centered = x - middle
+    dual = np.linalg.solve(centered @ centered.T + penalty * np.eye(len(x)), y - mean)
+    weights = centered.T @ dual
     return weights, mean - middle @ weights
 
 

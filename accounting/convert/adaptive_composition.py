@@ -1,7 +1,7 @@
 """Optimal adaptive composition of a plan in its true order: how much can an adversary learn who
 chooses every next pair?
 
-A dynamic programme from the last step to the first, on a grid and rounded up (Theorems D1 and D2).
+A dynamic program from the last step to the first, on a grid and rounded up (Theorems D1 and D2).
 Steps are of bounded range, and an adversary chooses their pair, or have one dominating pair.
 """
 
@@ -107,7 +107,7 @@ def _losses(curve: Curve) -> Losses:
     losses = curve.losses()
     if losses is None:
         raise InvalidArgument(
-            f"{curve!r} has no dominating pair: the dynamic programme takes bounded-range curves"
+            f"{curve!r} has no dominating pair: the dynamic program takes bounded-range curves"
             " and curves with a privacy loss distribution; Curve.epsilon converts any curve"
         )
     ranges = [loss for _, loss in losses.steps if is_range(loss)]

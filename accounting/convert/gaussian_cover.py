@@ -13,7 +13,7 @@ _ROOT_HALF, _ROOT_HALF_PI = math.sqrt(0.5), math.sqrt(math.pi / 2)
 
 
 def pure_mu_squared(epsilon: float) -> float:
-    """(2 z)^2 with P[Z > z] = 1/(1 + e^epsilon): attained by randomised response."""
+    """(2 z)^2 with P[Z > z] = 1/(1 + e^epsilon): attained by randomized response."""
     if epsilon > _FAR / 2:
         return 8 * epsilon * _OUTWARD
     return _squared(math.tanh(epsilon / 2), 1 / (1 + math.exp(epsilon)))

@@ -49,7 +49,7 @@ def _extended(values: Floats, interval: float, left: int, right: int) -> Floats:
 
 
 class _Pieces(NamedTuple):
-    """Losses t between two neighbouring breakpoints: g - t stays in one cell of the grid, and so
+    """Losses t between two neighboring breakpoints: g - t stays in one cell of the grid, and so
     does g - t + width. One a row.
 
     In u = e^-t: from `start` to start + length. The first cell starts `back` + 1 entries before g,

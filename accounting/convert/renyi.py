@@ -1,6 +1,6 @@
 """Renyi bounds in, (epsilon, delta) out, with the guards that dp-accounting lacks.
 
-Searches try thousands of orders by Proposition 12 of Canonne, Kamath and Steinke, vectorised; tests
+Searches try thousands of orders by Proposition 12 of Canonne, Kamath and Steinke, vectorized; tests
 hold the formula against dp-accounting's own `compute_epsilon`, which is among what an `Accountant`
 reports (`convert.reported`). That function returns 0 for a NaN bound and logs a warning for a
 negative one; here both are errors.
@@ -110,7 +110,7 @@ def invert_profile(profile: Callable[[float], float], delta: float) -> float:
     low = high / 4 if high > 1e-12 else 0.0
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
-        if not low < middle < high:  # neighbours among the subnormal floats
+        if not low < middle < high:  # neighbors among the subnormal floats
             break
         low, high = (low, middle) if profile(middle) <= delta else (middle, high)
     return high
@@ -154,14 +154,14 @@ def _best(
 
 
 def _between(orders: Floats, values: Floats) -> Floats:
-    """Orders between the neighbours of the best one."""
+    """Orders between the neighbors of the best one."""
     best = int(np.argmin(values))
     around = orders[max(best - 1, 0)], orders[min(best + 1, len(orders) - 1)]
     return 1 + np.geomspace(around[0] - 1, around[1] - 1, _FINE_POINTS)[1:-1]
 
 
 def _vertex(orders: Floats, values: Floats) -> Floats:
-    """The order at which the parabola through the best value and its neighbours, in ln(order - 1),
+    """The order at which the parabola through the best value and its neighbors, in ln(order - 1),
     is least.
     """
     best = min(max(int(np.argmin(values)), 1), len(orders) - 2)
@@ -230,7 +230,7 @@ _DIRECT = 60.0
 
 
 def of_response(parameter: Floats, orders: Floats) -> Floats:
-    """Renyi divergence of a randomised response of some pure epsilon > 0 (C1), both broadcast
+    """Renyi divergence of a randomized response of some pure epsilon > 0 (C1), both broadcast
     against each other.
     """
     e, a = np.broadcast_arrays(parameter, orders)

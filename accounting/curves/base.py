@@ -1,4 +1,4 @@
-"""`Curve`: an upper bound on what any neighbouring pair of inputs lets an observer tell apart."""
+"""`Curve`: an upper bound on what any neighboring pair of inputs lets an observer tell apart."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Curve(Frozen, ABC):
     """A privacy guarantee, closed under composition. Immutable, hashable, and equal when its JSON
     is equal.
 
-    Every member states, for two outputs P and Q of neighbouring inputs (either way round), outside
+    Every member states, for two outputs P and Q of neighboring inputs (either way round), outside
     an event of probability at most `delta0` ("identical until bad", Theorem A1 in
     docs/theorems.md), bounds on their Renyi divergences, a zCDP parameter `rho` and a pure epsilon,
     `core_epsilon`. Members know nothing about repetition: `a + b` and `n * a` build a `Composed`.
@@ -73,7 +73,7 @@ class Curve(Frozen, ABC):
 
     @property
     def proved_for(self) -> Relation | None:
-        """The one neighbouring relation that the curve is proved for; None if its price says
+        """The one neighboring relation that the curve is proved for; None if its price says
         nothing about relations.
         """
         return None
@@ -279,7 +279,7 @@ class UnconditionalCurve(Curve, ABC):
 
 class OneParameter(UnconditionalCurve, ABC):
     """A closed form in one non-negative parameter, so that many members are evaluated in one
-    vectorised call.
+    vectorized call.
     """
 
     @property

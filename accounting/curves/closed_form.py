@@ -128,7 +128,7 @@ _SERIES = (
 
 @final
 class BoundedRange(OneEpsilon):
-    """Log-probability ratios of neighbouring outputs span at most epsilon over all outcomes.
+    """Log-probability ratios of neighboring outputs span at most epsilon over all outcomes.
     Theorem C2 (exact worst case).
 
     Example:

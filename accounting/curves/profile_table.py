@@ -129,7 +129,7 @@ class ProfileTable(Curve):
 
     @cached_property
     def rho(self) -> float:
-        # Renyi divergence does not decrease with the order: between neighbours of the grid it is at
+        # Renyi divergence does not decrease with the order: between neighbors of the grid it is at
         # most that of the larger.
         values = self._rdp(_RHO_ORDERS)
         between = float(np.max(values / np.append(1.0, _RHO_ORDERS[:-1])))

@@ -2,7 +2,7 @@
 groups, and Laplace noise.
 
 The privacy loss where users are removed is another one than where they are added. These curves say
-how an answer is made, a sample and then a mechanism of that curve, and not only what two neighbours
+how an answer is made, a sample and then a mechanism of that curve, and not only what two neighbors
 can tell apart: groups of users rest on that.
 """
 

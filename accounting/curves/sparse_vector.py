@@ -79,7 +79,7 @@ class SparseVectorDP(UnconditionalCurve):
         return LaplaceDP(epsilon=self.epsilon1)
 
     def _answers(self, orders: Floats) -> Floats:
-        """What all answers "above" add at each order once the neighbour's threshold is moved along.
+        """What all answers "above" add at each order once the neighbor's threshold is moved along.
         Theorem V8.
         """
         if not self._is_counted:
@@ -87,7 +87,7 @@ class SparseVectorDP(UnconditionalCurve):
         return np.minimum(self.epsilon2, self._count * _falling(_cells(self._shift), orders - 1))
 
     def _without_threshold(self, orders: Floats) -> Floats:
-        """What the answers cost beside one threshold for both neighbours; inf where nothing is
+        """What the answers cost beside one threshold for both neighbors; inf where nothing is
         proved. Theorem V10.
         """
         if not self._is_counted or not len(orders):

@@ -77,7 +77,7 @@ class Dataset(Frozen):
     entries.
 
     Attributes:
-        relation: what neighbouring datasets differ by; every charge must be proved for it.
+        relation: what neighboring datasets differ by; every charge must be proved for it.
         unit: who or what is protected, in words; by default "user", with a window "user within one
             month" and so on.
         budget: what may be spent, on each period of `window`.

@@ -59,13 +59,13 @@ def _stated(markdown: str) -> Markup:
     """A theorem's words: formulas, code and emphasis as such, of a link its text."""
     text = re.sub(r"\[([^\]]*)\]\([^)\s]*\)", r"\1", markdown)
     pieces = _FORMULA.split(text)
-    shown = [_emphasised(pieces[0])]
+    shown = [_emphasized(pieces[0])]
     for formula, code, words in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
-        shown += [formula or f"<code>{escape(code)}</code>", _emphasised(words)]
+        shown += [formula or f"<code>{escape(code)}</code>", _emphasized(words)]
     return Markup("".join(shown))
 
 
-def _emphasised(words: str) -> str:
+def _emphasized(words: str) -> str:
     return re.sub(r"\*{1,2}([^*]+)\*{1,2}", r"<em>\1</em>", str(escape(words)))
 
 

@@ -47,7 +47,7 @@ def forecasts(asked: argparse.Namespace) -> Iterator[dict[str, Any] | str]:
             "forecast": said.low,
             "to": said.high,
             "mean": said.recall,
-            "realised": found,
+            "realized": found,
             "above": above[-1],
         }
         yield (

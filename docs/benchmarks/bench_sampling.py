@@ -121,14 +121,14 @@ def timing(asked: argparse.Namespace) -> Rows:
     """Milliseconds on inputs that timing could tell apart, by both modes."""
     size = 10**6
     zipf, peaked = KINDS["zipf"](np.random.default_rng(1), size), np.zeros(size)
-    neighbour = zipf.copy()
-    neighbour[zipf.argmax()] -= 1
+    neighbor = zipf.copy()
+    neighbor[zipf.argmax()] -= 1
     peaked[0] = 1e6
     inputs = {
         "flat": np.full(size, 5.0),
         "peaked": peaked,
         "zipf": zipf,
-        "neighbour of zipf": neighbour,
+        "neighbor of zipf": neighbor,
     }
     declared = {
         kind: dps.Scores(values, sensitivity=dps.Sensitivity())

@@ -193,7 +193,7 @@ def _some_of_many(mu: float, candidates: int) -> float:
 
 def _best_of(epsilon: float, runs: acc.TruncatedNegativeBinomial) -> float:
     """The best of geometrically many runs with three results, of which the middle one is less
-    likely for the neighbour.
+    likely for the neighbor.
     """
 
     def law(top: float, middle: float) -> dict[str, float]:
@@ -443,7 +443,7 @@ MECHANISMS: list[tuple[dps.Mechanism, int, int]] = [
     (dps.ReportNoisyMax(noise="gaussian", scale=5.0, candidates=2), 2, 40),
     (dps.ReportNoisyMax(noise="laplace", scale=1.0), 2, 20),
     (dps.SparseHistogram(k=1, scale=5.0, delta=5e-7, sensitivity=ONE), 2, 60),
-    (ranking.SpectralTopK(k=1, epsilon=1.0, normaliser=3.0, per_pair=4.0, ergodicity=0.5), 2, 30),
+    (ranking.SpectralTopK(k=1, epsilon=1.0, normalizer=3.0, per_pair=4.0, ergodicity=0.5), 2, 30),
     (dps.StabilityTest(k=1, scale=5.0, **FAILS), 2, 60),
     (dps.StableTopK(rho=0.04, kbar=2, **FAILS), 3, 60),
     (dps.StableTopKFixed(k=1, rho=0.04, kbar=2, penalty=0.0, **FAILS), 3, 60),
@@ -465,7 +465,7 @@ def searched(
     highest: int,
     score: Callable[[Pair], float],
 ) -> Pair:
-    """The worst neighbouring pair found: a coarse grid of inputs, then the best one's
+    """The worst neighboring pair found: a coarse grid of inputs, then the best one's
     surroundings.
     """
     known, changes = (
@@ -520,7 +520,7 @@ def searched(
 
 
 def long_pair(mechanism: dps.Mechanism) -> tuple[list[int], list[int]] | None:
-    """Counts of many candidates and a neighbour's change, where the worst of few leaves something:
+    """Counts of many candidates and a neighbor's change, where the worst of few leaves something:
     found by search, per kind.
     """
     alone, down = (

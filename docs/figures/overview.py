@@ -20,7 +20,7 @@ STATIC = Path(__file__).resolve().parents[1] / "_static"
 BUDGET = acc.Budget(epsilon=1.0, delta=1e-6)
 INK = "#333333"
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
-COLOURS = ("#d55e00", "#009e73", "#0072b2")
+COLORS = ("#d55e00", "#009e73", "#0072b2")
 
 
 def epsilon(k: int = 100) -> None:
@@ -28,8 +28,8 @@ def epsilon(k: int = 100) -> None:
     plan recommends.
     """
     figure, ax = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
-    for users, colour, place in zip(
-        (1_000, 10_000, 100_000), COLOURS, (4, 2, 2), strict=True
+    for users, color, place in zip(
+        (1_000, 10_000, 100_000), COLORS, (4, 2, 2), strict=True
     ):
         shape = dps.Profile.zipf(1.1, items=50_000, users=users, items_per_user=5)
         found = [
@@ -41,13 +41,13 @@ def epsilon(k: int = 100) -> None:
             ).recommended.expected.recall
             for each in EPSILONS
         ]
-        ax.plot(EPSILONS, found, "o-", ms=3.5, color=colour)
+        ax.plot(EPSILONS, found, "o-", ms=3.5, color=color)
         ax.annotate(
             f"{users:,} users",
             (EPSILONS[place], found[place]),
             (6, -13),
             textcoords="offset points",
-            color=colour,
+            color=color,
         )
     ax.set(xscale="log", xlabel="epsilon: more is less private", ylim=(-0.02, 1.02))
     ax.set_ylabel(f"share of the true top {k}")
@@ -75,7 +75,7 @@ def clipping(k: int = 100, draws: int = 40) -> None:
     rng = np.random.default_rng(0)
     figure, ax = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
     clips = np.array([0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8, 11, 16])
-    for median, colour in zip((3, 10, 30), COLOURS, strict=True):
+    for median, color in zip((3, 10, 30), COLORS, strict=True):
         user, item = made_up_log(rng, users=5_000, median=median)
         norms = np.sqrt(np.bincount(user))
         true = set(np.argsort(-np.bincount(item, minlength=5_000), kind="stable")[:k])
@@ -95,13 +95,13 @@ def clipping(k: int = 100, draws: int = 40) -> None:
                 for _ in range(draws)
             ]
             found.append(np.mean(hits) / k)
-        ax.plot(clips, found, "o-", ms=3.5, color=colour)
+        ax.plot(clips, found, "o-", ms=3.5, color=color)
         ax.annotate(
             f"{median} items a user",
             (clips[-1], found[-1]),
             (6, -4),
             textcoords="offset points",
-            color=colour,
+            color=color,
         )
     ax.set(
         xscale="log",

@@ -21,8 +21,8 @@ from dpselect import pate
 STATIC = Path(__file__).resolve().parents[1] / "_static"
 TEACHERS, EPSILONS, TAUS = (50, 200, 1000, 5000), (2.0, 4.0, 8.0, 16.0), (1, 2, 3, 4, 6)
 ROUNDS = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
-# Grey words and lines on no background suit a light page and a dark one.
-GREY, COLOURS, MARKS = "#808080", ("#0072b2", "#d55e00", "#009e73", "#cc79a7"), "os^D"
+# Gray words and lines on no background suit a light page and a dark one.
+GRAY, COLORS, MARKS = "#808080", ("#0072b2", "#d55e00", "#009e73", "#cc79a7"), "os^D"
 
 
 def model(teachers: int) -> pate.VotesModel:
@@ -64,25 +64,23 @@ def by_tau(
 
 def styled(axes: Axes, x_label: str) -> None:
     axes.set(ylim=(0, 1), xlabel=x_label, ylabel="expected micro-F1")
-    axes.grid(visible=True, color=GREY, alpha=0.25)
-    axes.tick_params(colors=GREY)
-    axes.xaxis.label.set_color(GREY)
-    axes.yaxis.label.set_color(GREY)
+    axes.grid(visible=True, color=GRAY, alpha=0.25)
+    axes.tick_params(colors=GRAY)
+    axes.xaxis.label.set_color(GRAY)
+    axes.yaxis.label.set_color(GRAY)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(GREY)
-    axes.legend(frameon=False, labelcolor=GREY, fontsize=9)
+    axes.spines[["left", "bottom"]].set_color(GRAY)
+    axes.legend(frameon=False, labelcolor=GRAY, fontsize=9)
 
 
 def draw(
     name: str, lines: dict[str, list[tuple[int, float]]], x_label: str, *, log: bool
 ) -> None:
     figure, axes = plt.subplots(figsize=(5.2, 3.2), layout="constrained")
-    for (label, points), colour, mark in zip(
-        lines.items(), COLOURS, MARKS, strict=True
-    ):
+    for (label, points), color, mark in zip(lines.items(), COLORS, MARKS, strict=True):
         axes.plot(
             *zip(*points, strict=True),
-            color=colour,
+            color=color,
             marker=mark,
             markersize=4,
             label=label,

@@ -30,7 +30,7 @@ def _check(
 ) -> None:
     with out.reading() as progress:
         source = events[0] if len(events) == 1 else tuple(events)
-        found = checked(source, spec.reading(), spec.catalogue(), progress=progress)
+        found = checked(source, spec.reading(), spec.catalog(), progress=progress)
     doubts = [spelled(words, CheckSpec) for words in found.doubts]
     if json:
         out.emit(
@@ -73,10 +73,10 @@ def _facts(found: LogCheck) -> Iterator[tuple[str, str]]:
     )
     yield "items per user", f"at most {spread}"
     yield "heaviest", ", ".join(f"{user!r}: {number:,}" for user, number in found.heaviest)
-    if found.catalogue is not None:
-        listed = found.catalogue
+    if found.catalog is not None:
+        listed = found.catalog
         yield (
-            "catalogue",
+            "catalog",
             (
                 f"{listed.occurring:,} of {listed.listed:,} listed items occur, with"
                 f" {listed.users:,} users"

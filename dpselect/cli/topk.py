@@ -132,10 +132,10 @@ def _show(series: Series, *, as_json: bool) -> None:
 
 _ALL = 0.98  # of the stated budget: a release that costs less has more noise than that asks for
 _ADVICE = (
-    "A larger budget, a smaller k or a public catalogue releases more; asking again costs again."
+    "A larger budget, a smaller k or a public catalog releases more; asking again costs again."
 )
 _ALL_SHOWN = (
-    "No other item is safe to show: a larger budget or a public catalogue releases more; asking"
+    "No other item is safe to show: a larger budget or a public catalog releases more; asking"
     " again costs again."
 )
 
@@ -322,7 +322,7 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
         yield (
             "items",
             (
-                f"the public catalogue {printable(question.domain_name)}; an item that nobody"
+                f"the public catalog {printable(question.domain_name)}; an item that nobody"
                 " touched counts as 0"
             ),
         )

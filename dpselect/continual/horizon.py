@@ -27,7 +27,7 @@ from dpselect.continual.continual_top_k import ContinualTopK, Floats, Integers
 from dpselect.continual.state import Closed, Events, Meta, State
 from dpselect.errors import HorizonError, InvalidRequest, Note
 from dpselect.events import require_columns, spark
-from dpselect.events.catalogue import Labels, named, written_alike
+from dpselect.events.catalog import Labels, named, written_alike
 from dpselect.events.counting import cells_of
 from dpselect.events.engine import Engine, opened
 from dpselect.events.file_options import FILE_OPTIONS

@@ -91,7 +91,7 @@ def start(**asked: Any) -> HorizonAnswer | DryRun:
             reserved then.
     """
     spec = StartSpec(**asked)
-    lists: Any = {"domain": spec.catalogue(), "groups": spec.group_list()}
+    lists: Any = {"domain": spec.catalog(), "groups": spec.group_list()}
     settings = {name: getattr(spec, name) for name in (*_SETTINGS, "grouped")}
     mechanism = horizon_mechanism(spec.budget, **settings, **lists)
     kept = _kept(spec, "start")
@@ -213,7 +213,7 @@ def ran(data: object, spec: ContinualSpec) -> HorizonAnswer | DryRun:
         "key": name if spec.key is None else spec.key,
         "label": spec.label or _LABEL,
     }
-    opens |= {"domain": spec.catalogue(), "groups": reading.groups}
+    opens |= {"domain": spec.catalog(), "groups": reading.groups}
     settings = {name: getattr(spec, name) for name in _SETTINGS}
     with nullcontext() if spec.ledger is None else session_of(spec) as session:
         about: Any = {
@@ -271,7 +271,7 @@ def _kept(spec: HeldFields, command: str, **about: Any) -> KeptHorizon:
 def _question(spec: KeptFields, command: str, **about: Any) -> dict[str, Any]:
     """What a spec asks for, as plain data."""
     about |= {"command": command, "dataset": spec.dataset, "key": spec.key}
-    for name, listed in (("domain", "catalogue"), ("groups", "group_list")):
+    for name, listed in (("domain", "catalog"), ("groups", "group_list")):
         if getattr(spec, name, None) is not None:
             listing = json.dumps(getattr(spec, listed)())
             about[name] = hashlib.sha256(listing.encode()).hexdigest()

@@ -1,4 +1,4 @@
-from .catalogue import read_catalogue as read_catalogue
+from .catalog import read_catalog as read_catalog
 from .columns import require_columns as require_columns
 from .contributions import ReadReport as ReadReport
 from .file_options import Format as Format

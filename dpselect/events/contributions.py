@@ -45,8 +45,8 @@ class ContributionLimit:
     """Keep, of every user, the `limit` items with the smallest sha256(user, item, salt), of which
     the first 64 bits are compared, ties by item; or that many groups, likewise.
 
-    What is kept of one user does not depend on any other user, so neighbouring logs stay
-    neighbours.
+    What is kept of one user does not depend on any other user, so neighboring logs stay
+    neighbors.
     """
 
     limit: int

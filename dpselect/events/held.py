@@ -18,7 +18,7 @@ from accounting.arguments import Relation
 from accounting.errors import ForeignProcess
 from accounting.process_state import ProcessState
 from dpselect.errors import DomainMismatch, EventLogError, InvalidRequest, NoClosedForm
-from dpselect.events.catalogue import Labels, named
+from dpselect.events.catalog import Labels, named
 from dpselect.events.contributions import (
     MOST_EXACT,
     Contributions,
@@ -339,7 +339,7 @@ class HeldScores(MechanismInput):
         """Number of candidates; DomainMismatch of an observed domain, where it is private."""
         if self._table.names is None:
             raise DomainMismatch(
-                "how many items a log has is private: state a public catalogue to count its"
+                "how many items a log has is private: state a public catalog to count its"
                 " candidates"
             )
         return len(self._table.names)
@@ -514,36 +514,36 @@ class HeldCounts(Measured):
 
     def scores(
         self,
-        catalogue: Labels | None = None,
+        catalog: Labels | None = None,
         relation: Relation = "add_remove",
         *,
         clip: float | None = None,
     ) -> HeldScores:
         """Scores as `EventCounts.scores` gives and refuses them; for one release or many. A
-        catalogue that is a `range` is never listed: 10^9 candidates that nobody touched cost
+        catalog that is a `range` is never listed: 10^9 candidates that nobody touched cost
         nothing.
         """
         sensitivity = self._sensitivity(clip, relation)
         place = self._place(clip)
         column, measure = ("n", None) if place is None else (f"w{place}", self.clips[place])
-        asked: Any = self.allowed.within if catalogue is None else catalogue
+        asked: Any = self.allowed.within if catalog is None else catalog
         names, listed = (None, "") if asked is None else self._listed(asked)
         sums = summed(self.clips) is not None
         return HeldScores(
             Table(self.tally, column, measure, names, listed), sensitivity=sensitivity, sums=sums
         )
 
-    def _listed(self, catalogue: Any) -> tuple[Sequence[Label], str]:
-        if not isinstance(catalogue, range):
-            names = named(catalogue, normalize=self.allowed.normalize)
+    def _listed(self, catalog: Any) -> tuple[Sequence[Label], str]:
+        if not isinstance(catalog, range):
+            names = named(catalog, normalize=self.allowed.normalize)
             with self.tally.locked():
                 return names, self.tally.listed(names)
-        if not catalogue:
+        if not catalog:
             raise EventLogError(
-                f"catalogue={catalogue!r} is empty: it must name at least one; leave it out to use"
+                f"catalog={catalog!r} is empty: it must name at least one; leave it out to use"
                 " what is in the log"
             )
-        return catalogue, ""
+        return catalog, ""
 
     def close(self) -> None:
         """Drop the engine's tables. Scores of them are of no use afterwards. In a fork it does

@@ -111,7 +111,7 @@ class LogCheck(NotPickled):
             an item have it.
         alike: labels that differ by letter case, Unicode form, spaces, zeros in front or ".0"
             alone.
-        catalogue: how the public list meets the log; None without one.
+        catalog: how the public list meets the log; None without one.
         doubts: what to look at, in words; empty where nothing is.
     """
 
@@ -129,7 +129,7 @@ class LogCheck(NotPickled):
     heaviest: list[tuple[Label, int]]
     nulls: list[tuple[str, str, int]]
     alike: list[Alike]
-    catalogue: Matches | None
+    catalog: Matches | None
     doubts: list[str] = field(default_factory=list)
 
     def as_data(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class LogCheck(NotPickled):
 def check(
     source: object,
     reading: Reading,
-    catalogue: Sequence[Label] | None = None,
+    catalog: Sequence[Label] | None = None,
     *,
     progress: ProgressCallback | None = None,
 ) -> LogCheck:
@@ -204,7 +204,7 @@ def check(
             heaviest=[(user, int(number)) for user, number in heaviest],
             nulls=nulls,
             alike=[one for role in texts for one in _alike(tables, role)],
-            catalogue=None if catalogue is None else _matches(tables, catalogue),
+            catalog=None if catalog is None else _matches(tables, catalog),
         )
         lists = None
         # what stands in most of the items, as between several of them
@@ -253,8 +253,8 @@ def _alike(tables: EmbeddedTables, role: str) -> Iterator[Alike]:
             yield Alike(role, how, many, [list(row[0]) for row in examples])
 
 
-def _matches(tables: EmbeddedTables, catalogue: Sequence[Label]) -> Matches:
-    texts = [str(label) for label in catalogue]
+def _matches(tables: EmbeddedTables, catalog: Sequence[Label]) -> Matches:
+    texts = [str(label) for label in catalog]
     tables.run("CREATE TABLE listed AS SELECT unnest(?) AS l", [texts])
     tables.run("CREATE TABLE seen AS SELECT DISTINCT CAST(i AS VARCHAR) AS l FROM pairs")
     occurring = number(tables, "SELECT count(*) FROM listed SEMI JOIN seen USING (l)")
@@ -285,7 +285,7 @@ def _doubts(found: LogCheck, reading: Reading, lists: str | None) -> Iterator[st
             else ""
         )
         yield f"no event can be counted: no row{read} has both a user and an item"
-    listed = found.catalogue
+    listed = found.catalog
     if listed is not None and found.users and listed.occurring <= _MOST * listed.listed:
         yield (
             f"of {listed.listed:,} listed items {listed.occurring:,} occur in the log: are ids"

@@ -17,7 +17,7 @@ from accounting.errors import ForeignProcess
 from accounting.process_state import ProcessState
 from dpselect.errors import EventLogError
 from dpselect.events import spark
-from dpselect.events.catalogue import Labels
+from dpselect.events.catalog import Labels
 from dpselect.events.contributions import Contributions, signed, summed
 from dpselect.events.counting import Count
 from dpselect.events.dialect import Tables
@@ -90,7 +90,7 @@ def read(
             type is one of integers of at
         most 64 bits (Parquet, tables, databases), and str otherwise: always in CSV, TSV, JSON lines
             and Excel, so that "007" and
-        "7" stay apart. Those of a public list (`within`, `groups`, a catalogue) are as that list
+        "7" stay apart. Those of a public list (`within`, `groups`, a catalog) are as that list
         writes them, whatever was read.
 
     pandas chooses the type of a column by its rows unless one is stated: one row with a text, or an

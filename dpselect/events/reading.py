@@ -15,7 +15,7 @@ from pydantic import Field, SkipValidation, model_validator
 
 from accounting.arguments import shown
 from dpselect.errors import EventLogError
-from dpselect.events.catalogue import Labels, ListOptions, listed, named, public_list, written_alike
+from dpselect.events.catalog import Labels, ListOptions, listed, named, public_list, written_alike
 from dpselect.events.contributions import (
     Amount,
     Clip,
@@ -63,7 +63,7 @@ class Reading(FileOptions):
             is a record of CSV, "DE,Berlin", with quotes where a part has a comma, a quote or a line
             end, or is empty; an event needs all parts.
         group: the column of groups, likewise; None to count the log as a whole.
-        groups: the groups to look at, a public list, or a file of them for `read_catalogue`; what
+        groups: the groups to look at, a public list, or a file of them for `read_catalog`; what
             is elsewhere takes no place under the bound. None takes those of the log, which are
             private: `PerGroup` then needs a `discovery`.
         max_groups_per_user: keep at most this many groups of each user, chosen as items are, with
@@ -165,7 +165,7 @@ class Reading(FileOptions):
             )
         said = ListOptions(**{name: held[name] for name in FILE_OPTIONS if name in held})
         if held.get("within") is not None:
-            held["within"] = written_alike(listed(held["within"], "catalogue"), said.normalize)
+            held["within"] = written_alike(listed(held["within"], "catalog"), said.normalize)
         if (groups := held.get("groups")) is not None:
             held["groups"] = public_list(groups, None, str(held.get("group")), said, "groups")
         return held

@@ -218,7 +218,7 @@ def shaped(log: Rows, given: Given, dialect: Dialect = EMBEDDED, raw: str | None
 
 
 def _record(text: str, dialect: Dialect) -> str:
-    """SQL of a field of a record, as `catalogue.joined` writes it."""
+    """SQL of a field of a record, as `catalog.joined` writes it."""
     special, quote, twice = map(dialect.literal, ('[,"\r\n]', '"', '""'))
     inside = f"replace({text}, {quote}, {twice})"
     return (

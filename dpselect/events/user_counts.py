@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from accounting.arguments import Relation
 from dpselect.errors import EventLogError
-from dpselect.events.catalogue import Labels, aligned, named, places
+from dpselect.events.catalog import Labels, aligned, named, places
 from dpselect.events.contributions import (
     PRESENT,
     Contributions,
@@ -67,17 +67,17 @@ class EventCounts(Measured):
 
     def scores(
         self,
-        catalogue: Labels | None = None,
+        catalog: Labels | None = None,
         relation: Relation = "add_remove",
         *,
         clip: float | None = None,
     ) -> Scores:
-        """Scores of the items seen, or of a public catalogue.
+        """Scores of the items seen, or of a public catalog.
 
-        Without a catalogue the domain is "observed", since which items occur is private, and items
+        Without a catalog the domain is "observed", since which items occur is private, and items
         are in order of their labels; "public" if `read` was given the items to look at. With one it
-        is "public": one score per label in the catalogue's order, 0 for an item nobody touched, and
-        items outside it left out. Labels are released as the catalogue writes them, and matched as
+        is "public": one score per label in the catalog's order, 0 for an item nobody touched, and
+        items outside it left out. Labels are released as the catalog writes them, and matched as
         the log's type: 7 and "7" mean the item 7 of a column of integers, and "7" of a column of
         text; what is no integer stands for no item of a column of integers.
 
@@ -90,17 +90,17 @@ class EventCounts(Measured):
         `Sensitivity.of_sums`; sums that may be negative need a public domain.
 
         Raises:
-            EventLogError: the catalogue is empty, names an item twice, or holds something that is
+            EventLogError: the catalog is empty, names an item twice, or holds something that is
                 neither an integer nor text; the log was not read with this clip; or sums may be
                 negative and the domain is not public.
             InvalidMechanism: `relation` is neither "add_remove" nor "replace_one".
         """
         values, sensitivity = self._values(clip), self._sensitivity(clip, relation)
         names = self.labels
-        if catalogue is not None:
-            names = tuple(named(catalogue, normalize=self.allowed.normalize))
+        if catalog is not None:
+            names = tuple(named(catalog, normalize=self.allowed.normalize))
             values = aligned(self.labels, values, names)
-        domain: Domain = "public" if self.public or catalogue is not None else "observed"
+        domain: Domain = "public" if self.public or catalog is not None else "observed"
         if domain == "observed":
             _require_from_zero(self.clips)
         kind: Kind = "utilities" if signed(self.clips) else "counts"
@@ -184,14 +184,14 @@ class GroupCounts(Measured):
 
     def scores(
         self,
-        catalogue: Labels | None = None,
+        catalog: Labels | None = None,
         relation: Relation = "add_remove",
         *,
         clip: float | None = None,
     ) -> GroupedScores:
         """Scores of every group, for `PerGroup`; each group's are made when they are looked at.
 
-        Items are those of `EventCounts.scores`: seen in the group, or a public catalogue for all
+        Items are those of `EventCounts.scores`: seen in the group, or a public catalog for all
         groups. The sensitivity is what a user changes within one group: `max_items_per_user` and
         `clip` hold in each of the user's groups. A group that was listed has scores whether
         somebody was there or not. Without a list which groups there are is private, and the result
@@ -199,8 +199,8 @@ class GroupCounts(Measured):
         1/sqrt(t) to each, an l2 norm of at most 1.
         """
         sensitivity, names = self._sensitivity(clip, relation), None
-        if catalogue is not None or self.public:
-            asked = self.items if catalogue is None else catalogue
+        if catalog is not None or self.public:
+            asked = self.items if catalog is None else catalog
             names = tuple(named(asked, normalize=self.allowed.normalize))
         else:
             _require_from_zero(self.clips)
@@ -274,6 +274,6 @@ def _require_from_zero(clips: tuple[Measure, ...]) -> None:
     """Refuse what may be negative, where the items are not public."""
     if signed(clips):
         raise EventLogError(
-            "sums that may be negative need a public catalogue: what hides a user's own item counts"
+            "sums that may be negative need a public catalog: what hides a user's own item counts"
             " from 0 up"
         )

@@ -53,7 +53,7 @@ class AboveThreshold(Mechanism):
         threshold: public, score units.
         scale: of the threshold's noise in score units, > 0 (the standard deviation for gaussian and
             exponential).
-        answer_scale: of the noise on every answer, score units; None takes the ratio that minimises
+        answer_scale: of the noise on every answer, score units; None takes the ratio that minimizes
             the noise for its price, `scale * sqrt(K sqrt(c))` for gaussian and
             `scale * (c K)^(1/3)` for the others.
         c: how many answers above the threshold are reported at most, >= 1.
@@ -152,7 +152,7 @@ class AboveThreshold(Mechanism):
 
     @property
     def answer_shift(self) -> float:
-        """The most that an answer moves against the threshold once the neighbour's threshold is
+        """The most that an answer moves against the threshold once the neighbor's threshold is
         moved along, score units.
         """
         return max(self.sensitivity.linf, self.sensitivity.range)
@@ -228,7 +228,7 @@ class LargeMargin(Mechanism):
     bounded range of the rest for the choice; Theorem V7.
 
     Args:
-        monotone: whether all scores move one way between neighbours, as counts do under add_remove:
+        monotone: whether all scores move one way between neighbors, as counts do under add_remove:
             half the noise and margin.
         split: share of epsilon for the search, 0.01 to 0.99: 0.4 serves uses that compose, 0.55 has
             the least margin in one use.
@@ -243,7 +243,7 @@ class LargeMargin(Mechanism):
     candidates: Count | None = Field(
         default=None, description="a public number of candidates, or None"
     )
-    neighbours: Relation = Field(
+    neighbors: Relation = Field(
         default="add_remove", alias="relation", description="'add_remove' or 'replace_one'"
     )
     monotone: bool = Field(
@@ -255,7 +255,7 @@ class LargeMargin(Mechanism):
 
     @model_validator(mode="after")
     def _has_a_range(self) -> Self:
-        if self.monotone and self.neighbours == "replace_one":
+        if self.monotone and self.neighbors == "replace_one":
             raise ValueError(
                 "monotone=True cannot hold under relation='replace_one': leave monotone out"
             )
@@ -263,7 +263,7 @@ class LargeMargin(Mechanism):
 
     @property
     def covers(self) -> Sensitivity:
-        return Sensitivity(monotone=self.monotone, relation=self.neighbours)
+        return Sensitivity(monotone=self.monotone, relation=self.neighbors)
 
     @property
     def curve(self) -> Curve:

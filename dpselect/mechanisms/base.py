@@ -273,7 +273,7 @@ class Mechanism(Frozen, Summable, ABC):
         noise: name of the noise.
         scale: of the noise in score units, > 0 (the standard deviation for gaussian).
         sensitivity: what one user may change.
-        relation: what a neighbour is, "add_remove" or "replace_one".
+        relation: what a neighbor is, "add_remove" or "replace_one".
         candidates: the public number of candidates at most, never read off the data; needed where
             the guarantee depends on it.
         kbar: how many of the highest counts are considered at most, from 1 (or k) to 10,000,000.
@@ -395,7 +395,7 @@ class Mechanism(Frozen, Summable, ABC):
     @final
     @property
     def relation(self) -> Relation:
-        """The neighbouring relation of the guarantee."""
+        """The neighboring relation of the guarantee."""
         return self.covers.relation
 
     @final
@@ -630,7 +630,7 @@ class Mechanism(Frozen, Summable, ABC):
             raise DomainMismatch(
                 f"{type(self).__name__} needs a public domain, but these candidates were read off"
                 " private data, where a rare item shows that its user is there: give a public"
-                " catalogue (count 0 where nobody touched a candidate), or use a mechanism for an"
+                " catalog (count 0 where nobody touched a candidate), or use a mechanism for an"
                 " unknown domain, LimitedDomain for example"
             )
 

@@ -35,7 +35,7 @@ from accounting.frozen import Count, Positive, Real
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, require_enumerable
 from dpselect.mechanisms.noise_curves import epsilon_curve, ratio_up
-from dpselect.mechanisms.ranks import Ranked, centred, draw_sequences, half_below, ranked_rows
+from dpselect.mechanisms.ranks import Ranked, centered, draw_sequences, half_below, ranked_rows
 from dpselect.mechanisms.release import release
 from dpselect.noise import LipschitzNoise, Noise, by_name, in_words, log1mexp
 from dpselect.sampling import Sampler
@@ -123,7 +123,7 @@ class CanonicalTopK(Mechanism):
             or not all(0 <= i < scores.size for i in subset)
         ):
             raise InvalidRequest(f"subset must be k={self.k} different candidate positions")
-        score = _set_score(centred(scores.dense()), subset, self.gamma, self.top_set) / self.scale
+        score = _set_score(centered(scores.dense()), subset, self.gamma, self.top_set) / self.scale
         classes = Classes(Ranked(scores), self.k, self.gamma, self.top_set)
         if self.noise == "gumbel":
             lowest = np.arange(classes.first, classes.ranked.size + 1)
@@ -161,7 +161,7 @@ class CanonicalTopK(Mechanism):
         return Selections(np.array(rows, dtype=np.int64), ordered=False, requested=self.k)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        values = centred(scores.dense())
+        values = centered(scores.dense())
         sets = math.comb(len(values), self.k)
         require_enumerable(sets, 2e5 if self.noise == "gumbel" else 128)
         # Report-noisy-max over all sets one by one: knows nothing of classes.

@@ -1,4 +1,4 @@
-"""Gaps between neighbours in the ranking: what one user may do to them, how they are read, and
+"""Gaps between neighbors in the ranking: what one user may do to them, how they are read, and
 where one is wide.
 """
 
@@ -18,7 +18,7 @@ from accounting.frozen import Count, Frozen, NonNegative, Positive, Real
 from dpselect.errors import InvalidMechanism
 from dpselect.mechanisms.base import EPSILON, SCALE, Mechanism, Traits
 from dpselect.mechanisms.noise_curves import ratio_up, winner_curve
-from dpselect.mechanisms.ranks import count_blocks, favoured, heights, highest, read_counts
+from dpselect.mechanisms.ranks import count_blocks, favored, heights, highest, read_counts
 from dpselect.noise import NoiseName, by_name
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, Indices
@@ -104,7 +104,7 @@ class ListedSizes(Frozen):
 
     @property
     def most(self) -> int:
-        """The largest size that the regulariser knows."""
+        """The largest size that the regularizer knows."""
         return len(self.values)
 
 
@@ -128,7 +128,7 @@ class TargetSize(Frozen):
 
     @property
     def most(self) -> int:
-        """The largest size that the regulariser knows."""
+        """The largest size that the regularizer knows."""
         return sys.maxsize
 
 
@@ -147,7 +147,7 @@ AnyRegularizer = Annotated[
 
 
 class WidestGap(Mechanism, ABC):
-    """What chooses a rank j, from 1 to kbar, by the largest of gap + regulariser + scale *
+    """What chooses a rank j, from 1 to kbar, by the largest of gap + regularizer + scale *
     noise.
     """
 
@@ -156,7 +156,7 @@ class WidestGap(Mechanism, ABC):
     regularizer: AnyRegularizer | None = Field(
         default=None, description="a public array, a TargetSize, or None"
     )
-    neighbours: Relation = Field(
+    neighbors: Relation = Field(
         default="add_remove", alias="relation", description="'add_remove' or 'replace_one'"
     )
 
@@ -177,16 +177,14 @@ class WidestGap(Mechanism, ABC):
 
     @property
     def covers(self) -> Sensitivity:
-        return Sensitivity(relation=self.neighbours)
+        return Sensitivity(relation=self.neighbors)
 
     @property
     def _of_gaps(self) -> Sensitivity:
         """That of the gaps as scores of their own: they go up and down under either relation, so
         the range is twice the shift.
         """
-        return Sensitivity(
-            linf=gap_shift(self.neighbours), monotone=False, relation=self.neighbours
-        )
+        return Sensitivity(linf=gap_shift(self.neighbors), monotone=False, relation=self.neighbors)
 
     def propose(self, gaps: Floats, source: Sampler) -> Indices:
         """(rows,) the ranks that are chosen for (rows, ranks) gaps: private until they are
@@ -201,11 +199,11 @@ class WidestGap(Mechanism, ABC):
         return argmax_probabilities(by_name(noise), scale, self._preferred(gaps))
 
     def _preferred(self, gaps: Floats) -> Floats:
-        """(..., ranks) gaps plus what the regulariser adds."""
+        """(..., ranks) gaps plus what the regularizer adds."""
         return (
             gaps
             if self.regularizer is None
-            else favoured(gaps, self.regularizer.first(gaps.shape[-1]))
+            else favored(gaps, self.regularizer.first(gaps.shape[-1]))
         )
 
 
@@ -262,7 +260,7 @@ class LargeGap(GapRank):
 
     @property
     def curve(self) -> BoundedRange:
-        return BoundedRange(epsilon=gap_shift(self.neighbours) * self.epsilon)
+        return BoundedRange(epsilon=gap_shift(self.neighbors) * self.epsilon)
 
     @property
     def scale(self) -> float:

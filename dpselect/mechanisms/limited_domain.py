@@ -14,7 +14,7 @@ from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, mixture, require_enumerable
 from dpselect.mechanisms.gaps import Rank
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.ranks import count_blocks, favoured, heights, ranked_rows, read_counts
+from dpselect.mechanisms.ranks import count_blocks, favored, heights, ranked_rows, read_counts
 from dpselect.mechanisms.release import release
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler
@@ -206,7 +206,7 @@ class LimitedDomain(Mechanism):
         """(..., sizes) how little each threshold asks for, up to a constant."""
         touched = np.array(self._sizes)
         growth = np.log(touched if self.l0 is None else np.minimum(self.l0, touched))
-        return -favoured(floors, (growth - growth[0]) * self._scale)
+        return -favored(floors, (growth - growth[0]) * self._scale)
 
     def _choose(self, floors: Floats, source: Sampler) -> Indices:
         """(rows,) which of the sizes kbar_least, ..., kbar, from 0, is taken for (rows, sizes)

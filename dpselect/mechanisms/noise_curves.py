@@ -74,7 +74,7 @@ def winner_curve(
             if candidates is None
             else [GaussianMax(mu=ratio_up(sensitivity.range, scale), candidates=candidates)]
         )
-        return tighter(*union, centred_gaussian(scale, sensitivity, candidates))
+        return tighter(*union, centered_gaussian(scale, sensitivity, candidates))
     return epsilon_curve(noise, ratio_up(sensitivity.range, scale))
 
 
@@ -148,7 +148,7 @@ def _laplace_vector(
     return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
 
-def centred_gaussian(scale: float, sensitivity: Sensitivity, candidates: int | None) -> GaussianDP:
+def centered_gaussian(scale: float, sensitivity: Sensitivity, candidates: int | None) -> GaussianDP:
     """Any function of the ranking of scores + scale * N(0, 1): the vector, with or without its
     mean. Theorem C9.
     """

@@ -28,14 +28,14 @@ from dpselect.mechanisms.base import (
     require_enumerable,
 )
 from dpselect.mechanisms.noise_curves import (
-    centred_gaussian,
+    centered_gaussian,
     epsilon_curve,
     ratio_up,
     shared_vector,
     vector,
     winner_curve,
 )
-from dpselect.mechanisms.ranks import centred
+from dpselect.mechanisms.ranks import centered
 from dpselect.mechanisms.release import (
     cell_law,
     expanded,
@@ -71,7 +71,7 @@ def select_winners(matrix: Numbers, noise: Noise, scale: float, source: Sampler)
 def winner_probabilities(scores: Scores, noise: Noise, scale: float) -> dict[Any, float]:
     """The law of the winner by quadrature."""
     require_enumerable(scores.size, 64)
-    law = argmax_probabilities(noise, scale, centred(scores.dense()))
+    law = argmax_probabilities(noise, scale, centered(scores.dense()))
     return dict(enumerate(law.tolist()))
 
 
@@ -302,7 +302,7 @@ class PeelingTopK(NoisyTopK):
         return Selections(np.stack(rows), ordered=True, requested=self.k)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        values, noise = centred(scores.dense()), by_name(self.noise)
+        values, noise = centered(scores.dense()), by_name(self.noise)
         require_enumerable(math.perm(len(values), self.k))
         law: dict[tuple[int, ...], float] = {(): 1.0}
         for _ in range(self.k):
@@ -327,7 +327,7 @@ def _shared_winner(
     whole = winner_curve(noise, scale, sensitivity, candidates)
     if by_name(noise).winner_price != "gaussian":
         return whole
-    return tighter(2 * whole, centred_gaussian(scale, sensitivity, candidates))
+    return tighter(2 * whole, centered_gaussian(scale, sensitivity, candidates))
 
 
 def _peel_groups(
@@ -518,7 +518,7 @@ class OneshotTopK(NoisyTopK, ShowsValues):
 
     def _chosen(self, scores: Scores) -> dict[Any, float]:
         """The law of the items."""
-        values, noise = centred(scores.dense()), by_name(self.noise)
+        values, noise = centered(scores.dense()), by_name(self.noise)
         if self.ordered:
             require_enumerable(math.perm(len(values), self.k))
             return dict(ordered_probabilities(noise, self.scale, values, self.k))
@@ -550,7 +550,7 @@ def winners_curve(
     """
     one, price = winner_curve(noise, scale, sensitivity, candidates), by_name(noise).winner_price
     if price == "gaussian":
-        return centred_gaussian(scale, sensitivity, candidates)
+        return centered_gaussian(scale, sensitivity, candidates)
     if price == "bounded_range":
         return k * one
     times = _times(noise, candidates, k)

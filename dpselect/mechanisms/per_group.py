@@ -71,7 +71,7 @@ class GroupedScores(MechanismInput):
             presence.domain != "observed" or set(presence.labels or ()) != set(self._scores)
         ):
             raise InvalidScores(
-                "presence must be scores of domain='observed', labelled by the groups and by"
+                "presence must be scores of domain='observed', labeled by the groups and by"
                 " nothing else"
             )
         if type(max_groups_per_user) is not int or max_groups_per_user < 1:

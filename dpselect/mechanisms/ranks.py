@@ -16,7 +16,7 @@ from dpselect.sampling.contest import Flags, Floats, Indices, differences
 from dpselect.scores import Numbers, Scores
 
 
-def centred(values: Numbers) -> NDArray[np.float64]:
+def centered(values: Numbers) -> NDArray[np.float64]:
     """(m,) values minus their maximum as float64: rankings do not see a common shift, and large
     integers keep their gaps.
     """
@@ -135,7 +135,7 @@ def _on_grid(counts: Numbers) -> Floats:
     return np.asarray(np.floor(np.minimum(counts, _SUMMED) * _GRID) / _GRID)
 
 
-def favoured(counts: Floats, public: Floats) -> Floats:
+def favored(counts: Floats, public: Floats) -> Floats:
     """Differences of counts plus public numbers that break up their order, as float64 without any
     rounding of the sum.
 

@@ -184,7 +184,7 @@ def cell_law(
 
 
 def _between(name: NoiseName, bars: Floats) -> Floats:
-    """(items, cells) chances that standard symmetric noise lies between neighbouring bars, small
+    """(items, cells) chances that standard symmetric noise lies between neighboring bars, small
     ones without cancellation.
     """
     noise, low, high = by_name(name), bars[:, :-1], bars[:, 1:]

@@ -174,14 +174,14 @@ class StableQueries(Mechanism, ABC):
 
     Args:
         split: share of epsilon for the threshold, in (0, 1).
-        relation: what a neighbour is; the distances count steps of that kind.
+        relation: what a neighbor is; the distances count steps of that kind.
     """
 
     kind: str
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     delta: Probability = Field(description="a delta in (0, 1)")
     split: Probability = Field(default=0.37, description="a share in (0, 1)")
-    neighbours: Relation = Field(
+    neighbors: Relation = Field(
         default="add_remove", alias="relation", description="'add_remove' or 'replace_one'"
     )
 
@@ -192,7 +192,7 @@ class StableQueries(Mechanism, ABC):
 
     @property
     def covers(self) -> Sensitivity:
-        return Sensitivity(monotone=False, relation=self.neighbours)
+        return Sensitivity(monotone=False, relation=self.neighbors)
 
     def _check_stated(self) -> None:
         _ = self.rule.threshold  # refused before a charge, not at the draw
@@ -200,7 +200,7 @@ class StableQueries(Mechanism, ABC):
     def _check_scores(self, scores: Scores) -> None:
         if np.any(scores.values < 0):
             raise InvalidScores(
-                "a distance is negative: a distance counts users, 0 where some neighbour answers"
+                "a distance is negative: a distance counts users, 0 where some neighbor answers"
                 " differently"
             )
 
@@ -211,8 +211,8 @@ class FirstStable(StableQueries):
     (Carvalho et al. 2020).
 
     `select(scores)` takes as scores the distances to instability of queries f_1, f_2, ... in a
-    fixed order that does not depend on the data: how many users have to change before a neighbour
-    answers f_i differently, 0 if one of the neighbours does. `Selection.indices` is empty or names
+    fixed order that does not depend on the data: how many users have to change before a neighbor
+    answers f_i differently, 0 if one of the neighbors does. `Selection.indices` is empty or names
     one query, whose true answer is then public. Guarantee, that answer included:
     Approximate(SparseVectorDP(split * epsilon, (1 - split) * epsilon), delta), Theorem V4.
 
@@ -411,7 +411,7 @@ class StableSession:
         session's curve has paid for.
 
         Args:
-            distance: private: how many users have to change before some neighbour answers the query
+            distance: private: how many users have to change before some neighbor answers the query
                 differently, >= 0.
 
         Raises:
@@ -425,7 +425,7 @@ class StableSession:
             )
         if not 0 <= distance < math.inf:
             raise InvalidScores(
-                "distance must be a finite number of users >= 0: 0 means that some neighbour"
+                "distance must be a finite number of users >= 0: 0 means that some neighbor"
                 " answers differently"
             )
         with self._kept.locked() as state:

@@ -40,7 +40,7 @@ from dpselect.mechanisms.gaps import (
     top_set,
 )
 from dpselect.mechanisms.noise_curves import ratio_up, winner_curve
-from dpselect.mechanisms.ranks import centred, columns, count_blocks, highest, joined, ranked_rows
+from dpselect.mechanisms.ranks import centered, columns, count_blocks, highest, joined, ranked_rows
 from dpselect.mechanisms.release import release
 from dpselect.noise import VECTOR_NORMS, GapNoise, NoiseName, VectorNoise, by_name, in_words
 from dpselect.sampling import Sampler
@@ -229,13 +229,13 @@ class StabilityTest(StabilityGatedSet):
     noise: VectorNoise = Field(default="gaussian", description=in_words(VectorNoise))
     scale: Positive = Field(description="a finite scale > 0, in counts")
     failure_delta: Probability = Field(description="a probability in (0, 1)")
-    neighbours: Relation = Field(
+    neighbors: Relation = Field(
         default="add_remove", alias="relation", description="'add_remove' or 'replace_one'"
     )
 
     @property
     def covers(self) -> Sensitivity:
-        return Sensitivity(relation=self.neighbours)
+        return Sensitivity(relation=self.neighbors)
 
     @property
     def curve(self) -> Curve:
@@ -251,7 +251,7 @@ class StabilityTest(StabilityGatedSet):
 
     @property
     def rule(self) -> StabilityRule:
-        return StabilityRule(self.noise, self.scale, self.failure_delta, self.neighbours)
+        return StabilityRule(self.noise, self.scale, self.failure_delta, self.neighbors)
 
     @property
     def _largest(self) -> int:
@@ -355,7 +355,7 @@ class StableTopK(WidestGap, StabilityGatedSet):
     @property
     def gap_scale(self) -> float:
         """Scale of the noise in the choice of j, in counts, rounded up."""
-        shift = gap_shift(self.neighbours)
+        shift = gap_shift(self.neighbors)
         return ratio_up(shift if self._is_ranged else 2 * shift, math.sqrt(self.rho))
 
     @property
@@ -368,8 +368,8 @@ class StableTopK(WidestGap, StabilityGatedSet):
 
     @property
     def rule(self) -> StabilityRule:
-        sigma = ratio_up(gap_shift(self.neighbours), math.sqrt(self.rho))
-        return StabilityRule("gaussian", sigma, self.failure_delta, self.neighbours)
+        sigma = ratio_up(gap_shift(self.neighbors), math.sqrt(self.rho))
+        return StabilityRule("gaussian", sigma, self.failure_delta, self.neighbors)
 
     def expected_size(self, gaps: ArrayLike) -> float:
         """Expected number of released items if the first gaps (ranks,), in counts, were these.
@@ -392,7 +392,7 @@ class StableTopKFixed(Mechanism):
     """A set of exactly k items: the stable part exactly, the rest by the exponential mechanism
     (Zhu, Wang 2022).
 
-    `StableTopK` at rho/2 with the regulariser `-penalty * |j - k|` proposes the top j. If it
+    `StableTopK` at rho/2 with the regularizer `-penalty * |j - k|` proposes the top j. If it
     passes, and j = k: done; j > k: k of the j are peeled off; j < k: k - j more are peeled off the
     rest. If it does not: k are peeled off all candidates. Of n picks each is an exponential
     mechanism of 2 sqrt(rho/n) nats: few picks are sharp ones. Peeling needs a public domain.
@@ -432,7 +432,7 @@ class StableTopKFixed(Mechanism):
     failure_delta: Probability = Field(description="a probability in (0, 1)")
     penalty: NonNegative = Field(description="a finite penalty >= 0, in counts per item")
     kbar: Rank = Field(description="an integer from k to 10,000,000")
-    neighbours: Relation = Field(
+    neighbors: Relation = Field(
         default="add_remove", alias="relation", description="'add_remove' or 'replace_one'"
     )
 
@@ -446,7 +446,7 @@ class StableTopKFixed(Mechanism):
 
     @property
     def covers(self) -> Sensitivity:
-        return Sensitivity(relation=self.neighbours)
+        return Sensitivity(relation=self.neighbors)
 
     @property
     def curve(self) -> Curve:
@@ -477,7 +477,7 @@ class StableTopKFixed(Mechanism):
             failure_delta=self.failure_delta,
             kbar=self.kbar,
             regularizer=TargetSize(k=self.k, penalty=self.penalty),
-            relation=self.neighbours,
+            relation=self.neighbors,
         )
 
     def _pick_epsilon(self, picks: int) -> float:
@@ -516,7 +516,7 @@ class StableTopKFixed(Mechanism):
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         require_enumerable(math.comb(scores.size, self.k))
-        values, law = centred(scores.dense()), dict[Any, float]()
+        values, law = centered(scores.dense()), dict[Any, float]()
         for stable, chance in self.stable._probabilities(scores).items():
             kept = frozenset[int]() if len(stable) > self.k else stable
             pool = sorted(stable - kept or {*range(len(values))} - kept)

@@ -34,7 +34,7 @@ REASON: Final = "fewer items than requested were found in a group"
 class TopOfGroups(DelegatingMechanism):
     """The k best items of every group, off one selection of all cells.
 
-    Scores are those of cells, labelled by `dpselect.cells.cell(group, item)`, in which one user is
+    Scores are those of cells, labeled by `dpselect.cells.cell(group, item)`, in which one user is
     bounded over all groups together. `mechanism` releases what it finds among them, best first, and
     the k first of each group are kept: a function of what it released, so that groups cost nothing,
     however many there are and a user is in. A group that nothing was found in does not show. Scores
@@ -83,7 +83,7 @@ class TopOfGroups(DelegatingMechanism):
                 parts_of(label)
         except ValueError:
             raise InvalidScores(
-                "scores must be labelled by cells, as dpselect.cells.cell(group, item) writes them"
+                "scores must be labeled by cells, as dpselect.cells.cell(group, item) writes them"
             ) from None
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:

@@ -380,24 +380,24 @@ class TwoRoundHistogram(WeighsAgain):
         first, second = self.scales
         bar, rest = self.mask_level / first, math.sqrt(1 - self.combine**2)
         means, lower = values[passed] / first, values[failed] / first
-        centres, unit = (
+        centers, unit = (
             self.combine * means + rest * (again / second),
             self.combine / first + rest / second,
         )
 
         def density(s: Floats) -> Floats:
             """Of the sum at `s` together with a first score above the bar."""
-            z = s - centres[:, None, None]
+            z = s - centers[:, None, None]
             return np.asarray(
                 normal_pdf(z) * ndtr((means[:, None, None] - bar + self.combine * z) / rest)
             )
 
         level = (
-            min(centres.min(initial=0.0), 0.0) - _REACH
+            min(centers.min(initial=0.0), 0.0) - _REACH
             if self.delta is None
             else self.threshold * unit
         )
-        ends = _pieces(level, max(level, centres.max(initial=level)) + _REACH, bars * unit)
+        ends = _pieces(level, max(level, centers.max(initial=level)) + _REACH, bars * unit)
         ahead = OrderLaw.of_densities(ends, density(nodes_of(ends)), ndtr(means - bar), bars * unit)
         missed = float(np.prod(ndtr(bar - lower)))
         if self.delta is not None:

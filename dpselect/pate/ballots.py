@@ -54,7 +54,7 @@ class BallotTerms(TypedDict, total=False):
 class Ballots(MechanismInput[Mechanism]):
     """What every teacher votes for in every round. Immutable; its repr shows no vote.
 
-    One private record is held by one teacher, so neighbours differ in one teacher's ballots, in all
+    One private record is held by one teacher, so neighbors differ in one teacher's ballots, in all
     of them at worst, and in every round by one ballot that may change in any way. That is so only
     if which teacher holds a record does not depend on the other records: `split` declares it
     (Theorem P8). Rounds, teachers and labels are public numbers. Checks that look at votes raise to
@@ -348,7 +348,7 @@ def _sensitivity(mechanism: Mechanism) -> Sensitivity:
 
 
 def ballot_change(votes: int | None, relation: Relation, unit: Unit) -> Sensitivity:
-    """What neighbours may do to the counts, for ballots of at most so many votes; None for any
+    """What neighbors may do to the counts, for ballots of at most so many votes; None for any
     number. Theorem P8.
 
     A record that comes, goes or is replaced changes one ballot in any way. A teacher that comes or
@@ -373,7 +373,7 @@ class Vote(Mechanism, ABC):
     one_vote: ClassVar[bool] = False
     kind: str
     labels: Count = Field(description="the public number of labels, >= 1")
-    neighbours: Relation = Field(
+    neighbors: Relation = Field(
         default="replace_one", alias="relation", description="'replace_one' or 'add_remove'"
     )
     unit: Unit = Field(default="record", description="'record' or 'teacher'")
@@ -385,7 +385,7 @@ class Vote(Mechanism, ABC):
 
     @property
     def covers(self) -> Sensitivity:
-        return ballot_change(self.most_votes, self.neighbours, self.unit)
+        return ballot_change(self.most_votes, self.neighbors, self.unit)
 
     @property
     def least_candidates(self) -> int:

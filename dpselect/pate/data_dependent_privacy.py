@@ -249,14 +249,14 @@ def _censored(order: float, shift: float, log_q: Floats) -> Floats:
 
 
 def _excess(
-    order: float, lower: Floats, upper: Floats, shift: float, centre: float, to: float
+    order: float, lower: Floats, upper: Floats, shift: float, center: float, to: float
 ) -> Floats:
-    """E[(P/Q)^(order-1)] - 1 under P, rounded up, where x in [lower, upper] is hidden: N(centre,
-    1), Q = N(centre + to, 1).
+    """E[(P/Q)^(order-1)] - 1 under P, rounded up, where x in [lower, upper] is hidden: N(center,
+    1), Q = N(center + to, 1).
     """
-    seen = _tails(lower, upper, centre, 0.0)
-    other = _tails(lower, upper, centre + to, 0.0)
-    tilted = _tails(lower, upper, centre - (order - 1) * to, order * (order - 1) * shift**2 / 2)
+    seen = _tails(lower, upper, center, 0.0)
+    other = _tails(lower, upper, center + to, 0.0)
+    tilted = _tails(lower, upper, center - (order - 1) * to, order * (order - 1) * shift**2 / 2)
     gains = other < _NEARLY_ALL
     hidden = np.expm1(
         order * np.log1p(-seen) + (1 - order) * np.log1p(-np.where(gains, other, 0.0))
@@ -266,8 +266,8 @@ def _excess(
     )
 
 
-def _tails(lower: Floats, upper: Floats, centre: float, log_factor: float) -> Floats:
-    """exp(log_factor) times the mass of N(centre, 1) outside [lower, upper]."""
-    return np.exp(log_factor + scipy.special.log_ndtr(lower - centre)) + np.exp(
-        log_factor + scipy.special.log_ndtr(centre - upper)
+def _tails(lower: Floats, upper: Floats, center: float, log_factor: float) -> Floats:
+    """exp(log_factor) times the mass of N(center, 1) outside [lower, upper]."""
+    return np.exp(log_factor + scipy.special.log_ndtr(lower - center)) + np.exp(
+        log_factor + scipy.special.log_ndtr(center - upper)
     )

@@ -148,7 +148,7 @@ class TrialVotes:
     Attributes:
         ballots: of any number of votes each.
         truth: (items, labels) whether a label is true of an item.
-        public: your declaration that the teachers learnt from public or made-up records alone: a
+        public: your declaration that the teachers learned from public or made-up records alone: a
             plan shows figures of these votes, and no ledger is charged for them.
 
     Raises:
@@ -163,7 +163,7 @@ class TrialVotes:
         if self.public is not True:
             raise InvalidRequest(
                 "a plan shows figures of the votes that it is given, and no ledger is charged for"
-                " them: where teachers learnt from public or made-up records alone, declare it"
+                " them: where teachers learned from public or made-up records alone, declare it"
                 " (public=True); plan from public numbers otherwise (VotesModel)"
             )
         object.__setattr__(self, "truth", _true(self.truth, self.ballots))

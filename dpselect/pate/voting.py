@@ -16,7 +16,7 @@ from accounting.frozen import Count, Positive, Probability, Real
 from dpselect.errors import InvalidBallots, InvalidRequest
 from dpselect.mechanisms.base import RHO, SCALE, SIGMA, Traits, require_enumerable
 from dpselect.mechanisms.gaps import AnyRegularizer, Rank
-from dpselect.mechanisms.noise_curves import centred_gaussian, ratio_up
+from dpselect.mechanisms.noise_curves import centered_gaussian, ratio_up
 from dpselect.mechanisms.noisy_max import PeelingTopK, select_winner, winner_probabilities
 from dpselect.mechanisms.ranks import blocks, columns, joined
 from dpselect.mechanisms.release import release
@@ -56,7 +56,7 @@ class GNMax(Vote):
 
     @property
     def curve(self) -> GaussianDP:
-        return centred_gaussian(self.sigma, self.covers, self.labels)
+        return centered_gaussian(self.sigma, self.covers, self.labels)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         return select_winner(scores, _GAUSSIAN, self.sigma, source)
@@ -98,7 +98,7 @@ class ConfidentGNMax(Vote):
 
     @property
     def curve(self) -> Curve:
-        return self.test_curve + centred_gaussian(self.sigma, self.covers, self.labels)
+        return self.test_curve + centered_gaussian(self.sigma, self.covers, self.labels)
 
     @property
     def test_curve(self) -> GaussianDP:

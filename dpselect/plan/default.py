@@ -127,7 +127,7 @@ def default_choice(
     """
     if clip is not None and request.candidates is None and max_items_per_user is None:
         raise InvalidRequest(
-            "clip= without a catalogue needs max_items_per_user=, which may be generous (300 for"
+            "clip= without a catalog needs max_items_per_user=, which may be generous (300 for"
             " example): what a user with any number of items brings in alone cannot be hidden"
         ).at("clip")
     if clip is not None and request.counts is not None and not request.recounted:
@@ -272,7 +272,7 @@ class _Rule:
 
     @property
     def _whole(self) -> bool:
-        """Whether all items of a catalogue are asked for, of which a vector of Laplace noise
+        """Whether all items of a catalog are asked for, of which a vector of Laplace noise
         releases the set alone.
         """
         return (
@@ -372,7 +372,7 @@ class _Rule:
         if request.counts is not None or request.kbar is not None or self.noise != "gaussian":
             return False
         if request.candidates is not None and groups.listed is None:
-            # of a catalogue without a list of groups, which cells there may be is private
+            # of a catalog without a list of groups, which cells there may be is private
             return False
         return self.alone or groups.cells(request) <= LARGEST_TABLE
 

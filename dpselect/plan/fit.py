@@ -147,7 +147,7 @@ class EveryGroup:
 
     Attributes:
         most: in how many groups one user is at most.
-        relation: what neighbouring logs differ by.
+        relation: what neighboring logs differ by.
         uniform: whether a user who leaves and one who comes share what they move
             (`Sensitivity.uniform` under replace_one).
         discovery: what finds the groups; None for a public list.
@@ -195,7 +195,7 @@ class _Spending:
         if found.relation != asked:
             remedy = f"use relation='{found.relation}'"
             if self.request.candidates is None:
-                remedy += ", or give a public catalogue (domain=, or candidates= of a TopKRequest)"
+                remedy += ", or give a public catalog (domain=, or candidates= of a TopKRequest)"
             raise RelationMismatch(
                 f"{self.member.__name__} has no guarantee under relation={asked!r}: {remedy}"
             )
@@ -357,7 +357,7 @@ def _require_domain(member: type[Mechanism], request: TopKRequest, *, takes_obse
     if request.candidates is None and not takes_observed:
         raise DomainMismatch(
             f"{member.__name__} needs a public domain, and items read off a log are private: a rare"
-            " item shows that its user is there. Give a public catalogue (domain=, or candidates="
+            " item shows that its user is there. Give a public catalog (domain=, or candidates="
             " of a TopKRequest), or use limited_domain"
         )
 
@@ -374,7 +374,7 @@ def _splits(
     if budget.delta == 0:
         raise InvalidRequest(
             f"{member.__name__} can fail, so its budget needs a delta: the chance of that. Give a"
-            " delta in (0, 1), or a public catalogue (domain=, or candidates= of a TopKRequest)"
+            " delta in (0, 1), or a public catalog (domain=, or candidates= of a TopKRequest)"
             " and a mechanism that never fails"
         )
     times, found = (

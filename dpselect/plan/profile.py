@@ -570,7 +570,7 @@ def _counts_in(path: Path, column: str | None) -> list[float]:
     """The numbers in a column of a CSV file, read as a public list is; an only column needs neither
     name nor header.
     """
-    from dpselect.events.catalogue import ListOptions, labels_in
+    from dpselect.events.catalog import ListOptions, labels_in
 
     what = f"file of counts {masked(path)}"
     try:

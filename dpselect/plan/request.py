@@ -16,7 +16,7 @@ from dpselect.noise import NoiseName
 from dpselect.sensitivity import Sensitivity
 
 ALL = 1_000_000
-"""k where all items are asked for that are safe to show, and no catalogue says how many there are.
+"""k where all items are asked for that are safe to show, and no catalog says how many there are.
 """
 
 _NEAR = Fraction(1, 10**12)  # a float that is an n-th but for its rounding is one
@@ -72,7 +72,7 @@ class TopKRequest(Frozen):
     Args:
         k: how many items, >= 1.
         sensitivity: what one user may change; distinct-user counts under add_remove by default.
-        candidates: size of the public catalogue; None if the candidates are read off the log, an
+        candidates: size of the public catalog; None if the candidates are read off the log, an
             unknown domain.
         kbar: how many of the most popular items compete, for mechanisms that have such a number;
             None is `default_kbar(k)`, or k for mechanisms that choose themselves how many to
@@ -102,7 +102,7 @@ class TopKRequest(Frozen):
     k: Count = Field(description="an integer >= 1")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
     candidates: Count | None = Field(
-        default=None, description="the size of the public catalogue, or None"
+        default=None, description="the size of the public catalog, or None"
     )
     kbar: Count | None = Field(default=None, description="an integer >= k, or None")
     noise: NoiseName | None = Field(default=None, description="the name of a noise, or None")
@@ -126,7 +126,6 @@ class TopKRequest(Frozen):
     def _can_fill_k(self) -> Self:
         if self.candidates is not None and self.candidates < self.k:
             raise ValueError(
-                f"k={self.k} items cannot come out of a catalogue of {self.candidates}: ask for"
-                " fewer"
+                f"k={self.k} items cannot come out of a catalog of {self.candidates}: ask for fewer"
             )
         return self

@@ -20,18 +20,18 @@ Places = NDArray[np.int64]
 class Comparisons:
     """Outcomes of comparisons between public items. Immutable; its repr shows no outcome.
 
-    Neighbouring inputs differ in the winner of some comparisons. The items, the pairs that were
-    compared, how often, and the weights are public: they are the same in every neighbour.
+    Neighboring inputs differ in the winner of some comparisons. The items, the pairs that were
+    compared, how often, and the weights are public: they are the same in every neighbor.
 
     Args:
         winners: (n,) labels, int or str.
         losers: (n,) labels.
         weights: (n,) finite numbers > 0; None for 1 each.
-        items: the public catalogue; None for all labels that occur, in order.
+        items: the public catalog; None for all labels that occur, in order.
 
     Raises:
         InvalidComparisons: no comparisons, different lengths, missing or unusable labels or
-            weights, an item compared with itself, or one that the catalogue does not list.
+            weights, an item compared with itself, or one that the catalog does not list.
     """
 
     __slots__ = ("_losers", "_weights", "_winners", "items")
@@ -79,7 +79,7 @@ class Comparisons:
         names = _named(items)
         if not set(names) <= set(self.items):
             raise InvalidComparisons(
-                "items names one that is not in the catalogue of these comparisons"
+                "items names one that is not in the catalog of these comparisons"
             )
         listed = np.array([name in set(names) for name in self.items])
         kept = listed[self._winners] & listed[self._losers]

@@ -18,7 +18,7 @@ from accounting.frozen import Count, NonNegative, Positive, Real
 from dpselect.errors import InvalidComparisons
 from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, require_enumerable
 from dpselect.mechanisms.noise_curves import ratio_up, vector
-from dpselect.mechanisms.ranks import centred
+from dpselect.mechanisms.ranks import centered
 from dpselect.mechanisms.release import largest, release
 from dpselect.noise import by_name
 from dpselect.ranking.comparisons import Comparisons
@@ -38,19 +38,19 @@ class SpectralTopK(Mechanism):
     """The k items with the largest rank centrality, in order, by Laplace noise on each (after Qiao,
     Su, Zhang 2021, Algorithm 3).
 
-    `scores(comparisons)` computes the centralities and `select` releases from them. Neighbours
+    `scores(comparisons)` computes the centralities and `select` releases from them. Neighbors
     differ in the winner of at most `flips` comparisons; which pairs were compared, and how often,
     is public. Guarantee: LaplaceDP(epsilon), that of Laplace noise of scale l1/epsilon on scores
-    whose changes add up to at most l1 = 2 flips/(normaliser * per_pair * (1 - ergodicity)),
+    whose changes add up to at most l1 = 2 flips/(normalizer * per_pair * (1 - ergodicity)),
     Theorems K2 and H2: k has no price.
 
     **Assumption.** Every input that could occur has an ergodicity coefficient of at most
     `ergodicity`; the guarantee holds for such inputs. It is yours to justify, and is never checked
-    on the data, because a refusal would be a release. On a complete graph with a normaliser of at
-    least the number of items, 1 - 1/normaliser needs no justification: Theorem K3.
+    on the data, because a refusal would be a release. On a complete graph with a normalizer of at
+    least the number of items, 1 - 1/normalizer needs no justification: Theorem K3.
 
     Args:
-        normaliser: d, at least the most others that an item is compared with.
+        normalizer: d, at least the most others that an item is compared with.
         per_pair: L, at least 1: comparisons of every compared pair at least, or its total over its
             largest single weight.
         ergodicity: rho, in [0, 1): the assumed bound on the ergodicity coefficient.
@@ -68,7 +68,7 @@ class SpectralTopK(Mechanism):
     )
     k: Count = Field(description="an integer >= 1")
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
-    normaliser: Positive = Field(description="a finite number, at least the largest degree")
+    normalizer: Positive = Field(description="a finite number, at least the largest degree")
     per_pair: Annotated[Real, Field(ge=1)] = Field(description="a finite number >= 1")
     ergodicity: Annotated[NonNegative, Field(le=0.9999)] = Field(
         description="a number in [0, 0.9999]"
@@ -88,7 +88,7 @@ class SpectralTopK(Mechanism):
 
     @property
     def covers(self) -> Sensitivity:
-        step = ratio_up(self.flips, self.normaliser * self.per_pair) * (1 + 1e-15) + _ROUNDING
+        step = ratio_up(self.flips, self.normalizer * self.per_pair) * (1 + 1e-15) + _ROUNDING
         linf = ratio_up(step, 1 - self.ergodicity) * (1 + 1e-15)
         return Sensitivity(linf=linf, l1=2 * linf, relation="replace_one")
 
@@ -112,17 +112,17 @@ class SpectralTopK(Mechanism):
         needs no convergence. Only what is public, the graph, is checked.
 
         Raises:
-            InvalidComparisons: the graph is not connected, an item has more neighbours than
-                `normaliser`, or a pair fewer comparisons than `per_pair`.
+            InvalidComparisons: the graph is not connected, an item has more neighbors than
+                `normalizer`, or a pair fewer comparisons than `per_pair`.
         """
         if (parts := components(comparisons)) > 1:
             raise InvalidComparisons(
                 f"the comparisons fall into {parts} parts with no comparison between them: rank"
                 " each part by itself (restricted)"
             )
-        if comparisons.largest_degree() > self.normaliser:
+        if comparisons.largest_degree() > self.normalizer:
             raise InvalidComparisons(
-                f"normaliser={self.normaliser} is less than the largest number of neighbours of an"
+                f"normalizer={self.normalizer} is less than the largest number of neighbors of an"
                 " item"
             )
         if comparisons.least_per_pair() < self.per_pair * (1 - 1e-12):
@@ -130,7 +130,7 @@ class SpectralTopK(Mechanism):
                 f"a pair has fewer comparisons than per_pair={self.per_pair}: state fewer, or drop"
                 " the pair"
             )
-        place = walk(transition(comparisons, self.normaliser), steps_for(self.ergodicity))
+        place = walk(transition(comparisons, self.normalizer), steps_for(self.ergodicity))
         return Scores(place, sensitivity=self.covers, labels=comparisons.items, kind="utilities")
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
@@ -142,7 +142,7 @@ class SpectralTopK(Mechanism):
         return Selections(best, ordered=True, requested=self.k)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        values = centred(scores.dense())
+        values = centered(scores.dense())
         require_enumerable(math.perm(len(values), self.k))
         return dict(ordered_probabilities(by_name("laplace"), self.scale, values, self.k))
 
@@ -155,18 +155,18 @@ def components(comparisons: Comparisons) -> int:
     return int(scipy.sparse.csgraph.connected_components(comparisons.graph(), directed=False)[0])
 
 
-def transition(comparisons: Comparisons, normaliser: float) -> Any:
+def transition(comparisons: Comparisons, normalizer: float) -> Any:
     """(m, m) sparse row-stochastic P: from i to j != i with the share of comparisons that j won
-    against i, over `normaliser`.
+    against i, over `normalizer`.
 
-    The normaliser has to be at least `largest_degree`.
+    The normalizer has to be at least `largest_degree`.
     """
     inverse = comparisons.graph()
     inverse.data = 1 / inverse.data
     shares = scipy.sparse.csr_array(comparisons.wins().multiply(inverse))
-    stay = 1 - np.asarray(shares.sum(axis=1)).ravel() / normaliser
+    stay = 1 - np.asarray(shares.sum(axis=1)).ravel() / normalizer
     return scipy.sparse.csr_array(
-        shares / normaliser + scipy.sparse.diags_array(np.maximum(stay, 0.0))
+        shares / normalizer + scipy.sparse.diags_array(np.maximum(stay, 0.0))
     )
 
 
@@ -207,10 +207,10 @@ class Diagnosis:
     Attributes:
         components: number of connected parts of the graph of pairs; a ranking needs 1.
         complete: whether every pair was compared.
-        largest_degree: the least admissible normaliser.
+        largest_degree: the least admissible normalizer.
         least_per_pair: comparisons of the rarest pair, L.
-        ergodicity: tau_1 of these outcomes at this `normaliser`; 1 where two items have no
-            neighbour in common.
+        ergodicity: tau_1 of these outcomes at this `normalizer`; 1 where two items have no
+            neighbor in common.
     """
 
     items: int
@@ -218,31 +218,31 @@ class Diagnosis:
     complete: bool
     largest_degree: int
     least_per_pair: float
-    normaliser: float
+    normalizer: float
     ergodicity: float
 
 
-def diagnose(comparisons: Comparisons, normaliser: float | None = None) -> Diagnosis:
+def diagnose(comparisons: Comparisons, normalizer: float | None = None) -> Diagnosis:
     """The constants of *public* comparisons, an earlier season say. Never call it on the private
     ones and act on the answer.
 
     `ergodicity` alone is computed from the outcomes: configuring or refusing a release by it on
-    private data is itself a release, which nobody pays for. `normaliser`: None for the largest
+    private data is itself a release, which nobody pays for. `normalizer`: None for the largest
     degree plus 1.
 
     Raises:
-        InvalidComparisons: the normaliser is below the largest degree.
+        InvalidComparisons: the normalizer is below the largest degree.
     """
     degree = comparisons.largest_degree()
-    d = float(degree + 1 if normaliser is None else normaliser)
+    d = float(degree + 1 if normalizer is None else normalizer)
     if not d >= degree:
-        raise InvalidComparisons(f"normaliser={d!r} must be at least the largest degree, {degree}")
+        raise InvalidComparisons(f"normalizer={d!r} must be at least the largest degree, {degree}")
     return Diagnosis(
         items=comparisons.size,
         components=components(comparisons),
         complete=comparisons.graph().nnz == comparisons.size * (comparisons.size - 1),
         largest_degree=degree,
         least_per_pair=comparisons.least_per_pair(),
-        normaliser=d,
+        normalizer=d,
         ergodicity=ergodicity_coefficient(transition(comparisons, d)),
     )

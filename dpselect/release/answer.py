@@ -474,7 +474,7 @@ class Answer(Tabled):
             if choice.cells
             else {"max_groups_per_user": reading.max_groups_per_user}
         )
-        # All that was released; a position in the catalogue says nothing new.
+        # All that was released; a position in the catalog says nothing new.
         released = dict.fromkeys(
             name for name in Selection.model_fields if name not in ("positions", "groups", "lost")
         )

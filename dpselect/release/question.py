@@ -52,7 +52,7 @@ class Question:
         reading: how the log is read. Its `clip` is the one that is stated; the mechanism may bring
             its own.
         budget: what the release may cost, or all `releases` of them, charged one by one.
-        domain: the public catalogue of items; None if the items are read off the log.
+        domain: the public catalog of items; None if the items are read off the log.
     """
 
     source: str | tuple[str, ...]
@@ -79,7 +79,7 @@ class Question:
         observed = spec.domain is None or spec.min_users is not None
         several = len(spec.periods) > 1 and spec.relation == "add_remove"
         unsalted = {"salt": None} if unstated and observed and not several else {}
-        asked = cls(named(source), spec, spec.reading(**unsalted), _budget(spec), spec.catalogue())
+        asked = cls(named(source), spec, spec.reading(**unsalted), _budget(spec), spec.catalog())
         asked.require()
         return asked
 
@@ -108,7 +108,7 @@ class Question:
 
     @property
     def domain_name(self) -> str:
-        """What the catalogue is called."""
+        """What the catalog is called."""
         return _name_of(self.spec.domain)
 
     @property
@@ -142,7 +142,7 @@ class Question:
     @property
     def exchanged(self) -> bool:
         """Whether one user's rows of one period may exchange what is counted of that user, where
-        neighbours add or remove rows.
+        neighbors add or remove rows.
 
         Several periods are read together and users are bounded: without the rows of one period
         other rows are kept.
@@ -406,7 +406,7 @@ def _planned(question: Question, planned: Mechanism) -> Choice:
     planned.covers.require(_sensitivity(question))
     if question.domain is None and not planned.takes_observed:
         raise DomainMismatch(
-            f"{name} was planned for a public domain: give its catalogue (domain=, or domain in"
+            f"{name} was planned for a public domain: give its catalog (domain=, or domain in"
             " [data]), or plan with unknown_domain="
         )
     clip = _clip(reading)

@@ -580,7 +580,7 @@ def _read(
     domain: Sequence[Label] | None = question.domain
     if domain is not None and choice.cells:
         domain = [cell(group, item) for group in question.reading.groups or () for item in domain]
-    within = None if choice.clip is None else domain  # users are clipped within the catalogue
+    within = None if choice.clip is None else domain  # users are clipped within the catalog
     look: Any = {
         "max_items_per_user": choice.max_items_per_user,
         "clip": choice.clip,

@@ -66,7 +66,7 @@ class Sampler(ABC):
 
     @final
     def uniform(self, count: int) -> Floats:
-        """(count,) uniform numbers strictly between 0 and 1, centres of 2^52 equal cells."""
+        """(count,) uniform numbers strictly between 0 and 1, centers of 2^52 equal cells."""
         words = self.words(count)
         words >>= np.uint64(12)
         numbers = words.astype(np.float64)

@@ -241,19 +241,19 @@ MARGIN = 2.0**-20  # noise units; estimates that far apart are those of numbers 
 _SIGNIFICANT = np.uint64(12)  # the bits beyond the first 52 are not looked at
 _ONE = np.uint64(0x3FF << 52)  # the exponent of floats from 1 to 2
 _HALF_CELL = 1.0 - 2.0**-53
-# nearer than this to 0 or 1 the cell of a uniform number is too wide for its centre
+# nearer than this to 0 or 1 the cell of a uniform number is too wide for its center
 _EDGE = 2.0**-28
 
 
 def estimates(noise: Noise, words: Words) -> tuple[Floats, Indices]:
-    """isf at the centres of the cells of 2^-52 in which the words put V, and the places where that
+    """isf at the centers of the cells of 2^-52 in which the words put V, and the places where that
     says little.
 
     Elsewhere an estimate is within 2^-22 of isf(V).
     """
     bits = words >> _SIGNIFICANT
     if noise.rises:
-        bits ^= np.uint64(2**52 - 1)  # the centre's distance from 1
+        bits ^= np.uint64(2**52 - 1)  # the center's distance from 1
     bits |= _ONE
     uniform = bits.view(np.float64)
     uniform -= _HALF_CELL

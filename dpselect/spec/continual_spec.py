@@ -21,7 +21,7 @@ from dpselect.spec.base import LOG, PAYS, Column, Contradiction, Flag, Spec, opt
 from dpselect.spec.shared_fields import (
     CHARGED,
     KEPT,
-    CatalogueFields,
+    CatalogFields,
     GroupFields,
     ItemFields,
     PayerFields,
@@ -175,7 +175,7 @@ class HorizonBudgetFields(PeriodFields):
         place=60,
     )
     relation: Relation = option(
-        "Neighbouring logs differ by one user (add_remove), or by what one user did (replace_one).",
+        "Neighboring logs differ by one user (add_remove), or by what one user did (replace_one).",
         "Privacy",
         "add_remove",
     )
@@ -205,7 +205,7 @@ class HorizonBudgetFields(PeriodFields):
         return Budget(epsilon=self.epsilon, delta=self.delta)
 
 
-class StartSpec(RunFields, HorizonBudgetFields, CatalogueFields, HeldFields, FileOptions):
+class StartSpec(RunFields, HorizonBudgetFields, CatalogFields, HeldFields, FileOptions):
     """Reserve a horizon and make its state, before any data are read: its first period commits the
     charge.
 
@@ -278,7 +278,7 @@ class ContinualSpec(
     HorizonBudgetFields,
     HorizonTimeFields,
     GroupFields,
-    CatalogueFields,
+    CatalogFields,
     ItemFields,
     KeptFields,
 ):

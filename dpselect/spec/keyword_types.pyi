@@ -60,7 +60,7 @@ class SharedItem(SharedFile, total=False):
     where: str | Sequence[str]
     item: Required[Column | Sequence[Column]]
 
-class SharedCatalogue(TypedDict, total=False):
+class SharedCatalog(TypedDict, total=False):
     domain: Sequence[Label] | str | PathLike[str] | None
     domain_column: str | None
 
@@ -107,7 +107,7 @@ class TopKKeywords(
     SharedBudget,
     SharedLedger,
     SharedItem,
-    SharedCatalogue,
+    SharedCatalog,
     SharedGroup,
     SharedTime,
     SharedChoice,
@@ -176,9 +176,7 @@ class PlanKeywords(SharedBudget, SharedFile, SharedChoice, SharedWeight, total=F
     max_items_per_user: Count | None
     max_groups_per_user: Count | None
 
-class StartKeywords(
-    SharedFileOptions, SharedCatalogue, SharedHeld, SharedHorizonBudget, total=False
-):
+class StartKeywords(SharedFileOptions, SharedCatalog, SharedHeld, SharedHorizonBudget, total=False):
     periods: Required[Count]
     grouped: Flag
     groups: Sequence[Label] | str | PathLike[str] | None
@@ -188,7 +186,7 @@ class CloseKeywords(SharedItem, SharedHeld, total=False):
 
 class ContinualKeywords(
     SharedItem,
-    SharedCatalogue,
+    SharedCatalog,
     SharedGroup,
     SharedTime,
     SharedKept,

@@ -73,7 +73,7 @@ class InitSpec(LimitFields):
         "Curve or mechanism (or @FILE): pay for these alone.", _SUMS, metavar="JSON"
     )
     relation: Relation = option(
-        "What neighbouring data differ by. Default: add_remove.", _HOLDS, "add_remove"
+        "What neighboring data differ by. Default: add_remove.", _HOLDS, "add_remove"
     )
     window: Window = option(
         "Which rows share a budget. Default: whole, all of them.", _HOLDS, "whole"

@@ -67,7 +67,7 @@ class ProfileFields(Spec):
         place=7,
     )
     unknown_domain: Flag | None = option(
-        "Whether a public catalogue of items is missing. Default: it exists.",
+        "Whether a public catalog of items is missing. Default: it exists.",
         flags="--unknown-domain/--public-domain",
         place=28,
     )
@@ -219,7 +219,7 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
         many=True,
     )
     relation: Relation | None = option(
-        "Neighbouring logs differ by one user (add_remove), or by what one user did (replace_one).",
+        "Neighboring logs differ by one user (add_remove), or by what one user did (replace_one).",
         "Privacy",
     )
     max_items_per_user: Count | None = option(

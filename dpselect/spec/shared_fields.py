@@ -342,36 +342,35 @@ def listed(
     """The labels of a public list, or of its file, written as the labels of the log are; None where
     there is none.
     """
-    from dpselect.events.catalogue import public_list  # the help of a command does without it
+    from dpselect.events.catalog import public_list  # the help of a command does without it
 
     with located(what):
         return None if stated is None else public_list(stated, column, names, spec, what)
 
 
-class CatalogueFields(Spec):
+class CatalogFields(Spec):
     """A public list of items."""
 
     domain: SkipValidation[Sequence[Label] | str | PathLike[str] | None] = option(
-        "A public catalogue of items, made without looking at the log. Without it delta= is"
-        " needed.",
+        "A public catalog of items, made without looking at the log. Without it delta= is needed.",
         metavar="FILE",
         place=70,
     )
     domain_column: str | None = option(
-        "Column of the catalogue that holds the items, if it has several.",
+        "Column of the catalog that holds the items, if it has several.",
         "Items",
         metavar="COLUMN",
     )
 
     @model_validator(mode="after")
-    def _names_the_catalogue(self) -> Self:
+    def _names_the_catalog(self) -> Self:
         if self.domain_column is not None and self.domain is None:
             raise Contradiction(
-                "domain_column", "is a column of no catalogue: give domain= too", self.domain_column
+                "domain_column", "is a column of no catalog: give domain= too", self.domain_column
             )
         return self
 
-    def catalogue(self) -> tuple[Label, ...] | None:
+    def catalog(self) -> tuple[Label, ...] | None:
         """The public items, read from their file if they are in one, written as the labels of the
         log are.
         """
@@ -437,7 +436,7 @@ class TimeFields(Spec):
     )
 
 
-class LogFields(TimeFields, GroupFields, CatalogueFields, ItemFields):
+class LogFields(TimeFields, GroupFields, CatalogFields, ItemFields):
     """How a log of items is read, and what one user may contribute."""
 
     max_items_per_user: SkipValidation[int | None] = option(
@@ -471,7 +470,7 @@ class LogFields(TimeFields, GroupFields, CatalogueFields, ItemFields):
         parse=value_clip_of,
     )
     relation: Relation = option(
-        "Neighbouring logs differ by one user (add_remove), or by what one user did (replace_one).",
+        "Neighboring logs differ by one user (add_remove), or by what one user did (replace_one).",
         "Privacy",
         "add_remove",
     )

@@ -67,7 +67,7 @@ class ChoiceFields(Spec):
         "Name of the noise, where mechanism= leaves a choice.", "Question"
     )
     kbar: Count | None = option(
-        "How many of the most popular items compete without a catalogue. Default: max(1000, 10 k).",
+        "How many of the most popular items compete without a catalog. Default: max(1000, 10 k).",
         "Question",
     )
     releases: Count | None = option(
@@ -129,7 +129,7 @@ class TopKSpec(RunFields, SeriesFields, ReleaseFields, LogFields, LedgerFields, 
     """Release the k items with the most distinct users, and the price of it.
 
     The budget (epsilon and delta, or rho) is that of the whole release, or of as many as releases
-    says. The set of items that occur in a log is private too: without a public catalogue an item
+    says. The set of items that occur in a log is private too: without a public catalog an item
     shows only if enough users touched it, and fewer than k may show.
     """
 
@@ -180,12 +180,12 @@ class TopKSpec(RunFields, SeriesFields, ReleaseFields, LogFields, LedgerFields, 
         negative = isinstance(self.value_clip, tuple) and self.value_clip[0] < 0
         if self.domain is None and negative:
             raise ValueError(
-                "sums that may be negative need a public catalogue (domain=), or value_clip= from 0"
+                "sums that may be negative need a public catalog (domain=), or value_clip= from 0"
             )
         if self.domain is None and self.max_items_per_user is None:
             raise Contradiction(
                 "value",
-                "without a public catalogue (domain=) needs max_items_per_user=: what a user alone"
+                "without a public catalog (domain=) needs max_items_per_user=: what a user alone"
                 " brings in must be hidden",
             )
         return self

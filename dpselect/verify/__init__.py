@@ -1,6 +1,6 @@
 """Check a mechanism against its curve: exactly on small domains, and from samples on any.
 
-`worst_case` enumerates every neighbouring pair of a small box and returns exact divergences, to be
+`worst_case` enumerates every neighboring pair of a small box and returns exact divergences, to be
 held against `curve`. `lower_bound` needs nothing but samples, and returns an epsilon that the
 mechanism provably exceeds, up to its confidence.
 """

@@ -30,7 +30,7 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class WorstCase:
-    """The largest exact divergences over all neighbouring pairs of a box.
+    """The largest exact divergences over all neighboring pairs of a box.
 
     Attributes:
         orders, rdp: Renyi orders and the largest divergence at each, in nats.
@@ -58,7 +58,7 @@ def worst_case(
     domain: Domain = "public",
     edges: ArrayLike | None = None,
 ) -> WorstCase:
-    """Exact divergences over every neighbouring pair of score vectors in {0, ...,
+    """Exact divergences over every neighboring pair of score vectors in {0, ...,
     highest}^candidates (times linf).
 
     Args:
@@ -86,7 +86,7 @@ def worst_case(
     vectors = np.array(list(itertools.product(range(highest + 1), repeat=candidates)))
     bounds = np.arange(highest + 1.0) * mechanism.covers.linf if edges is None else edges
     laws = _laws(mechanism, vectors, domain, bounds)
-    first, second = _neighbours(mechanism.covers, vectors, highest)
+    first, second = _neighbors(mechanism.covers, vectors, highest)
     return _compare(laws, first, second, tuple(orders), tuple(epsilons))
 
 
@@ -100,7 +100,7 @@ def _require_mechanism(mechanism: object, *parts: str) -> None:
 
 
 def changes(sensitivity: Sensitivity, candidates: int) -> Iterator[tuple[int, ...]]:
-    """Every extreme change of a score vector, in units of linf: the directions a neighbouring pair
+    """Every extreme change of a score vector, in units of linf: the directions a neighboring pair
     can differ in.
     """
     steps = (0, 1) if sensitivity.monotone else (-1, 0, 1)
@@ -152,9 +152,7 @@ def _laws(mechanism: Mechanism, vectors: Indices, domain: Domain, edges: ArrayLi
     return table
 
 
-def _neighbours(
-    sensitivity: Sensitivity, vectors: Indices, highest: int
-) -> tuple[Indices, Indices]:
+def _neighbors(sensitivity: Sensitivity, vectors: Indices, highest: int) -> tuple[Indices, Indices]:
     """Rows of all ordered pairs that differ by an extreme change, both inside the box."""
     weights = (highest + 1) ** np.arange(vectors.shape[1])[::-1]
     firsts, seconds = [], []
@@ -267,7 +265,7 @@ def lower_bound(
     confidence: float = 1 - 1e-6,
     rng: np.random.Generator | None = None,
 ) -> LowerBound:
-    """An epsilon that the mechanism exceeds on neighbouring inputs `first` and `second`, from
+    """An epsilon that the mechanism exceeds on neighboring inputs `first` and `second`, from
     samples of `select`.
 
     Half of the samples choose the event, the other half test it with exact binomial
@@ -277,7 +275,7 @@ def lower_bound(
     Args:
         mechanism: one of this library's, or anybody's function from an input to what it releases:
             an item (int or str), a number (float), or a sequence of one kind of them.
-        first, second: neighbouring Scores, or whatever the function takes.
+        first, second: neighboring Scores, or whatever the function takes.
         delta: the delta of the claim under test.
         samples: draws from each input.
         confidence: of the statement, in (0, 1).

@@ -31,7 +31,7 @@ from dpselect.errors import NoClosedForm
 from dpselect.noise import FloatArray, InvalidNoiseArgument, Noise, QuadratureError
 
 NODES: Final = 16
-# Beyond this many units between neighbours in rank a swap has probability zero in doubles, for
+# Beyond this many units between neighbors in rank a swap has probability zero in doubles, for
 # every member.
 GAP_CAP: Final = 2000.0
 _DECAY: Final = 42.0
@@ -339,7 +339,7 @@ def _differences(scores: FloatArray, scale: float) -> FloatArray:
 
 
 def _build(noise: Noise, gaps: FloatArray, k: int, step: float, *, iterated: bool) -> _Grid:
-    """The nodes for rows with these (rows, m-1) gaps between neighbours in rank, in pieces of at
+    """The nodes for rows with these (rows, m-1) gaps between neighbors in rank, in pieces of at
     most `step`.
 
     They serve all top-k outcomes, or their iterated integrals: a set's integrand falls to the left
@@ -357,7 +357,7 @@ def _build(noise: Noise, gaps: FloatArray, k: int, step: float, *, iterated: boo
         gap, widest = gaps[:, rank], float(gaps[:, rank].max())
         if iterated or widest <= 2.0 * reach:
             spans.append((rank, 0.0, gap, widest))
-        else:  # between the reaches of two neighbours all is flat or negligible
+        else:  # between the reaches of two neighbors all is flat or negligible
             near = np.minimum(reach, 0.5 * gap)
             spans += [
                 (rank, 0.0, near, reach),

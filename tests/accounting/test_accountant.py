@@ -66,7 +66,7 @@ def test_sums_never_round_down(terms: list[tuple[int, float]]) -> None:
 
 
 @pytest.mark.parametrize("delta", [1e-3, 1e-9, 1e-300])
-def test_the_vectorised_conversion_is_dp_accountings(delta: float) -> None:
+def test_the_vectorized_conversion_is_dp_accountings(delta: float) -> None:
     """Proposition 12 as searches use it equals dp-accounting's compute_epsilon at every order and
     bound, never below it.
     """

@@ -284,7 +284,7 @@ def test_for_workload_is_near_the_fixed_plan() -> None:
 
 def test_default_orders_over_the_whole_domain() -> None:
     """From epsilon 1e-12 to 1e6 and delta 1e-300 to 0.9 the default order exists, and its
-    neighbours pay for no more zCDP.
+    neighbors pay for no more zCDP.
     """
     for epsilon in np.geomspace(1e-12, 1e6, 7).tolist():
         for delta in (1e-300, 1e-20, 1e-6, 0.9):

@@ -121,7 +121,7 @@ def test_a_cost_in_steps_ends_at_a_step(each: float) -> None:
 
 @pytest.mark.parametrize("limit", [0.123, 0.7, 1.0, 3.3])
 def test_a_cost_that_wavers_is_followed_outward(limit: float) -> None:
-    """If half of all parameters cost 5e-8 more than their neighbours, the budget still refuses
+    """If half of all parameters cost 5e-8 more than their neighbors, the budget still refuses
     1.9e-9 past the result.
     """
 

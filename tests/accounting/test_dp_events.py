@@ -92,7 +92,7 @@ def test_never_above_dp_accounting(event: dp_event.DpEvent, delta: float) -> Non
 
 
 @pytest.mark.parametrize("event", RESPONSES, ids=repr)
-def test_randomised_response_against_dp_accounting(
+def test_randomized_response_against_dp_accounting(
     event: dp_event.RandomizedResponseDpEvent,
 ) -> None:
     """Under replace_one one response costs at most what either accountant says, up to 1e-6, and its
@@ -346,7 +346,7 @@ def test_noise_on_a_sample_has_its_event(noise: Any) -> None:
 
 
 def test_dp_accounting_reads_our_events() -> None:
-    """The PLD of an exported composition agrees with our epsilon within its discretisation."""
+    """The PLD of an exported composition agrees with our epsilon within its discretization."""
     curve = 2 * GaussianDP(mu=0.2) + 3 * PureDP(epsilon=0.1) + LaplaceDP(epsilon=0.3)
     assert math.isclose(
         accounted(PLDAccountant, to_dp_event(curve), 1e-5), curve.epsilon(1e-5), rel_tol=1e-2

@@ -123,7 +123,7 @@ def test_a_gaussian_profile_is_an_upper_bound_everywhere(mu: float, epsilon: flo
 
 
 def exact_pure(size: float, count: int, epsilon: float) -> float:
-    """The divergence of repeated randomised response in 60 digits. Floats stand for their decimals,
+    """The divergence of repeated randomized response in 60 digits. Floats stand for their decimals,
     as sums read them.
     """
     with mp.workdps(60):

@@ -1,5 +1,5 @@
-"""Figures: the numbers on the lines are the curves', axes are labelled with units, and lines differ
-without colour.
+"""Figures: the numbers on the lines are the curves', axes are labeled with units, and lines differ
+without color.
 """
 
 from __future__ import annotations

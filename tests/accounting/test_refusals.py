@@ -244,7 +244,7 @@ CASES: dict[tuple[type[Exception], str], list[Call]] = {
     ],
     (InvalidCurve, "never"): [family(never)],
     (AttributeError, "missing"): [family(lambda _: math.missing)],
-    # -- the adaptive programme
+    # -- the adaptive program
     (InvalidArgument, r"Curve\.epsilon"): [lambda: adaptive_composition([acc.ZCDP(rho=0.1)], 1e-6)],
     (InvalidArgument, "one by one"): [
         lambda: adaptive_composition([10 * (RANGE + GaussianDP(mu=0.1))], 1e-6)

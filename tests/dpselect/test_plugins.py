@@ -28,7 +28,7 @@ ENTRY_POINTS = """
 stable_counts = stable_counts:StableCounts
 tiny_max = tiny_max:TinyMax
 broken = tiny_nowhere:Broken
-mislabelled = tiny_curve:TinyCurve
+mislabeled = tiny_curve:TinyCurve
 
 [accounting.curves]
 tiny = tiny_curve:TinyCurve
@@ -120,7 +120,7 @@ for kind in ("tiny", "tiny_curve", "os", "stable_counts:StableCounts", "json"):
         raise AssertionError(kind)
 
 # A broken package is named, and takes nothing else down.
-broken = {"broken": "of the installed tiny cannot be loaded (ModuleNotFoundError", "mislabelled": "which has not that kind"}
+broken = {"broken": "of the installed tiny cannot be loaded (ModuleNotFoundError", "mislabeled": "which has not that kind"}
 for kind, words in broken.items():
     try:
         dps.Mechanism.from_json(json.dumps({"kind": kind}))
@@ -132,7 +132,7 @@ with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     listed = CliRunner().invoke(app, ["mechanisms", "--json"])
 assert listed.exit_code == 0, listed.output
-assert {str(one.message).split("'")[1] for one in caught} == {"broken", "mislabelled"}, caught
+assert {str(one.message).split("'")[1] for one in caught} == {"broken", "mislabeled"}, caught
 warnings.simplefilter("ignore")
 described = {entry["kind"]: entry for entry in json.loads(listed.stdout)}
 assert described["tiny_max"]["topk"]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpselect as dps
-from dpselect.mechanisms.ranks import centred
+from dpselect.mechanisms.ranks import centered
 
 S = dps.Sensitivity()
 
@@ -51,7 +51,7 @@ S = dps.Sensitivity()
     ],
 )
 def test_what_is_no_score_vector_is_refused(make: Callable[[], dps.Scores]) -> None:
-    """Empty, ragged, non-finite, negative, non-numeric or wrongly labelled scores raise
+    """Empty, ragged, non-finite, negative, non-numeric or wrongly labeled scores raise
     InvalidScores.
     """
     with pytest.raises(dps.errors.InvalidScores):
@@ -146,10 +146,11 @@ def test_ranking_breaks_ties_by_position_or_label(
 
 
 def test_large_integers_keep_their_gaps() -> None:
-    """Counts beyond 2^53 are centred without losing the unit, at either end of the 64-bit range."""
-    assert centred(np.array([2**62, 2**62 + 1, 2**62 - 3])).tolist() == [-1, 0, -4]
+    """Counts beyond 2^53 are centered without losing the unit, at either end of the 64-bit range.
+    """
+    assert centered(np.array([2**62, 2**62 + 1, 2**62 - 3])).tolist() == [-1, 0, -4]
     extreme = np.array([-(2**63), 2**63 - 1])
-    assert centred(extreme).tolist() == [-(2.0**64), 0]
+    assert centered(extreme).tolist() == [-(2.0**64), 0]
 
 
 @pytest.mark.fast(4)

@@ -66,7 +66,7 @@ def test_a_bound_over_several_periods_is_refused_at_the_price_of_one(ledger: Led
 def test_one_period_and_whole_counts_cost_what_one_release_does(
     ledger: Ledger, periods: Any, sensitivity: Any
 ) -> None:
-    """Within one period who is there or not is all that a neighbour changes; of users in full each
+    """Within one period who is there or not is all that a neighbor changes; of users in full each
     count moves by 1, one way.
     """
     session = Session(ledger, "log", period=periods)

@@ -43,7 +43,7 @@ ASKED: dict[str, Any] = {"user": "u", "item": "i", "k": 3}
 class Longer(TopKSpec):
     """A stranger's spec: one field more."""
 
-    favourite: str | None = option("A field that somebody has added.", "Question", metavar="WORD")
+    favorite: str | None = option("A field that somebody has added.", "Question", metavar="WORD")
 
 
 def _run(*words: str) -> Any:
@@ -61,14 +61,14 @@ def test_a_field_more_is_an_option_a_key_and_a_keyword() -> None:
     """A field of a subclass is in the help of its command with its words, in a table of a file, and
     in Python.
     """
-    assert "--favourite WORD" in _run("--help")[0].stdout
-    result, (spec,) = _run("--user", "u", "--item", "i", "--k", "3", "--favourite", "tea")
-    assert (result.exit_code, spec.favourite) == (0, "tea")
+    assert "--favorite WORD" in _run("--help")[0].stdout
+    result, (spec,) = _run("--user", "u", "--item", "i", "--k", "3", "--favorite", "tea")
+    assert (result.exit_code, spec.favorite) == (0, "tea")
     made = table(Longer)
-    assert made(favourite="tea").favourite == "tea"  # type: ignore[attr-defined]
-    (one,) = [keyword for keyword in keywords(Longer) if keyword.name == "favourite"]
+    assert made(favorite="tea").favorite == "tea"  # type: ignore[attr-defined]
+    (one,) = [keyword for keyword in keywords(Longer) if keyword.name == "favorite"]
     assert (one.default, one.annotation) == (None, str | None)
-    assert Longer(**ASKED, favourite="tea").favourite == "tea"
+    assert Longer(**ASKED, favorite="tea").favorite == "tea"
 
 
 def test_the_types_of_keywords_are_those_of_the_fields(pytestconfig: pytest.Config) -> None:

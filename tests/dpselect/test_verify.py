@@ -50,7 +50,7 @@ def test_changes_are_those_of_the_relation() -> None:
 @pytest.mark.parametrize(("norm", "both"), [("l2", 1.3), ("l1", 1.9)])
 def test_two_replaced_users_have_a_norm_each(norm: str, both: float) -> None:
     """Shares of one user measure at most half of what two do: two whole items of one user are no
-    neighbour, one of each are.
+    neighbor, one of each are.
     """
     shares = dps.Sensitivity.of_clipped(both, norm, "replace_one", items_per_user=2)
     found = set(dps.verify.changes(shares, 3))
@@ -119,7 +119,7 @@ def test_wrong_settings_are_refused() -> None:
         dps.verify.lower_bound(dps.PermuteAndFlip(epsilon=1), scores, scores, confidence=1.0)
 
 
-def test_a_box_without_neighbours_is_refused() -> None:
+def test_a_box_without_neighbors_is_refused() -> None:
     """Where l1 leaves no user a whole step of linf, no pair of the box says anything: that is said,
     not a bound of 0.
     """
@@ -353,8 +353,8 @@ def test_diffprivlib_is_audited(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
     def exponential(utility: list[float]) -> Any:
-        return mechanisms.Exponential(utility=utility, **known).randomise()
+        return mechanisms.Exponential(utility=utility, **known).randomize()
 
     laplace = mechanisms.Laplace(**known)
-    for function, pair in ((exponential, ([5, 4, 4], [4, 5, 5])), (laplace.randomise, (4.0, 3.0))):
+    for function, pair in ((exponential, ([5, 4, 4], [4, 5, 5])), (laplace.randomize, (4.0, 3.0))):
         assert 0.3 < verify.lower_bound(function, *pair, samples=10_000).epsilon <= 1.0

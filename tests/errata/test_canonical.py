@@ -51,7 +51,7 @@ def test_erratum_5_showing_the_noise_that_chose_costs_more_with_every_candidate(
     at a claimed 1.
     """
     noise, scale, low, m = by_name("laplace"), 2.0, -400.0, 10
-    # The winner's density at `low`, times the chance that all others are below it; the neighbour
+    # The winner's density at `low`, times the chance that all others are below it; the neighbor
     # has every score lower by one.
     density = [
         np.log(noise.pdf((low - x) / scale)) + (m - 1) * noise.log_cdf((low - x) / scale)

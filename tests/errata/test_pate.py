@@ -66,8 +66,8 @@ def cost(per_round: acc.Curve) -> Celeba:
 
 
 @functools.cache
-def programme(relation: acc.arguments.Relation, scale: float) -> float:
-    """The same by the adaptive programme, for Gumbel noise."""
+def program(relation: acc.arguments.Relation, scale: float) -> float:
+    """The same by the adaptive program, for Gumbel noise."""
     shift = SHIFTS[relation]
     choice = acc.Approximate(
         curve=acc.BoundedRange(epsilon=ratio_up(2 * shift, scale)), delta0=FAILURE
@@ -98,7 +98,7 @@ def table() -> Iterator[str]:
         for words, scale in (("of equal deviation", SAME_DEVIATION), ("of scale s1", GAP_NOISE)):
             ours = cost(gumbel_gap(relation, scale))
             row = f"Gumbel gap noise {words}, {relation}"
-            yield f"  {row:<52}{ours.rdp:>8.2f}{ours.best:>8.2f}{programme(relation, scale):>10.2f}"
+            yield f"  {row:<52}{ours.rdp:>8.2f}{ours.best:>8.2f}{program(relation, scale):>10.2f}"
 
 
 def test_ep1_the_printed_number_charges_two_scalars() -> None:
@@ -156,15 +156,15 @@ def test_ep1_gumbel_noise_costs_what_they_hoped_for(
     ballots that are replaced.
     """
     assert cost(gumbel_gap(relation, scale)).rdp == pytest.approx(expected[0], abs=2e-3)
-    assert programme(relation, scale) == pytest.approx(expected[1], rel=1e-3)
+    assert program(relation, scale) == pytest.approx(expected[1], rel=1e-3)
 
 
 @pytest.mark.slow
 def test_ep1_the_table_has_every_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line for what is published and three for each relation. What the programme finds has a
+    """One line for what is published and three for each relation. What the program finds has a
     test of its own.
     """
-    monkeypatch.setitem(globals(), "programme", lambda *_: 1.0)
+    monkeypatch.setitem(globals(), "program", lambda *_: 1.0)
     lines = list(table())
     assert len(lines) == 3 + 1 + 2 * 3
     assert any("Gaussian gap noise, replace_one" in line and "51.97" in line for line in lines)

@@ -1,4 +1,4 @@
-"""What each command prints today, word by word: a change of behaviour changes a transcript, and is
+"""What each command prints today, word by word: a change of behavior changes a transcript, and is
 read as one.
 
 A transcript is its own list of commands: lines `$ dpselect ...`, each followed by what it prints.

@@ -1,4 +1,4 @@
-"""Every pair of neighbouring ballots of a few teachers, as counts."""
+"""Every pair of neighboring ballots of a few teachers, as counts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def added(first: Counts, second: Counts) -> Counts:
 
 
 @cache
-def neighbours(
+def neighbors(
     labels: int, fewest: int, most: int, teachers: int, relation: acc.arguments.Relation
 ) -> frozenset[Pair]:
     """All ordered pairs of counts of `teachers` ballots of so many votes that differ by one of

@@ -474,7 +474,7 @@ LARGE_MARGIN = [
 ]
 SPECTRAL = each(
     SpectralTopK,
-    "epsilon normaliser per_pair ergodicity k candidates",
+    "epsilon normalizer per_pair ergodicity k candidates",
     [(1.5, 3.0, 4.0, 0.5, 1, None), (1.5, 3.0, 4.0, 0.5, 2, 3)],
     lambda mechanism: ((mechanism.k, 2), (3, 2)),
 )
@@ -527,14 +527,14 @@ def _votes(**near: Any) -> list[Case]:
     ]
 
 
-NEIGHBOURS: tuple[tuple[Any, acc.arguments.Relation], ...] = (
+NEIGHBORS: tuple[tuple[Any, acc.arguments.Relation], ...] = (
     ("record", "replace_one"),
     ("record", "add_remove"),
     ("teacher", "add_remove"),
 )
-"""What neighbours are: a record replaced, a record that comes or goes, a teacher who does."""
+"""What neighbors are: a record replaced, a record that comes or goes, a teacher who does."""
 BALLOTS = [
-    *[case for unit, relation in NEIGHBOURS for case in _votes(unit=unit, relation=relation)],
+    *[case for unit, relation in NEIGHBORS for case in _votes(unit=unit, relation=relation)],
     Case(pate.BinaryVoting(sigma=1.0, labels=2, teachers=3), ((2, 3),)),
     Case(pate.TauVoting(tau=1, sigma=1.0, labels=3, teachers=4), ((3, 3),)),
 ]

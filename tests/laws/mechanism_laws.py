@@ -87,7 +87,7 @@ def misfit(observed: Iterable[object], law: dict[object, float]) -> float:
     return 0.0 if set(counted) - set(law) else fit([counted[o] for o in law], list(law.values()))
 
 
-def relabelled_covers(
+def relabeled_covers(
     mechanism: dps.Mechanism, laws: NDArray[np.float64], pairs: Pairs, orders: tuple[float, ...]
 ) -> list[str]:
     """Ways in which no pair of laws within delta0 of the exact ones stays below the curve's Renyi
@@ -106,12 +106,12 @@ def relabelled_covers(
         level, exact = flattened(p, q, curve.delta0, orders)
         highest = exact.max(axis=1)
         broken += [
-            f"relabelled rdp({a}): {e} > {c}"
+            f"relabeled rdp({a}): {e} > {c}"
             for a, e, c in zip(orders, highest, claimed, strict=True)
             if e > c * (1 + RENYI_SLACK) + RENYI_SLACK
         ]
         if level.max() > curve.core_epsilon * (1 + PURE_SLACK) + PURE_SLACK:
-            broken.append(f"relabelled core epsilon: {level.max()} > {curve.core_epsilon}")
+            broken.append(f"relabeled core epsilon: {level.max()} > {curve.core_epsilon}")
     return broken
 
 

@@ -18,7 +18,7 @@ Delta = Callable[[float], float]
 
 
 def response(epsilon: float, failure: float = 0.0) -> tuple[Floats, Floats]:
-    """Randomised response: the bit, told with odds of epsilon; with the failure, its value is given
+    """Randomized response: the bit, told with odds of epsilon; with the failure, its value is given
     away first and last.
     """
     high, low = (1 - failure) / (1 + math.exp(-epsilon)), (1 - failure) / (1 + math.exp(epsilon))

@@ -83,7 +83,7 @@ def test_random_larger_vectors_stay_below_the_curve(
 
 
 def test_bounded_range_of_canonical_and_joint() -> None:
-    """Log-ratios of neighbouring laws span at most epsilon, and on some pair of four candidates all
+    """Log-ratios of neighboring laws span at most epsilon, and on some pair of four candidates all
     of it.
     """
     canonical = [
@@ -436,7 +436,7 @@ def test_many_points_cover_the_curve_they_come_from() -> None:
 
 
 def test_utility_bound_is_below_the_exact_probability() -> None:
-    """With gaps of D between neighbours in rank, the true set comes out at least as often as
+    """With gaps of D between neighbors in rank, the true set comes out at least as often as
     Theorem 2.3 says.
     """
     mechanism = OneshotTopK(k=2, noise="laplace", scale=1.7)

@@ -581,7 +581,7 @@ SPENT: dict[str, dps.Mechanism] = {
 
 @pytest.mark.parametrize("name", SPENT)
 def test_some_pair_attains_the_price(name: str) -> None:
-    """Of rankings with a wide gap some neighbours differ by more than 96 % of the epsilon, and none
+    """Of rankings with a wide gap some neighbors differ by more than 96 % of the epsilon, and none
     by more than all of it.
 
     For one draw of a whole set or sequence under Gumbel noise what is promised is the range of the

@@ -192,7 +192,7 @@ def _properties(parts: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.7, 3.0])
 def test_renyi_divergences_are_attained_by_two_valued_pairs(epsilon: float) -> None:
-    """PureDP by randomised response; BoundedRange is the envelope of all pairs that span epsilon.
+    """PureDP by randomized response; BoundedRange is the envelope of all pairs that span epsilon.
     Delta: test_delta_side.py.
     """
     orders = np.array([1.1, 2, 8, 64])

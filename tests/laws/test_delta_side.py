@@ -274,8 +274,8 @@ def test_the_profile_of_a_gaussian_maximum_is_its_union_bound(mu: float, candida
 
 @pytest.mark.parametrize("failure", [0.0, 1e-3, 0.4])
 @pytest.mark.parametrize("count", [1, 3])
-def test_the_programme_gives_responses_their_epsilon(failure: float, count: int) -> None:
-    """Randomised response, whose composition is a binomial, failures added: the grid has its atoms.
+def test_the_program_gives_responses_their_epsilon(failure: float, count: int) -> None:
+    """Randomized response, whose composition is a binomial, failures added: the grid has its atoms.
     Bad events that are certain, and more, leave nothing that is proved.
     """
     steps = [(acc.Approximate(curve=acc.PureDP(epsilon=0.8), delta0=failure / count), count)]

@@ -69,7 +69,7 @@ def test_a_composition_of_gaussians_is_sampled_as_one_rounded_up(mu: float, coun
 def test_the_rho_of_a_table_is_the_divergence_of_the_pair_that_it_states(
     noise: float, buckets: int
 ) -> None:
-    """Randomised response of several answers attains its table: its Kullback-Leibler divergence is
+    """Randomized response of several answers attains its table: its Kullback-Leibler divergence is
     (1 - noise) epsilon.
     """
     curve = acc.from_dp_event(dp_event.RandomizedResponseDpEvent(noise, buckets), "replace_one")

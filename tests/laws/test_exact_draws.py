@@ -459,8 +459,8 @@ def test_thresholds_are_numbers_and_differences_those_of_the_real_numbers() -> N
     source = sampler(4)
     for _ in range(200):
         level = base.Thresholds(by_name("laplace"), [1.0], 1, source.words)
-        centre = np.array([[float((level._low[0] + level._high[0]) / 2)]])
-        assert len({bool(level.passes(centre, 5e-324)[0, 0]) for _ in range(4)}) == 1
+        center = np.array([[float((level._low[0] + level._high[0]) / 2)]])
+        assert len({bool(level.passes(center, 5e-324)[0, 0]) for _ in range(4)}) == 1
     values, minus = np.array([[2**62 + 1, 2**62]]), [np.array([[2**62]]), np.array([[0.5]])]
     assert sampler(5).passing(
         values, by_name("laplace"), (1e-9, 1e-9), 1e-9, minus=minus

@@ -29,7 +29,7 @@ Pair = tuple[Sequence[float], Sequence[float]]
 
 @dataclass(frozen=True)
 class Small:
-    """A mechanism with few outcomes: its law under two neighbours, which may be swapped, and a
+    """A mechanism with few outcomes: its law under two neighbors, which may be swapped, and a
     curve that bounds it.
     """
 
@@ -37,18 +37,18 @@ class Small:
     curve: Curve
 
 
-def randomised_response(epsilon: float) -> Small:
+def randomized_response(epsilon: float) -> Small:
     return Small(response(epsilon), PureDP(epsilon=epsilon))
 
 
 def exponential_mechanism(epsilon: float, share: float) -> Small:
-    """Two candidates; the neighbour multiplies one weight by exp(epsilon)."""
+    """Two candidates; the neighbor multiplies one weight by exp(epsilon)."""
     p = share / (share + (1 - share) * math.exp(-epsilon))
     return Small(((p, 1 - p), (share, 1 - share)), BoundedRange(epsilon=epsilon))
 
 
 def leaky(epsilon: float, delta: float) -> Small:
-    """Reveals the input with probability delta, else randomised response: the worst (epsilon,
+    """Reveals the input with probability delta, else randomized response: the worst (epsilon,
     delta) pair.
     """
     return Small(response(epsilon, delta), ApproxDP(epsilon=epsilon, delta=delta))
@@ -114,10 +114,10 @@ def renyi(order: float) -> Callable[[float, float], float]:
     return lambda p, q: p**order * q ** (1 - order) if p > 0 else 0.0
 
 
-SMALL = [randomised_response(0.25), exponential_mechanism(0.5, 0.6), rounded_laplace(0.4)]
-LEAKY = [leaky(0.3, 0.01), randomised_response(0.5)]
+SMALL = [randomized_response(0.25), exponential_mechanism(0.5, 0.6), rounded_laplace(0.4)]
+LEAKY = [leaky(0.3, 0.01), randomized_response(0.5)]
 LOUD = [
-    randomised_response(0.4),
+    randomized_response(0.4),
     exponential_mechanism(0.9, 0.6),
     rounded_laplace(0.4),
     rounded_gaussian(0.5),
@@ -132,7 +132,7 @@ AT_FOUR, LEAKS, FIVE = (
     Budget(epsilon=1.0, delta=delta, order=order, failure=failure)
     for delta, order, failure in ((0.1, 4.0, 0.0), (0.05, "inf", None), (0.05, 5.0, None))
 )
-WHOLE = randomised_response(1.0)
+WHOLE = randomized_response(1.0)
 # A budget, mechanisms, what is added up, the order if it is a moment; what the worst adversary
 # reaches, in hockey-stick divergence or nats, at least and at most.
 FILTERS: list[
@@ -230,7 +230,7 @@ def test_odometer_holds_at_all_times(order: float) -> None:
     """
 
     def choose(loss: float) -> Small:
-        return leaky(0.8, 0.01) if loss < 0 else randomised_response(0.4)
+        return leaky(0.8, 0.01) if loss < 0 else randomized_response(0.4)
 
     reached = loss_passes(lambda: PrivacyOdometer(delta=0.3, order=order, failure=0.2), choose, 6)
     assert 0.0 < reached <= 0.3 + 0.2
@@ -243,7 +243,7 @@ def test_odometer_of_pure_epsilons_is_sure() -> None:
     """
     assert (
         loss_passes(
-            lambda: PrivacyOdometer(delta=0.0, order="inf"), lambda _: randomised_response(0.3), 6
+            lambda: PrivacyOdometer(delta=0.0, order="inf"), lambda _: randomized_response(0.3), 6
         )
         == 0.0
     )
@@ -375,13 +375,13 @@ def test_gaussians_one_by_one_cost_what_their_plan_costs(epsilon: float, delta: 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.6, 0.1), (1.1, 0.02)])
 def test_a_declared_release_is_paid_for_as_often_as_in_a_plan(epsilon: float, delta: float) -> None:
-    """Adaptive stopping, smaller releases and leaks in between keep the budget; for randomised
+    """Adaptive stopping, smaller releases and leaks in between keep the budget; for randomized
     response it is used up.
     """
-    small = randomised_response(0.25)
+    small = randomized_response(0.25)
     budget = acc.Budget(epsilon=epsilon, delta=delta, release=small.curve)
     count = budget.how_many(small.curve)
-    reached = worst(budget, [small, randomised_response(0.2)], hockey_stick(epsilon))
+    reached = worst(budget, [small, randomized_response(0.2)], hockey_stick(epsilon))
     assert reached <= delta
     assert reached == pytest.approx((count * small.curve).delta(epsilon), rel=1e-6)
     p, q = (binom.pmf(np.arange(count + 2), count + 1, told[0]) for told in small.law)
@@ -530,7 +530,7 @@ def test_no_epsilon_is_stated_after_a_plan_that_another_route_admitted(
 def test_the_loss_of_responses_one_by_one_passes_what_is_stated_within_delta(
     count: int, epsilon: float
 ) -> None:
-    """Randomised response attains its curve: the exact tail of so many losses is at most delta, and
+    """Randomized response attains its curve: the exact tail of so many losses is at most delta, and
     up to .42 of it; all of them as one plan that another route admits state no epsilon.
     """
     budget = acc.Budget(epsilon=1.0, delta=0.01, order=200.0)

@@ -15,7 +15,7 @@ from mechanism_laws import (
     misfit,
     outcome,
     outcomes,
-    relabelled_covers,
+    relabeled_covers,
     some_scores,
 )
 from spread import spread
@@ -76,21 +76,21 @@ def _covered(case: Case, candidates: int, highest: int) -> list[str]:
     laws = divergences._laws(
         mechanism, vectors, case.domain, np.arange(highest + 1.0) * mechanism.covers.linf
     )
-    pairs = divergences._neighbours(mechanism.covers, vectors, highest)
+    pairs = divergences._neighbors(mechanism.covers, vectors, highest)
     broken = curve_covers(mechanism, divergences._compare(laws, *pairs, verify.ORDERS, epsilons))
     return (
         broken
         if mechanism.curve.delta0 == 0
-        else broken + relabelled_covers(mechanism, laws, pairs, verify.ORDERS)
+        else broken + relabeled_covers(mechanism, laws, pairs, verify.ORDERS)
     )
 
 
 @pytest.mark.parametrize("case", [*(case for case in CASES if case in FAST), *CELLS], ids=str)
-def test_curve_covers_every_neighbouring_pair(case: Case) -> None:
-    """Exact Renyi, hockey-stick and pure divergences of all neighbouring pairs of the largest box
+def test_curve_covers_every_neighboring_pair(case: Case) -> None:
+    """Exact Renyi, hockey-stick and pure divergences of all neighboring pairs of the largest box
     stay below the curve.
 
-    Where there is a delta0, so do the Renyi divergences of the relabelled laws that the curve is
+    Where there is a delta0, so do the Renyi divergences of the relabeled laws that the curve is
     about (Theorem A1).
     """
     candidates, highest = _largest_box(case)
@@ -101,7 +101,7 @@ def test_curve_covers_every_neighbouring_pair(case: Case) -> None:
 @pytest.mark.parametrize(
     "case", [case for case in CASES if len(case.boxes) > 1 or case not in FAST], ids=str
 )
-def test_curve_covers_every_neighbouring_pair_of_all_boxes(case: Case) -> None:
+def test_curve_covers_every_neighboring_pair_of_all_boxes(case: Case) -> None:
     """The same on every box of every case that is not enumerated above."""
     for candidates, highest in set(case.boxes) - ({_largest_box(case)} if case in FAST else set()):
         assert _covered(case, candidates, highest) == [], (candidates, highest)

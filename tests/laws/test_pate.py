@@ -1,4 +1,4 @@
-"""The laws of mechanisms on ballots: neighbours differ in one teacher's whole ballot, and draws of
+"""The laws of mechanisms on ballots: neighbors differ in one teacher's whole ballot, and draws of
 a release follow the law.
 """
 
@@ -9,8 +9,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from ballot_pairs import neighbours, worst
-from cases import NEIGHBOURS
+from ballot_pairs import neighbors, worst
+from cases import NEIGHBORS
 from exact import law_of, stated
 from exact import worst as worst_of_laws
 from mechanism_laws import misfit, outcome
@@ -26,9 +26,9 @@ from dpselect.verify.divergences import hockey_stick, renyi
 FALSE_ALARM = 1e-10  # of each comparison, of which some draw from the operating system's entropy
 
 
-@pytest.mark.parametrize(("unit", "relation"), NEIGHBOURS)
+@pytest.mark.parametrize(("unit", "relation"), NEIGHBORS)
 @pytest.mark.parametrize(("labels", "votes"), [(2, 1), (2, 2), (3, 1), (3, 2), (3, 3)])
-def test_boxes_contain_all_neighbouring_ballots(
+def test_boxes_contain_all_neighboring_ballots(
     labels: int, votes: int, unit: Unit, relation: acc.arguments.Relation
 ) -> None:
     """What holds of `verify.worst_case` on boxes (cases.py) holds of ballots: it compares every
@@ -39,7 +39,7 @@ def test_boxes_contain_all_neighbouring_ballots(
     )
     changes = set(verify.changes(mechanism.covers, labels))
     changes |= {tuple(-step for step in change) for change in changes}
-    pairs = neighbours(labels, 0, votes, 3, "add_remove" if unit == "teacher" else "replace_one")
+    pairs = neighbors(labels, 0, votes, 3, "add_remove" if unit == "teacher" else "replace_one")
     assert {tuple(b - a for a, b in zip(*pair, strict=True)) for pair in pairs} <= changes
 
 
@@ -49,7 +49,7 @@ def test_one_ballot_changes_both_rounds() -> None:
     """
     mechanism = pate.GNMax(sigma=1.0, labels=2)
     laws = {c: np.array([*law_of(mechanism, c).values()]) for c in product(range(5), repeat=2)}
-    twice = list(product(neighbours(2, 1, 1, 4, "replace_one"), repeat=2))
+    twice = list(product(neighbors(2, 1, 1, 4, "replace_one"), repeat=2))
     p, q = (
         np.array([np.outer(laws[a[side]], laws[b[side]]).ravel() for a, b in twice])
         for side in (0, 1)
@@ -95,7 +95,7 @@ def test_a_record_reaches_the_price_of_a_changed_ballot_under_either_relation(
 
 
 def test_binary_voting_reaches_its_renyi_bound_no_further() -> None:
-    """Every label flips at once, so c labels cost c times what one costs: the law factorises."""
+    """Every label flips at once, so c labels cost c times what one costs: the law factorizes."""
     one = pate.BinaryVoting(sigma=1.0, labels=1, threshold=1.5)
     three = pate.BinaryVoting(sigma=1.0, labels=3, threshold=1.5)
     single = worst(one, [((1,), (2,)), ((2,), (1,))])
@@ -164,7 +164,7 @@ def test_releases_follow_the_law(mechanism: dps.Mechanism, counts: tuple[int, ..
 
 
 @pytest.mark.parametrize("labels", [2, 3, 10])
-def test_a_teacher_who_comes_moves_the_centred_votes_only(labels: int) -> None:
+def test_a_teacher_who_comes_moves_the_centered_votes_only(labels: int) -> None:
     """P9 for a teacher: the closed form; exact laws stay below it and for two labels reach it: 5 %
     less is too little.
     """

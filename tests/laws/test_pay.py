@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ballot_pairs import Counts, Pair, neighbours
+from ballot_pairs import Counts, Pair, neighbors
 from exact import Law, law_of, levels, stated, worst
 
 import accounting as acc
@@ -73,7 +73,7 @@ def overspent(
     pairs: list[Pair],
     domain: Domain = "public",
 ) -> float:
-    """How far sessions exceed a guarantee in delta, over neighbouring counts."""
+    """How far sessions exceed a guarantee in delta, over neighboring counts."""
     laws = {counts: law_of(mechanism, counts, domain=domain) for counts in itertools.chain(*pairs)}
     curves = {
         answer: charge(mechanism, selection_of(mechanism, answer))
@@ -114,7 +114,7 @@ def silence_for_free(mechanism: pate.ConfidentGNMax, selection: dps.Selection) -
 
 
 def near(mechanism: dps.LimitedDomain, vectors: list[Counts]) -> list[Pair]:
-    """The neighbouring pairs among these counts."""
+    """The neighboring pairs among these counts."""
     moved = [
         (v, tuple(np.add(v, c).tolist()))
         for v in vectors
@@ -148,7 +148,7 @@ SESSIONS: list[tuple[dps.LimitedDomain, int, int, list[Counts], Domain]] = [
     ),
 ]
 RARE = dps.LimitedDomain(k=1, kbar=1, epsilon=1.0, delta=0.01)
-BALLOTS = sorted(neighbours(2, 1, 1, 4, "replace_one"))
+BALLOTS = sorted(neighbors(2, 1, 1, 4, "replace_one"))
 
 
 def pure(

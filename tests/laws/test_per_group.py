@@ -289,7 +289,7 @@ def test_values_in_groups_cost_what_the_worst_two_users_move(k: int, items: int)
     ],
     ids=lambda one: f"{one.kind}",
 )
-def test_every_neighbour_in_two_groups_is_covered(select: dps.Mechanism) -> None:
+def test_every_neighbor_in_two_groups_is_covered(select: dps.Mechanism) -> None:
     """Exact divergences of all changes of two groups, on all small counts of these, both ways
     round.
     """
@@ -385,7 +385,7 @@ def test_groups_that_are_discovered_are_paid_for_and_tell_no_order() -> None:
 def test_discovered_groups_cost_their_discovery_and_every_log_is_covered(
     epsilon: float, scale: float, part: str
 ) -> None:
-    """All neighbours of all logs of up to one user more than the crowd: within the curve, and
+    """All neighbors of all logs of up to one user more than the crowd: within the curve, and
     beyond either part alone.
     """
     find = FIND.model_copy(update={"scale": scale})
@@ -425,7 +425,7 @@ def test_discovered_groups_are_drawn_as_their_law_says() -> None:
         FOUND.check(listed)
     with pytest.raises(dps.errors.DomainMismatch, match="read off private data"):
         dps.PerGroup(mechanism=dps.PermuteAndFlip(epsilon=0.8), max_groups_per_user=2).check(scores)
-    with pytest.raises(dps.errors.InvalidScores, match="labelled by the groups"):
+    with pytest.raises(dps.errors.InvalidScores, match="labeled by the groups"):
         dps.mechanisms.GroupedScores(
             {"a": dps.Scores([1], sensitivity=S)}, max_groups_per_user=2, presence=scores.presence
         )

@@ -148,7 +148,7 @@ CLOSEST: list[tuple[str, float | None, dict[str, Any], tuple[int, ...], list[tup
 
 
 @pytest.mark.parametrize(("relation", "clip", "settings", "sizes", "pairs"), CLOSEST)
-def test_no_two_neighbouring_logs_are_told_apart_by_more_than_the_curve(
+def test_no_two_neighboring_logs_are_told_apart_by_more_than_the_curve(
     relation: str,
     clip: float | None,
     settings: dict[str, Any],
@@ -165,7 +165,7 @@ def test_no_two_neighbouring_logs_are_told_apart_by_more_than_the_curve(
 
 
 def wide() -> list[Any]:
-    """Settings and numbers of items over which random pairs of neighbouring logs are drawn."""
+    """Settings and numbers of items over which random pairs of neighboring logs are drawn."""
     rounds = [
         (TWO, ONE_GROUP, (12, 12), 24),
         (TWO, (0, 0, 0), (8, 7), 10),
@@ -178,7 +178,7 @@ def wide() -> list[Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", wide(), ids=lambda case: "-".join(map(str, case[1:])))
-def test_no_two_neighbouring_logs_of_any_make_are_told_apart(
+def test_no_two_neighboring_logs_of_any_make_are_told_apart(
     case: tuple[dict[str, Any], tuple[int, ...], tuple[int, ...], int, str, Any, float, int],
 ) -> None:
     """H13 on random pairs of logs, in which some items are one user's alone.
@@ -207,7 +207,7 @@ def test_no_two_neighbouring_logs_of_any_make_are_told_apart(
 
 
 def random_pair(rng: np.random.Generator, items: int, relation: str) -> tuple[Log, Log]:
-    """Neighbouring logs of up to nine users; in most of them some items are left to one user."""
+    """Neighboring logs of up to nine users; in most of them some items are left to one user."""
     places = range(1, 2**items)
     sets = [frozenset(item for item in range(items) if one >> item & 1) for one in places]
     log = [sets[place] for place in rng.integers(len(sets), size=rng.integers(9))]

@@ -24,7 +24,7 @@ from dpselect.ranking.spectral_top_k import SpectralTopK
 # What no mechanism takes, by the name of a field: beside NaN, and text where words are listed.
 OUTSIDE: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(
-        ("epsilon", "rho", "scale", "sigma", "sigma_threshold", "step", "norm", "normaliser"),
+        ("epsilon", "rho", "scale", "sigma", "sigma_threshold", "step", "norm", "normalizer"),
         (0.0, -1.0),
     ),
     **dict.fromkeys(("answer_scale", "value_scale", "lost_scale", "clip", "taper"), (0.0, -1.0)),
@@ -141,7 +141,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: TopStable(k=3, kbar=2, epsilon=1, delta=0.1), "kbar=2 is less than k=3"),
     (
         lambda: SpectralTopK(
-            k=3, epsilon=1, normaliser=3, per_pair=4, ergodicity=0.5, candidates=2
+            k=3, epsilon=1, normalizer=3, per_pair=4, ergodicity=0.5, candidates=2
         ),
         "fewer items",
     ),

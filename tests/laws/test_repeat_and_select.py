@@ -85,7 +85,7 @@ def released(law: Any, runs: np.ndarray, scores: list[int]) -> np.ndarray:
 
 
 def pairs(seed: int, outcomes: int = 4, count: int = 300) -> tuple[np.ndarray, np.ndarray]:
-    """Laws of a run on neighbours, small and large chances, close and far apart."""
+    """Laws of a run on neighbors, small and large chances, close and far apart."""
     rng = np.random.default_rng(seed)
     first = rng.dirichlet(np.full(outcomes, 0.4), count) * 0.999 + 0.001 / outcomes
     second = first * np.exp(rng.normal(0, rng.choice([0.05, 0.5, 2.0], (count, 1)), first.shape))
@@ -141,7 +141,7 @@ def test_no_pair_is_told_apart_beyond_the_curve(law: Any) -> None:
 
 
 def extreme(epsilon: float) -> tuple[np.ndarray, np.ndarray]:
-    """A run whose lower half is e^epsilon times as likely for one neighbour; a sliver on top of it
+    """A run whose lower half is e^epsilon times as likely for one neighbor; a sliver on top of it
     is an outcome of its own.
     """
     low, sliver = 1 / (1 + math.exp(-epsilon)), 1e-5
@@ -167,10 +167,10 @@ def test_the_pure_price_is_attained(law: Any, epsilon: float) -> None:
 
 def striped(epsilon: float, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A run whose outcomes, the worst first, are by turns as much more and less likely for the
-    neighbour as they may be.
+    neighbor as they may be.
     """
     turns = np.where(np.arange(len(shares)) % 2 == 0, epsilon, -epsilon)
-    # of two neighbouring outcomes together as likely on both sides
+    # of two neighboring outcomes together as likely on both sides
     chance = np.exp(-turns / 2) * np.repeat(shares[::2], 2)
     return (chance / chance.sum())[None], (chance * np.exp(turns) / (chance * np.exp(turns)).sum())[
         None

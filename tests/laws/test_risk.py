@@ -28,12 +28,12 @@ def laplacian(epsilon: float, rate: float) -> float:
 
 
 def told(epsilon: float, rate: float) -> float:
-    """The most powerful test of randomised response."""
+    """The most powerful test of randomized response."""
     return min(math.exp(epsilon) * rate, 1 - math.exp(-epsilon) * (1 - rate))
 
 
 def responses(epsilon: float, count: int, rate: float) -> float:
-    """The most powerful test of several randomised responses: by how many are one, randomised at
+    """The most powerful test of several randomized responses: by how many are one, randomized at
     the threshold.
     """
     truth, heads = 1 / (1 + math.exp(-epsilon)), np.arange(count + 1)[::-1]
@@ -47,7 +47,7 @@ def responses(epsilon: float, count: int, rate: float) -> float:
 
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("size", [0.05, 0.5, 1.0, 3.0])
-def test_the_bound_is_the_trade_off_of_gaussian_laplace_and_randomised_response(
+def test_the_bound_is_the_trade_off_of_gaussian_laplace_and_randomized_response(
     size: float, rate: float
 ) -> None:
     """For each of the three the exact test is met from above, to one part in a million."""
@@ -186,7 +186,7 @@ def test_a_plot_has_two_axes_and_no_gaps() -> None:
 
 @pytest.mark.parametrize("loss", [1e-5, 0.3, 1.0, 1.837, 4.0])
 def test_by_renyi_divergence_alone_the_advantage_is_that_of_a_response(loss: float) -> None:
-    """A randomised response with this rho attains it, so nothing less holds; bad events come on
+    """A randomized response with this rho attains it, so nothing less holds; bad events come on
     top.
     """
     # its Kullback-Leibler divergence, which no order exceeds
@@ -229,7 +229,7 @@ def test_the_advantage_of_a_plan_known_by_its_rho() -> None:
 
 @pytest.mark.parametrize("gain", [1e-6, 0.1, 0.726, 0.999])
 def test_a_budget_of_an_advantage_buys_the_noise_that_attains_it(gain: float) -> None:
-    """Closed forms: a Gaussian shift, randomised response, and several releases of one plan."""
+    """Closed forms: a Gaussian shift, randomized response, and several releases of one plan."""
     budget = acc.Budget(advantage=gain)
     mu = acc.calibrate(lambda mu: acc.GaussianDP(mu=mu), budget)
     assert 2 * norm.cdf(mu / 2) - 1 == pytest.approx(gain, rel=1e-6)

@@ -34,14 +34,14 @@ from dpselect.mechanisms.stable_queries import (
 )
 from dpselect.verify.divergences import renyi
 
-# the answer on each of a row of data sets, every one the neighbour of the next
+# the answer on each of a row of data sets, every one the neighbor of the next
 Query = tuple[int, ...]
 Law = dict[Any, float]
 STABLE = 10**6
 
 
 def distances(query: Query) -> list[int]:
-    """Steps from each data set to the nearest one that has a neighbour with another answer."""
+    """Steps from each data set to the nearest one that has a neighbor with another answer."""
     last = len(query) - 1
     unstable = [
         x
@@ -94,7 +94,7 @@ def _known_threshold(
     """Renyi divergence of the run of `queries` equal comparisons up to the c-th above, the
     threshold being known.
 
-    Backward over all patterns at once: each is a product of F and S, and its neighbour's of the
+    Backward over all patterns at once: each is a product of F and S, and its neighbor's of the
     same with the argument raised.
     """
     above, above_too = 1 - math.exp(-place * shift) / 2, math.exp((place - 1) * shift) / 2
@@ -296,7 +296,7 @@ def test_a_price_of_two_noises_is_their_sum_rounded_up_once() -> None:
     ("noise", "c"), [("laplace", 1), ("laplace", 5), ("gaussian", 1), ("gaussian", 5)]
 )
 def test_the_default_ratio_of_noise_is_the_best(noise: Any, c: int) -> None:
-    """Of all ratios with the same price, the default minimises the variance of answer minus
+    """Of all ratios with the same price, the default minimizes the variance of answer minus
     threshold.
     """
     given: dict[str, Any] = {

@@ -31,7 +31,7 @@ Vector = tuple[int, ...]
 def pairs(
     relation: acc.arguments.Relation, candidates: int, highest: int
 ) -> Iterator[tuple[Vector, Vector]]:
-    """All neighbouring pairs of a box, both ways round."""
+    """All neighboring pairs of a box, both ways round."""
     changes = list(verify.changes(dps.Sensitivity(relation=relation), candidates))
     for vector, change in itertools.product(
         itertools.product(range(highest + 1), repeat=candidates), changes
@@ -58,7 +58,7 @@ def top_of(vector: Vector, relation: acc.arguments.Relation, domain: Domain, kba
 def test_gaps_move_by_the_stated_shift_and_wide_ones_fix_the_set(
     relation: acc.arguments.Relation, domain: Domain, candidates: int, highest: int, kbar: int
 ) -> None:
-    """Theorems S1 and S2: a neighbour moves gaps by g at most and their range by 2g; above a gap
+    """Theorems S1 and S2: a neighbor moves gaps by g at most and their range by 2g; above a gap
     wider than g the set stays.
     """
     shift, moved_most, ranged_most = gap_shift(relation), 0.0, 0.0
@@ -99,7 +99,7 @@ def joint(
 def excess_of_ideal(
     mechanism: StableTopK, domain: Domain, candidates: int, highest: int, core: acc.Curve
 ) -> float:
-    """How far the ideal runs of neighbouring pairs exceed `core` in Renyi divergence; moved mass
+    """How far the ideal runs of neighboring pairs exceed `core` in Renyi divergence; moved mass
     above delta0 counts as infinite.
 
     The ideal run of a pair never lets a set out that differs between the two; the size j is taken

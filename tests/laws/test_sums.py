@@ -1,4 +1,4 @@
-"""Theorem H9: what one user may change about clipped sums, over all neighbouring tiny logs,
+"""Theorem H9: what one user may change about clipped sums, over all neighboring tiny logs,
 attained to the last bit.
 """
 
@@ -38,7 +38,7 @@ def vectors(low: float, high: float, limit: int) -> set[Vector]:
 
 
 def changes(low: float, high: float, limit: int, relation: str) -> Iterator[Vector]:
-    """Changes between all neighbours."""
+    """Changes between all neighbors."""
     users = vectors(low, high, limit)
     nobody = (Fraction(0),) * len(ITEMS)
     for one in users:
@@ -53,7 +53,7 @@ def changes(low: float, high: float, limit: int, relation: str) -> Iterator[Vect
 def test_one_user_changes_what_the_sensitivity_says(
     low: float, high: float, limit: int, relation: str
 ) -> None:
-    """linf, l0, l1 and l2 are the maxima over all neighbours, rounded up by a clip that is no
+    """linf, l0, l1 and l2 are the maxima over all neighbors, rounded up by a clip that is no
     multiple of the unit at most; one sign where monotone; the range is not exceeded, and attained
     wherever the clip is one-sided or symmetric.
     """

@@ -94,7 +94,7 @@ def released(
 def kept_by(
     mechanism: dps.TwoRoundHistogram, pairs: list[tuple[Log, Log]], items: int, clip: float | None
 ) -> bool:
-    """Whether releases of neighbouring logs differ by no more than the curve says, in either
+    """Whether releases of neighboring logs differ by no more than the curve says, in either
     direction.
     """
     laws = {
@@ -110,7 +110,7 @@ def subsets(items: int, most: int) -> list[frozenset[int]]:
     return [frozenset(one) for size in sizes for one in itertools.combinations(range(items), size)]
 
 
-def neighbours(items: int, most: int, others: int, relation: str) -> list[tuple[Log, Log]]:
+def neighbors(items: int, most: int, others: int, relation: str) -> list[tuple[Log, Log]]:
     """Logs of up to so many users, with one more, or with one user and another in its place."""
     users = subsets(items, most)
     rest = [
@@ -146,7 +146,7 @@ THREE = [
 
 
 @pytest.mark.parametrize(("relation", "items", "clip", "settings"), [*FEW, *THREE])
-def test_no_two_neighbouring_logs_are_told_apart_by_more_than_the_curve(
+def test_no_two_neighboring_logs_are_told_apart_by_more_than_the_curve(
     relation: str, items: int, clip: float | None, settings: dict[str, Any]
 ) -> None:
     """H11 on every pair of small logs with two items: exact laws, both directions, users' weights
@@ -155,7 +155,7 @@ def test_no_two_neighbouring_logs_are_told_apart_by_more_than_the_curve(
     """
     mechanism, pairs = (
         rounds(covers(relation, items, clip), **settings),
-        neighbours(items, items, items - 1, relation),
+        neighbors(items, items, items - 1, relation),
     )
     chosen = np.random.default_rng(22).permutation(len(pairs))[: 60 if items > 2 else None]
     assert kept_by(mechanism, [pairs[place] for place in chosen], items, clip)
@@ -163,7 +163,7 @@ def test_no_two_neighbouring_logs_are_told_apart_by_more_than_the_curve(
 
 def chance_to_pass(mechanism: dps.TwoRoundHistogram, share: float, again: float) -> float:
     """Of an item to which users give `share` in the first round and `again` in the second: a
-    bivariate integral. The rounding of both scores to their grids is in its favour: what passes may
+    bivariate integral. The rounding of both scores to their grids is in its favor: what passes may
     lie below the threshold by half a grid of each.
     """
     first, second = mechanism.scales

@@ -80,14 +80,14 @@ accounting/budget.py
     accounting/test_filter.py::test_what_several_charges_cost_is_their_share_of_the_limit
         share = self.limit * (total.main / self.capacity.main) => share = self.limit * (price.main / self.capacity.main)
 accounting/convert/adaptive_composition.py
-    laws/test_delta_side.py::test_the_programme_gives_responses_their_epsilon
+    laws/test_delta_side.py::test_the_program_gives_responses_their_epsilon
         nextafter(target - @added
         nextafter(target - @@added
     accounting/convert/test_adaptive.py::test_a_composition_that_is_repeated_is_its_steps
         (count * n, loss) => (count, loss)
         bad.append((int(count), losses.added)) => bad.append((1, losses.added))
 accounting/convert/bounds.py
-    accounting/convert/test_adaptive.py::test_deltas_in_a_neighbourhood_are_above_the_recursion
+    accounting/convert/test_adaptive.py::test_deltas_in_a_neighborhood_are_above_the_recursion
                 if curve.core_epsilon <= at:¶            return min(*found, curve.delta0)
         =>         if curve.core_epsilon <= at:¶            return 0.0
         max(LEAST_DELTA, (@recursion[0].upper_at(at) + recursion[1])
@@ -431,7 +431,7 @@ accounting/remaining.py
     accounting/test_remaining.py::test_a_refusal_counts_releases_and_its_remedies_hold
         can_afford(self.spent, runs * curve) => can_afford(self.spent, (runs - 1) * curve)
 accounting/risk.py
-    laws/test_risk.py::test_the_bound_is_the_trade_off_of_gaussian_laplace_and_randomised_response
+    laws/test_risk.py::test_the_bound_is_the_trade_off_of_gaussian_laplace_and_randomized_response
         [@math.exp(epsilon) * alpha + delta,
         @@math.exp(-epsilon) * (1 - alpha - delta)]
         [math.exp(epsilon) * alpha + @delta,
@@ -566,7 +566,7 @@ dpselect/continual/means.py
 dpselect/continual/state.py
     laws/test_continual.py::test_measurements_are_the_exact_gaussian_on_the_grid
         by_name("gaussian"), @mechanism.scale * unit, grid)
-    dpselect/continual/test_neighbours_over_time.py::test_a_measurement_that_is_not_there_is_never_taken_for_0
+    dpselect/continual/test_neighbors_over_time.py::test_a_measurement_that_is_not_there_is_never_taken_for_0
         if drawn != rows.size: => if False:
     dpselect/continual/test_horizon.py::test_other_users_are_refused
         if now != then[name]: => if False:
@@ -601,10 +601,10 @@ dpselect/continual/state.py
 dpselect/csv_text.py
     dpselect/release/test_written_text.py::test_a_table_is_read_back_to_the_letter
          or not text.isprintable() =>
-dpselect/events/catalogue.py
-    dpselect/events/test_file_options.py::test_catalogues_are_written_as_the_log_is
-        written_alike(listed(catalogue, what), normalize) => listed(catalogue, what)
-    dpselect/events/test_scores.py::test_a_catalogue_of_parquet
+dpselect/events/catalog.py
+    dpselect/events/test_file_options.py::test_catalogs_are_written_as_the_log_is
+        written_alike(listed(catalog, what), normalize) => listed(catalog, what)
+    dpselect/events/test_scores.py::test_a_catalog_of_parquet
         engine.run("SET preserve_insertion_order = true", what=what) => pass
 dpselect/events/contributions.py
     dpselect/events/test_amounts.py::test_sums_are_those_of_the_definition
@@ -643,7 +643,7 @@ dpselect/events/engine.py
     dpselect/events/test_databases.py::test_what_keeps_a_duckdb_file_from_being_read_is_said
         if "Could not set lock" in text: => if False:
 dpselect/events/file_options.py
-    dpselect/events/test_neighbours.py::test_encodings_in_which_lines_depend_on_each_other_are_refused
+    dpselect/events/test_neighbors.py::test_encodings_in_which_lines_depend_on_each_other_are_refused
         r"hz|utf-7| => r"utf-7|
     dpselect/events/test_file_options.py::test_labels_that_were_written_alike_stay_as_they_are
             while text != before: =>     while before is None:
@@ -655,7 +655,7 @@ dpselect/events/held.py
     dpselect/events/test_held.py::test_what_ranks_no_counts_is_not_drawn_from_held_ones
         first.traits.ranks_counts and  =>
 dpselect/events/log_check.py
-    dpselect/events/test_log_check.py::test_a_catalogue_is_held_against_the_log
+    dpselect/events/test_log_check.py::test_a_catalog_is_held_against_the_log
         ANTI JOIN seen => SEMI JOIN seen
 dpselect/events/pairs.py
     dpselect/events/test_second_round.py::test_what_has_no_second_round_is_refused
@@ -677,7 +677,7 @@ dpselect/events/rows.py
         if given.said.time_format is None: => if True:
     dpselect/events/test_time_window.py::test_several_columns_are_one_user
         ('[,"\r\n]', => ('["\r\n]',
-    dpselect/events/test_neighbours.py::test_missing_labels_are_the_same_in_every_format
+    dpselect/events/test_neighbors.py::test_missing_labels_are_the_same_in_every_format
         if kind == "number":¶        shown, stated => if kind == "none":¶        shown, stated
     dpselect/events/test_nothing.py::test_a_malformed_value_refuses_whatever_is_selected
          if is_label(role) else name =>
@@ -707,9 +707,9 @@ dpselect/events/sources/formats.py
         delimiter=",", quote='"') => delimiter=",", quote="")
     dpselect/events/test_errors.py::test_long_lines_and_letters_across_blocks_are_read
         for place in (block.find(end), block.rfind(end)) if place => for place in (block.find(end),) if place
-    dpselect/events/test_neighbours.py::test_a_first_event_does_not_tell_the_delimiter
+    dpselect/events/test_neighbors.py::test_a_first_event_does_not_tell_the_delimiter
         if sniff and has_header and self => if sniff and header is not False and self
-    dpselect/events/test_neighbours.py::test_wide_integers_of_another_file_leave_the_rest_apart
+    dpselect/events/test_neighbors.py::test_wide_integers_of_another_file_leave_the_rest_apart
         stored[SHORT[role]] == "HUGEINT" => False
     dpselect/events/test_nothing.py::test_a_file_of_nulls_agrees_with_any_other
          if role not in part.nothing} =>}
@@ -737,7 +737,7 @@ dpselect/events/sources/tables.py
     dpselect/events/test_where.py::test_no_interval_of_a_relation_refuses_a_condition
         if stored == "INTERVAL": => if stored == "DURATION":
         if "INTERVAL" in stored: => if "DURATION" in stored:
-    dpselect/events/test_neighbours.py::test_digits_within_python_objects_are_those_of_each_alone
+    dpselect/events/test_neighbors.py::test_digits_within_python_objects_are_those_of_each_alone
         values.map(_printed, na_action="ignore") => values
                 return format(value, "f")¶    return ( str =>         return value¶    return ( str
     dpselect/events/test_where.py::test_no_type_that_pandas_finds_in_rows_refuses_a_condition
@@ -763,7 +763,7 @@ dpselect/mechanisms/above_threshold.py
     laws/test_configured_noise.py::test_a_gaussian_threshold_costs_its_closed_form
         math.hypot(moved, math.sqrt(self.c) * answer) => math.hypot(moved, answer)
         candidates=_patterns(self.candidates, self.c) => candidates=1
-    laws/test_mechanisms.py::test_curve_covers_every_neighbouring_pair
+    laws/test_mechanisms.py::test_curve_covers_every_neighboring_pair
         return (noise + ahead) * (1 + 1e-14) => return 0 * (noise + ahead)
         ratio_up(fraction_up(over), self.epsilon) => ratio_up(fraction_up(over / 6), self.epsilon)
     laws/test_configured_noise.py::test_a_gaussian_threshold_costs_its_closed_form
@@ -809,8 +809,8 @@ dpselect/mechanisms/discover_then_select.py
     laws/test_per_group.py::test_a_step_that_is_not_halved_counts_twice_beside_one_that_is
         (part.shared_group_curve or 2 * part.curve for part => (part.shared_group_curve or part.curve for part
 dpselect/mechanisms/gaps.py
-    laws/test_mechanisms.py::test_curve_covers_every_neighbouring_pair
-        gap_shift(self.neighbours) * self.epsilon) => 0.5 * gap_shift(self.neighbours) * self.epsilon)
+    laws/test_mechanisms.py::test_curve_covers_every_neighboring_pair
+        gap_shift(self.neighbors) * self.epsilon) => 0.5 * gap_shift(self.neighbors) * self.epsilon)
     laws/test_configured_noise.py::test_a_law_is_that_of_the_configured_noise
         return 1.0 if relation == "add_remove" else 2.0 => return 1.0
     laws/test_exact_draws.py::test_counts_beyond_float64_obey_the_curve
@@ -836,7 +836,7 @@ dpselect/mechanisms/joint.py
         least = -@0.5 *
         most = ( -@0.5 *
 dpselect/mechanisms/limited_domain.py
-    laws/test_mechanisms.py::test_curve_covers_every_neighbouring_pair
+    laws/test_mechanisms.py::test_curve_covers_every_neighboring_pair
         (epsilon=self.epsilon), delta0=self.delta) => (epsilon=self.epsilon), delta0=0.01 * self.delta)
     laws/test_configured_noise.py::test_the_number_of_competitors_is_a_softmax
         gumbel_softmax(self._preferences(floors), 1 / self.epsilon).tolist()
@@ -876,7 +876,7 @@ dpselect/mechanisms/noise_curves.py
         LaplaceDP(epsilon=ratio_up(fraction_up(rest), scale)) => LaplaceDP(epsilon=0.9 * ratio_up(fraction_up(rest), scale))
     laws/test_per_group.py::test_values_in_groups_cost_what_the_worst_two_users_move
         else 2 * vector(noise => else vector(noise
-    laws/test_pate.py::test_a_teacher_who_comes_moves_the_centred_votes_only
+    laws/test_pate.py::test_a_teacher_who_comes_moves_the_centered_votes_only
         changed = raised * (1 - Fraction( => changed = Fraction(9, 10) * raised * (1 - Fraction(
     laws/test_configured_noise.py::test_a_price_is_the_range_over_the_scale
         epsilon_curve(noise, @ratio_up(sensitivity.range, scale))
@@ -890,7 +890,7 @@ dpselect/mechanisms/noisy_max.py
         _FAMILY_EPSILON, _FAMILY_DELTA = 0.2, 0.05 => _FAMILY_EPSILON, _FAMILY_DELTA = 0.4, 0.05
         _FAMILY_DELTA = 0.2, 0.05 => _FAMILY_DELTA = 0.2, 0.1
     laws/test_per_group.py::test_what_is_not_halved_pays_for_both_users
-        tighter(2 * whole, centred => tighter(whole, centred
+        tighter(2 * whole, centered => tighter(whole, centered
     laws/test_exact_constants.py::test_the_family_of_one_shot_laplace_is_its_closed_form
         (epsilon / (4 * ratio)) ** 2 => (epsilon / (3.8 * ratio)) ** 2
     laws/test_exact_constants.py::test_the_chance_of_the_true_set_is_its_closed_form
@@ -902,7 +902,7 @@ dpselect/mechanisms/noisy_max.py
         peel(scores.values, noise, @self.scale
         peel_groups(scores.values, scores.multiplicities, noise, @self.scale
     laws/test_configured_noise.py::test_a_law_is_that_of_the_configured_noise
-        argmax_probabilities(noise, @scale, centred
+        argmax_probabilities(noise, @scale, centered
         top_set_probabilities(noise, @self.scale
         argmax_probabilities(noise, @self.scale, values
         ordered_probabilities(noise, @self.scale
@@ -1030,7 +1030,7 @@ dpselect/mechanisms/stable_queries.py
         curve=self.rule.curve, delta0=self.delta) => curve=self.rule.curve, delta0=0.01 * self.delta)
     laws/test_sparse_vector.py::test_a_session_renews_its_threshold_and_pays_for_every_run
         curve=self.c * self.rule.curve => curve=self.rule.curve
-    laws/test_mechanisms.py::test_curve_covers_every_neighbouring_pair
+    laws/test_mechanisms.py::test_curve_covers_every_neighboring_pair
         return Approximate(curve=core, delta0=self.delta) => return Approximate(curve=core, delta0=0.01 * self.delta)
     laws/test_sparse_vector.py::test_of_all_tests_of_unstable_sets_one_passes_with_delta_at_most
         self.split, self.delta, self.kbar) => self.split, self.delta, self.k)
@@ -1038,7 +1038,7 @@ dpselect/mechanisms/stable_queries.py
     laws/test_sparse_vector.py::test_a_session_renews_its_threshold_and_pays_for_every_run
         thresholds.renew(np.zeros(1, dtype=np.int64)) => pass
         min(state.unstable + 1, self._most_unstable) => max(1, state.unstable)
-    laws/test_mechanisms.py::test_curve_covers_every_neighbouring_pair
+    laws/test_mechanisms.py::test_curve_covers_every_neighboring_pair
         self._ordered(top.gaps[None])[0] - 1, self => self._ordered(top.gaps[None])[0], self
          - math.log(self.tests) - _MARGIN =>  - _MARGIN
         if log_failure(0.0, ratio) <= target: => if True:
@@ -1165,11 +1165,11 @@ dpselect/pate/plan.py
     laws/test_budget_paths.py::test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more
         (1e-6, 1e6)) ** 2 / 2 => (1e-6, 1e6)) ** 2 / 1.9
 dpselect/pate/voting.py
-    laws/test_mechanisms.py::test_curve_covers_every_neighbouring_pair
-        return self.test_curve + centred_gaussian( => return centred_gaussian(
-        return self.test_curve + centred_gaussian(self.sigma, self.covers, self.labels) => return self.test_curve
+    laws/test_mechanisms.py::test_curve_covers_every_neighboring_pair
+        return self.test_curve + centered_gaussian( => return centered_gaussian(
+        return self.test_curve + centered_gaussian(self.sigma, self.covers, self.labels) => return self.test_curve
         ratio_up(self.covers.l2_of(self.labels), self.sigma) => ratio_up(self.covers.linf, self.sigma)
-    laws/test_pate.py::test_boxes_contain_all_neighbouring_ballots
+    laws/test_pate.py::test_boxes_contain_all_neighboring_ballots
         return self.tau¶ => return 1¶
     laws/test_pate.py::test_releases_follow_the_law
         top_k_rows(block, _GAUSSIAN, sigma, 1) => top_k_rows(block, _GAUSSIAN, 0.6 * sigma, 1)
@@ -1363,7 +1363,7 @@ dpselect/sampling/contest.py
     dpselect/sampling/test_refinement.py::test_every_precision_gives_the_answer_of_the_slow_reference
         heights(values, self.reference, @self.scale)
         scale = rational(@problem.scale)
-    dpselect/sampling/test_refinement.py::test_one_wide_interval_reaches_beyond_its_neighbours
+    dpselect/sampling/test_refinement.py::test_one_wide_interval_reaches_beyond_its_neighbors
         joined = reach[1:] >= low[:-1] => joined = high[1:] >= low[:-1]
     dpselect/sampling/test_refinement.py::test_what_is_left_out_is_below_every_number
         return fmpq(-(1 << _BEYOND)) => return fmpq(-(1 << 40))
@@ -1386,7 +1386,7 @@ dpselect/scores.py
                 self.sensitivity.require(found.sensitivity)¶ =>
         not callable(self.score) or => self.score is None and
 dpselect/sensitivity.py
-    laws/test_mechanisms.py::test_curve_covers_every_neighbouring_pair
+    laws/test_mechanisms.py::test_curve_covers_every_neighboring_pair
         if self.monotone:¶            return self.linf => if self.monotone or self.l2 is None:¶            return self.linf
     dpselect/test_sensitivity.py::test_wider_scores_are_refused
         "l1": scores.l1_of(None) > self.l1_of(None), => "l1": False,

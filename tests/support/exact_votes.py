@@ -23,7 +23,7 @@ def all_votes(teachers: int, labels: int) -> list[Votes]:
     ]
 
 
-def neighbours(votes: Votes) -> Iterator[Votes]:
+def neighbors(votes: Votes) -> Iterator[Votes]:
     """What one teacher's other ballot makes of `votes`."""
     for lost in range(len(votes)):
         for won in range(len(votes)):

@@ -366,8 +366,8 @@ def law(race: Race, log: Log, grid: Grid, heard: Log | None = None) -> Law:
             if len(at) == 0:
                 continue
             here, open_ = rows.take(at), rows.contested[at] & occurs
-            centre = race.combine * here.scores + race.rest * means2[at]
-            mine = _open(_chances(ends, centre, race.rest), open_)
+            center = race.combine * here.scores + race.rest * means2[at]
+            mine = _open(_chances(ends, center, race.rest), open_)
             split = [mine[:, item] for item in range(items)]
             from_, kept, seen = _split(chances[at], split)
             here, open_ = here.take(from_), open_[from_]
@@ -515,11 +515,11 @@ def lone_chances(
     if race.rounds == 3:
         # Given the running score s of the second round, the first one is normal, with mean `given`.
         s, weight = simpson(floors[1], bars_[1])
-        centre = race.combine * first + race.rest * later[0]
-        given = first[:, None] + race.combine * (s - centre[:, None])
+        center = race.combine * first + race.rest * later[0]
+        given = first[:, None] + race.combine * (s - center[:, None])
         between = _difference((floors[0] - given) / race.rest, (bars_[0] - given) / race.rest)
         passing = ndtr((race.combine * s + race.rest * later[1] - bars_[2]) / race.rest)
-        found.append((normal(s - centre[:, None]) * between * weight * passing).sum(axis=1))
+        found.append((normal(s - center[:, None]) * between * weight * passing).sum(axis=1))
     return np.array(found)
 
 

@@ -178,8 +178,8 @@ def _lower_hull(x: Floats, y: Floats) -> NDArray[np.intp]:
     """Indices of the lower convex hull of the points and (0, 1), which comes first and is not
     listed.
 
-    A point above the chord of its neighbours is no corner, whether they are or not: all such points
-    go at once while there are many, and then one by one, with a second look at the neighbours that
+    A point above the chord of its neighbors is no corner, whether they are or not: all such points
+    go at once while there are many, and then one by one, with a second look at the neighbors that
     each leaves.
     """
     kept, a, b = np.arange(len(x) + 1), np.append(0.0, x), np.append(1.0, y)
@@ -208,6 +208,6 @@ def _lower_hull(x: Floats, y: Floats) -> NDArray[np.intp]:
 
 
 def _above(x: Floats, y: Floats) -> NDArray[np.bool_]:
-    """Which points lie above the chord of their neighbours; the first and the last do not."""
+    """Which points lie above the chord of their neighbors; the first and the last do not."""
     inside = np.diff(y[:-1]) * np.diff(x[1:]) > np.diff(y[1:]) * np.diff(x[:-1])
     return np.concatenate([[False], inside, [False]])

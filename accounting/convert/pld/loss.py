@@ -242,7 +242,7 @@ class Banded(Loss):
 
     @staticmethod
     def pure(width: float, lost: float = 0.0) -> Banded:
-        """Randomised response: the worst pure pair."""
+        """Randomized response: the worst pure pair."""
         return Banded(
             width, 1 / (1 + math.exp(-width)), 0.0, math.exp(-width) / (1 + math.exp(-width)), lost
         )
@@ -378,8 +378,8 @@ class Normal(Loss):
         return self.mu * self.mu / 2 + FAR * self.mu
 
     def pmf(self, interval: float, tail: float) -> Pmf:
-        centre, far = self.mu * self.mu / 2, -float(scipy.special.ndtri(max(tail, TINY))) * self.mu
-        low, high = math.floor((centre - far) / interval), math.ceil((centre + far) / interval)
+        center, far = self.mu * self.mu / 2, -float(scipy.special.ndtri(max(tail, TINY))) * self.mu
+        low, high = math.floor((center - far) / interval), math.ceil((center + far) / interval)
         grid = grid_of(low, high, interval)
         mass = np.zeros(len(grid))
         cells = self._cell(grid[:-1], grid[1:])

@@ -220,7 +220,7 @@ def test_bad_events_are_added_to_the_quick_account() -> None:
     assert alone + event * (1 - 1e-5) <= with_leak.value <= 1.05 * alone + event
 
 
-def test_deltas_in_a_neighbourhood_are_above_the_recursion() -> None:
+def test_deltas_in_a_neighborhood_are_above_the_recursion() -> None:
     """What attacks read of equal ranges holds what an adversary reaches and all bad events, and
     hardly more.
     """
@@ -275,7 +275,7 @@ def test_fixed_plans_are_judged_by_the_recursion() -> None:
 
 @pytest.mark.parametrize(("rounds", "upper"), [(1, 0.1115), (10, 0.3940), (100, 1.3620)])
 def test_stable_top_k_in_its_true_order(rounds: int, upper: float) -> None:
-    """Rounds of (bounded range, Gaussian): the programme is below the composed loss, which is below
+    """Rounds of (bounded range, Gaussian): the program is below the composed loss, which is below
     Renyi.
     """
     curve = rounds * (PICK + TEST)

@@ -88,7 +88,7 @@ def test_a_renyi_bound_covers_what_attains_it(rho: float) -> None:
 
 @pytest.mark.parametrize("epsilon", [6.0, 10.0])
 def test_a_renyi_bound_covers_how_far_a_response_tells_its_bit(epsilon: float) -> None:
-    """Randomised response attains its Renyi bounds: the total variation of its two laws,
+    """Randomized response attains its Renyi bounds: the total variation of its two laws,
     tanh(epsilon/2), is covered.
     """
     loss = RenyiLoss.of(acc.PureDP(epsilon=epsilon).rdp, ())
@@ -174,7 +174,7 @@ def test_levels_lie_above_and_gaussians_merge_exactly() -> None:
 
 
 def test_failures_stay_where_widths_are_rounded_to_levels() -> None:
-    """150 widths of randomised response and 20 more that fail: beyond all finite losses, delta is
+    """150 widths of randomized response and 20 more that fail: beyond all finite losses, delta is
     that some step failed.
     """
     failing = [(1, acc.ApproxDP(epsilon=float(e), delta=1e-3)) for e in np.linspace(0.01, 0.02, 20)]

@@ -39,7 +39,7 @@ def linger(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def without_sequence(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give up the second line of defence too: numbers that never collide, so that the primary key
+    """Give up the second line of defense too: numbers that never collide, so that the primary key
     refuses nothing.
     """
 

@@ -85,7 +85,7 @@ def run_on(file: Path, script: str, *options: str) -> str:
 
 
 def corner(file: Path, *options: str) -> tuple[int, ...]:
-    """The colour of the page's corner."""
+    """The color of the page's corner."""
     import matplotlib.image
 
     picture = file.with_name("picture.png")
@@ -128,7 +128,7 @@ def test_filters_hide_what_does_not_fit(report: Path) -> None:
 
 
 def test_light_and_dark_follow_the_reader(report: Path) -> None:
-    """The page takes the colours that the reader's system prefers, and its style is allowed by its
+    """The page takes the colors that the reader's system prefers, and its style is allowed by its
     hash.
     """
     assert corner(report) == (0xF6, 0xF7, 0xF9)

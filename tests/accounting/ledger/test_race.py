@@ -113,7 +113,7 @@ def test_a_mutant_without_locks_overspends(url: str) -> None:
 
 @pytest.mark.slow
 def test_numbers_stop_a_mutant_without_locks(url: str) -> None:
-    """The second line of defence: where only the locks are missing, the primary key refuses the
+    """The second line of defense: where only the locks are missing, the primary key refuses the
     collisions.
     """
     outcomes = race(url, "unlocked", 25)

@@ -165,7 +165,7 @@ def test_hostile_text_is_text(filled: Ledger) -> None:
 
 
 def test_the_page_is_accessible(filled: Ledger) -> None:
-    """Language, title, one h1, labelled controls and figures, unique ids, headed tables, scrolling
+    """Language, title, one h1, labeled controls and figures, unique ids, headed tables, scrolling
     regions in the tab order.
     """
     tree = Tree(page(filled))
@@ -176,7 +176,7 @@ def test_the_page_is_accessible(filled: Ledger) -> None:
     for svg in tree.all("svg"):
         assert svg["role"] == "img"
         assert "aria-label" in svg or all(
-            name in ids for name in str(svg["aria-labelledby"]).split()
+            name in ids for name in str(svg["aria-labeledby"]).split()
         )
     assert len(tree.all("label")) == len(tree.all("input")) + len(tree.all("select"))
     assert len(tree.all("caption")) == len(tree.all("table"))
@@ -306,12 +306,12 @@ def test_the_epsilon_so_far_is_rounded_up_and_what_is_left_down(filled: Ledger) 
     assert so_far in page(filled)
 
 
-def _colours(css: str) -> dict[str, str]:
+def _colors(css: str) -> dict[str, str]:
     return dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6})\b", css))
 
 
-def _luminance(colour: str) -> float:
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+def _luminance(color: str) -> float:
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
     ]
@@ -320,14 +320,14 @@ def _luminance(colour: str) -> float:
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
 def test_text_has_contrast(mode: str) -> None:
-    """Every text colour has a contrast of at least 4.5 to 1 (WCAG 2 AA) on every background, in
+    """Every text color has a contrast of at least 4.5 to 1 (WCAG 2 AA) on every background, in
     light and in dark.
     """
     css = (Path(acc.__file__).parent / "page" / "report.css").read_text()
     light, dark = css.split("@media (prefers-color-scheme: dark)")
-    colours = _colours(light if mode == "light" else dark.split("\n}")[0])
+    colors = _colors(light if mode == "light" else dark.split("\n}")[0])
     for ink, ground in product(("ink", "soft", "main", "failure", "good", "bad"), ("page", "card")):
-        low, high = sorted((_luminance(colours[ink]), _luminance(colours[ground])))
+        low, high = sorted((_luminance(colors[ink]), _luminance(colors[ground])))
         assert (high + 0.05) / (low + 0.05) >= 4.5, (ink, ground)
 
 

@@ -40,8 +40,8 @@ def log(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def catalogue(tmp_path: Path) -> Path:
-    """A public catalogue of four shops, one of which nobody touched."""
+def catalog(tmp_path: Path) -> Path:
+    """A public catalog of four shops, one of which nobody touched."""
     path = tmp_path / "shops.csv"
     path.write_text("shop,town\nhit,A\nfair,B\nrare,A\nnever,C\n")
     return path

@@ -30,7 +30,7 @@ def test_the_command_says_it_in_words_and_in_json(run: Any, log: Path) -> None:
         assert words in " ".join(said.split())
     held = json.loads(run(*asked, "--json").stdout)
     assert held["private"] is True
-    assert (held["users"], held["catalogue"]["occurring"], held["how"]) == (
+    assert (held["users"], held["catalog"]["occurring"], held["how"]) == (
         2,
         0,
         "fields split at ';', with a header line",

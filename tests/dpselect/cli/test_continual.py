@@ -585,7 +585,7 @@ def _cut_gzip(folder: Path) -> str:
 # What is wrong with a log: a file, or other words of the command.
 FAULTS: dict[str, Callable[[Path], str] | list[str]] = {
     "wrong user column": ["--user", "nobody"],
-    "unknown catalogue": ["--domain", "nothing.csv"],
+    "unknown catalog": ["--domain", "nothing.csv"],
     "no period's end": ["--until", "2024-07-03T12:00"],
     "too few periods": ["--periods", "2"],
     "missing file": lambda _: "missing.csv",

@@ -161,11 +161,11 @@ def test_empty_log(run: Any, tmp_path: Path, content: str, status: int) -> None:
         refused(done, status, "log.csv")
 
 
-def test_no_private_number_is_in_a_refusal(ask: Any, catalogue: Path) -> None:
+def test_no_private_number_is_in_a_refusal(ask: Any, catalog: Path) -> None:
     """What is refused once the log is read tells of its columns, and neither how many rows nor how
     many users it has.
     """
-    public = ("--k", 2, "--epsilon", 1, "--domain", catalogue, "--domain-column")
+    public = ("--k", 2, "--epsilon", 1, "--domain", catalog, "--domain-column")
     for asked, words in (
         ((*public, "city"), "'town'"),
         ((*public, "shop", "--item", "what"), "'shop'"),

@@ -240,7 +240,7 @@ def test_an_error_on_a_terminal(tmp_path: Path, command: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [{"TERM": "dumb"}, {"NO_COLOR": "1"}])
-def test_a_terminal_without_colours_gets_none(command: Path, more: dict[str, str]) -> None:
+def test_a_terminal_without_colors_gets_none(command: Path, more: dict[str, str]) -> None:
     """As TERM=dumb and NO_COLOR ask."""
     status, out, _ = _on_terminals(80, command, "mechanisms", **more)
     assert status == 0

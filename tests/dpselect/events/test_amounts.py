@@ -99,7 +99,7 @@ def test_sums_are_released() -> None:
     with pytest.raises(dps.errors.SensitivityMismatch):
         dps.LimitedDomain(k=1, kbar=3, epsilon=1, delta=1e-6).select(one_sided)
     both = events.read(log, **NAMES, value_clip=(-50, 50), max_items_per_user=1)
-    with pytest.raises(EventLogError, match="public catalogue"):
+    with pytest.raises(EventLogError, match="public catalog"):
         both.scores()
     scores = both.scores(["a", "b", "nothing"])
     assert (scores.kind, scores.values.tolist()) == ("utilities", [40000.0, 40000.0, 0.0])

@@ -70,10 +70,10 @@ def test_a_replaced_user_can_change_twice_as_many_counts() -> None:
         [("u", f"{name}{n}") for n in range(9)] + [("v", f"{k}{n}") for k in "ab" for n in range(9)]
         for name in "ab"
     )
-    catalogue = [f"{name}{n}" for name in "ab" for n in range(9)]
+    catalog = [f"{name}{n}" for name in "ab" for n in range(9)]
     first, second = (
         events.read(arrow(log), **COLUMNS, max_items_per_user=3, salt="s").scores(
-            catalogue, relation="replace_one"
+            catalog, relation="replace_one"
         )
         for log in (before, after)
     )

@@ -148,7 +148,7 @@ def test_labels_that_are_no_cells_are_refused() -> None:
         k=2, mechanism=dps.SparseHistogram(scale=2.0, delta=1e-3, sensitivity=few)
     )
     for label in ("zoo", "9:zoo", ":zoo"):
-        with pytest.raises(dps.errors.InvalidScores, match="labelled by cells"):
+        with pytest.raises(dps.errors.InvalidScores, match="labeled by cells"):
             mechanism.select(dps.Scores([5.0], sensitivity=few, labels=[label], domain="observed"))
     with pytest.raises(dps.errors.InvalidMechanism, match="releases no order"):
         dps.mechanisms.TopOfGroups(k=1, mechanism=dps.CanonicalTopK(k=2, epsilon=1.0))

@@ -252,7 +252,7 @@ def test_no_row_changes_what_the_labels_of_a_declared_type_are(dtype: str) -> No
 
 
 def test_labels_are_written_alike_where_that_is_asked(tmp_path: Path) -> None:
-    """Exactly as written unless --normalize says otherwise; users, items, lists and catalogues
+    """Exactly as written unless --normalize says otherwise; users, items, lists and catalogs
     alike.
     """
     path = tmp_path / "log.csv"
@@ -265,8 +265,8 @@ def test_labels_are_written_alike_where_that_is_asked(tmp_path: Path) -> None:
     forms = ["nfc", "casefold", "strip"]
     assert counted(path, normalize=forms) == {"café": 3, "strasse": 2}
     assert counted(path, normalize=forms, within=["CAFÉ", "none"]) == {"café": 3, "none": 0}
-    (tmp_path / "catalogue.txt").write_text("CAFE\u0301\nStraße\n")
-    assert events.read_catalogue(tmp_path / "catalogue.txt", normalize=forms) == ["café", "strasse"]
+    (tmp_path / "catalog.txt").write_text("CAFE\u0301\nStraße\n")
+    assert events.read_catalog(tmp_path / "catalog.txt", normalize=forms) == ["café", "strasse"]
     for wrong in ("lower", ["nfc", "nfkc"]):
         with pytest.raises(EventLogError, match="normalize="):
             counted(path, normalize=wrong)
@@ -452,38 +452,37 @@ def test_times_outside_the_years_1900_to_9999_are_refused(
 # -- public lists ----------------------------------------------------------------------------------
 
 
-def test_catalogues_are_read_as_logs_are(tmp_path: Path) -> None:
+def test_catalogs_are_read_as_logs_are(tmp_path: Path) -> None:
     """The formats of a log, with the same options, give the same labels."""
     labels, at = ["naïve", "café"], tmp_path
     (at / "a.csv").write_text("\n".join(["item_id;name", *(f"{label};N" for label in labels)]))
-    assert events.read_catalogue(at / "a.csv", item="item_id") == labels
-    assert events.read_catalogue(at / "a.csv", "item_id", delimiter=";") == labels
+    assert events.read_catalog(at / "a.csv", item="item_id") == labels
+    assert events.read_catalog(at / "a.csv", "item_id", delimiter=";") == labels
     with pytest.raises(EventLogError, match="delimiter=';'"):
-        events.read_catalogue(at / "a.csv")
+        events.read_catalog(at / "a.csv")
     (at / "b.csv").write_text("item_id|x\nnaïve|1\ncafé|2\nNULL|3\n", encoding="utf-16")
     assert (
-        events.read_catalogue(at / "b.csv", item="item_id", encoding="utf-16", null="NULL")
-        == labels
+        events.read_catalog(at / "b.csv", item="item_id", encoding="utf-16", null="NULL") == labels
     )
     (at / "c.jsonl").write_text(
         "".join(json.dumps({"item": {"id": label}}) + "\n" for label in labels)
     )
-    assert events.read_catalogue(at / "c.jsonl", "item.id") == labels
+    assert events.read_catalog(at / "c.jsonl", "item.id") == labels
     pq.write_table(pa.table({"id": labels}), at / "d.parquet")
-    assert events.read_catalogue(at / "d.parquet") == labels
+    assert events.read_catalog(at / "d.parquet") == labels
     (at / "e.csv.bz2").write_bytes(bz2.compress("item_id\nnaïve\ncafé\n".encode()))
-    assert events.read_catalogue(at / "e.csv.bz2") == labels
+    assert events.read_catalog(at / "e.csv.bz2") == labels
     (at / "f.csv").write_text("item.id\nzoo|\n")
     with pytest.raises(EventLogError, match="more than once"):
-        events.read_catalogue(at / "a.csv", "name", delimiter=";")
-    assert events.read_catalogue(pa.table({"id": labels}), "id") == labels
-    assert events.read_catalogue(
+        events.read_catalog(at / "a.csv", "name", delimiter=";")
+    assert events.read_catalog(pa.table({"id": labels}), "id") == labels
+    assert events.read_catalog(
         [at / "c.jsonl", at / "f.csv"], "item.id", split="|", format="auto"
     ) == [*labels, "zoo"]
     with contextlib.closing(sqlite3.connect(at / "g.db")) as base, base:
         base.execute("CREATE TABLE places (id TEXT)")
         base.executemany("INSERT INTO places VALUES (?)", [(label,) for label in labels])
-    assert events.read_catalogue(f"sqlite:///{at}/g.db", "id", table="places") == labels
+    assert events.read_catalog(f"sqlite:///{at}/g.db", "id", table="places") == labels
 
 
 # -- files of public bug reports -------------------------------------------------------------------
@@ -541,7 +540,7 @@ def test_labels_that_were_written_alike_stay_as_they_are(forms: tuple[str, ...])
 
 
 @pytest.mark.slow
-def test_catalogues_are_written_as_the_log_is(tmp_path: Path) -> None:
+def test_catalogs_are_written_as_the_log_is(tmp_path: Path) -> None:
     """Every way to name a public list matches labels by what `normalize` makes of both; two that
     become one are refused.
     """

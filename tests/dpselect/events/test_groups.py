@@ -133,7 +133,7 @@ def test_listed_groups_are_all_there_and_others_take_no_place(tmp_path: Path) ->
 
 
 def test_sums_of_a_column_are_those_of_each_group_alone() -> None:
-    """Two-sided sums by group are those of a reading of that group's rows; without a catalogue they
+    """Two-sided sums by group are those of a reading of that group's rows; without a catalog they
     are refused.
     """
     log = LOG[:300]

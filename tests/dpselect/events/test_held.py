@@ -79,7 +79,7 @@ def test_the_engine_tells_the_top_and_how_many_have_each_count(
         )
 
 
-CATALOGUES = [
+CATALOGS = [
     range(-8, 5, 3),
     range(-4, 6),
     range(5, -5, -1),
@@ -88,24 +88,24 @@ CATALOGUES = [
 ]
 
 
-@pytest.mark.parametrize("catalogue", spread(CATALOGUES, 1), ids=str)
-def test_untouched_candidates_are_drawn_uniformly(catalogue: Any) -> None:
+@pytest.mark.parametrize("catalog", spread(CATALOGS, 1), ids=str)
+def test_untouched_candidates_are_drawn_uniformly(catalog: Any) -> None:
     """Those of a public domain that nobody touched come back with equal chances, those that
     somebody did never.
     """
     seen: Counter[tuple[Any, ...]] = Counter()
-    touched = [1, -2 if 2 not in catalogue else 2]
-    foreign = [99, 6 if 0 in catalogue else 0]  # within a range, but not of its step
+    touched = [1, -2 if 2 not in catalog else 2]
+    foreign = [99, 6 if 0 in catalog else 0]  # within a range, but not of its step
     with hold(pa.table({"u": [1, 2, 3, 4], "i": [*touched, *foreign]}), user="u", item="i") as held:
-        engine, source = table(held.scores(catalogue)), ExactSampler(np.random.default_rng(2))
+        engine, source = table(held.scores(catalog)), ExactSampler(np.random.default_rng(2))
         values, sizes = engine.histogram()
         assert dict(zip(values.tolist(), sizes.tolist(), strict=True)) == {
-            0: len(catalogue) - 2,
+            0: len(catalog) - 2,
             1: 2,
         }
         for _ in range(300):
             seen[tuple(engine.labels([(0, 0), (0, 1)], values, source))] += 1
-    orders = list(itertools.permutations([label for label in catalogue if label not in touched], 2))
+    orders = list(itertools.permutations([label for label in catalog if label not in touched], 2))
     assert set(seen) <= set(orders)
     assert fit([seen[order] for order in orders], [1 / len(orders)] * len(orders)) > 1e-8
 
@@ -131,19 +131,19 @@ RELEASES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("mechanism", "catalogue"), RELEASES, ids=lambda one: getattr(one, "kind", "domain")
+    ("mechanism", "catalog"), RELEASES, ids=lambda one: getattr(one, "kind", "domain")
 )
 def test_a_release_from_held_scores_has_the_law_of_the_dense_draw(
-    mechanism: dps.Mechanism, catalogue: list[str] | None
+    mechanism: dps.Mechanism, catalog: list[str] | None
 ) -> None:
     """Labels, and their order where it is released: 150 draws against the exact law; false alarm
     below 1e-8 each.
     """
     rng, seen = np.random.default_rng(3), Counter[Any]()
     asked: Any = {"user": "u", "item": "i", "max_items_per_user": 1}
-    dense = dps.events.read(SMALL, **asked).scores(catalogue)
+    dense = dps.events.read(SMALL, **asked).scores(catalog)
     with hold(SMALL, **asked) as held:
-        scores = held.scores(catalogue)
+        scores = held.scores(catalog)
         for _ in range(150):
             seen[mechanism.select(scores, rng=rng).outcome.chosen] += 1
     names, law = dense.labels or (), dict[Any, float]()
@@ -260,13 +260,13 @@ def test_sums_stay_in_the_engine_too() -> None:
     asked = {**ASKED, "clip": None, "value": "paid", "value_clip": 7.3}
     counts = dps.events.read(paying, **asked)
     with hold(paying, **asked) as held:
-        for catalogue in (None, [3, 1, 10**6]):
-            dense, engine = counts.scores(catalogue), table(held.scores(catalogue))
+        for catalog in (None, [3, 1, 10**6]):
+            dense, engine = counts.scores(catalog), table(held.scores(catalog))
             distinct, sizes = np.unique(dense.values[dense.values > 0], return_counts=True)
             found = [part[engine.histogram()[0] > 0].tolist() for part in engine.histogram()]
             assert found == [distinct.tolist(), sizes.tolist()]
             assert engine.highest(1)[1].tolist() == [dense.values.max()]
-            assert held.scores(catalogue).sensitivity == dense.sensitivity
+            assert held.scores(catalog).sensitivity == dense.sensitivity
         values, _ = engine.histogram()
         source = ExactSampler(np.random.default_rng(1))
         named = engine.labels([(place, 0) for place in range(len(values))], values, source)

@@ -21,12 +21,12 @@ COLUMNS: dict[str, Any] = {"user": "u", "item": "i"}
 
 
 def checked(
-    rows: list[tuple[Any, ...]], catalogue: list[Any] | None = None, **options: Any
+    rows: list[tuple[Any, ...]], catalog: list[Any] | None = None, **options: Any
 ) -> LogCheck:
     table = pa.table(
         {name: [row[at] for row in rows] for at, name in enumerate("uit"[: len(rows[0])])}
     )
-    return check(table, Reading(**COLUMNS, **options), catalogue)
+    return check(table, Reading(**COLUMNS, **options), catalog)
 
 
 def test_figures_are_those_of_the_log() -> None:
@@ -48,7 +48,7 @@ def test_figures_are_those_of_the_log() -> None:
     assert found.without == {"user": 1, "item": 1, "time": 0}
     assert found.items_per_user == {"0.5": 5, "0.9": 9, "0.99": 10, "1": 10}
     assert found.heaviest[:2] == [("u9", 10), ("u8", 9)]
-    assert (found.nulls, found.alike, found.catalogue, found.doubts) == ([], [], None, [])
+    assert (found.nulls, found.alike, found.catalog, found.doubts) == ([], [], None, [])
 
 
 def test_the_days_of_a_log_are_those_of_the_clock(tmp_path: Path) -> None:
@@ -100,16 +100,14 @@ def test_labels_that_look_like_a_missing_value_are_named(label: str) -> None:
         assert checked([("a", label), ("c", "x")], **{said: label}).nulls == []
 
 
-def test_a_catalogue_is_held_against_the_log() -> None:
+def test_a_catalog_is_held_against_the_log() -> None:
     """How many of its items occur, and how many would if they were written otherwise."""
     rows = [("a", "007"), ("b", "Zoo"), ("c", "9.0"), ("d", "pier"), ("e", "pier"), ("f", "008")]
-    found = checked(rows, ["7", "8", "zoo", "9", "pier", "moon"]).catalogue
+    found = checked(rows, ["7", "8", "zoo", "9", "pier", "moon"]).catalog
     assert found is not None
     assert (found.listed, found.occurring, found.users) == (6, 1, 2)
     assert list(found.otherwise.values()) == [1, 2, 1]
-    integers = check(
-        pa.table({"u": [1, 2], "i": [7, 8]}), Reading(**COLUMNS), [7, "8", 9]
-    ).catalogue
+    integers = check(pa.table({"u": [1, 2], "i": [7, 8]}), Reading(**COLUMNS), [7, "8", 9]).catalog
     assert integers is not None
     assert integers.occurring == 2
 

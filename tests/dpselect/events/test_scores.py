@@ -28,7 +28,7 @@ def read(table: pa.Table, **options: Any) -> events.EventCounts:
 
 
 @pytest.mark.parametrize(
-    ("table", "catalogue", "counts"),
+    ("table", "catalog", "counts"),
     [
         (TEXT, ["zz", "b", "7"], [0, 2, 0]),
         (TEXT, [7, "007"], [0, 1]),  # the integer is the text "7"
@@ -40,15 +40,15 @@ def read(table: pa.Table, **options: Any) -> events.EventCounts:
         (NUMBERS, ("020", "x", 3, 10**50), [0, 0, 1, 0]),
     ],
 )
-def test_a_catalogue_is_public(table: pa.Table, catalogue: list[object], counts: list[int]) -> None:
+def test_a_catalog_is_public(table: pa.Table, catalog: list[object], counts: list[int]) -> None:
     """It keeps its order and its labels, matched as the log's type, counts what nobody touched as
     0, and leaves out the rest. Without one, items read off the log are in order of their labels and
     observed.
     """
-    scores = read(table).scores(catalogue)
+    scores = read(table).scores(catalog)
     assert (scores.domain, scores.labels, scores.values.tolist()) == (
         "public",
-        tuple(catalogue),
+        tuple(catalog),
         counts,
     )
     scores = read(NUMBERS).scores()
@@ -60,23 +60,23 @@ def test_a_catalogue_is_public(table: pa.Table, catalogue: list[object], counts:
 
 
 @pytest.mark.parametrize(
-    ("catalogue", "words"),
+    ("catalog", "words"),
     [
         ([], "empty"),
         (["20", 20], "more than once"),
         *((labels, "int or str") for labels in ([1.5], [True], [None])),
         *((one, "list of labels") for one in (5, np.array(5))),
-        ("items.csv", "text, not labels.*read_catalogue"),
+        ("items.csv", "text, not labels.*read_catalog"),
     ],
 )
-def test_a_senseless_list_is_refused(catalogue: Any, words: str) -> None:
-    """A catalogue, or what a reading looks at, that is empty, repeats an item or holds what is no
+def test_a_senseless_list_is_refused(catalog: Any, words: str) -> None:
+    """A catalog, or what a reading looks at, that is empty, repeats an item or holds what is no
     label.
     """
     with pytest.raises(EventLogError, match=words):
-        read(NUMBERS).scores(catalogue)
+        read(NUMBERS).scores(catalog)
     with pytest.raises(EventLogError, match=words):
-        read(NUMBERS, within=catalogue)
+        read(NUMBERS, within=catalog)
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
@@ -182,20 +182,20 @@ def test_counts_are_immutable() -> None:
         ("items", "a", None, ["a"]),
     ],
 )
-def test_read_catalogue(
+def test_read_catalog(
     tmp_path: Path, name: str, data: str, column: str | None, labels: list[str]
 ) -> None:
-    """A catalogue is a column of a file with a header, or one label per line; labels stay text in
+    """A catalog is a column of a file with a header, or one label per line; labels stay text in
     the file's order. No item is lost as a header, and no header that can be known is taken for an
     item.
     """
     path = tmp_path / name
     path.write_bytes(data.encode())
-    assert events.read_catalogue(path, column, item="place") == labels
+    assert events.read_catalog(path, column, item="place") == labels
 
 
 @pytest.mark.slow
-def test_a_catalogue_of_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_catalog_of_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The only column, the one that is named, or that of the items; text and integers in the file's
     order, and nothing else.
     """
@@ -214,9 +214,9 @@ def test_a_catalogue_of_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     pq.write_table(
         pa.table({"whatever": pa.array(range(300_000, 0, -1))}), one, row_group_size=5000
     )
-    assert events.read_catalogue(path, item="item") == ["b", "a,c", "é"]
-    assert events.read_catalogue(path, "no") == ["3", "-1", "2"]
-    assert events.read_catalogue(path, item=["item", "no"]) == ["b,3", '"a,c",-1', "é,2"]
+    assert events.read_catalog(path, item="item") == ["b", "a,c", "é"]
+    assert events.read_catalog(path, "no") == ["3", "-1", "2"]
+    assert events.read_catalog(path, item=["item", "no"]) == ["b,3", '"a,c",-1', "é,2"]
     ordered, run = [], Engine.run
 
     def noting(engine: Engine, sql: str, *values: Any, **named: Any) -> Any:
@@ -230,7 +230,7 @@ def test_a_catalogue_of_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         return answer
 
     monkeypatch.setattr(Engine, "run", noting)
-    same = events.read_catalogue(one) == [str(number) for number in range(300_000, 0, -1)]
+    same = events.read_catalog(one) == [str(number) for number in range(300_000, 0, -1)]
     assert same, "another order"  # the lists beside each other would take pytest minutes to compare
     assert ordered[-1]
     monkeypatch.undo()
@@ -241,7 +241,7 @@ def test_a_catalogue_of_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ("none", "not a column"),
     ):
         with pytest.raises(EventLogError, match=words):
-            events.read_catalogue(path, column)
+            events.read_catalog(path, column)
 
 
 @pytest.mark.parametrize(
@@ -260,11 +260,11 @@ def test_a_catalogue_of_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ("items.csv.gz", "item\na\n", None, "gzip"),
     ],
 )
-def test_a_bad_catalogue_file_is_refused(
+def test_a_bad_catalog_file_is_refused(
     tmp_path: Path, name: str, data: str | bytes, column: str | None, words: str
 ) -> None:
-    """A catalogue that cannot be read in one way only is refused, and the error says why."""
+    """A catalog that cannot be read in one way only is refused, and the error says why."""
     path = tmp_path / name
     path.write_bytes(data.encode() if isinstance(data, str) else data)
     with pytest.raises(EventLogError, match=words):
-        events.read_catalogue(path, column)
+        events.read_catalog(path, column)

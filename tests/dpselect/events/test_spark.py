@@ -301,8 +301,8 @@ def test_held_counts_answer_as_the_embedded_engine_does(integers: tuple[Any, Any
         ([1, 2, 10**6, 2**63], None),
     ]
     with hold(arrow, **ASKED, clip=1.0) as here, hold(frame, **ASKED, clip=1.0) as there:
-        for catalogue, clip in asked:
-            one, two = (held.scores(catalogue, clip=clip)._table for held in (here, there))
+        for catalog, clip in asked:
+            one, two = (held.scores(catalog, clip=clip)._table for held in (here, there))
             assert [list(part) for part in one.highest(50)] == [
                 list(part) for part in two.highest(50)
             ]
@@ -354,7 +354,7 @@ def test_releases_from_a_cluster(session: Any) -> None:
 
 
 def test_nothing_stays_on_the_cluster(session: Any) -> None:
-    """Neither views in the catalogue nor rows on the executors, when held counts, pairs and
+    """Neither views in the catalog nor rows on the executors, when held counts, pairs and
     readings have ended.
     """
     computed = session.sparkContext._jsc.getPersistentRDDs
@@ -586,7 +586,7 @@ def test_a_failure_on_the_cluster_quotes_no_data(
 
 def test_the_command_reads_paths_and_tables_of_the_session(session: Any, tmp_path: Path) -> None:
     """CSV by path and tables by name; the default mechanism, with its second look, and a
-    catalogue.
+    catalog.
     """
     lines = [
         f'{user},"{word}, {word}"'

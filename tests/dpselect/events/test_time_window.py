@@ -288,7 +288,7 @@ def test_an_empty_day_reads_as_one_with_an_event(
 
 
 @pytest.mark.slow
-def test_a_catalogue_that_is_none_of_integers_is_treated_alike_on_every_day(tmp_path: Path) -> None:
+def test_a_catalog_that_is_none_of_integers_is_treated_alike_on_every_day(tmp_path: Path) -> None:
     """Such an entry counts 0, whether the log's type or its values alone say integers: rows may
     have told the type.
     """

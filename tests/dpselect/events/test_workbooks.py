@@ -14,7 +14,7 @@ from event_oracle import counted, refused
 
 from dpselect import archives
 from dpselect.errors import EventLogError
-from dpselect.events import read_catalogue
+from dpselect.events import read_catalog
 from dpselect.events.sources import formats, workbooks
 
 SHEET, TEXTS, STYLES = "xl/worksheets/sheet1.xml", "xl/sharedStrings.xml", "xl/styles.xml"
@@ -89,7 +89,7 @@ def test_what_would_take_gigabytes_is_refused(
         monkeypatch.setattr(workbooks, limit, value)
     refused(path, words)
     with pytest.raises(EventLogError, match=words):
-        read_catalogue(path, "i")
+        read_catalog(path, "i")
 
 
 def test_a_cell_of_many_megabytes_takes_no_memory(tmp_path: Path) -> None:

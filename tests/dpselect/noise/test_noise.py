@@ -49,7 +49,7 @@ DOUBLY_EXPONENTIAL = ("gumbel", -1e5)
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_functions_are_accurate_hundreds_of_units_out(name, reference, function):
-    """Values at 100 to 1e5 units from the centre are right to 3e-15, or underflow where the truth
+    """Values at 100 to 1e5 units from the center are right to 3e-15, or underflow where the truth
     does.
     """
     points = [z for z in EXTREME if (name, z) != DOUBLY_EXPONENTIAL]
@@ -117,7 +117,7 @@ TOLERANCE = 2e-15
 
 
 def error_in_z(reference, tail: str, z: float, log_p: mp.mpf, lower: float) -> float:
-    """Distance of z from the exact inverse, by one Newton step, relative to z (to 1 near the centre
+    """Distance of z from the exact inverse, by one Newton step, relative to z (to 1 near the center
     of a line).
     """
     x = mp.mpf(float(z))

@@ -502,7 +502,7 @@ def test_a_cut_keeps_the_first_votes_of_every_ballot(seed: int, tau: int) -> Non
 
 def test_the_salted_order_is_public_fair_and_one_per_round() -> None:
     """The default order depends on salt and round alone, all teachers share it, and no label is
-    favoured over rounds.
+    favored over rounds.
     """
     everything = np.ones((3000, 2, 6), dtype=bool)
     counts = pate.Ballots(everything).cut(2, salt="s").counts

@@ -16,7 +16,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from exact_votes import Votes, all_votes, divergence, law, neighbours
+from exact_votes import Votes, all_votes, divergence, law, neighbors
 from scipy.stats import norm
 from spread import spread
 
@@ -58,7 +58,7 @@ def test_bounds_exact_divergences_both_ways(teachers: int, labels: int, sigma: f
     for votes in (votes for votes in all_votes(teachers, labels) if tuple(sorted(votes)) == votes):
         for order in ORDERS:
             bound = censored_rdp(order, sigma, log_disagreement(np.array([votes]), sigma))[0]
-            for other in neighbours(votes):
+            for other in neighbors(votes):
                 assert divergence(votes, other, sigma, order) <= bound
                 assert divergence(other, votes, sigma, order) <= bound
 
@@ -132,7 +132,7 @@ def test_confident_rounds_cost_at_least_the_exact_divergence(
         for votes in all_votes(teachers, labels):
             cost = _bound(list(votes), mechanism, order)
             mine = _confident(votes, mechanism)
-            for other in neighbours(votes):
+            for other in neighbors(votes):
                 theirs = _confident(other, mechanism)
                 for p, q in ((mine, theirs), (theirs, mine)):
                     moment = mpmath.fsum(

@@ -309,7 +309,7 @@ def test_another_relation_is_refused(tmp_path: Path) -> None:
     with pytest.raises(acc.RelationMismatch):
         _run(tmp_path / "job", payer)
     ballots = pate.Ballots(COUNTS, teachers=60, split="identifier")
-    other = MECHANISM.model_copy(update={"neighbours": "add_remove"})
+    other = MECHANISM.model_copy(update={"neighbors": "add_remove"})
     with pytest.raises(acc.RelationMismatch):
         _run(
             tmp_path / "job",

@@ -60,7 +60,7 @@ def test_a_budget_pays_for_whole_batches_and_ends_before_a_draw(
     that many are released, and one more is refused before anything is drawn.
     """
     # a record that comes or goes costs the same
-    other = mechanism.model_copy(update={"neighbours": "add_remove"})
+    other = mechanism.model_copy(update={"neighbors": "add_remove"})
     assert (other.relation, other.curve) == ("add_remove", mechanism.curve)
     assert dps.Mechanism.from_json(other.to_json()) == other
     assert session.affordable(mechanism) >= 40  # as one plan, which the whole budget pays for

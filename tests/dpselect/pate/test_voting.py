@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ballot_pairs import neighbours
+from ballot_pairs import neighbors
 
 import dpselect as dps
 from dpselect import pate
@@ -51,7 +51,7 @@ def test_the_curve_covers_two_adaptive_rounds(rho: float, failure: float) -> Non
     mechanism = pate.StableVoting(rho=rho, failure_delta=failure, labels=2)
     delta = 2.5 * failure
     factor = np.exp((2 * mechanism.curve).epsilon(delta))
-    pairs = sorted(neighbours(2, 0, 2, 6, "replace_one"))
+    pairs = sorted(neighbors(2, 0, 2, 6, "replace_one"))
     laws = {
         c: mechanism.probabilities(dps.Scores(c, sensitivity=mechanism.covers))
         for pair in pairs

@@ -293,7 +293,7 @@ def test_a_plan_takes_the_second_look_that_topk_takes(
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., Any]:
-    """`dpselect` on a log of two items, in a folder with a catalogue of four."""
+    """`dpselect` on a log of two items, in a folder with a catalog of four."""
     rows = "".join(
         f"u{user},{item}\n"
         for item, users in (("hit", 900), ("fair", 600))

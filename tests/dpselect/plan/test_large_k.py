@@ -36,7 +36,7 @@ def test_a_large_k_releases_no_less_than_a_small_one(k: Any) -> None:
     assert _released(k, delta=1e-6) == {f"i{item}" for item in range(10)}
 
 
-def test_all_of_a_catalogue_is_all_of_it() -> None:
+def test_all_of_a_catalog_is_all_of_it() -> None:
     """Of a public list, all are as many as it names."""
     assert _released("all", domain=[f"i{item}" for item in range(12)]) == {
         f"i{item}" for item in range(12)

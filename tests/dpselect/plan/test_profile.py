@@ -162,7 +162,7 @@ def test_items_per_user_may_be_a_mean_or_a_distribution() -> None:
 
 
 def test_a_public_log_is_read_as_any_log_is(tmp_path: Path) -> None:
-    """Delimiter, labels of what is missing and normalising are those of `events.read`; several
+    """Delimiter, labels of what is missing and normalizing are those of `events.read`; several
     columns make up one item.
     """
     log = tmp_path / "log.csv"

@@ -49,7 +49,7 @@ def of(rows: list[tuple[Any, Any]], weights: Any = None, items: Any = None) -> C
 
 def configured(**given: float) -> SpectralTopK:
     return SpectralTopK(
-        **{"k": 1, "epsilon": 1.0, "normaliser": 3.0, "per_pair": 1.0, "ergodicity": 0.7, **given}
+        **{"k": 1, "epsilon": 1.0, "normalizer": 3.0, "per_pair": 1.0, "ergodicity": 0.7, **given}
     )
 
 
@@ -112,7 +112,7 @@ def test_flips_change_the_walk_by_no_more_than_stated(seed: int, flips: int) -> 
     mechanism = SpectralTopK(
         k=1,
         epsilon=1.0,
-        normaliser=items,
+        normalizer=items,
         per_pair=repeats,
         ergodicity=1 - 1 / items,
         flips=flips,
@@ -135,7 +135,7 @@ def test_weighted_flips_change_the_walk_by_no_more_than_stated() -> None:
     rng = np.random.default_rng(7)
     rows, weights = tournament(rng, 4, 3), rng.uniform(0.2, 3.0, 18)
     per_pair = of(rows, weights).least_per_pair()
-    mechanism = SpectralTopK(k=1, epsilon=1.0, normaliser=4, per_pair=per_pair, ergodicity=0.75)
+    mechanism = SpectralTopK(k=1, epsilon=1.0, normalizer=4, per_pair=per_pair, ergodicity=0.75)
     base = mechanism.scores(of(rows, weights)).values
     worst, most = 0.0, 0.0
     for place, (winner, loser) in enumerate(rows):
@@ -164,10 +164,10 @@ def test_a_complete_graph_needs_no_assumption(items: int) -> None:
 @pytest.mark.parametrize(("k", "epsilon"), [(1, 1.0), (2, 4.0)])
 def test_the_guarantee_on_every_small_tournament(k: int, epsilon: float) -> None:
     """All outcomes of three items, two comparisons a pair: from data to order, exact laws of
-    neighbours stay within the curve.
+    neighbors stay within the curve.
     """
     mechanism = SpectralTopK(
-        k=k, epsilon=epsilon, normaliser=3.0, per_pair=2.0, ergodicity=2 / 3, candidates=3
+        k=k, epsilon=epsilon, normalizer=3.0, per_pair=2.0, ergodicity=2 / 3, candidates=3
     )
     pairs, laws = [(0, 1), (0, 2), (1, 2)], {}
     for wins in itertools.product(range(3), repeat=3):
@@ -199,7 +199,7 @@ def test_the_curve_is_that_of_one_laplace_vector() -> None:
     once, not k times.
     """
     for k in (1, 3):
-        mechanism = SpectralTopK(k=k, epsilon=0.8, normaliser=10, per_pair=20, ergodicity=0.6)
+        mechanism = SpectralTopK(k=k, epsilon=0.8, normalizer=10, per_pair=20, ergodicity=0.6)
         assert mechanism.curve.pure_epsilon == pytest.approx(0.8, rel=1e-12)
         assert mechanism.curve.rdp([2.0])[0] == pytest.approx(
             (2 * acc.LaplaceDP(epsilon=0.4)).rdp([2.0])[0], rel=1e-9
@@ -237,12 +237,12 @@ def test_tables_of_any_library_read_the_same(table: Any) -> None:
         (lambda: Comparisons(["secret"], ["b"], [1.0, 2.0]), "one per comparison"),
         (lambda: Comparisons(["secret"], ["b"], items=["b", "c"]), "not in items"),
         (lambda: Comparisons(["secret"], ["b"], items=["b", "b"]), "each once"),
-        (lambda: Comparisons(["secret"], ["b"]).restricted(["b", "c"]), "not in the catalogue"),
+        (lambda: Comparisons(["secret"], ["b"]).restricted(["b", "c"]), "not in the catalog"),
         (lambda: read({"w": ["secret"]}, winner="w", loser="l"), "no column 'l'"),
         (lambda: read(pd.DataFrame({"w": ["secret"]}), winner="w", loser="l"), "no column 'l'"),
-        (lambda: diagnose(Comparisons(WINNERS, LOSERS), normaliser=1.0), "largest degree"),
+        (lambda: diagnose(Comparisons(WINNERS, LOSERS), normalizer=1.0), "largest degree"),
         (lambda: configured().scores(of([("secret", "b"), ("c", "d")])), "2 parts"),
-        (lambda: configured(normaliser=1.5).scores(of(ROWS)), "normaliser=1.5"),
+        (lambda: configured(normalizer=1.5).scores(of(ROWS)), "normalizer=1.5"),
         (lambda: configured(per_pair=3.0).scores(of(ROWS)), "per_pair=3.0"),
     ],
 )
@@ -274,19 +274,19 @@ def test_outcomes_stay_hidden() -> None:
         comparisons.items = ()  # type: ignore[misc]
     with pytest.raises(TypeError):
         comparisons.__reduce__()
-    mechanism = SpectralTopK(k=2, epsilon=50.0, normaliser=3.0, per_pair=2.0, ergodicity=2 / 3)
+    mechanism = SpectralTopK(k=2, epsilon=50.0, normalizer=3.0, per_pair=2.0, ergodicity=2 / 3)
     chosen = mechanism.select(mechanism.scores(comparisons), rng=np.random.default_rng(1))
     assert chosen.labels is not None
     assert chosen.ordered
 
 
 def test_a_diagnosis_of_public_comparisons() -> None:
-    """Parts, degrees, L and tau_1; by default with the least normaliser for which Theorem K3
+    """Parts, degrees, L and tau_1; by default with the least normalizer for which Theorem K3
     speaks.
     """
     found = diagnose(Comparisons(WINNERS, LOSERS))
     assert (found.items, found.components, found.complete, found.largest_degree) == (3, 1, True, 2)
-    assert (found.least_per_pair, found.normaliser) == (2.0, 3.0)
+    assert (found.least_per_pair, found.normalizer) == (2.0, 3.0)
     assert found.ergodicity == pytest.approx(
         ergodicity_coefficient(transition(Comparisons(WINNERS, LOSERS), 3.0))
     )
@@ -316,11 +316,11 @@ def test_the_best_of_the_big_four() -> None:
     )
     shape = diagnose(four)
     assert shape.complete
-    assert shape.ergodicity < 1 - 1 / shape.normaliser
+    assert shape.ergodicity < 1 - 1 / shape.normalizer
     mechanism = SpectralTopK(
         k=2,
         epsilon=4.0,
-        normaliser=4.0,
+        normalizer=4.0,
         per_pair=shape.least_per_pair,
         ergodicity=0.75,
         candidates=4,

@@ -141,7 +141,7 @@ def asked(log: Path, domain: Any, **changed: Any) -> dps.release.answer.Answer:
 
 
 @pytest.mark.fast(1)
-def test_a_catalogue_that_does_not_match_is_said(visits: Path) -> None:
+def test_a_catalog_that_does_not_match_is_said(visits: Path) -> None:
     """Where scores are released; one that matches is not spoken of, and without scores nothing is
     said.
     """

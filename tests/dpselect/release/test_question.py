@@ -180,29 +180,27 @@ def test_a_field_that_is_new_is_part_of_the_question() -> None:
     """Whoever adds an option need not know of questions: forgotten, it is asked; so is a new field
     of a reading.
     """
-    longer: Any = create_model(
-        "Longer", __base__=TopKSpec, colour=(str | None, option("A colour."))
-    )
+    longer: Any = create_model("Longer", __base__=TopKSpec, color=(str | None, option("A color.")))
     quiet: Any = create_model(
         "Quiet",
         __base__=TopKSpec,
-        colour=(str | None, option("A colour.", unasked="it is on paper alone")),
+        color=(str | None, option("A color.", unasked="it is on paper alone")),
     )
     for spec, same in ((longer, False), (quiet, True)):
         without, red, blue = (
             Question.of("log.csv", spec(**ASKED, **more))
-            for more in ({}, {"colour": "red"}, {"colour": "blue"})
+            for more in ({}, {"color": "red"}, {"color": "blue"})
         )
         assert (without.as_data() == red.as_data() == blue.as_data()) is same
     for spec in (LabelSpec, CloseSpec, ContinualSpec, ShowSpec):
-        named: Any = create_model("Named", __base__=spec, colour=(str | None, option("A colour.")))
-        assert set(named.model_fields) - named.unasked().keys() >= {"colour"}
-    reading: Any = create_model("LongerReading", __base__=Reading, colour=(str | None, None))
+        named: Any = create_model("Named", __base__=spec, color=(str | None, option("A color.")))
+        assert set(named.model_fields) - named.unasked().keys() >= {"color"}
+    reading: Any = create_model("LongerReading", __base__=Reading, color=(str | None, None))
     question = Question.of("log.csv", TopKSpec(**ASKED))
     object.__setattr__(question, "reading", reading(user="who", item="where"))
-    colour = question.as_data()["reading"].get("colour")
-    object.__setattr__(question, "reading", reading(user="who", item="where", colour="red"))
-    assert question.as_data()["reading"].get("colour") != colour
+    color = question.as_data()["reading"].get("color")
+    object.__setattr__(question, "reading", reading(user="who", item="where", color="red"))
+    assert question.as_data()["reading"].get("color") != color
 
 
 @pytest.mark.parametrize(

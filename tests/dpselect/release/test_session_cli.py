@@ -396,7 +396,7 @@ def test_a_batch_is_charged_as_a_whole(shell: Shell, tmp_path: Path) -> None:
         *({**item, "key": str(number)} for number in range(3)), status=3
     )
     assert shell.shown()["periods"][0]["spent"]["main"] == 0
-    for wrong in (item, {**item, "key": "b", "colour": 1}, {"key": "b"}, 3):
+    for wrong in (item, {**item, "key": "b", "color": 1}, {"key": "b"}, 3):
         assert "line 2" in charged({**item, "key": "a"}, wrong, status=1)
     assert "count" in charged({**item, "key": "a"}, {**item, "key": "b", "count": 0}, status=1)
     assert "2 charges are made" in charged(

@@ -123,7 +123,7 @@ def test_what_is_left_is_counted_in_the_part_that_runs_out_first(tmp_path: Path)
     ("changed", "error", "words"),
     [
         ({"epsilon": None}, acc.errors.InvalidBudget, "give epsilon="),
-        ({"colour": "red"}, dps.errors.InvalidRequest, "colour= is not known"),
+        ({"color": "red"}, dps.errors.InvalidRequest, "color= is not known"),
         ({"within": ["a"]}, dps.errors.InvalidRequest, "within= is not known"),
         ({"clip_norm": "l1"}, dps.errors.InvalidRequest, "clip_norm= is not known"),
         ({"clip": (1.0, 2.0), "max_items_per_user": 5}, dps.errors.InvalidRequest, "one clip="),

@@ -138,7 +138,7 @@ def test_what_is_left_out_is_below_every_number(name: str) -> None:
         assert drawn_all(asked).index.tolist() == [1, 2, 0]
 
 
-def test_one_wide_interval_reaches_beyond_its_neighbours() -> None:
+def test_one_wide_interval_reaches_beyond_its_neighbors() -> None:
     """Half of the entries are known to a few units only: each is compared with all whose intervals
     it meets; 200 cases.
     """

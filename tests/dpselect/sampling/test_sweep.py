@@ -72,8 +72,8 @@ def test_lowering_the_threshold_reveals_independent_uniforms(
     high = values > np.median(values)
     if high.any():
         _assert_uniform(by_candidate[high])
-    neighbours = np.corrcoef(by_candidate[1:], by_candidate[:-1])[0, 1]
-    assert abs(neighbours) < 6 / np.sqrt(size)
+    neighbors = np.corrcoef(by_candidate[1:], by_candidate[:-1])[0, 1]
+    assert abs(neighbors) < 6 / np.sqrt(size)
 
 
 @pytest.mark.parametrize("threshold", [30.0, 9.0, 2.0])

@@ -116,7 +116,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
 
 
 def test_names_that_are_no_files(run: Callable[..., Result], tmp_path: Path) -> None:
-    """A device without end and names that are too long, of a shape or a catalogue, are refused in
+    """A device without end and names that are too long, of a shape or a catalog, are refused in
     one line.
     """
     (tmp_path / "log.csv").write_text("u,i\n1,a\n")

@@ -62,7 +62,7 @@ def _filled(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A log of three shops, a public catalogue of five, last year's counts, and a file that names
+    """A log of three shops, a public catalog of five, last year's counts, and a file that names
     them.
     """
     return _filled(tmp_path)
@@ -146,7 +146,7 @@ def test_options_override_the_file(run: Run, folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_planned_mechanism_is_not_bent(run: Run, planned: Path) -> None:
-    """What contradicts it, and a log without its catalogue, are refused before anything is charged;
+    """What contradicts it, and a log without its catalog, are refused before anything is charged;
     a budget of its own at the command line takes a release out of the plan, as without a file.
     """
     file, free = planned / "release.toml", planned / "free.toml"

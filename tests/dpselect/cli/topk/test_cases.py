@@ -92,12 +92,12 @@ def test_a_case_is_refused_with_the_remedy(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", UNMATCHED)
-def test_a_catalogue_that_does_not_match_is_noticed(name: str) -> None:
+def test_a_catalog_that_does_not_match_is_noticed(name: str) -> None:
     """Before by the check, with the remedy; in the answer by its status, where counts beside the
     items show noise alone, which 19 of 20 do.
     """
-    columns, catalogue = UNMATCHED[name]
-    asked = (case(name), *columns, "--domain", case(catalogue))
+    columns, catalog = UNMATCHED[name]
+    asked = (case(name), *columns, "--domain", case(catalog))
     said = " ".join(ran("check", *asked).stdout.split())
     assert "listed items 0 occur in the log" in said
     assert ("zeros in front" if name == "leading_zero.csv" else "Int64") in said
@@ -108,12 +108,12 @@ def test_a_catalogue_that_does_not_match_is_noticed(name: str) -> None:
     )
 
 
-def test_a_catalogue_of_two_columns_in_one_is_refused_or_read() -> None:
+def test_a_catalog_of_two_columns_in_one_is_refused_or_read() -> None:
     """It is public: its header may be shown, and tells the delimiter where it names the log's
     column.
     """
-    log, catalogue = case("pipe.csv"), case("cat_semicolon.csv")
-    done = ran("topk", log, *NAMES, *BUDGET[:2], "--k", 1, "--domain", catalogue)
+    log, catalog = case("pipe.csv"), case("cat_semicolon.csv")
+    done = ran("topk", log, *NAMES, *BUDGET[:2], "--k", 1, "--domain", catalog)
     assert done.exit_code == 0, done.stderr
     renamed = ran(
         "topk",
@@ -126,7 +126,7 @@ def test_a_catalogue_of_two_columns_in_one_is_refused_or_read() -> None:
         "--k",
         1,
         "--domain",
-        catalogue,
+        catalog,
     )
     assert renamed.exit_code == 1
     assert "--delimiter=';'" in renamed.stderr

@@ -33,7 +33,7 @@ LOG = "user_id,item_id\n" + "".join(
 
 @pytest.fixture
 def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """`topk` on a log with a public catalogue and a ledger, in an empty working folder."""
+    """`topk` on a log with a public catalog and a ledger, in an empty working folder."""
     (tmp_path / "log.csv").write_text(LOG)
     (tmp_path / "items.csv").write_text("item_id\na\nb\nc\n")
     with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:

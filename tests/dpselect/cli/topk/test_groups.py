@@ -67,13 +67,13 @@ def by_town(selection: Any) -> dict[str, list[str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("listed", "public"), [(True, True), (False, False)])
 def test_every_town_has_its_own_ranking(
-    per_town: Any, towns: Path, catalogue: Path, listed: bool, public: bool
+    per_town: Any, towns: Path, catalog: Path, listed: bool, public: bool
 ) -> None:
     """Listed or discovered, of public items or not; a town of one user shows in neither, and the
     price is the budget.
     """
     groups = ("--groups", towns.parent / "towns.csv") if listed else ()
-    items = ("--domain", catalogue, "--domain-column", "shop") if public else ()
+    items = ("--domain", catalog, "--domain-column", "shop") if public else ()
     way = ("oneshot_top_k", "--noise", "gumbel") if public else ("limited_domain",)
     result = per_town(*CERTAIN, *groups, *items, "--mechanism", *way, "--json")
     assert result.exit_code == 0, result.stderr

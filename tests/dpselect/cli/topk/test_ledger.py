@@ -19,7 +19,7 @@ LOG = "user_id,item_id\n" + "".join(
 
 @pytest.fixture
 def topk(tmp_path: Path) -> list[str]:
-    """The command on a log with a public catalogue and a ledger that pays for two releases."""
+    """The command on a log with a public catalog and a ledger that pays for two releases."""
     (tmp_path / "log.csv").write_text(LOG)
     (tmp_path / "items.csv").write_text("item_id\na\nb\nc\n")
     with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:

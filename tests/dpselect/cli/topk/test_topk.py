@@ -31,7 +31,7 @@ def _refused(name: str) -> None:
 
 
 FOUND = ["hit", "fair"]
-LISTED = ("--domain", "CATALOGUE", "--domain-column", "shop")
+LISTED = ("--domain", "CATALOG", "--domain-column", "shop")
 BOUNDED = ("--k", 1, *CERTAIN, "--max-items-per-user", 1)
 # What is asked, and what the answer holds: the parts of its JSON by their names.
 ANSWERS: dict[str, tuple[tuple[object, ...], dict[str, object]]] = {
@@ -80,12 +80,12 @@ ANSWERS: dict[str, tuple[tuple[object, ...], dict[str, object]]] = {
 
 @pytest.mark.fast(3)
 @pytest.mark.parametrize("name", ANSWERS)
-def test_what_is_asked_is_what_is_released(ask: Any, catalogue: Path, name: str) -> None:
+def test_what_is_asked_is_what_is_released(ask: Any, catalog: Path, name: str) -> None:
     """Domains, engines, bounds with their salt, clips and noise reach the mechanism and the answer
     that are printed.
     """
     asked, expected = ANSWERS[name]
-    told = data(ask(*(catalogue if word == "CATALOGUE" else word for word in asked), "--json"))
+    told = data(ask(*(catalog if word == "CATALOG" else word for word in asked), "--json"))
     for path, value in expected.items():
         assert functools.reduce(lambda part, key: part[key], path.split("."), told) == value, path
 
@@ -101,7 +101,7 @@ def test_a_fresh_salt_is_reported(ask: Any) -> None:
 )
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_the_relation_reaches_the_mechanism(
-    ask: Any, catalogue: Path, relation: str, named: tuple[str, ...]
+    ask: Any, catalog: Path, relation: str, named: tuple[str, ...]
 ) -> None:
     """The relation asked for is that of the mechanism, named or not, and replacing a user doubles
     the noise.
@@ -112,7 +112,7 @@ def test_the_relation_reaches_the_mechanism(
         "--epsilon",
         1,
         "--domain",
-        catalogue,
+        catalog,
         "--domain-column",
         "shop",
         "--relation",

@@ -2,7 +2,7 @@
 and format give the same counts.
 
 Through every source and option, whatever the rows, their order and their spelling, against counts
-made here from the rows alone. `pytest tests/dpselect/events/test_neighbours.py --explore-for 60`
+made here from the rows alone. `pytest tests/dpselect/events/test_neighbors.py --explore-for 60`
 goes on with fresh seeds for sixty minutes.
 """
 
@@ -198,7 +198,7 @@ def _drawn(seed: int) -> tuple[random.Random, str, list[str]]:
 
 
 def _check(seed: int, folder: Path) -> None:
-    """One log, one option, some sources: neighbours, orders and formats."""
+    """One log, one option, some sources: neighbors, orders and formats."""
     random_, option, kinds = _drawn(seed)
     rows, extra = _log(random_)
     at = random_.choice([len(rows), random_.randrange(len(rows) + 1)])
@@ -250,7 +250,7 @@ _SEEDS = 30
 
 @pytest.mark.parametrize("seed", spread(range(_SEEDS), 2))
 def test_a_user_more_changes_that_users_items_only(seed: int, tmp_path: Path) -> None:
-    """Neighbouring logs differ in one user's items, by one each; order and format of the events
+    """Neighboring logs differ in one user's items, by one each; order and format of the events
     show in nothing.
     """
     _check(seed, tmp_path)

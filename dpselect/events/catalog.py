@@ -52,17 +52,15 @@ Labels = Sequence[Label] | NDArray[np.generic]
 """Public labels of items or groups: a list, a range or an array of them."""
 
 
-def named(
-    catalogue: Labels, *, what: str = "catalogue", normalize: Sequence[str] = ()
-) -> list[Label]:
-    """The labels of a catalogue of items, or of a list of groups, in their order; as it writes
+def named(catalog: Labels, *, what: str = "catalog", normalize: Sequence[str] = ()) -> list[Label]:
+    """The labels of a catalog of items, or of a list of groups, in their order; as it writes
     them, or as `normalize` does.
 
     What is released is written as the public list has it, whatever was read: else its type would
     tell whether anything was. One named twice is refused; one that is no integer, where the log's
     are, stands for an item that nobody has: rows may have told the log's type.
     """
-    names = list(written_alike(listed(catalogue, what), normalize))
+    names = list(written_alike(listed(catalog, what), normalize))
     _require_distinct([str(name) for name in names], what)
     return names
 
@@ -99,7 +97,7 @@ def places(labels: Sequence[Label], names: Sequence[Label]) -> NDArray[np.int64]
 
 
 def _require_distinct(names: Sequence[Label], what: str) -> None:
-    """Refuse a catalogue that names an item twice: it could be selected twice."""
+    """Refuse a catalog that names an item twice: it could be selected twice."""
     seen: set[Label] = set()
     for name in names:
         if name in seen:
@@ -110,16 +108,15 @@ def _require_distinct(names: Sequence[Label], what: str) -> None:
         seen.add(name)
 
 
-def listed(catalogue: Labels, what: str) -> list[Label]:
+def listed(catalog: Labels, what: str) -> list[Label]:
     """The labels of a public list as it writes them, each int or str; a tuple is one label of
     several parts.
     """
-    if isinstance(catalogue, str):
+    if isinstance(catalog, str):
         raise EventLogError(
-            f"{what}={catalogue!r} is text, not labels: read a file of them with"
-            " events.read_catalogue"
+            f"{what}={catalog!r} is text, not labels: read a file of them with events.read_catalog"
         )
-    given = catalogue.tolist() if isinstance(catalogue, np.ndarray) else catalogue
+    given = catalog.tolist() if isinstance(catalog, np.ndarray) else catalog
     if not isinstance(given, Iterable):
         raise EventLogError(f"{what} is one {type(given).__name__}: pass a list of labels")
     names = list(given)
@@ -172,13 +169,13 @@ def public_list(
     )
     names = ("encoding", "missing", "null", "normalize", *(("delimiter", "quote") if split else ()))
     return tuple(
-        read_catalogue(
+        read_catalog(
             stated, column, item=item, **cast(Any, {name: getattr(options, name) for name in names})
         )
     )
 
 
-def read_catalogue(
+def read_catalog(
     source: Any,
     column: _Names | int | None = None,
     *,
@@ -198,15 +195,13 @@ def read_catalogue(
     `normalize` writes labels as it does those of a log; two that become one are refused. Empty
     labels, and those that `missing` or `null` names, are left out.
 
-    The catalogue must be public: made without looking at the log.
+    The catalog must be public: made without looking at the log.
 
     Raises:
         EventLogError: the source cannot be read, has no such column, holds no label, or one twice.
     """
     options = ListOptions(**cast(Any, said))
-    what = (
-        f"catalogue {masked(source)}" if isinstance(source, str | os.PathLike) else "the catalogue"
-    )
+    what = f"catalog {masked(source)}" if isinstance(source, str | os.PathLike) else "the catalog"
     at, named = (str(one) if isinstance(one, int) else one for one in (column, item))
     found = labels_in(source, at, named, options, what)
     if not found:
@@ -218,7 +213,7 @@ def read_catalogue(
 def labels_in(
     source: Any, column: _Names | None, item: _Names | None, options: FileOptions, what: str
 ) -> list[str]:
-    """The labels of a public source, as `read_catalogue` has them, repetitions among them."""
+    """The labels of a public source, as `read_catalog` has them, repetitions among them."""
     file = _file(source)
     if file is not None and _has_one_per_line(file, options):
         if column is not None:
@@ -275,7 +270,7 @@ def _has_one_per_line(path: Path, options: FileOptions) -> bool:
 def _lines(source: Path, options: FileOptions, what: str) -> list[str]:
     try:
         with temporary_folder() as folder:
-            text = plain(source, folder / "catalogue", options.encoding).read_text(encoding="utf-8")
+            text = plain(source, folder / "catalog", options.encoding).read_text(encoding="utf-8")
             labels = [
                 label
                 for label in text.split("\n")
