@@ -4,7 +4,7 @@ that was searched for.
     python docs/benchmarks/bench_tightness.py [--write]
 
 "Reached" is exact for the pair found, so a lower bound on any sound claim; "slack" is what the
-claim exceeds it by. Rows above 5 % have their reason in docs/tightness.md. The previous table is
+claim exceeds it by. Rows above 5% have their reason in docs/benchmarks.md. The previous table is
 docs/_static/tightness.csv: rows that moved against it say from where, and --write puts the new one
 in its place.
 """
@@ -656,7 +656,7 @@ def mechanisms() -> Iterator[tuple[str, acc.Curve, float]]:
 
 # -- the table -------------------------------------------------------------------------------------
 
-PAGE = Path(__file__).parents[2] / "docs" / "tightness.md"
+PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 TABLE = PAGE.parent / "_static" / "tightness.csv"
 
 
