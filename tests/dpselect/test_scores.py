@@ -146,8 +146,7 @@ def test_ranking_breaks_ties_by_position_or_label(
 
 
 def test_large_integers_keep_their_gaps() -> None:
-    """Counts beyond 2^53 are centered without losing the unit, at either end of the 64-bit range.
-    """
+    """Counts beyond 2^53 are centered to the unit, at either end of the 64-bit range."""
     assert centered(np.array([2**62, 2**62 + 1, 2**62 - 3])).tolist() == [-1, 0, -4]
     extreme = np.array([-(2**63), 2**63 - 1])
     assert centered(extreme).tolist() == [-(2.0**64), 0]
