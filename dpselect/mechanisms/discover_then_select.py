@@ -1,4 +1,4 @@
-"""A private domain first, then any mechanism for public domains on it."""
+"""Private discovery of a domain, followed by any mechanism for public domains on it."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _ANSWERS = ("top_k", "one_item", "queries")  # the outcome of any other is not a
 
 @final
 class DiscoverThenSelect(Mechanism):
-    """Discovers a domain, then selects within it, where what users contribute may be bounded anew.
+    """A discovery of a domain, followed by a selection within it that may bound users anew.
 
-    The best `candidates` items that `discovery` releases are a public domain for `selection`: their
-    order by noise is dropped. Scores with a `SecondLook` are computed anew for them, so that a
-    user's items outside of them take no share; other scores are used again. Where fewer are
-    discovered than `selection` needs they are the release, best first if it would be. Guarantee:
+    The best `candidates` items that `discovery` releases are a public domain for `selection`,
+    without their noisy order. Scores with a `SecondLook` are computed anew for them, so that a
+    user's items outside of them take no share. Other scores are used again. If fewer items are
+    discovered than `selection` needs, they are the release, best first if it would be. Guarantee:
     discovery.curve + selection.curve, Theorem H8, charged at once.
 
     Args:
-        discovery: a mechanism for unknown domains that releases an order, `SparseHistogram` for
-            example.
+        discovery: a mechanism for unknown domains that releases an order, for example
+            `SparseHistogram`.
         selection: a mechanism for public domains.
-        candidates: how many discovered items compete at most, >= 1.
+        candidates: largest number of discovered items that compete, >= 1.
     """
 
     kind: Literal["discover_then_select"] = "discover_then_select"
@@ -110,8 +110,9 @@ class DiscoverThenSelect(Mechanism):
 
     @property
     def selected_again(self) -> float | None:
-        """What a second look scales users to: the norm that `selection` pays for, l1 or l2 as of
-        the discovery; None without.
+        """Norm to which a second look scales users, or None without one.
+
+        It is the norm that the cost of `selection` allows: l1 if the discovery states l1, else l2.
         """
         one, norm = self.selection.covers, "l2" if self.discovery.covers.l1 is None else "l1"
         stated = one.l1 if norm == "l1" else one.l2
@@ -154,8 +155,9 @@ class DiscoverThenSelect(Mechanism):
         )
 
     def continued(self, scores: Scores, discovered: list[int], source: Sampler) -> Selection:
-        """The release once `discovery` has found these positions, best first; of scores that are
-        checked.
+        """Return the release from checked scores, once `discovery` has found these positions.
+
+        They are in order, best first.
         """
         found = discovered[: self.candidates]
         requested = self.selection.most_released

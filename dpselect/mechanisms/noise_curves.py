@@ -1,5 +1,6 @@
-"""What noisy scores cost, for every noise that declares by which theorem. Theorems C8, C9, C10, H2,
-H10, M2, N7 and N8.
+"""Cost of releasing noisy scores, for every noise that declares its theorem.
+
+Theorems C8, C9, C10, H2, H10, M2, N7 and N8.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from dpselect.sensitivity import Sensitivity, fraction_up, sqrt_up
 
 
 def ratio_up(numerator: float, denominator: float) -> float:
-    """numerator / denominator as the least float that is not below it."""
+    """Return numerator / denominator as the least float that is not below it."""
     # a product of epsilon that is below the floats
     quotient = numerator / denominator if denominator else math.inf
     if not math.isfinite(quotient) or math.isinf(denominator):
@@ -42,8 +43,9 @@ def ratio_up(numerator: float, denominator: float) -> float:
 
 
 def rate_down(epsilon: float, span: float) -> float:
-    """epsilon / span, nats per unit of what changes by `span`, as the greatest float that is not
-    above it.
+    """Return epsilon / span, in nats per unit, as the greatest float that is not above it.
+
+    `span` is the largest change of the quantity that the rate multiplies.
     """
     quotient = min(epsilon / span, sys.float_info.max)
     fits = math.isfinite(span) and Fraction(quotient) * Fraction(span) <= Fraction(epsilon)
@@ -58,8 +60,9 @@ def rate_down(epsilon: float, span: float) -> float:
 def winner_curve(
     noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None
 ) -> Curve:
-    """The index of the largest of scores + scale * noise, by the theorem that the noise itself
-    declares, without a default.
+    """Cost of the index of the largest of scores + scale * noise.
+
+    The noise itself declares the theorem, and there is no default.
     """
     price = by_name(noise).winner_price
     if price is None or price not in get_args(WinnerPrice):
@@ -79,7 +82,10 @@ def winner_curve(
 
 
 def epsilon_curve(noise: LipschitzNoise, epsilon: float) -> BoundedRange | LaplaceDP:
-    """The largest of scores with noise of scale range / epsilon. Theorems C8 and N7."""
+    """Cost of the index of the largest score, with noise of scale range / epsilon.
+
+    Theorems C8 and N7.
+    """
     return (
         BoundedRange(epsilon=epsilon)
         if by_name(noise).winner_price == "bounded_range"
@@ -90,8 +96,9 @@ def epsilon_curve(noise: LipschitzNoise, epsilon: float) -> BoundedRange | Lapla
 def vector(
     noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None
 ) -> Curve:
-    """Noise on all scores, or fresh noise on `candidates` of them: values and order included.
-    Theorems H2, H3 and H10.
+    """Cost of noise on all scores, or of fresh noise on `candidates` of them.
+
+    Values and order are included. Theorems H2, H3 and H10.
     """
     norm = VECTOR_NORMS.get(noise)
     if norm is None:
@@ -115,8 +122,10 @@ def vector(
 def shared_vector(
     noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None
 ) -> Curve:
-    """`vector` of a group that two users share: what both change in all, or what each may of these
-    scores. Theorem W8.
+    """Cost of a noisy vector for a group that two users share. Theorem W8.
+
+    It is `vector` of the change by both users together, or twice that of one user among
+    `candidates` scores.
     """
     norm, each = (
         (sensitivity.l2_of, 2.0**0.5)
@@ -134,8 +143,9 @@ def shared_vector(
 def _laplace_vector(
     l1: float, scale: float, sensitivity: Sensitivity, candidates: int | None
 ) -> Curve:
-    """As many scores as the l1 norm lets move by linf, and one that moves by what is left of it.
-    Theorem H10.
+    """Cost of Laplace noise on a vector whose change has at most this l1 norm. Theorem H10.
+
+    The worst change moves as many scores by linf as the norm allows, and one more by the remainder.
     """
     whole, rest = divmod(Fraction(l1), Fraction(sensitivity.linf))
     moved = [number for number in (candidates, sensitivity.l0) if number is not None]
@@ -149,8 +159,9 @@ def _laplace_vector(
 
 
 def centered_gaussian(scale: float, sensitivity: Sensitivity, candidates: int | None) -> GaussianDP:
-    """Any function of the ranking of scores + scale * N(0, 1): the vector, with or without its
-    mean. Theorem C9.
+    """Cost of any function of the ranking of scores + scale * N(0, 1). Theorem C9.
+
+    The shift is that of the score vector, with or without its mean.
     """
     squares: list[Fraction] = []
     if candidates is not None:
