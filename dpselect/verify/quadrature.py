@@ -142,8 +142,9 @@ def _iterated(
 def _integrate(
     noise: Noise, scale: float, scores: FloatArray, k: int, kernel: Kernel, outcomes: int
 ) -> FloatArray:
-    """Return (outcomes, rows) probabilities of a kernel's outcomes, from ascending scores (rows,
-    m).
+    """Return (outcomes, rows) probabilities of a kernel's outcomes.
+
+    Scores are (rows, m), ascending.
     """
 
     def chunk(part: FloatArray) -> FloatArray:
