@@ -358,18 +358,17 @@ def _peel_groups(
 class OneshotTopK(NoisyTopK, ShowsValues):
     """The k largest of score + scale * noise, all noise drawn once.
 
-    Each noise has its own guarantee, with R the range:
+    R is the range. gumbel releases the order too and equals k rounds of the exponential mechanism:
+    k * BoundedRange(R/scale). gaussian releases the order and costs GaussianDP(l2/scale) whatever
+    k, where l2 is that of the change or, if it is less, of the change without its mean (Theorems C9
+    and H2). exponential and half_logistic release the set for LaplaceDP(k R/scale). laplace and
+    logistic release its order too (Theorems C10, N7 and N8).
 
-    - gumbel releases the order too and equals k rounds of the exponential mechanism: k *
-      BoundedRange(R/scale).
-    - gaussian releases the order and costs GaussianDP(l2/scale) whatever k. l2 is that of the
-      change or, if it is less, of the change without its mean (Theorems C9 and H2).
-    - exponential and half_logistic release the set for LaplaceDP(k R/scale).
-    - laplace and logistic release its order too (Theorems C10, N7 and N8). If `candidates` is
-      stated and makes the set cheaper, they release it without order. The cost then has min(k,
-      candidates - k) in place of k, and for laplace also the sqrt(k) family of Qiao, Su and Zhang
-      (2021), which joins the Laplace bound where it is smaller (Theorem M2). If users have few
-      items, laplace costs at most the whole noisy vector, order included (Theorem H10).
+    If `candidates` is stated and makes the set cheaper, laplace and logistic release it without
+    order. The cost then has min(k, candidates - k) in place of k, and for laplace also the sqrt(k)
+    family of Qiao, Su and Zhang (2021), which joins the Laplace bound where it is smaller
+    (Theorem M2). If users have few items, laplace costs at most the whole noisy vector, order
+    included (Theorem H10).
 
     Args:
         value_scale: None releases no values. A number releases each selected score plus fresh
