@@ -44,9 +44,9 @@ class TopOfGroups(DelegatingMechanism):
 
     Args:
         k: largest number of items of each group, >= 1.
-        mechanism: what selects among cells, in order: a `SparseHistogram` or `TwoRoundHistogram`
-            with k=None for cells that are read off the log, a `RacingTopK` with cells=True and the
-            same k, or one that releases as many as a public list has.
+        mechanism: the selection of cells, in order: a `SparseHistogram` with k=None for cells that
+            are read off the log, a `RacingTopK` with cells=True and the same k, or one that
+            releases as many as a public list has.
     """
 
     kind: Literal["top_of_groups"] = "top_of_groups"
