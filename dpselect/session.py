@@ -284,7 +284,8 @@ class Session:
 
         Args:
             pay: "spent" reserves the whole curve and gives back, with the record of the release,
-                the part that the selection did not use: `Mechanism.spent`, Theorem F8. If a release
+                the part that the selection did not use: `Mechanism.cost_of`, Theorem F8. If a
+                    release
                 stops before its record, all of it stays charged.
             keep: called with the selection before the release is recorded, to write it where a
                 crash cannot lose it. The text that it returns names the written data, by a hash for
@@ -648,7 +649,7 @@ def _settled(mechanism: Mechanism, pay: Pay) -> Callable[[Selection | Selections
 
     def spent(drawn: Selection | Selections) -> Curve:
         each = Counter(
-            mechanism.spent(one) for one in ([drawn] if isinstance(drawn, Selection) else drawn)
+            mechanism.cost_of(one) for one in ([drawn] if isinstance(drawn, Selection) else drawn)
         )
         return Composed.of([(times, curve) for curve, times in each.items()])
 

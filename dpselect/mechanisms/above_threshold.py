@@ -261,7 +261,7 @@ class LargeMargin(Mechanism):
         return self
 
     @property
-    def covers(self) -> Sensitivity:
+    def sensitivity_bound(self) -> Sensitivity:
         return Sensitivity(monotone=self.monotone, relation=self.neighbors)
 
     @property
@@ -278,7 +278,7 @@ class LargeMargin(Mechanism):
         In that event, a candidate is released that one user could push out of the top l.
         """
         threshold, comparison, choice = self._scales
-        span = self.covers.range
+        span = self.sensitivity_bound.range
         search = Fraction(span) / Fraction(threshold) + Fraction(span) / Fraction(comparison)
         return LaplaceDP(epsilon=fraction_up(search)) + BoundedRange(epsilon=ratio_up(span, choice))
 
@@ -319,7 +319,7 @@ class LargeMargin(Mechanism):
     @property
     def _scales(self) -> tuple[float, float, float]:
         """Scales of the noise on the threshold, every comparison, and the choice."""
-        span, search = Fraction(self.covers.range), Fraction(repr(self.split))
+        span, search = Fraction(self.sensitivity_bound.range), Fraction(repr(self.split))
         shares = (3 * span / search, 3 * span / (2 * search), span / (1 - search))
         threshold, comparison, choice = (
             ratio_up(fraction_up(over), self.epsilon) for over in shares
@@ -329,7 +329,7 @@ class LargeMargin(Mechanism):
     def _margins(self, sizes: Floats) -> Floats:
         _, comparison, choice = self._scales
         noise = comparison * (np.log(2 / 3 * sizes) + np.log1p(sizes) - math.log(self.delta))
-        ahead = self.covers.range + choice * (np.log(2 * sizes) - math.log(self.delta))
+        ahead = self.sensitivity_bound.range + choice * (np.log(2 * sizes) - math.log(self.delta))
         # A few ulps up, so that rounding cannot let a margin pass too easily.
         return (noise + ahead) * (1 + 1e-14)
 

@@ -291,7 +291,7 @@ class Mechanism(Frozen, Summable, ABC):
     traits: ClassVar[Traits]
 
     @property
-    def covers(self) -> Sensitivity:
+    def sensitivity_bound(self) -> Sensitivity:
         """The widest sensitivity that the guarantee covers: by default, the field `sensitivity`."""
         stated: Sensitivity = cast(Any, self).sensitivity
         return stated
@@ -312,7 +312,7 @@ class Mechanism(Frozen, Summable, ABC):
         """
         return None
 
-    def spent(self, selection: Selection) -> Curve:
+    def cost_of(self, selection: Selection) -> Curve:
         """Return the cost of the call that released `selection`, at most `curve`. Theorem F8.
 
         It is `curve` if the cost does not depend on the outcome. This is for a filter that adds up
@@ -326,8 +326,8 @@ class Mechanism(Frozen, Summable, ABC):
 
     @property
     def cost_depends_on_outcome(self) -> bool:
-        """True if `spent` is less than `curve` for some outcomes."""
-        return type(self).spent is not Mechanism.spent
+        """True if `cost_of` is less than `curve` for some outcomes."""
+        return type(self).cost_of is not Mechanism.cost_of
 
     @property
     def selecting(self) -> Mechanism:
@@ -355,7 +355,7 @@ class Mechanism(Frozen, Summable, ABC):
     @property
     def counts_in_part(self) -> bool:
         """True if a user may count for less than one, or in only some of their items or groups."""
-        return self.covers.bounds_users
+        return self.sensitivity_bound.bounds_users
 
     @property
     def compared(self) -> int | None:
@@ -393,7 +393,7 @@ class Mechanism(Frozen, Summable, ABC):
     @property
     def relation(self) -> Relation:
         """The neighboring relation of the guarantee."""
-        return self.covers.relation
+        return self.sensitivity_bound.relation
 
     @final
     def select(
@@ -471,7 +471,7 @@ class Mechanism(Frozen, Summable, ABC):
             )
         flat = Scores(
             array.ravel(),
-            sensitivity=self.covers,
+            sensitivity=self.sensitivity_bound,
             kind="counts" if self._counts_only else "utilities",
         )
         self._check_size(array.shape[1])
@@ -491,7 +491,7 @@ class Mechanism(Frozen, Summable, ABC):
         Then the cost uses no l0, l1 or l2, no users or groups are bounded, and a charge that reads
         several periods of whole counts costs the same (Theorem F11).
         """
-        return self.traits.ranks_counts and not self.covers.bounds_users
+        return self.traits.ranks_counts and not self.sensitivity_bound.bounds_users
 
     @final
     @property
@@ -591,7 +591,7 @@ class Mechanism(Frozen, Summable, ABC):
                 "pass dpselect.Scores, which declare their sensitivity, not"
                 f" {type(scores).__name__}"
             )
-        self.covers.require(scores.sensitivity)
+        self.sensitivity_bound.require(scores.sensitivity)
         if self._counts_only and scores.kind != "counts":
             raise InvalidScores(
                 f"{type(self).__name__} needs kind='counts': a candidate that is not listed is one"
@@ -667,9 +667,9 @@ def _require_whole(member: type[BaseModel]) -> None:
     lacking = sorted(getattr(member, "__abstractmethods__", ()))
     if (
         "sensitivity" not in member.model_fields
-        and getattr(member, "covers", None) is Mechanism.covers
+        and getattr(member, "sensitivity_bound", None) is Mechanism.sensitivity_bound
     ):
-        lacking.append("covers")
+        lacking.append("sensitivity_bound")
     if lacking:
         raise TypeError(f"{where} lacks {', '.join(lacking)}: every mechanism defines them")
     traits = getattr(member, "traits", None)
@@ -783,8 +783,8 @@ class DelegatingMechanism(Mechanism, ABC):
         mechanism: Mechanism
 
     @property
-    def covers(self) -> Sensitivity:
-        return self.mechanism.covers
+    def sensitivity_bound(self) -> Sensitivity:
+        return self.mechanism.sensitivity_bound
 
     @property
     def selecting(self) -> Mechanism:

@@ -158,7 +158,9 @@ class CanonicalTopK(Mechanism):
         if self.classes_of(matrix.shape[1]) <= _MOST_CLASSES:
             return Selections(draw_rows(matrix, self, source), ordered=False, requested=self.k)
         rows = [
-            self._select(Scores(row, sensitivity=self.covers, kind="utilities"), source).indices
+            self._select(
+                Scores(row, sensitivity=self.sensitivity_bound, kind="utilities"), source
+            ).indices
             for row in matrix
         ]
         return Selections(np.array(rows, dtype=np.int64), ordered=False, requested=self.k)

@@ -82,8 +82,8 @@ class DiscoverThenSelect(Mechanism):
         return self
 
     @property
-    def covers(self) -> Sensitivity:
-        return self.discovery.covers
+    def sensitivity_bound(self) -> Sensitivity:
+        return self.discovery.sensitivity_bound
 
     @property
     def curve(self) -> Curve:
@@ -114,7 +114,10 @@ class DiscoverThenSelect(Mechanism):
 
         It is the norm that the cost of `selection` allows: l1 if the discovery states l1, else l2.
         """
-        one, norm = self.selection.covers, "l2" if self.discovery.covers.l1 is None else "l1"
+        one, norm = (
+            self.selection.sensitivity_bound,
+            "l2" if self.discovery.sensitivity_bound.l1 is None else "l1",
+        )
         stated = one.l1 if norm == "l1" else one.l2
         if stated is None or one.relation == "add_remove":
             return stated
@@ -136,7 +139,7 @@ class DiscoverThenSelect(Mechanism):
 
     def _check_scores(self, scores: Scores) -> None:
         again = scores.sensitivity if scores.second is None else scores.second.sensitivity
-        self.selection.covers.require(again)
+        self.selection.sensitivity_bound.require(again)
         if (
             scores.second is None
             and self.selected_again is not None

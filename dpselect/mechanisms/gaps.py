@@ -178,7 +178,7 @@ class WidestGap(Mechanism, ABC):
         return self
 
     @property
-    def covers(self) -> Sensitivity:
+    def sensitivity_bound(self) -> Sensitivity:
         return Sensitivity(relation=self.neighbors)
 
     @property

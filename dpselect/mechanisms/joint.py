@@ -108,7 +108,9 @@ class JointTopK(Mechanism):
         for place, row in enumerate(rows):
             chosen = np.flatnonzero(which.ravel() == place)
             best[chosen] = self._draw(
-                Scores(row, sensitivity=self.covers, kind="utilities"), len(chosen), source
+                Scores(row, sensitivity=self.sensitivity_bound, kind="utilities"),
+                len(chosen),
+                source,
             )
         return Selections(best, ordered=True, requested=self.k)
 

@@ -91,14 +91,14 @@ class LimitedDomain(Mechanism):
         return self
 
     @property
-    def covers(self) -> Sensitivity:
+    def sensitivity_bound(self) -> Sensitivity:
         return Sensitivity(l0=self.l0)
 
     @property
     def curve(self) -> Approximate:
         return self._price(self.k)
 
-    def spent(self, selection: Selection) -> Approximate:
+    def cost_of(self, selection: Selection) -> Approximate:
         """Cost of one pick per item, plus one if the threshold ended it early. Theorem S8."""
         if not (selection.ordered and selection.requested == self.k and len(selection) <= self.k):
             raise InvalidRequest(

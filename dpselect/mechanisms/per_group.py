@@ -312,7 +312,7 @@ class PerGroup(DelegatingMechanism):
                 f"mechanism={name} selects no items by their scores: pass a top k or a selection of"
                 " one item"
             )
-        if self.shares and (l0 := self.mechanism.covers.l0) is not None and l0 % 2:
+        if self.shares and (l0 := self.mechanism.sensitivity_bound.l0) is not None and l0 % 2:
             raise ValueError(
                 "uniform=True needs an even l0 under relation='replace_one', where it is twice the"
                 f" most items of one user, and the mechanism's sensitivity states l0={l0}: state"
@@ -353,7 +353,9 @@ class PerGroup(DelegatingMechanism):
     @property
     def shares(self) -> bool:
         """True if the cost assumes uniform shares, of every look at the users."""
-        return self.relation == "replace_one" and (self.uniform or self.mechanism.covers.uniform)
+        return self.relation == "replace_one" and (
+            self.uniform or self.mechanism.sensitivity_bound.uniform
+        )
 
     @staticmethod
     def _read(data: Any) -> Any:

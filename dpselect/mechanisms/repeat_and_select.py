@@ -105,7 +105,7 @@ class RepeatAndSelect(Mechanism):
         return self
 
     @property
-    def covers(self) -> Sensitivity:
+    def sensitivity_bound(self) -> Sensitivity:
         return Sensitivity(
             relation=self.base.relation if isinstance(self.base, Mechanism) else self.stated
         )
@@ -173,7 +173,7 @@ class RepeatAndSelect(Mechanism):
         self._check_scores(scores)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> NoReturn:
-        self._check_scores(Scores([0], sensitivity=self.covers))
+        self._check_scores(Scores([0], sensitivity=self.sensitivity_bound))
 
     def _probabilities(self, scores: Scores) -> NoReturn:
         self._check_scores(scores)

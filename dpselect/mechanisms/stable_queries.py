@@ -192,7 +192,7 @@ class StableQueries(Mechanism, ABC):
         """The test alone: its threshold and its noise."""
 
     @property
-    def covers(self) -> Sensitivity:
+    def sensitivity_bound(self) -> Sensitivity:
         return Sensitivity(monotone=False, relation=self.neighbors)
 
     def _check_stated(self) -> None:
@@ -546,7 +546,7 @@ class TopStable(Mechanism):
         return self
 
     @property
-    def covers(self) -> Sensitivity:
+    def sensitivity_bound(self) -> Sensitivity:
         return Sensitivity()
 
     @property

@@ -233,7 +233,7 @@ class StabilityTest(StabilityGatedSet):
     )
 
     @property
-    def covers(self) -> Sensitivity:
+    def sensitivity_bound(self) -> Sensitivity:
         return Sensitivity(relation=self.neighbors)
 
     @property
@@ -447,7 +447,7 @@ class StableTopKFixed(Mechanism):
         return self
 
     @property
-    def covers(self) -> Sensitivity:
+    def sensitivity_bound(self) -> Sensitivity:
         return Sensitivity(relation=self.neighbors)
 
     @property
@@ -488,7 +488,7 @@ class StableTopKFixed(Mechanism):
 
     def pick_scale(self, picks: int) -> float:
         """Return the scale of the Gumbel noise of each of the picks, in counts, rounded up."""
-        return ratio_up(self.covers.range, self._pick_epsilon(picks))
+        return ratio_up(self.sensitivity_bound.range, self._pick_epsilon(picks))
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         chosen = self._select_many(scores.dense()[None], source).indices[0]

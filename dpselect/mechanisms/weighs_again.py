@@ -66,7 +66,7 @@ class WeighsAgain(Mechanism, ShowsValues, ABC):
     @property
     def _one_user(self) -> float:
         """The l2 norm of one user in the first round."""
-        return self.covers.l2_of(None) / self._users
+        return self.sensitivity_bound.l2_of(None) / self._users
 
     def _used_again(self, norm: float) -> float:
         """Factor for first scores that are used again: no user weighs more than `norm`, nor 1.
@@ -75,7 +75,7 @@ class WeighsAgain(Mechanism, ShowsValues, ABC):
         has. Then one user's item may weigh more than half of their difference, and the threshold
         hides that item alone.
         """
-        whole = max(self._one_user, self.covers.alone(1))
+        whole = max(self._one_user, self.sensitivity_bound.alone(1))
         return min(1.0, norm / whole) * (1 - 2.0**-40)
 
     def _drawn_above(

@@ -118,9 +118,9 @@ class WithValues(DelegatingMechanism, ShowsValues):
     def counted(self) -> Sensitivity:
         """Sensitivity of the scores whose values are released."""
         return (
-            self.covers
+            self.sensitivity_bound
             if self.clip is None
-            else Sensitivity.of_clipped(self.clip, self.norm, self.covers.relation)
+            else Sensitivity.of_clipped(self.clip, self.norm, self.sensitivity_bound.relation)
         )
 
     @property
@@ -166,12 +166,12 @@ class WithValues(DelegatingMechanism, ShowsValues):
     def cost_depends_on_outcome(self) -> bool:
         return self.mechanism.cost_depends_on_outcome
 
-    def spent(self, selection: Selection) -> Curve:
+    def cost_of(self, selection: Selection) -> Curve:
         """Cost of the selection and of its values, or without the latter if no item was released.
 
         Any number of values up to k costs the same. Theorem F8.
         """
-        selecting = self.mechanism.spent(selection)
+        selecting = self.mechanism.cost_of(selection)
         return selecting + self._price() if len(selection) else selecting
 
     def _price(self) -> Curve:

@@ -257,9 +257,9 @@ class Ballots(MechanismInput[Mechanism]):
                 " split='identifier'; if not, split the records so, or use replace_one throughout,"
                 " the dataset included"
             )
-        covers = mechanism.covers
-        covers.require(_sensitivity(mechanism))
-        most = None if covers.l0 is None else covers.l0 if covers.monotone else covers.l0 // 2
+        bound = mechanism.sensitivity_bound
+        bound.require(_sensitivity(mechanism))
+        most = None if bound.l0 is None else bound.l0 if bound.monotone else bound.l0 // 2
         if most is not None and int(self._sizes[1].max()) > most and most < self.labels:
             raise InvalidBallots(
                 f"a ballot has more votes than the {most} that {type(mechanism).__name__} is"
@@ -345,10 +345,10 @@ def _sensitivity(mechanism: Mechanism) -> Sensitivity:
 
     That number is checked separately.
     """
-    covers = mechanism.covers
+    bound = mechanism.sensitivity_bound
     # a whole teacher, which other mechanisms know nothing of
-    comes_or_goes = isinstance(mechanism, Vote) and covers.monotone
-    return Sensitivity(l0=covers.l0, relation=covers.relation, monotone=comes_or_goes)
+    comes_or_goes = isinstance(mechanism, Vote) and bound.monotone
+    return Sensitivity(l0=bound.l0, relation=bound.relation, monotone=comes_or_goes)
 
 
 def ballot_change(votes: int | None, relation: Relation, unit: Unit) -> Sensitivity:
@@ -387,7 +387,7 @@ class Vote(Mechanism, ABC):
         return 1 if self.one_vote else None
 
     @property
-    def covers(self) -> Sensitivity:
+    def sensitivity_bound(self) -> Sensitivity:
         return ballot_change(self.most_votes, self.neighbors, self.unit)
 
     @property

@@ -71,7 +71,7 @@ def data_dependent(
             f"{type(mechanism).__name__} has no data-dependent bound: there is one for GNMax and"
             " ConfidentGNMax"
         )
-    if mechanism.covers.monotone:
+    if mechanism.sensitivity_bound.monotone:
         raise RelationMismatch(
             "data-dependent bounds are proved for a changed ballot: configure it with unit='record'"
         )

@@ -385,7 +385,7 @@ class Labeling:
         silent = answers.count(None)
         counted = (len(answers) - silent, answered), (silent, abstained)
         return Composed.of(
-            [(count, self.mechanism.spent(selection)) for count, selection in counted]
+            [(count, self.mechanism.cost_of(selection)) for count, selection in counted]
         )
 
     # -- the loop ----------------------------------------------------------------------------------

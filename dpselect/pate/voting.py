@@ -58,7 +58,7 @@ class GNMax(Vote):
 
     @property
     def curve(self) -> GaussianDP:
-        return centered_gaussian(self.sigma, self.covers, self.labels)
+        return centered_gaussian(self.sigma, self.sensitivity_bound, self.labels)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         return select_winner(scores, _GAUSSIAN, self.sigma, source)
@@ -84,8 +84,8 @@ class ConfidentGNMax(Vote):
     The noise of the test is N(0, sigma_threshold^2). Guarantee for a record, under either relation:
     GaussianDP(1/sigma_threshold) + GaussianDP(sqrt(2)/sigma). For a teacher who comes or goes the
     second part is GaussianDP(sqrt(1 - 1/labels)/sigma). Theorem P10. This is the cost of every
-    round, answered or not. `spent` is the cost of a round that abstained, for a privacy filter that
-    charges as it goes. From Papernot et al. (2018).
+    round, answered or not. `cost_of` is the cost of a round that abstained, for a privacy filter
+    that charges as it goes. From Papernot et al. (2018).
     """
 
     kind: Literal["confident_gnmax"] = "confident_gnmax"
@@ -99,14 +99,14 @@ class ConfidentGNMax(Vote):
 
     @property
     def curve(self) -> Curve:
-        return self.test_curve + centered_gaussian(self.sigma, self.covers, self.labels)
+        return self.test_curve + centered_gaussian(self.sigma, self.sensitivity_bound, self.labels)
 
     @property
     def test_curve(self) -> GaussianDP:
         """Cost of the test, which is the whole cost of a round that abstains."""
         return GaussianDP(mu=ratio_up(1.0, self.sigma_threshold))
 
-    def spent(self, selection: Selection) -> Curve:
+    def cost_of(self, selection: Selection) -> Curve:
         """Cost of the round that released `selection`: the test, and the winner if there is one.
 
         Theorem P10.
@@ -114,7 +114,7 @@ class ConfidentGNMax(Vote):
         answered = selection.complete and len(selection) == 1
         abstained = not selection.complete and len(selection) == 0 and selection.reason == ABSTAINED
         if selection.requested != 1 or not (answered or abstained):
-            raise InvalidRequest("spent takes a Selection that this mechanism released")
+            raise InvalidRequest("cost_of takes a Selection that this mechanism released")
         return self.curve if selection.complete else self.test_curve
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
@@ -161,11 +161,13 @@ class LevelVote(Vote, ABC):
 
     @property
     def curve(self) -> GaussianDP:
-        return GaussianDP(mu=ratio_up(self.covers.l2_of(self.labels), self.sigma))
+        return GaussianDP(mu=ratio_up(self.sensitivity_bound.l2_of(self.labels), self.sigma))
 
     @model_validator(mode="after")
     def _has_a_public_level(self) -> Self:
-        if self.covers.monotone and (self.threshold is None or self.teachers is not None):
+        if self.sensitivity_bound.monotone and (
+            self.threshold is None or self.teachers is not None
+        ):
             raise ValueError(
                 "where teachers come and go (unit='teacher' under add_remove) the number of"
                 " teachers is private: state threshold= as a public number, and no teachers="
@@ -291,7 +293,9 @@ class TopVotes(Vote):
     @property
     def peeling(self) -> PeelingTopK:
         """The mechanism that selects the labels."""
-        return PeelingTopK(k=self.k, noise="gumbel", scale=self.scale, sensitivity=self.covers)
+        return PeelingTopK(
+            k=self.k, noise="gumbel", scale=self.scale, sensitivity=self.sensitivity_bound
+        )
 
     @property
     def curve(self) -> Curve:
@@ -363,7 +367,7 @@ class StableVoting(Vote):
             failure_delta=self.failure_delta,
             kbar=self.labels if self.kbar is None else self.kbar,
             regularizer=self.regularizer,
-            relation="add_remove" if self.covers.monotone else "replace_one",
+            relation="add_remove" if self.sensitivity_bound.monotone else "replace_one",
         )
 
     @property

@@ -85,19 +85,19 @@ class SpectralTopK(Mechanism):
         return self
 
     @property
-    def covers(self) -> Sensitivity:
+    def sensitivity_bound(self) -> Sensitivity:
         step = ratio_up(self.flips, self.normalizer * self.per_pair) * (1 + 1e-15) + _ROUNDING
         linf = ratio_up(step, 1 - self.ergodicity) * (1 + 1e-15)
         return Sensitivity(linf=linf, l1=2 * linf, relation="replace_one")
 
     @property
     def curve(self) -> Curve:
-        return vector("laplace", self.scale, self.covers, self.candidates)
+        return vector("laplace", self.scale, self.sensitivity_bound, self.candidates)
 
     @property
     def scale(self) -> float:
         """Scale of the Laplace noise, in units of probability."""
-        return ratio_up(self.covers.l1_of(None), self.epsilon)
+        return ratio_up(self.sensitivity_bound.l1_of(None), self.epsilon)
 
     @property
     def most_candidates(self) -> int:
@@ -129,7 +129,9 @@ class SpectralTopK(Mechanism):
                 " the pair"
             )
         place = walk(transition(comparisons, self.normalizer), steps_for(self.ergodicity))
-        return Scores(place, sensitivity=self.covers, labels=comparisons.items, kind="utilities")
+        return Scores(
+            place, sensitivity=self.sensitivity_bound, labels=comparisons.items, kind="utilities"
+        )
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         best = largest(scores, by_name("laplace"), self.scale, self.k, source)

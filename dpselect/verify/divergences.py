@@ -77,7 +77,7 @@ def worst_case(
         >>> round(worst.pure_epsilon, 6)
         1.0
     """
-    _require_mechanism(mechanism, "covers", "probabilities")
+    _require_mechanism(mechanism, "sensitivity_bound", "probabilities")
     candidates = checked_integer(
         "candidates", candidates, "how many candidates the box has", error=InvalidRequest
     )
@@ -85,9 +85,9 @@ def worst_case(
         "highest", highest, "the largest count in the box", error=InvalidRequest
     )
     vectors = np.array(list(itertools.product(range(highest + 1), repeat=candidates)))
-    bounds = np.arange(highest + 1.0) * mechanism.covers.linf if edges is None else edges
+    bounds = np.arange(highest + 1.0) * mechanism.sensitivity_bound.linf if edges is None else edges
     laws = _laws(mechanism, vectors, domain, bounds)
-    first, second = _neighbors(mechanism.covers, vectors, highest)
+    first, second = _neighbors(mechanism.sensitivity_bound, vectors, highest)
     return _compare(laws, first, second, tuple(orders), tuple(epsilons))
 
 
@@ -130,7 +130,7 @@ def _within(sensitivity: Sensitivity, change: tuple[int, ...]) -> bool:
 
 
 def _laws(mechanism: Mechanism, vectors: Indices, domain: Domain, edges: ArrayLike) -> Floats:
-    sensitivity = mechanism.covers
+    sensitivity = mechanism.sensitivity_bound
     scores = [
         Scores(vector * sensitivity.linf, sensitivity=sensitivity, domain=domain)
         for vector in vectors

@@ -61,7 +61,7 @@ def test_spent_prices_its_own_selections_only(selection: dps.Selection) -> None:
     """
     mechanism = pate.ConfidentGNMax(threshold=5, sigma_threshold=2, sigma=1, labels=3)
     with pytest.raises(InvalidRequest):
-        mechanism.spent(selection)
+        mechanism.cost_of(selection)
 
 
 @pytest.mark.parametrize("unit", [2.0**-700, 2.0**900])
