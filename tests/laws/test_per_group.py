@@ -248,7 +248,7 @@ def test_a_second_look_must_be_at_uniform_shares_too() -> None:
         if uniform:
             mechanism.check(asked)
             continue
-        with pytest.raises(dps.errors.SensitivityMismatch, match="priced for uniform shares"):
+        with pytest.raises(dps.errors.SensitivityMismatch, match="cost assumes uniform shares"):
             mechanism.select(asked)
 
 
@@ -524,7 +524,7 @@ def test_groups_that_no_proof_covers_or_that_are_none_are_refused() -> None:
         ),
         (
             dps.errors.InvalidRequest,
-            "call select",
+            "Call select",
             lambda: mechanism.check_many(grouped([[1, 2]], 2)),
         ),
     ]
