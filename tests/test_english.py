@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCES = [path for top in ("accounting", "dpselect") for path in sorted((ROOT / top).rglob("*.py"))]
+SOURCES = [
+    path for top in ("accounting", "dpselect") for path in sorted((ROOT / top).rglob("*.py"))
+]
 PAGES = [
     page
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
