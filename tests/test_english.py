@@ -18,15 +18,16 @@ PAGES = [
 ]
 # A first sentence that opens with one of these names no thing and no act.
 HEADLESS = re.compile(
-    r"(?:\([^)]*\)[,:]?\s+)?(?:what|whether|how|that|those|which|who|whose|whoever|where|when|why|of|as"
-    r"|by|for|from|with|without|in|on|to|until|if|its?|their|another|nothing|such|the (?:same|others?"
-    r"|ones|rest))(?![-\w])",
+    r"(?:\([^)]*\)[,:]?\s+)?(?:what|whether|how|that|those|which|who|whose|whoever|where|when|why"
+    r"|of|as|by|for|from|with|without|in|on|to|until|if|its?|their|another|nothing|such"
+    r"|the (?:same|others?|ones|rest))(?![-\w])",
     re.IGNORECASE,
 )
 NEVER = re.compile(r"(?:What|Whether|How|That|Of|As|Which|Those)\b")
 # A thing that is named by a clause.
 CLAUSE = re.compile(
-    r"\b(?:what|whoever|whatever|whichever|that which|those (?:that|of|which|who)|the ones? (?:that|of))\b",
+    r"\b(?:what|whoever|whatever|whichever|that which|those (?:that|of|which|who)"
+    r"|the ones? (?:that|of))\b",
     re.IGNORECASE,
 )
 # Words of the project's own dialect, each with the word of the field.
@@ -43,11 +44,12 @@ DIALECT = {
 def _first_sentences() -> Iterator[tuple[str, str]]:
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                if text := ast.get_docstring(node):
-                    paragraph = " ".join(text.split("\n\n")[0].split())
-                    sentence = re.split(r"(?<=[.!?])\s+(?=[A-Z`(])", paragraph)[0]
-                    yield f"{path.relative_to(ROOT)}: {node.name}", sentence
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                continue
+            if text := ast.get_docstring(node):
+                paragraph = " ".join(text.split("\n\n")[0].split())
+                sentence = re.split(r"(?<=[.!?])\s+(?=[A-Z`(])", paragraph)[0]
+                yield f"{path.relative_to(ROOT)}: {node.name}", sentence
 
 
 def test_no_docstring_begins_with_a_function_word() -> None:
