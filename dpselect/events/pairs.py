@@ -87,11 +87,9 @@ def read(
 
     Returns:
         The counts: `EventCounts`, or `GroupCounts` with `group`. Labels are int if the column's
-            type is one of integers of at
-        most 64 bits (Parquet, tables, databases), and str otherwise: always in CSV, TSV, JSON lines
-            and Excel, so that "007" and
-        "7" stay apart. Those of a public list (`within`, `groups`, a catalog) are as that list
-        writes them, whatever was read.
+        type is one of integers of at most 64 bits (Parquet, tables, databases), and str otherwise:
+        always in CSV, TSV, JSON lines and Excel, so that "007" and "7" stay apart. Those of a
+        public list (`within`, `groups`, a catalog) are as that list writes them, whatever was read.
 
     pandas chooses the type of a column by its rows unless one is stated: one row with a text, or an
     integer of more than 64 bits, makes the labels of all others text. State it when the frame is

@@ -43,7 +43,7 @@ from dpselect.mechanisms.release import (
     release,
     with_values,
 )
-from dpselect.noise import VECTOR_NORMS, Noise, NoiseName, by_name, in_words
+from dpselect.noise import VECTOR_NORMS, LipschitzNoise, Noise, NoiseName, by_name, in_words
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, Indices
 from dpselect.scores import Numbers, Scores
@@ -103,7 +103,7 @@ class NoisyWinner(Mechanism, ABC):
 class EpsilonWinner(NoisyWinner, ABC):
     """Base class of `NoisyWinner`s with noise of scale range / epsilon; members name the noise."""
 
-    noise_name: ClassVar[NoiseName]
+    noise_name: ClassVar[LipschitzNoise]
     kind: str
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
@@ -231,7 +231,7 @@ class ExponentialMechanism(EpsilonWinner):
 
     kind: Literal["exponential_mechanism"] = "exponential_mechanism"
     traits: ClassVar[Traits] = winner_traits(noise=EPSILON)
-    noise_name: ClassVar[NoiseName] = "gumbel"
+    noise_name: ClassVar[LipschitzNoise] = "gumbel"
 
 
 @final
@@ -252,7 +252,7 @@ class PermuteAndFlip(EpsilonWinner):
 
     kind: Literal["permute_and_flip"] = "permute_and_flip"
     traits: ClassVar[Traits] = winner_traits(noise=EPSILON)
-    noise_name: ClassVar[NoiseName] = "exponential"
+    noise_name: ClassVar[LipschitzNoise] = "exponential"
 
 
 @final

@@ -79,8 +79,8 @@ def label(
     Args:
         votes: a .npz or .npy file: votes, counts, classes or a sparse matrix. Nothing in it is
             executed.
+        asked: the fields of `dpselect.spec.LabelSpec`.
         progress: called with the number of labeled rounds, and the number of all rounds.
-        asked: the fields of `dpselect.spec.LabelSpec`, which are the options of the command.
 
     Returns:
         The labels, their place and their cost; with `dry_run` the cost that they would have.

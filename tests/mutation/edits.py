@@ -879,7 +879,7 @@ dpselect/mechanisms/noise_curves.py
     laws/test_pate.py::test_a_teacher_who_comes_moves_the_centered_votes_only
         changed = raised * (1 - Fraction( => changed = Fraction(9, 10) * raised * (1 - Fraction(
     laws/test_configured_noise.py::test_a_price_is_the_range_over_the_scale
-        epsilon_curve(noise, @ratio_up(sensitivity.range, scale))
+        epsilon_curve(cast(LipschitzNoise, noise), @ratio_up(sensitivity.range, scale))
     laws/test_configured_noise.py::test_some_pair_attains_the_price
         else LaplaceDP(epsilon=@epsilon)
         return ( BoundedRange(epsilon=@epsilon) if
@@ -1382,6 +1382,10 @@ dpselect/spec/base.py
         with located(cls.model_fields[about.field_name or ""].alias or about.field_name or ""): => with located():
     dpselect/release/test_question.py::test_a_field_that_is_new_is_part_of_the_question
         asked = type(self).model_fields.keys() - => asked = Spec.model_fields.keys() -
+    dpselect/test_spec.py::test_help_of_a_function_is_that_of_its_fields
+        annotation=_Plain(plain(field.annotation)) => annotation=field.annotation
+    dpselect/test_spec.py::test_a_field_of_a_class_that_is_not_imported_is_shown_by_its_name
+        return names[0] if names else plain => return plain
     dpselect/test_secrets.py::test_no_object_shows_a_secret[questions]
         return hidden(held) if isinstance(held, str) else held => return held
 dpselect/spec/shared_fields.py
