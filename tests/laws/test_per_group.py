@@ -423,7 +423,7 @@ def test_discovered_groups_are_drawn_as_their_law_says() -> None:
     assert {one.groups for one in drawn} <= {(), ("a",), ("b",), ("a", "b")}
     assert repr(scores) == "GroupedScores(max_groups_per_user=2)"
     listed = grouped([[1, 2]], 2)
-    with pytest.raises(dps.errors.InvalidRequest, match="leave discovery out"):
+    with pytest.raises(dps.errors.InvalidRequest, match="Leave discovery out"):
         FOUND.check(listed)
     with pytest.raises(dps.errors.DomainMismatch, match="read off private data"):
         dps.PerGroup(mechanism=dps.PermuteAndFlip(epsilon=0.8), max_groups_per_user=2).check(scores)
