@@ -226,7 +226,7 @@ class Scores:
         """
         values = self.dense()
         count = checked_integer(
-            "count", count, "how many of the highest scores are wanted", error=InvalidRequest
+            "count", count, "the number of highest scores to return", error=InvalidRequest
         )
         kept = _highest(values, count, self._tie_rank)
         return kept, values[kept]
@@ -271,8 +271,8 @@ def _of(labels: Sequence[Label], found: Scores) -> Scores:
     """Return the scores of a look, if it was at these candidates."""
     if found.labels != tuple(labels) or found.domain != "public":
         raise InvalidScores(
-            "the second look returned scores of other candidates than it was asked for, or not as"
-            " public"
+            "the second look returned scores of other candidates than it was called with, or"
+            " not as public"
         )
     return found
 
@@ -351,7 +351,7 @@ class SecondLook:
         sensitivity.require(_of(labels, found).sensitivity)
         if not 0 <= lost < math.inf:
             raise InvalidScores(
-                "the second look returned no number >= 0 for what the clip takes away"
+                "the second look returned no number >= 0 for the total that the clip takes away"
             )
         return found, float(lost)
 
@@ -429,8 +429,8 @@ def _equal(
 def _numbers(values: ArrayLike, kind: Kind, *, owned: bool, least: int) -> Numbers:
     if isinstance(values, np.ma.MaskedArray):
         raise InvalidScores(
-            "values is a masked array, whose mask would be lost: fill in or leave out what is"
-            " masked first"
+            "values is a masked array, whose mask would be lost. Fill in or leave out the"
+            " masked entries first"
         )
     try:
         array = np.asarray(values)

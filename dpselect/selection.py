@@ -248,8 +248,8 @@ class Selection(Frozen):
                 )
             if self.values is None:
                 raise InvalidRequest(
-                    "margin is of values, and this selection has none: release them, with"
-                    " WithValues for example"
+                    "margin needs values, but this selection has none. Release them, for"
+                    " example with WithValues"
                 )
             half, values = float(margin), self.values
             ends["low"] = tuple(value - half for value in values)

@@ -199,8 +199,9 @@ class Sensitivity(Frozen):
     def _can_hold(self) -> Self:
         if self.monotone and self.relation == "replace_one":
             raise ValueError(
-                "monotone=True cannot hold under relation='replace_one': a replaced user raises"
-                " some scores and lowers others: leave monotone out, and the range is 2 * linf"
+                "monotone=True cannot hold under relation='replace_one', because a replaced"
+                " user raises some scores and lowers others. Leave monotone out, and the"
+                " range is 2 * linf"
             )
         # An odd l0 is that of a caller who counted the scores that can change, and half of it fewer
         # items than a user may have.

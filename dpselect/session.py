@@ -505,12 +505,12 @@ class Session:
         ):
             return
         raise SensitivityMismatch(
-            f"the rows of {len(set(self._period or ()))} periods are read together, and a user is"
-            " bounded over all of them: without its rows of one period other rows are counted, so"
-            " that the guarantee under add_remove does not hold. Use a mechanism and scores with"
-            " relation='replace_one' (--relation replace_one), whose price covers that, count"
-            " every user in full in Scores that say so (no bound, no clip, no sums), or release"
-            " each period by itself"
+            f"the rows of {len(set(self._period or ()))} periods are read together, and a user"
+            " is bounded over all of them. Without a user's rows of one period, other rows of"
+            " theirs are counted, so that the guarantee under add_remove does not hold. Use a"
+            " mechanism and scores with relation='replace_one' (--relation replace_one),"
+            " whose cost covers that, count every user in full in Scores that say so (no"
+            " bound, no clip, no sums), or release each period by itself"
         )
 
     def terms_of(self, count: int, notes: ChargeMetadata) -> Terms:
@@ -584,8 +584,8 @@ class Schedule:
         with self._kept.locked() as left:
             if left[mechanism] < 1:
                 raise InvalidRequest(
-                    f"the plan has no run of {mechanism!r} left: what was not planned is charged by"
-                    " Session.select"
+                    f"the plan has no remaining run of {mechanism!r}. Charge an unplanned run"
+                    " by Session.select"
                 )
             self._kept.value = left - Counter([mechanism])
         self._ledger.commit(self._dataset, self._key, actor=self._actor)
@@ -643,8 +643,8 @@ def _settled(mechanism: Mechanism, pay: Pay) -> Callable[[Selection | Selections
         return None
     if not mechanism.cost_depends_on_outcome:
         raise InvalidRequest(
-            f"{type(mechanism).__name__} costs the same whatever comes out, and nothing would be"
-            " given back: take LimitedDomain for example, or leave pay at 'curve'"
+            f"{type(mechanism).__name__} costs the same for every outcome, so nothing would be"
+            " given back. Use LimitedDomain, for example, or leave pay at 'curve'"
         )
 
     def spent(drawn: Selection | Selections) -> Curve:

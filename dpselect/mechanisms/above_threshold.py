@@ -89,8 +89,8 @@ class AboveThreshold(Mechanism):
             return self
         if self.candidates is None:
             raise ValueError(
-                "noise='gaussian' needs candidates= (the public number of queries): its guarantee"
-                " depends on it"
+                "noise='gaussian' needs candidates= (the public number of queries), because"
+                " its guarantee depends on it"
             )
         # bounds the logarithm of `_patterns`, without huge integers
         above = min(self.c, self.candidates)
@@ -129,9 +129,9 @@ class AboveThreshold(Mechanism):
             return LaplaceDP(epsilon=fraction_up(threshold + above))
         if self._price != "laplace":
             raise InvalidMechanism(
-                f"noise={self.noise!r} declares no threshold_price, so no theorem says what"
-                " comparisons with it cost: prove one and declare it in the noise's class, or use"
-                " another noise"
+                f"noise={self.noise!r} declares no threshold_price, so no theorem states the"
+                " cost of comparisons with it. Prove one and declare it in the noise's class,"
+                " or use another noise"
             )
         answers = ratio_up(self.c * self.answer_shift, self.noise_on_answers)
         alone = ratio_up(self.sensitivity.linf, self.noise_on_answers)

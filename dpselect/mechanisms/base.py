@@ -570,9 +570,9 @@ class Mechanism(Frozen, Summable, ABC):
     ) -> dict[Any, float]:
         """Return the distribution of the outcome and of the cells that its values lie in."""
         if not self.releases_values:
-            raise NoClosedForm(f"{type(self).__name__} releases no values: ask for probabilities")
+            raise NoClosedForm(f"{type(self).__name__} releases no values. Ask for probabilities")
         raise NoClosedForm(
-            f"{type(self).__name__} has no exact law of released values: use"
+            f"{type(self).__name__} has no exact probabilities of released values. Use"
             " dpselect.verify.lower_bound"
         )
 
@@ -594,8 +594,8 @@ class Mechanism(Frozen, Summable, ABC):
         self.sensitivity_bound.require(scores.sensitivity)
         if self._counts_only and scores.kind != "counts":
             raise InvalidScores(
-                f"{type(self).__name__} needs kind='counts': a candidate that is not listed is one"
-                " with count 0, which has no meaning for utilities"
+                f"{type(self).__name__} needs kind='counts', because a candidate that is not"
+                " listed has count 0, which means nothing for utilities"
             )
         if scores.domain == "public":
             self._check_size(scores.size)
@@ -630,10 +630,10 @@ class Mechanism(Frozen, Summable, ABC):
     def _check_observed(self) -> None:
         if not self.takes_observed:
             raise DomainMismatch(
-                f"{type(self).__name__} needs a public domain, but these candidates were read off"
-                " private data, where a rare item shows that its user is there: give a public"
-                " catalog (count 0 where nobody touched a candidate), or use a mechanism for an"
-                " unknown domain, LimitedDomain for example"
+                f"{type(self).__name__} needs a public domain, but these candidates were read"
+                " off private data, where a rare item reveals its user. Pass a public catalog"
+                " (with count 0 for a candidate that nobody touched), or use a mechanism for"
+                " an unknown domain, for example LimitedDomain"
             )
 
     def _check_stated(self) -> None:
@@ -650,14 +650,14 @@ class Mechanism(Frozen, Summable, ABC):
     def _check_size(self, size: int) -> None:
         if size < self.least_candidates:
             raise InvalidRequest(
-                f"{type(self).__name__} needs at least {self.least_candidates} candidates and the"
-                f" public domain has {size}: ask for fewer items"
+                f"{type(self).__name__} needs at least {self.least_candidates} candidates, but"
+                f" the public domain has {size}. Ask for fewer items"
             )
         if self.most_candidates is not None and size > self.most_candidates:
             raise InvalidRequest(
-                f"{type(self).__name__} is configured for at most candidates={self.most_candidates}"
-                f" and the public domain has {size}: configure it with the size of the public"
-                " domain"
+                f"{type(self).__name__} is configured for at most"
+                f" candidates={self.most_candidates}, but the public domain has {size}."
+                " Configure it with the size of the public domain"
             )
 
 
@@ -671,7 +671,7 @@ def _require_whole(member: type[BaseModel]) -> None:
     ):
         lacking.append("sensitivity_bound")
     if lacking:
-        raise TypeError(f"{where} lacks {', '.join(lacking)}: every mechanism defines them")
+        raise TypeError(f"{where} lacks {', '.join(lacking)}. Every mechanism must define them")
     traits = getattr(member, "traits", None)
     if not isinstance(traits, Traits):
         raise TypeError(
@@ -725,8 +725,8 @@ def require_enumerable(outcomes: float, limit: float = 2e5) -> None:
     """Raise NoClosedForm if a distribution has more outcomes than can be listed."""
     if outcomes > limit:
         raise NoClosedForm(
-            f"this law has more than {limit:.0f} outcomes: exact probabilities are for small"
-            " domains"
+            f"this distribution has more than {limit:.0f} outcomes. Ask for exact"
+            " probabilities of a smaller domain"
         )
 
 

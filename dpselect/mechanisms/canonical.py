@@ -208,8 +208,8 @@ def _compressed(classes: Classes, scale: float) -> tuple[Floats, Floats]:
     lowest = np.arange(classes.first, classes.ranked.size + 1)
     if classes.rows * len(lowest) > _MOST_INTEGRATED:
         raise NoClosedForm(
-            f"more than {_MOST_INTEGRATED} classes: with noise other than gumbel, simulate, or use"
-            " fewer candidates"
+            f"there are more than {_MOST_INTEGRATED} classes. With noise other than gumbel,"
+            " simulate, or use fewer candidates"
         )
     row = np.repeat(np.arange(classes.rows), len(lowest))
     rank = np.tile(lowest, classes.rows)
@@ -236,7 +236,7 @@ def _by_quadrature(scores: Floats, log_sizes: Floats, noise: Noise, score: float
         if abs(fine - coarse) <= _AGREE * fine + 1e-300:
             return fine
         coarse = fine
-    raise NoClosedForm("the quadrature did not settle: simulate, or use fewer candidates")
+    raise NoClosedForm("the quadrature did not converge. Simulate, or use fewer candidates")
 
 
 def _window(scores: Floats, log_sizes: Floats, noise: Noise) -> tuple[float, float]:

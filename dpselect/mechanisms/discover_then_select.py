@@ -68,16 +68,16 @@ class DiscoverThenSelect(Mechanism):
             )
         if self.discovery.relation != self.selection.relation:
             raise ValueError(
-                "discovery and selection have guarantees under different relations: state one for"
-                " both"
+                "discovery and selection have guarantees under different relations. State the"
+                " same relation for both"
             )
         most = self.selection.most_candidates
         if self.selection.least_candidates > self.candidates or (
             most is not None and most < self.candidates
         ):
             raise ValueError(
-                f"candidates={self.candidates} is not a number of candidates that"
-                f" {self.selection!r} takes"
+                f"candidates={self.candidates} must be a number of candidates that"
+                f" {self.selection!r} accepts"
             )
         return self
 
@@ -146,10 +146,10 @@ class DiscoverThenSelect(Mechanism):
             and self.selected_again > again.l2_of(None)
         ):
             raise InvalidRequest(
-                f"the selection pays for users who are clipped anew, to {self.selected_again:g},"
-                " within the items discovered, and these scores have no second look: pass"
-                " Scores(..., second=dpselect.SecondLook(...)), or let dpselect.topk read the log,"
-                " which looks twice by itself"
+                "the selection's cost is for users who are clipped again, to"
+                f" {self.selected_again:g}, within the discovered items, but these scores have"
+                " no second look. Pass Scores(..., second=dpselect.SecondLook(...)), or let"
+                " dpselect.topk read the log, which takes the second look itself"
             )
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:

@@ -172,8 +172,8 @@ class WidestGap(Mechanism, ABC):
         most = None if self.regularizer is None else self.regularizer.most
         if most is not None and most < self.kbar:
             raise ValueError(
-                f"the regularizer lists {most} sizes and kbar={self.kbar}: list one number per size"
-                " up to kbar"
+                f"the regularizer lists {most} sizes, fewer than kbar={self.kbar}. List one"
+                " number per size up to kbar"
             )
         return self
 

@@ -31,9 +31,9 @@ def ratio_up(numerator: float, denominator: float) -> float:
     quotient = numerator / denominator if denominator else math.inf
     if not math.isfinite(quotient) or math.isinf(denominator):
         raise InvalidMechanism(
-            f"{numerator:g} over {denominator:g} is beyond the floats, and the cost or the noise"
-            " must be finite: where the latter is a scale use more noise, where it is an epsilon"
-            " raise it"
+            f"{numerator:g} / {denominator:g} is beyond the floats, but the cost or the noise"
+            f" must be finite. If {denominator:g} is a scale, use more noise. If it is an"
+            " epsilon, raise it"
         )
     return (
         quotient
@@ -52,7 +52,7 @@ def rate_down(epsilon: float, span: float) -> float:
     rate = quotient if fits else math.nextafter(quotient, 0.0)
     if rate == 0.0:
         raise InvalidMechanism(
-            f"epsilon={epsilon} beside a range of {span:g} is below the least float: raise it"
+            f"epsilon={epsilon} divided by a range of {span:g} is below the least float. Raise it"
         )
     return rate
 
@@ -67,9 +67,9 @@ def winner_curve(
     price = by_name(noise).winner_price
     if price is None or price not in get_args(WinnerPrice):
         raise InvalidMechanism(
-            f"noise={noise!r} declares no winner_price, so no theorem says what the largest of"
-            " scores with it costs: prove one and declare it in the noise's class, or use another"
-            " noise"
+            f"noise={noise!r} declares no winner_price, so no theorem states the cost of the"
+            " largest score with it. Prove one and declare it in the noise's class, or use"
+            " another noise"
         )
     if price == "gaussian":
         union = (
@@ -109,8 +109,9 @@ def vector(
     shift = sensitivity.l2_of(candidates) if norm == "l2" else sensitivity.l1_of(candidates)
     if shift == math.inf:
         raise InvalidMechanism(
-            f"nothing bounds how far a user moves the scores in {norm}, which noise={noise!r} pays"
-            f" for: state {norm}= or l0= in the sensitivity, or candidates="
+            f"nothing bounds one user's change of the scores in {norm}, on which the cost of"
+            f" noise={noise!r} depends. State {norm}= or l0= in the sensitivity, or"
+            " candidates="
         )
     return (
         GaussianDP(mu=ratio_up(shift, scale))

@@ -207,9 +207,9 @@ def _require_gaussian_width(
     """Refuse Gaussian noise whose cost nothing bounds."""
     if by_name(noise).winner_price == "gaussian" and sensitivity.l2_of(candidates) == math.inf:
         raise InvalidMechanism(
-            f"noise={noise!r} needs candidates= (the public number of candidates) or a sensitivity"
-            " with l0= or l2=: without one of them nothing bounds how far a user moves the scores"
-            " in l2"
+            f"noise={noise!r} needs candidates= (the public number of candidates) or a"
+            " sensitivity with l0= or l2=. Without one of them nothing bounds one user's"
+            " change of the scores in l2"
         )
 
 
@@ -405,8 +405,8 @@ class OneshotTopK(NoisyTopK, ShowsValues):
     def _has_a_price(self) -> Self:
         if self.values and self.value_scale is not None:
             raise ValueError(
-                "values=True shows the noise that chose, and value_scale adds fresh noise: state"
-                " one of them"
+                "values=True shows the noise that chose, but value_scale adds fresh noise."
+                " State one of them"
             )
         if self.values:
             vector(self.noise, self.scale, self.sensitivity, self.candidates)

@@ -115,14 +115,14 @@ class GroupedScores(MechanismInput):
             )
         if self.presence is not None and mechanism.discovery is None:
             raise DomainMismatch(
-                "the groups were read off private data, and which there are is private: give"
-                " PerGroup a discovery (SparseHistogram for example), or state a public list of"
-                " groups when the log is read"
+                "the groups were read off private data, so their names are private. Give"
+                " PerGroup a discovery (for example SparseHistogram), or state a public list"
+                " of groups when the log is read"
             )
         if self.presence is None and mechanism.discovery is not None:
             raise InvalidRequest(
-                "the groups are a public list, and the mechanism pays to discover them: leave"
-                " discovery out"
+                "the groups are a public list, but the mechanism spends budget to discover"
+                " groups. Leave discovery out"
             )
         if self.max_groups_per_user > most:
             raise SensitivityMismatch(
@@ -144,9 +144,9 @@ class GroupedScores(MechanismInput):
             )
             if mechanism.shares and not all(look.uniform for look in looks):
                 raise SensitivityMismatch(
-                    "the mechanism is priced for uniform shares and the scores do not declare them:"
-                    " state uniform=True in their sensitivity if a user gives the same amount to"
-                    " each item it touches, or configure uniform=False"
+                    "the mechanism's cost assumes uniform shares, but the scores do not"
+                    " declare them. State uniform=True in their sensitivity if a user gives"
+                    " the same amount to each item it touches, or configure uniform=False"
                 )
 
     def release(self, mechanism: Any, source: Sampler) -> Selection:
@@ -207,7 +207,7 @@ class GroupedScores(MechanismInput):
 
     def only(self, mechanism: Any) -> NoReturn:
         raise InvalidRequest(
-            "grouped scores are selected from as a whole: pass the Scores of one group to the"
+            "grouped scores are released as a whole. Pass the Scores of one group to a"
             " mechanism of one group"
         )
 
@@ -215,7 +215,9 @@ class GroupedScores(MechanismInput):
         return mechanism
 
     def draw(self, mechanism: Any, source: Sampler) -> NoReturn:
-        raise InvalidRequest("groups are released together, by select: select_many is for rounds")
+        raise InvalidRequest(
+            "groups are released together. Call select, because select_many is for rounds"
+        )
 
     def __repr__(self) -> str:
         size = f"groups={len(self._scores)}, " if self.presence is None else ""
@@ -323,13 +325,13 @@ class PerGroup(DelegatingMechanism):
         name = type(self.discovery).__name__
         if not (self.discovery.traits.ranks_counts and self.discovery.takes_observed):
             raise ValueError(
-                f"discovery={name} finds nothing in an unknown domain: pass SparseHistogram for"
-                " example"
+                f"discovery={name} does not select from an unknown domain. Pass"
+                " SparseHistogram, for example"
             )
         if self.discovery.relation != self.mechanism.relation:
             raise ValueError(
-                "discovery and mechanism have guarantees under different relations: state one for"
-                " both"
+                "discovery and mechanism have guarantees under different relations. State the"
+                " same relation for both"
             )
         return self
 
@@ -361,8 +363,8 @@ class PerGroup(DelegatingMechanism):
     def _read(data: Any) -> Any:
         if isinstance(data, GroupedScores):
             raise InvalidRequest(
-                "groups are released together: call select; select_many is for rounds of a single"
-                " group"
+                "groups are released together. Call select, because select_many is for rounds"
+                " of a single group"
             )
         return data
 

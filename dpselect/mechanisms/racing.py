@@ -155,8 +155,8 @@ class RacingTopK(WeighsAgain):
             )
         if self.sensitivity.linf > 1:
             raise ValueError(
-                f"sensitivity.linf={self.sensitivity.linf:g} must be at most 1: in all rounds a "
-                "user adds a weight of at most 1 to an item"
+                f"sensitivity.linf={self.sensitivity.linf:g} must be at most 1, because in all"
+                " rounds a user adds a weight of at most 1 to an item"
             )
         if self.sensitivity.l2_of(None) == math.inf:
             raise ValueError(
@@ -177,14 +177,14 @@ class RacingTopK(WeighsAgain):
         """Raise if no threshold can hide the items of one user alone."""
         if not self.sensitivity.items_alone:
             raise ValueError(
-                "sensitivity states no l0: what a user with any number of items brings in cannot "
-                "be hidden; bound the items per user, generously if they are clipped"
+                "sensitivity states no l0, so nothing can hide the items of a user with any"
+                " number of them. Bound the items per user, generously if they are clipped"
             )
         if delta * min(self.failures) < _LEAST_PART:
             raise ValueError(
-                f"delta={format_number(delta)} leaves less than {format_number(_LEAST_PART)} for"
-                " the threshold of a round: the tails of the noise are no floats there, so"
-                " raise it"
+                f"delta={format_number(delta)} leaves less than {format_number(_LEAST_PART)}"
+                " for the threshold of a round, where the tails of the noise are below the"
+                " floats. Raise it"
             )
 
     # -- what is public ----------------------------------------------------------------------------
@@ -525,8 +525,9 @@ class RacingTopK(WeighsAgain):
         there = np.arange(len(values)) if self.delta is None else np.flatnonzero(values > 0)
         if len(there) > 1:
             raise NoClosedForm(
-                "the bar of a race is a rank of noisy scores, so there is an exact law of at most "
-                "one item: draw with select_many, or use dpselect.verify.lower_bound"
+                "the bar of a race is a rank of noisy scores, so exact probabilities exist"
+                " for at most one item. Draw with select_many, or use"
+                " dpselect.verify.lower_bound"
             )
         if len(there) == 0:
             return {(): 1.0}

@@ -111,9 +111,9 @@ def read_counts(scores: Scores, count: int) -> tuple[Indices, Numbers]:
     """
     if scores.kind != "counts":
         raise InvalidScores(
-            f"kind={scores.kind!r} is refused: this mechanism takes a candidate that is not there"
-            " as one with count 0, so it needs kind='counts'; for utilities use a mechanism for a"
-            " public domain, Peeling for example"
+            f"kind={scores.kind!r} must be 'counts', because this mechanism takes a missing"
+            " candidate as one with count 0. For utilities use a mechanism for a public"
+            " domain, for example PeelingTopK"
         )
     positions, counts = scores.ranked(count)
     if scores.domain == "observed":
@@ -191,9 +191,9 @@ def count_blocks(matrix: Numbers) -> Iterator[Numbers]:
     """Return the `blocks` of a matrix of counts."""
     if np.any(matrix < 0):
         raise InvalidScores(
-            "matrix contains a negative number: this mechanism takes a candidate that is not there"
-            " as one with count 0, so it needs counts >= 0; for utilities use a mechanism for a"
-            " public domain, Peeling for example"
+            "matrix contains a negative number, but this mechanism needs counts >= 0, because"
+            " it takes a missing candidate as one with count 0. For utilities use a mechanism"
+            " for a public domain, for example PeelingTopK"
         )
     return blocks(matrix)
 

@@ -120,8 +120,8 @@ def half_width(noise: NoiseName, scale: float, confidence: float, among: int = 1
         raise InvalidRequest(f"confidence={confidence!r} must be in (0, 1), 0.95 for example")
     if among < 1:
         raise InvalidRequest(
-            f"among={among!r} must be at least 1: how many candidates the interval holds for at"
-            " once"
+            f"among={among!r} must be at least 1, the number of candidates for which the"
+            " intervals hold at once"
         )
     return (
         scale * float(by_name(noise).isf((1 - confidence) / (2 * among))) + public_grid(scale) / 2

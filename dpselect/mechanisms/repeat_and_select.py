@@ -88,8 +88,8 @@ class RepeatAndSelect(Mechanism):
         if isinstance(self.base, Curve):
             if self.stated is None:
                 raise ValueError(
-                    "relation is missing: a curve does not know its own; state 'add_remove' or"
-                    " 'replace_one'"
+                    "relation is missing, and a curve does not state its own. State"
+                    " 'add_remove' or 'replace_one'"
                 )
             if self.base.proved_for not in (None, self.stated):
                 raise ValueError(
@@ -99,8 +99,8 @@ class RepeatAndSelect(Mechanism):
                 )
         elif self.stated not in (None, self.base.relation):
             raise ValueError(
-                f"relation={self.stated!r} is not that of base, {self.base.relation!r}: leave"
-                " it out"
+                f"relation={self.stated!r} differs from the relation of base,"
+                f" {self.base.relation!r}. Leave it out"
             )
         return self
 
@@ -145,9 +145,10 @@ class RepeatAndSelect(Mechanism):
         if released is _FAILED:
             raise RunFailed(
                 "a run failed: it raised, returned no (score, result), or its score was NaN."
-                " Nothing is released, and what was charged stays charged, as this answer was paid"
-                " for. Which run and why is private: try the function on made-up data, return -inf"
-                " as the score of a run that should lose, and do not charge a ledger in it"
+                " Nothing is released, and the charge stays, because this outcome was paid"
+                " for. The run and the reason are private. Try the function on made-up data,"
+                " return -inf as the score of a run that should lose, and do not charge a"
+                " ledger in it"
             )
         return released if isinstance(released, Best) else None
 
@@ -159,13 +160,13 @@ class RepeatAndSelect(Mechanism):
         """
         if _RUNNING.get():
             raise InvalidRequest(
-                "a run of RepeatAndSelect may not be charged: the number of charges would tell that"
-                " of the runs"
+                "a run of RepeatAndSelect may not be charged, because the number of charges"
+                " would reveal the number of runs"
             )
 
     def _check_scores(self, scores: Scores) -> NoReturn:
         raise InvalidRequest(
-            "RepeatAndSelect runs a function, and selects from no scores: use run, or"
+            "RepeatAndSelect runs a function, and does not select from scores. Use run, or"
             " Session.best_of"
         )
 

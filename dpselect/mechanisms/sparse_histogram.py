@@ -100,8 +100,8 @@ class SparseHistogram(Mechanism, ShowsValues):
     def _has_a_threshold(self) -> Self:
         if not self.sensitivity.items_alone:
             raise ValueError(
-                "sensitivity states no l0: what a user with any number of items brings in cannot be"
-                " hidden; bound the items per user, generously if they are clipped"
+                "sensitivity states no l0, so nothing can hide the items of a user with any"
+                " number of them. Bound the items per user, generously if they are clipped"
             )
         if not math.isfinite(self.threshold):
             raise ValueError(f"scale={self.scale} puts the threshold beyond the floats: lower it")
@@ -246,8 +246,8 @@ class OrderLaw:
         top = float(max(0.0, height.max(initial=0.0))) + _REACH
         if top > _FARTHEST:
             raise NoClosedForm(
-                f"a score is more than {_FARTHEST:.0f} scales above the threshold: too far for"
-                " exact chances"
+                f"a score is more than {_FARTHEST:.0f} scales above the threshold, too far for"
+                " exact probabilities"
             )
         seen = height[height > -_FAR].tolist()
         near = [

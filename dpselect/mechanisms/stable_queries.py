@@ -201,8 +201,8 @@ class StableQueries(Mechanism, ABC):
     def _check_scores(self, scores: Scores) -> None:
         if np.any(scores.values < 0):
             raise InvalidScores(
-                "a distance is negative: a distance counts users, 0 where some neighbor answers"
-                " differently"
+                "a distance is negative, but it is a number of users, 0 if some neighbor"
+                " answers differently"
             )
 
 
@@ -429,7 +429,7 @@ class StableSession:
             )
         if not 0 <= distance < math.inf:
             raise InvalidScores(
-                "distance must be a finite number of users >= 0: 0 means that some neighbor"
+                "distance must be a finite number of users >= 0. 0 means that some neighbor"
                 " answers differently"
             )
         with self._kept.locked() as state:
@@ -461,12 +461,12 @@ class StableSession:
     def _open(self, state: _State) -> Thresholds:
         if state.unstable >= self._most_unstable:
             raise InvalidRequest(
-                f"the session is over: c={self._most_unstable} queries were unstable; charge and"
-                " open another"
+                f"the session is over, because c={self._most_unstable} queries were unstable."
+                " Charge and open another"
             )
         if state.thresholds is None:
             raise InvalidRequest(
-                "the session was closed, or a query failed half-way: charge and open another"
+                "the session was closed, or a query failed halfway. Charge and open another"
             )
         return state.thresholds
 

@@ -82,8 +82,8 @@ class WithValues(DelegatingMechanism, ShowsValues):
         name = type(self.mechanism).__name__
         if not self.mechanism.traits.ranks_counts:
             raise ValueError(
-                f"mechanism={name} selects no items by their scores: values are those of a top k or"
-                " of one item"
+                f"mechanism={name} selects no items by their scores. Use a top k or a"
+                " selection of one item"
             )
         if self.mechanism.releases_values and self.clip is None:
             raise ValueError(
@@ -97,7 +97,8 @@ class WithValues(DelegatingMechanism, ShowsValues):
             )
         if self.lost_scale is not None and self.most_lost == 0:
             raise ValueError(
-                "lost_scale is of what a clip takes away, and nothing is clipped here: leave it out"
+                "lost_scale is the noise on the total that a clip takes away, but nothing is"
+                " clipped here. Leave it out"
             )
         self._price()  # refuses values that nothing bounds
         return self
@@ -200,8 +201,8 @@ class WithValues(DelegatingMechanism, ShowsValues):
         """
         if self.lost_scale is None:
             raise InvalidRequest(
-                "lost_margin is of what a clip takes away, and this mechanism does not release"
-                " that: lost_scale="
+                "this mechanism does not release the total that a clip takes away. Configure"
+                " lost_scale="
             )
         return half_width(self.noise, self.lost_scale, confidence)
 
@@ -213,10 +214,10 @@ class WithValues(DelegatingMechanism, ShowsValues):
         within = of(one, self._most) <= of(self.counted, self._most)
         if not within or one.linf > self.counted.linf or self.lost_scale is not None:
             raise InvalidRequest(
-                f"the values are counts of users clipped to {self.clip:g} among the items selected,"
-                " and these scores have no second look that counts: pass Scores(...,"
-                " second=dpselect.SecondLook(..., count=...)), or let dpselect.topk read the log,"
-                " which looks twice by itself"
+                f"the values are counts of users clipped to {self.clip:g} among the selected"
+                " items, but these scores have no second look that counts. Pass Scores(...,"
+                " second=dpselect.SecondLook(..., count=...)), or let dpselect.topk read the"
+                " log, which takes the second look itself"
             )
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
@@ -255,8 +256,8 @@ class WithValues(DelegatingMechanism, ShowsValues):
     ) -> dict[Any, float]:
         if self.clip is not None and scores.second is not None:
             raise NoClosedForm(
-                "values of a second look depend on what it finds: ask for the law of scores"
-                " without one"
+                "values of a second look depend on its counts. Ask for the probabilities of"
+                " scores without one"
             )
         law = {
             (item,) if isinstance(item, int) else item: p

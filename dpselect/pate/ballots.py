@@ -107,28 +107,28 @@ class Ballots(MechanismInput[Mechanism]):
         stated = None if teachers is None else _teachers(teachers)
         if source is None and stated is None:
             raise InvalidBallots(
-                "a (rounds, labels) matrix of counts needs teachers=: how many teachers vote; for"
-                " the (teachers, labels) votes of one round use votes[None]"
+                "a (rounds, labels) matrix of counts needs teachers=, the number of teachers"
+                " who vote. For the (teachers, labels) votes of one round use votes[None]"
             )
         if source is not None and stated not in (None, source.teachers):
             raise InvalidBallots(
-                f"teachers={teachers} were declared and the votes have {source.teachers}: a teacher"
-                " is missing, or teachers= is wrong"
+                f"teachers={teachers} was declared, but the votes have {source.teachers}. A"
+                " teacher is missing, or teachers= is wrong"
             )
         if missing not in get_args(Missing):
             raise InvalidBallots(f"missing={missing!r} must be 'refuse' or 'allow'")
         if split not in get_args(Split):
             raise InvalidBallots(
-                f"split={str(split)[:30]!r} must be 'position' or 'identifier': how records found"
-                " their teacher. Of a split by content or by what other records hold, no price of"
-                " a changed ballot is true"
+                f"split={str(split)[:30]!r} must be 'position' or 'identifier', which says how"
+                " records were assigned to teachers. If they were assigned by content, or by"
+                " the content of other records, no cost of a changed ballot is right"
             )
         counts, sizes = _counted(votes, stated or 0) if source is None else source.tally()
         if missing == "refuse" and not np.all(counts.any(axis=1)):
             raise InvalidBallots(
-                "nobody votes for anything in some round: pass missing='allow' to take that as it"
-                " is, which costs no more; to leave the round out would itself tell something of"
-                " votes"
+                "nobody votes for anything in some round. Pass missing='allow' to accept"
+                " that, which costs no more. Leaving the round out would itself reveal"
+                " something about votes"
             )
         counts.setflags(write=False)
         voting = source.teachers if source is not None else stated
@@ -155,7 +155,7 @@ class Ballots(MechanismInput[Mechanism]):
         """
         array = _as_array(classes)
         labels = checked_integer(
-            "labels", labels, "how many labels there are, a public number", error=InvalidBallots
+            "labels", labels, "the public number of labels", error=InvalidBallots
         )
         if array.ndim != 2 or array.dtype.kind not in "iu":
             raise InvalidBallots(
@@ -251,11 +251,11 @@ class Ballots(MechanismInput[Mechanism]):
             and self.split == "position"
         ):
             raise InvalidBallots(
-                "the mechanism's relation is add_remove, and removing a record from a split by"
-                " position moves every later record to another teacher: if an identifier of a"
-                " record alone decides its teacher (a hash of the person's, for example), declare"
-                " split='identifier'; if not, split the records so, or use replace_one throughout,"
-                " the dataset included"
+                "the mechanism's relation is add_remove, but removing a record from a split"
+                " by position moves every later record to another teacher. If an identifier"
+                " of a record alone decides its teacher (a hash of the person's, for"
+                " example), declare split='identifier'. If not, split the records in this"
+                " way, or use replace_one throughout, for the dataset as well"
             )
         bound = mechanism.sensitivity_bound
         bound.require(_sensitivity(mechanism))
@@ -273,9 +273,9 @@ class Ballots(MechanismInput[Mechanism]):
             and not self._sizes[0].all()
         ):
             raise InvalidBallots(
-                f"{type(mechanism).__name__} needs one vote of every teacher in every round, and a"
-                " teacher's is missing: pass missing='allow', which costs no more; to leave such"
-                " rounds out would itself tell something of votes"
+                f"{type(mechanism).__name__} needs one vote of every teacher in every round,"
+                " but one is missing. Pass missing='allow', which costs no more. Leaving such"
+                " rounds out would itself reveal something about votes"
             )
         self.settled(mechanism)._check_stated()
 
@@ -407,7 +407,10 @@ class Vote(Mechanism, ABC):
 
     def _decision(self) -> tuple[float, float | None]:
         """Return the noise that decides on a release, and the threshold of that test, in votes."""
-        raise InvalidRequest(f"{type(self).__name__} has no outlook: none of its noise is told")
+        raise InvalidRequest(
+            f"{type(self).__name__} has no outlook, because it does not state the noise of its"
+            " decision"
+        )
 
     @staticmethod
     def _read(data: Any) -> Any:
@@ -582,8 +585,8 @@ def _as_array(data: Any) -> NDArray[np.generic]:
     parts = data if isinstance(data, list | tuple) else [data]
     if any(isinstance(part, np.ma.MaskedArray) for part in parts):
         raise InvalidBallots(
-            "votes are a masked array, whose mask would be lost: fill in or leave out what is"
-            " masked first"
+            "votes are a masked array, whose mask would be lost. Fill in or leave out the"
+            " masked entries first"
         )
     try:
         return np.asarray(data)
@@ -638,8 +641,8 @@ def _counted(matrix: Any, teachers: int) -> tuple[Counts, Counts]:
         # NaN compares false, so it is refused too; the conversion comes after the range is known.
         if not np.all((block >= 0) & (block <= teachers)):
             raise InvalidBallots(
-                "counts contain a number below 0 or above the number of teachers (or NaN): a label"
-                " has at most one vote each"
+                "counts contain a number below 0 or above the number of teachers (or NaN). A"
+                " label has at most one vote of each teacher"
             )
         counts[start : start + step] = block
         if not np.array_equal(counts[start : start + step], block):
@@ -682,7 +685,7 @@ def _cut(votes: Votes, tau: int, salt: str) -> Votes:
     The rule depends on the ballot, the round's number and public configuration alone.
     InvalidBallots if an argument is outside its domain. Theorem P8.
     """
-    checked_integer("tau", tau, "how many votes a ballot keeps", error=InvalidBallots)
+    checked_integer("tau", tau, "the number of votes that a ballot keeps", error=InvalidBallots)
     try:
         salt.encode()
     except (AttributeError, UnicodeEncodeError):

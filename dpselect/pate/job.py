@@ -200,7 +200,8 @@ def _labeled(
     output = Path(spec.output)
     if output.suffix.lower() not in _FORMATS:
         raise InvalidRequest(
-            f"output={masked(output)} must end in {', '.join(_FORMATS)}: the name tells the format"
+            f"output={masked(output)} must end in {', '.join(_FORMATS)}, because the name"
+            " decides the format"
         )
     with nullcontext() if spec.ledger is None else spec.opened() as ledger:
         dataset = None if ledger is None else ledger.dataset(str(spec.dataset))
@@ -285,8 +286,9 @@ def _mechanism(spec: LabelSpec, settings: dict[str, Any], rounds: int) -> Vote:
     if (failure := rounds * mechanism.curve.delta0) >= 1:
         raise InvalidRequest(
             f"{rounds} rounds that may each fail with probability"
-            f" {format_number(mechanism.curve.delta0)} promise nothing ({format_number(failure)} in"
-            " all): lower failure_delta= to far less than 1 / rounds"
+            f" {format_number(mechanism.curve.delta0)} have no guarantee"
+            f" ({format_number(failure)} in all). Lower failure_delta= to far less than 1 /"
+            " rounds"
         )
     return mechanism
 
@@ -306,9 +308,9 @@ def _expected(spec: LabelSpec, mechanism: Vote, ballots: Ballots) -> Outlook:
         )
         described = str(expected).replace("\n", "; ")
         raise PoorOutlook(
-            f"mechanism={spec.mechanism} would release little but noise for {ballots.rounds} rounds"
-            f" and {ballots.teachers} teachers: {described}. {remedy} (`dpselect plan --pate` says"
-            " what works); anyway=True labels them all the same"
+            f"mechanism={spec.mechanism} would release little but noise for {ballots.rounds}"
+            f" rounds and {ballots.teachers} teachers: {described}. {remedy} (`dpselect plan"
+            " --pate` shows what works). anyway=True labels them nevertheless"
         )
     return expected
 

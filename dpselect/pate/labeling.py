@@ -45,7 +45,7 @@ from dpselect.selection import Selection
 from dpselect.session import BoundItem, Session
 
 OWN_DATASET = "votes"
-_LOST = "without it these labels are lost, and their charge stays"
+_LOST = "Without it these labels are lost, and their charge stays"
 _LONGEST = 2**28  # bytes of a file of labels
 _LONGEST_KEY = 150  # characters; batches append their number
 Answer = list[int] | None
@@ -100,9 +100,9 @@ class _Kept(BaseModel):
         except ValidationError:
             pass
         raise JobDamaged(
-            f"{masked(path)} was changed since it was written, or another version of dpselect wrote"
-            " it: put the right file back, or finish the job with the version that began it;"
-            f" {_LOST}"
+            f"{masked(path)} was changed since it was written, or another version of dpselect"
+            " wrote it. Put the right file back, or finish the job with the version that"
+            f" began it. {_LOST}"
         )
 
 
@@ -190,8 +190,8 @@ class Labeling:
         mechanism.check_many(ballots)
         if pay == "spent" and not mechanism.cost_depends_on_outcome:
             raise InvalidRequest(
-                f"a round of {type(mechanism).__name__} costs the same whatever comes out: pay its"
-                " curve"
+                f"a round of {type(mechanism).__name__} costs the same for every outcome."
+                " Leave pay at 'curve'"
             )
         if not 1 <= len(key) <= _LONGEST_KEY:
             raise InvalidRequest(f"key has {len(key)} characters: it must have 1 to {_LONGEST_KEY}")
@@ -336,10 +336,11 @@ class Labeling:
             if not room.budget.fits(room.spent, needed):
                 assert room.curve is not None, "of what is charged"
                 raise BudgetExceeded(
-                    "the rounds that are left to label do not fit into what is left of"
-                    f" dataset={name!r}, which buys"
-                    f" {room.budget.how_many(room.curve, spent=room.spent)} rounds. Nothing was"
-                    f" drawn. They need {shortfall(room.budget, room.spent, needed, repr(name))}."
+                    "the remaining rounds do not fit into the remaining budget of"
+                    f" dataset={name!r}, which allows"
+                    f" {room.budget.how_many(room.curve, spent=room.spent)} rounds. Nothing"
+                    " was drawn. They need"
+                    f" {shortfall(room.budget, room.spent, needed, repr(name))}."
                     f" {self._remedy(rooms)}",
                     requested=needed,
                     spent=room.spent,
@@ -354,8 +355,8 @@ class Labeling:
         """
         if self.is_begun(self.folder):
             return (
-                "The job is begun, so that its rounds and noise are fixed: they fit if a quota was"
-                " the limit and is raised"
+                "The job is begun, so its rounds and noise are fixed. They fit only if a"
+                " quota was the limit and is raised"
             )
         rounds = self.ballots.rounds
         if all(room.budget.fits(room.spent, _needed(room, [rounds])) for room in rooms):
@@ -428,9 +429,9 @@ class Labeling:
             if receipt.state == "released":
                 raise JobDamaged(
                     f"the labels of batch {batch} were drawn and are missing from"
-                    f" {masked(self.folder)}: they may have been seen, so they are not drawn again."
-                    " Put the file back (if the folder was copied, it is in the other copy);"
-                    f" {_LOST}"
+                    f" {masked(self.folder)}: they may have been seen, so they are not drawn"
+                    " again. Put the file back (if the folder was copied, it is in the other"
+                    f" copy). {_LOST}"
                 )
             drawn = self.mechanism.select_many(ballots)
             found = zip(drawn.indices, drawn.complete, strict=True)
@@ -506,7 +507,7 @@ class Labeling:
         drawn, sealed = _Drawn.read(path)
         if (drawn.job, drawn.state, drawn.batch) != (self.fingerprint, self.state, batch):
             raise JobDamaged(
-                f"{masked(path)} belongs to another job or batch: put the right file back; {_LOST}"
+                f"{masked(path)} belongs to another job or batch. Put the right file back. {_LOST}"
             )
         return drawn.answers, _claim(sealed)
 

@@ -162,9 +162,9 @@ class TrialVotes:
     def __post_init__(self) -> None:
         if self.public is not True:
             raise InvalidRequest(
-                "a plan shows figures of the votes that it is given, and no ledger is charged for"
-                " them: where teachers learned from public or made-up records alone, declare it"
-                " (public=True); plan from public numbers otherwise (VotesModel)"
+                "a plan shows figures of its votes, and no ledger is charged for them. If"
+                " teachers learned from public or made-up records alone, declare it"
+                " (public=True). Otherwise plan from public numbers (VotesModel)"
             )
         object.__setattr__(self, "truth", _true(self.truth, self.ballots))
 
@@ -181,8 +181,8 @@ def _true(truth: ArrayLike, ballots: Ballots) -> Flags:
     found = np.asarray(truth, dtype=np.bool_)
     if found.shape != ballots.counts.shape:
         raise InvalidRequest(
-            f"truth has shape {found.shape} and the counts {ballots.counts.shape}: one row for"
-            " every round"
+            f"truth has shape {found.shape}, but the counts have {ballots.counts.shape}. Pass"
+            " one row for every round"
         )
     return found
 
@@ -456,8 +456,8 @@ def fitted(
     knob = knob_of(kind)
     if knob.field in settings:
         raise InvalidRequest(
-            f"{knob.field} is what fitted finds for the budget: leave it out, or make"
-            f" {kind.__name__} with it"
+            f"{knob.field} is the result of fitted, so it cannot be stated. Leave it out, or"
+            f" build {kind.__name__} with it"
         )
     given = dict(settings)
     if teachers is not None and "teachers" in kind.model_fields:
@@ -476,8 +476,9 @@ def fitted(
         and not (expected := outlook(found, teachers=teachers)).works
     ):
         raise PoorOutlook(
-            f"this budget leaves little but noise for {rounds} rounds and {teachers} teachers: plan"
-            f" fewer rounds, more teachers or a larger budget, or say anyway=True.\n{expected}"
+            f"this budget leaves little but noise for {rounds} rounds and {teachers} teachers."
+            " Plan fewer rounds, more teachers or a larger budget, or pass"
+            f" anyway=True.\n{expected}"
         )
     return found
 
@@ -490,8 +491,8 @@ def _failure(budget: acc.Budget, rounds: int) -> float:
     """
     if budget.delta == 0:
         raise InvalidRequest(
-            "StableVoting can fail, so its budget needs a delta: the chance of that. Give a delta"
-            " in (0, 1)"
+            "StableVoting can fail, so its budget needs a delta, the probability of that."
+            " Give a delta in (0, 1)"
         )
     # A zCDP budget converts nothing: all of its delta is there for failures.
     chances = [

@@ -45,9 +45,9 @@ _NO_VOTES = (KeyError, OverflowError, TypeError, ValueError)
 _HEADER_BYTES = 2**16  # numpy reads 10,000
 _NPY = b"\x93NUMPY"
 _FORMS = (
-    "a .npz with an array 'votes' of shape (rounds, teachers, labels), (rounds, labels) counts with"
-    " 'teachers', an array 'classes' of shape (rounds, teachers), or what scipy.sparse.save_npz"
-    " wrote; or an .npy file of one of these arrays"
+    "a .npz with an array 'votes' of shape (rounds, teachers, labels), (rounds, labels)"
+    " counts with 'teachers', an array 'classes' of shape (rounds, teachers), or a sparse"
+    " matrix that scipy.sparse.save_npz wrote; or an .npy file of one of these arrays"
 )
 
 
@@ -197,15 +197,15 @@ def _ballots(
         if "classes" in arrays:
             if stacked:
                 _refuse(
-                    "it holds classes, a row of them for each round, and stacked= is about votes:"
-                    " leave it out"
+                    "it holds classes, a row of them for each round, but stacked= is for"
+                    " votes. Leave it out"
                 )
             labels = len(names) if labels is None and names is not None else labels
             return _of_classes(arrays["classes"], voting, labels, declared), True
         if labels is not None:
             _refuse(
-                f"labels={labels} is about classes, and it holds a sparse matrix, which tells that:"
-                " leave it out"
+                f"labels={labels} is for classes, but it holds a sparse matrix, which states"
+                " that number. Leave it out"
             )
         votes = arrays["votes"] if "votes" in arrays else _sparse(arrays)
         return _of_votes(votes, voting, stacked, declared), stacked or votes.ndim == 3
@@ -255,14 +255,14 @@ def _of_classes(
     classes: Any, teachers: int | None, labels: int | None, declared: BallotTerms
 ) -> Ballots:
     if labels is None:
-        _refuse("it holds classes, which do not tell how many labels there are: state labels=")
+        _refuse("it holds classes, which do not show the number of labels. State labels=")
     if classes.ndim == 2:
         rounds, voting = classes.shape
         if teachers is None and voting > rounds:
             _refuse(
-                f"it holds a matrix of {rounds:,} rounds by {voting:,} teachers, more teachers than"
-                f" rounds: if that is so, confirm it by teachers={voting}; if its axes are"
-                " exchanged, transpose it, since one row is one round"
+                f"it holds a matrix of {rounds:,} rounds by {voting:,} teachers, more teachers"
+                f" than rounds. If that is so, confirm it by teachers={voting}. If its axes"
+                " are exchanged, transpose it, because one row is one round"
             )
         if teachers not in (None, voting):
             exchanged = (
@@ -280,8 +280,8 @@ def _of_classes(
 def _of_votes(votes: Any, teachers: int | None, stacked: bool, declared: BallotTerms) -> Ballots:
     if teachers is None and (stacked or votes.ndim == 2):
         _refuse(
-            "it holds a matrix, which does not tell how many teachers there are: state teachers="
-            " (of a matrix of classes, labels=)"
+            "it holds a matrix, which does not show the number of teachers. State teachers="
+            " (for a matrix of classes, labels=)"
         )
     # Counts are held densely: a sparse matrix may claim any number of labels and rounds.
     if scipy.sparse.issparse(votes) and math.prod(votes.shape) > MOST_BYTES:

@@ -169,8 +169,8 @@ class LevelVote(Vote, ABC):
             self.threshold is None or self.teachers is not None
         ):
             raise ValueError(
-                "where teachers come and go (unit='teacher' under add_remove) the number of"
-                " teachers is private: state threshold= as a public number, and no teachers="
+                "if teachers come and go (unit='teacher' under add_remove), the number of"
+                " teachers is private. State threshold= as a public number, and no teachers="
             )
         return self
 
@@ -182,8 +182,8 @@ class LevelVote(Vote, ABC):
         """
         if self.teachers not in (None, teachers):
             raise InvalidBallots(
-                f"the mechanism is configured for teachers={self.teachers} and the ballots have"
-                f" {teachers}: state the same"
+                f"the mechanism is configured for teachers={self.teachers}, but the ballots"
+                f" have {teachers}. State the same number"
             )
         return (
             self if self.threshold is not None else self.model_copy(update={"teachers": teachers})
@@ -198,7 +198,7 @@ class LevelVote(Vote, ABC):
             return self.threshold
         if self.teachers is None:
             raise InvalidRequest(
-                "counts alone do not tell how many teachers voted: configure threshold= or"
+                "counts alone do not show how many teachers voted. Configure threshold= or"
                 " teachers=, or pass dpselect.pate.Ballots"
             )
         return self.teachers / 2

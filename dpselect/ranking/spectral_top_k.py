@@ -115,8 +115,8 @@ class SpectralTopK(Mechanism):
         """
         if (parts := components(comparisons)) > 1:
             raise InvalidComparisons(
-                f"the comparisons fall into {parts} parts with no comparison between them: rank"
-                " each part by itself (restricted)"
+                f"the comparisons fall into {parts} parts with no comparison between them."
+                " Rank each part separately (restricted)"
             )
         if comparisons.largest_degree() > self.normalizer:
             raise InvalidComparisons(

@@ -203,9 +203,9 @@ def require_drawable(candidates: int) -> None:
     """Raise `TooManyCandidates` if there are too many to draw the noise of each."""
     if candidates > _MOST_EXPANDED:
         raise TooManyCandidates(
-            f"constant_work draws the noise of every candidate, at most {_MOST_EXPANDED:,}, and"
-            " these grouped scores imply more: release them outside of constant_work, on a"
-            " schedule if their timing can be observed"
+            f"constant_work draws the noise of every candidate, at most {_MOST_EXPANDED:,},"
+            " but these grouped scores imply more. Release them outside of constant_work, on"
+            " a schedule if their timing can be observed"
         )
 
 

@@ -79,7 +79,7 @@ def worst_case(
     """
     _require_mechanism(mechanism, "sensitivity_bound", "probabilities")
     candidates = checked_integer(
-        "candidates", candidates, "how many candidates the box has", error=InvalidRequest
+        "candidates", candidates, "the number of candidates of the box", error=InvalidRequest
     )
     highest = checked_integer(
         "highest", highest, "the largest count in the box", error=InvalidRequest
@@ -95,8 +95,8 @@ def _require_mechanism(mechanism: object, *parts: str) -> None:
     """Raise unless an object has these parts of a mechanism, of this library or not."""
     if not all(hasattr(mechanism, part) for part in parts):
         raise InvalidRequest(
-            f"mechanism must be a dpselect mechanism, not {type(mechanism).__name__}: pass what"
-            " draws the answer, not its curve"
+            f"mechanism must be a dpselect mechanism, not {type(mechanism).__name__}. Pass the"
+            " object that draws the answer, not its curve"
         )
 
 
@@ -138,7 +138,8 @@ def _laws(mechanism: Mechanism, vectors: Indices, domain: Domain, edges: ArrayLi
     valued = mechanism.releases_values
     if valued and not hasattr(mechanism, "cell_probabilities"):  # one of others
         raise NoClosedForm(
-            f"{type(mechanism).__name__} releases values and has no law of them: use lower_bound"
+            f"{type(mechanism).__name__} releases values without exact probabilities of them."
+            " Use lower_bound"
         )
     laws = [
         mechanism.cell_probabilities(one, edges) if valued else mechanism.probabilities(one)
@@ -306,7 +307,7 @@ def lower_bound(
     samples = checked_integer(
         "samples",
         samples,
-        "how many draws are made from each input",
+        "the number of draws from each input",
         least=10,
         error=InvalidRequest,
     )

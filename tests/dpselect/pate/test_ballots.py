@@ -320,7 +320,7 @@ def test_missing_votes_are_refused_unless_allowed() -> None:
     at the same price, and is the remedy that is named first, since rounds that are left out for
     what is voted in them would tell of votes.
     """
-    votes, remedy = ONE_VOTE.copy(), r"missing='allow'.*tell something of votes"
+    votes, remedy = ONE_VOTE.copy(), r"missing='allow'.*reveal something about votes"
     votes[2, 3] = 0
     for made in (
         lambda **more: pate.Ballots(votes, **more),
