@@ -1,9 +1,10 @@
-"""To and from dp-accounting's `DpEvent`s: what has an exact counterpart is converted, all else is
-refused with a reason.
+"""Conversion to and from dp-accounting's `DpEvent`s, for those with an exact counterpart.
 
-Events are read by their class, never by a name in a text: nothing is imported or called because a
-file says so. Poisson sampling amplifies where a proof covers it: one application, add_remove, the
-sample kept secret.
+All others are refused with a reason.
+
+Events are read by their class, never by a name in a text, so that no file can make this module
+import or call anything. Poisson sampling amplifies privacy if a proof covers it: one application,
+under add_remove, with the sample kept secret.
 """
 
 from __future__ import annotations
@@ -55,18 +56,17 @@ def poisson_sampled(
 def poisson_sampled(
     curve: Curve | HasCurve, rate: float, *, relation: Relation | None = None
 ) -> Curve | Guarantee:
-    """`curve`'s mechanism run once on a secret sample that takes each user independently with
-    probability `rate`. Theorem G5.
+    """Return the curve of `curve`'s mechanism, run once on a secret Poisson sample. Theorem G5.
 
-    Compose the result for several runs on fresh samples: `n * poisson_sampled(curve, rate)`. A
-    composition as argument means that all of its parts see the same sample.
+    For several runs on fresh samples, compose the result: `n * poisson_sampled(curve, rate)`. If
+    the argument is itself a composition, all of its parts see the same sample.
 
     Args:
-        curve: of the mechanism on the sample; of Gaussian ones the result is exact. A mechanism
-            gives a `Guarantee`.
-        rate: sampling probability, in (0, 1].
-        relation: of a bare curve; must be add_remove: replacing a user of a Poisson sample is not
-            covered.
+        curve: curve of the mechanism on the sample; for a Gaussian one the result is exact. A
+            mechanism gives a `Guarantee`.
+        rate: probability in (0, 1] that a user is in the sample, independently of the others.
+        relation: neighboring relation of a bare curve. It must be add_remove, because no proof
+            covers replacing a user of a Poisson sample.
 
     Raises:
         NoEquivalent: the relation is replace_one.
@@ -110,7 +110,7 @@ def _times(rate: float, delta: float) -> float:
 
 
 def _less(epsilon: float, rate: float) -> float:
-    """ln(1 + rate (e^epsilon - 1)), rounded up."""
+    """Return ln(1 + rate (e^epsilon - 1)), rounded up."""
     if epsilon > 700:
         return epsilon
     return min(epsilon, math.log1p(rate * math.expm1(epsilon)) * (1 + 1e-14))
@@ -126,17 +126,20 @@ _ORDERS = tuple(
 
 
 def from_dp_event(event: dp_event.DpEvent, relation: Relation | None = None) -> Curve:
-    """The curve of a dp-accounting event, compositions included, with their counts. Theorem G6.
+    """Return the curve of a dp-accounting event. Theorem G6.
+
+    Compositions are included, with their counts.
 
     Args:
-        event: NoOp, Gaussian, Laplace, DiscreteLaplace, RandomizedResponse, ZCD, compositions of
-            them, and Poisson samples, which are taken to be kept secret, as dp-accounting takes
-            them; the best of a random number of runs of one of these. Where the installed version
-            has them: DiscreteGaussian, EpsilonDelta, ExponentialMechanism, PermuteAndFlip.
-        relation: the neighboring relation, to be stated: events carry none, dp-accounting assumes
-            add_remove. Noise is relative to the norm of one user's contribution, so replacing it
-            costs twice as much; randomized response exists under replace_one only. An epsilon that
-            an event states is that of the relation stated here.
+        event: a NoOp, Gaussian, Laplace, DiscreteLaplace, RandomizedResponse or ZCD event; a
+            composition or a Poisson sample of them; or the best of a random number of runs of one.
+            Samples are assumed to be kept secret, as in dp-accounting. If the installed version has
+            them, also DiscreteGaussian, EpsilonDelta, ExponentialMechanism and PermuteAndFlip.
+        relation: the neighboring relation. It has to be stated, because events carry none and
+            dp-accounting assumes add_remove. Noise is relative to the norm of one user's
+            contribution, so replacing it costs twice as much. Randomized response exists under
+            replace_one only. An epsilon that an event states is taken to hold for the relation
+            stated here.
 
     Raises:
         InvalidArgument: no relation is stated.
@@ -160,14 +163,15 @@ def from_dp_event(event: dp_event.DpEvent, relation: Relation | None = None) -> 
 
 
 def to_dp_event(curve: Curve, relation: Relation | None = None) -> dp_event.DpEvent:
-    """The dp-accounting event of a curve: exactly its counterpart, up to rounding towards more
-    privacy loss. Theorem G6.
+    """Return the dp-accounting event of a curve. Theorem G6.
+
+    The event is the exact counterpart, up to rounding towards more privacy loss.
 
     Args:
         curve: GaussianDP, LaplaceDP, PureDP, ZCDP, one user's noise on a sample, RepeatAndSelectDP,
             the identity, and compositions; where the installed version has events for them,
             BoundedRange and ApproxDP.
-        relation: the neighboring relation that the event will be read under, add_remove if None.
+        relation: neighboring relation that the event will be read under; add_remove if None.
 
     Raises:
         NoEquivalent: the curve, or a part of it, has no event.
@@ -195,14 +199,15 @@ _MOST_DEEP = 20
 
 
 def event_from_json(text: str | bytes) -> dp_event.DpEvent:
-    """The event that a JSON object states: "event" names its class, the rest are its fields, and
-    inner events are objects too.
+    """Return the event that a JSON object states.
+
+    "event" names its class, the other keys are its fields, and inner events are objects too.
 
     Only the classes of `from_dp_event` are known, and nothing that the text names is imported or
     called.
 
     Raises:
-        InvalidCurve: it states no such event, or other fields than the event has.
+        InvalidCurve: the text states no such event, or fields that the event does not have.
 
     Example:
         >>> import accounting as acc
@@ -244,12 +249,14 @@ def _event(data: object, deep: int) -> dp_event.DpEvent:
 
 
 def dp_sgd(noise_multiplier: float, sampling_rate: float, steps: int) -> dp_event.DpEvent:
-    """The event of DP-SGD: `steps` Gaussian sums of clipped gradients, each over a fresh secret
-    Poisson sample.
+    """Return the event of DP-SGD, which composes sampled Gaussian sums of clipped gradients.
+
+    Each step sums over a fresh secret Poisson sample.
 
     Args:
-        noise_multiplier: of the noise, in norms to which a gradient is clipped.
-        sampling_rate: the probability with which a record is in a batch, in (0, 1].
+        noise_multiplier: standard deviation of the noise, over the norm to which gradients are
+            clipped.
+        sampling_rate: probability that a record is in a batch, in (0, 1]. steps: number of steps.
     """
     one = dp_event.PoissonSampledDpEvent(sampling_rate, dp_event.GaussianDpEvent(noise_multiplier))
     return dp_event.SelfComposedDpEvent(
@@ -261,7 +268,9 @@ def dp_sgd(noise_multiplier: float, sampling_rate: float, steps: int) -> dp_even
 
 
 def _randomized_response(event: dp_event.RandomizedResponseDpEvent, relation: Relation) -> Curve:
-    """Of k answers the true one with probability 1 - noise, else a uniform one; neighbors have
+    """Return the curve of randomized response over k answers.
+
+    The answer is the true one with probability 1 - noise, and otherwise uniform. Neighbors have
     different true answers.
     """
     if relation != "replace_one":
@@ -287,8 +296,9 @@ def _randomized_response(event: dp_event.RandomizedResponseDpEvent, relation: Re
 
 
 def _discrete_gaussian(event: Any, relation: Relation) -> Curve:
-    """One integer exactly; integer vectors: zCDP of half the squared shift over sigma, in any
-    dimension.
+    """Return the curve of discrete Gaussian noise, exact for one integer.
+
+    Integer vectors have zCDP of half the squared shift over sigma, in any dimension.
     """
     moved = (
         math.floor(event.sensitivity * _MOVES[relation])
@@ -479,17 +489,20 @@ _MOST_SHIFT = 200
 
 
 def _up(value: float) -> float:
-    """The next float above."""
+    """Return the next float above."""
     return math.nextafter(value, math.inf)
 
 
 def _down(value: float) -> float:
-    """The next float below."""
+    """Return the next float below."""
     return math.nextafter(value, 0.0)
 
 
 def _discrete_laplace(rate: float, shift: int) -> Curve:
-    """Integer noise with probabilities proportional to exp(-rate |x|), neighbors `shift` apart."""
+    """Return the curve of integer noise of probability proportional to exp(-rate |x|).
+
+    Neighbors are `shift` apart.
+    """
     if isinstance(rate, bool) or not 0 < rate < math.inf:
         raise InvalidCurve(f"noise_parameter={rate!r} must be a finite number > 0")
     if isinstance(shift, bool) or not isinstance(shift, int) or shift < 1:
@@ -511,8 +524,9 @@ def _discrete_laplace(rate: float, shift: int) -> Curve:
 
 
 def _hockey_stick(rate: float, shift: int, epsilon: float) -> float:
-    """Sum of (P - exp(epsilon) Q)_+: all integers up to 0 together, then each between 0 and the
-    shift.
+    """Return the sum of (P - exp(epsilon) Q)_+ over the integers.
+
+    All integers up to 0 are added together, and then each one between 0 and the shift.
     """
     ends = -math.expm1(min(0.0, epsilon - rate * shift)) / (1 + math.exp(-rate))
     weight = math.tanh(rate / 2)

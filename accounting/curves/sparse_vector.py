@@ -43,8 +43,8 @@ class SparseVectorDP(UnconditionalCurve):
         positives: number of answers "above" that share epsilon2 equally, all with Laplace noise;
             None if that is not known.
         alone: largest shift of one answer, up or down, over the scale of its noise, nats. None
-            means epsilon2/positives, which is exact for answers that all move in one direction, and
-            twice the shift for others.
+            means epsilon2/positives, which is the shift of answers that all move in one direction,
+            and twice that of others.
     """
 
     kind: Literal["sparse_vector_dp"] = "sparse_vector_dp"

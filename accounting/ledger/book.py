@@ -1,8 +1,7 @@
-"""`Book`: a dataset within one transaction. What charges and steps ask of it, and what they write:
-all or nothing.
+"""`Book`: a dataset within one transaction, with its charges and steps written all or nothing.
 
-Whether an account can pay is asked and answered under the dataset's lock, and entries, totals,
-accounts and the head are written once, when the book is closed.
+Accounts are checked under the dataset's lock. Entries, totals, accounts and the chain head are
+written once, when the book is closed.
 """
 
 from __future__ import annotations
@@ -131,8 +130,9 @@ _LAPSED = (
 
 @contextmanager
 def writing(store: Store, dataset: object) -> Iterator[Book]:
-    """The book of a dataset whose row is held against every other charge; what it was told is
-    written at the end.
+    """Open the book of a dataset, with its row locked against every other charge.
+
+    Changes are written at the end of the block.
     """
     with store.writer() as connection:
         book = Book(
@@ -144,17 +144,16 @@ def writing(store: Store, dataset: object) -> Iterator[Book]:
 
 @contextmanager
 def reading(store: Store, dataset: object) -> Iterator[Book]:
-    """The book of a dataset, to look things up in."""
+    """Open the book of a dataset for reading."""
     with store.reader() as connection:
         yield Book(connection, find_dataset(connection, checked_name("dataset", dataset)))
 
 
 class Book:
-    """What a transaction knows of a dataset, read when first asked for, and all that it writes
-    there: nothing before `close`.
+    """The state of a dataset within one transaction, read when first needed.
 
-    The account (0, period) is the dataset's own; (n, account) is one of the quota that entry n
-    declares.
+    Changes are kept, and nothing is written before `close`. The account (0, period) is the
+    dataset's own, and (n, account) is one of the quota that entry n declares.
     """
 
     def __init__(self, connection: Connection, declared: Declared) -> None:
@@ -169,10 +168,14 @@ class Book:
     # -- where accounts stand ----------------------------------------------------------------------
 
     def spent(self, quota: int, names: Sequence[str]) -> dict[Place, Price]:
-        """What accounts of the dataset (0), or of the quota of an entry, have been charged so far.
+        """Return the sums charged to accounts.
+
+        Args:
+            quota: entry that declares the quota, or 0 for the dataset's own accounts.
+            names: names of the accounts.
 
         Raises:
-            LedgerCorrupt: a period's total is not what its last entry states.
+            LedgerCorrupt: a period's total is not that of its last entry.
         """
         if new := [name for name in names if (quota, name) not in self._spent]:
             asked = {"mine": self.declared.id, "seq": quota, "names": new}
@@ -198,12 +201,12 @@ class Book:
             )
 
     def totals(self) -> dict[str, Price]:
-        """What every period has been charged so far, in this transaction too."""
+        """Return the sum charged to every period, including this transaction."""
         mine = {name: spent for (quota, name), spent in self._spent.items() if not quota}
         return all_totals(self.connection, self.declared.id) | mine
 
     def steps(self, *keys: str) -> list[Entry]:
-        """What was entered under idempotency keys, read at once, in order."""
+        """Return the entries under idempotency keys, read at once, in order."""
         if new := [key for key in keys if key not in self._earlier]:
             self._earlier |= entries_of_keys(self.connection, self.declared, new)
         return [entry for key in keys for entry in self._earlier[key]]
@@ -215,8 +218,9 @@ class Book:
     def accounts(
         self, periods: tuple[str, ...], who: Mapping[str, Any]
     ) -> Iterator[tuple[Place, str, Remaining]]:
-        """Where everything stands that a charge is held against, and as what: its periods, then its
-        accounts of quotas.
+        """Yield every account that a charge counts to, with its place, name in messages, and state.
+
+        The dataset's periods come first, and then the accounts of quotas.
         """
         where = repr(self.dataset.name)
         for place, spent in self.spent(0, periods).items():
@@ -245,13 +249,13 @@ class Book:
     # -- charges -----------------------------------------------------------------------------------
 
     def charge_all(self, asked: Sequence[Request]) -> list[Receipt]:
-        """Charge each, or give back what the same key has charged before.
+        """Charge each request, or return the earlier receipt of its key.
 
         Raises:
             BudgetExceeded, Unaffordable: the budget or a quota does not allow it.
             RelationMismatch: the item's guarantee is for another relation than the dataset's, or
                 states none.
-            KeyConflict: the key was used for something else.
+            KeyConflict: the key was used for a different charge.
             SharedRows: the rows were charged under another name.
         """
         self.steps(*(request.key for request in asked))
@@ -268,8 +272,9 @@ class Book:
         return self._receipt(written)
 
     def check(self, request: Request) -> Receipt | None:
-        """Raise as a charge would, without one; the receipt of a key that has paid already, which
-        needs no room again.
+        """Raise the errors of a charge without charging, or return the receipt of a paid key.
+
+        Such a key needs no budget again. The result is None for a new key.
         """
         due, periods = request.due(self.dataset)
         if earlier := self.steps(due.key):
@@ -280,8 +285,15 @@ class Book:
     def require_room(
         self, due: Request, periods: tuple[str, ...], *, claim: bool
     ) -> dict[Place, Price]:
-        """How the accounts stand after a charge that every one of them can pay for; with `claim`
-        its rows are the dataset's from now on. Raises as `charge_all`.
+        """Return the sums of the accounts after a charge that each of them can pay for.
+
+        Args:
+            due: the request, resolved for the dataset.
+            periods: the periods that it reads.
+            claim: True to claim its rows for the dataset.
+
+        Raises:
+            Error: as `charge_all`.
         """
         dataset, most = self.dataset, self.dataset.most_per_release
         # what no account of its form pays for is not asked to be smaller
@@ -315,8 +327,14 @@ class Book:
         return after
 
     def in_all(self, price: Price = NOTHING, periods: Iterable[str] = ()) -> tuple[float, float]:
-        """What somebody faces whose rows lie in all periods, these charged a price more;
-        BudgetExceeded if less is allowed.
+        """Return (epsilon, delta) for a user with rows in all periods.
+
+        Args:
+            price: a further charge to each of `periods`.
+            periods: names of these periods.
+
+        Raises:
+            BudgetExceeded: the dataset allows less.
         """
         dataset, spent = self.dataset, self.totals()
         spent |= {period: spent.get(period, NOTHING).plus(price) for period in periods}
@@ -366,7 +384,10 @@ class Book:
         return self._receipt(opening, earlier)
 
     def _receipt(self, made: Sequence[Entry], steps: Sequence[Entry] = ()) -> Receipt:
-        """For the entries that a step made, now or earlier, as the steps of the key tell."""
+        """Return the receipt for entries that a step made, now or earlier.
+
+        `steps` are all entries of the key if the step was made earlier.
+        """
         return Receipt(
             self.dataset.name,
             made[0].key,
@@ -376,8 +397,9 @@ class Book:
         )
 
     def claims(self, fingerprint: str, periods: tuple[str, ...], *, write: bool = True) -> bool:
-        """Whether the rows with this fingerprint belong to the dataset and periods, or to nobody:
-        those do now, if `write`.
+        """Return True if rows with this fingerprint are free or claimed for these periods.
+
+        A claim belongs to a dataset and periods. With `write`, free rows are claimed now.
         """
         values = {
             "fingerprint": fingerprint,
@@ -394,15 +416,19 @@ class Book:
     def follow(
         self, action: Step, key: str, label: str | None, by: Origin, ran: str | None = None
     ) -> Receipt:
-        """Take the step for every period of the key; one that was taken before is given back.
+        """Take a step for every period of the key, or return the receipt of the same earlier step.
 
         Args:
-            ran: of a release, the curve (JSON) of the rounds that its outcome says were run; the
-                others are given back (F8).
+            action: the step.
+            key: idempotency key of the charge.
+            label: reason of a void, or claim of a release.
+            by: the fields about who takes the step, where and when.
+            ran: for a release, the curve (JSON) of the rounds that ran according to its outcome.
+                The others are refunded (F8).
 
         Raises:
-            InvalidTransition: nothing was charged under the key, or the step may not follow its
-                state.
+            InvalidTransition: nothing was charged under the key, or its state does not allow the
+                step.
             ClaimConflict: another result was released, by its label or by what it used.
             InvalidEntry: what ran is not part of what was reserved.
         """
@@ -473,11 +499,11 @@ class Book:
         return self._receipt(written)
 
     def lapse(self, by: Origin) -> list[Receipt]:
-        """Void every reservation whose time is over.
+        """Void every expired reservation.
 
-        Nothing was drawn under them: data are read after a commit only, and a commit and a void of
+        Nothing was drawn under them. Data are read only after a commit, and a commit and a void of
         one key exclude each other under the lock, whatever the clocks say. A clock that runs ahead
-        refuses a late commit; what was drawn stays charged.
+        refuses a late commit, and draws that were made stay charged.
         """
         rows = self.connection.execute(_LAPSED, {"mine": self.declared.id, "now": by.at})
         late = sorted((row.expires, row.key) for row in rows)
@@ -489,8 +515,9 @@ class Book:
     # -- writing -----------------------------------------------------------------------------------
 
     def append(self, steps: Iterable[Mapping[str, Any]], by: Origin) -> list[Entry]:
-        """Chain steps to the dataset's head: fields of entries that say something, apart from their
-        place in the chain.
+        """Chain steps to the dataset's chain head and return them as entries.
+
+        A step has the fields of an entry that are not None, apart from its place in the chain.
         """
         written = []
         for step in steps:
@@ -505,19 +532,19 @@ class Book:
         return written
 
     def enter(self, entry: Entry) -> None:
-        """Add an entry that follows the dataset's head."""
+        """Add an entry that follows the dataset's chain head."""
         if entry.action != "quota":
             self.move({(0, entry.period): entry.spent})
         self.declared.seq, self.declared.head = entry.seq, entry.hash
         self.waiting.append(entry)
 
     def move(self, accounts: Mapping[Place, Price]) -> None:
-        """Note how accounts stand from now on."""
+        """Set the sums of accounts, to be written by `close`."""
         self._spent |= accounts
         self._moved |= accounts.keys()
 
     def close(self) -> None:
-        """Write entries, totals, quotas' accounts and the head, once."""
+        """Write entries, totals, quotas' accounts and the chain head, once."""
         if self.waiting:
             _insert(self.connection, [(self.declared.id, *stored(entry)) for entry in self.waiting])
             head = {
@@ -550,17 +577,17 @@ _BLANK = {name: None for name in ENTRY_FIELDS if name != "hash"} | dict.fromkeys
 
 
 def openings(steps: Iterable[Entry]) -> tuple[Entry, ...]:
-    """The entries that opened the charge, one per period."""
+    """Return the entries that opened a charge, one per period."""
     return tuple(entry for entry in steps if entry.opens)
 
 
 def state_of(steps: Sequence[Entry]) -> State:
-    """The state that the steps of one key, in order, have led to."""
+    """Return the state of a key after its steps, in order."""
     return _AFTER[steps[-1].action]
 
 
 def require_fit(left: Remaining, price: Price, due: Request, where: str) -> None:
-    """BudgetExceeded if an account cannot pay a price; `where` is how messages call it."""
+    """Raise BudgetExceeded if an account cannot pay a price; `where` names it in messages."""
     if not left.budget.fits(left.spent, price):
         raise refusal(replace(left, curve=due.curve), due.said["count"], where)
 
@@ -571,8 +598,9 @@ def _is_small(most: Budget, curve: str, count: int) -> bool:
 
 
 def _binding_of(mechanism_json: str | None) -> str | None:
-    """What a description binds its charge to: one job's draw, say, that no other job may make under
-    the same key.
+    """Return the text that a description binds its charge to, or None.
+
+    For example, it names one job's draw, which no other job may make under the same key.
     """
     bound = None if mechanism_json is None else read_json(mechanism_json).get("binding")
     return bound if isinstance(bound, str) else None
@@ -580,8 +608,9 @@ def _binding_of(mechanism_json: str | None) -> str | None:
 
 @cache
 def _upsert(table: Table) -> Any:
-    """Write rows in the place of those with the same primary keys; what is claimed stays. As text:
-    both stores read the same.
+    """Return SQL that writes rows over those with the same primary keys; claimed rows stay.
+
+    It is text because both stores read the same.
     """
     names, keys = [
         [column.name for column in columns]
@@ -595,9 +624,7 @@ def _upsert(table: Table) -> Any:
 
 
 def _insert(connection: Connection, rows: list[tuple[Any, ...]]) -> None:
-    """Append entries, past SQLAlchemy's handling of each parameter, which costs more than the rows
-    do.
-    """
+    """Append entries, past SQLAlchemy's costly handling of each parameter."""
     columns = ("dataset_id", *STORED)
     # `key` and `count` mean something to one store or the other
     names = ", ".join(f'"{name}"' for name in columns)

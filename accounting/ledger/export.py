@@ -1,8 +1,9 @@
-"""The ledger as JSON lines: a header, each dataset's declaration and entries, and an end that
-states the heads.
+"""Export and import of a ledger as JSON lines.
+
+An export has a header, each dataset's declaration and entries, and an end with the chain heads.
 
 An import derives everything anew, in one transaction, and is refused for the first line that does
-not hold.
+not verify.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _BATCH = 500
 
 
 def export_lines(store: Store, heads: Heads, target: Path | str | IO[str]) -> Heads:
-    """Write every dataset up to its entry in `heads`."""
+    """Write every dataset up to its entry in `heads`, and return the heads."""
     write_text(
         target,
         "the export",
@@ -75,8 +76,10 @@ def _lines(store: Store, heads: Heads) -> Iterator[dict[str, Any]]:
 
 
 def import_lines(store: Store, source: Path | str | IO[str], key: str | None = None) -> int:
-    """Import in one transaction. Returns the number of entries; ImportRefused names the first line
-    that does not hold.
+    """Import an export in one transaction, and return the number of entries.
+
+    Raises:
+        ImportRefused: a line does not verify; the message names the first one.
     """
     try:
         with _to_read(source) as file, store.writer() as connection:
@@ -112,14 +115,14 @@ def _to_read(source: Path | str | IO[str]) -> Iterator[IO[str]]:
 
 
 class _Lines:
-    """An export, read line by line; `number` is the line that was read last."""
+    """An export, read line by line; `number` is that of the last line read."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
         self.number = 0
 
     def read(self) -> str:
-        """The next line; "" after the last."""
+        """Return the next line; "" after the last one."""
         try:
             line = self._file.readline(_LONGEST_LINE + 1)
         except (OSError, UnicodeDecodeError) as error:
@@ -131,7 +134,7 @@ class _Lines:
         return line
 
     def take(self, *kinds: str) -> tuple[str, dict[str, Any]]:
-        """The type and the content of the next line, which has to be one of these."""
+        """Return the type and content of the next line, which must have one of these types."""
         if not (line := self.read()):
             raise InvalidEntry("the export breaks off: it has no end line")
         if len(line) > _LONGEST_LINE:
@@ -143,9 +146,7 @@ class _Lines:
 
 
 def _import(connection: Connection, lines: _Lines, key: str | None) -> int:
-    """Take every line, in the order in which an export has them: a header, datasets with their
-    entries, an end.
-    """
+    """Import every line in the order of exports: a header, datasets with their entries, an end."""
     header = _header(connection, lines.take("ledger")[1])
     heads: dict[str, Head] = {}
     kind, data = lines.take("dataset", "end")
@@ -217,9 +218,7 @@ def _enter(chain: Chain, book: Book, data: dict[str, Any]) -> None:
 
 
 def _finish(connection: Connection, book: Book) -> None:
-    """Write what is left of a dataset: its last entries, what its quotas' accounts hold, and claims
-    of rows.
-    """
+    """Write the rest of a dataset: last entries, sums of quotas' accounts, and claims of rows."""
     book.close()
     mine = book.declared
     book.move(Accounts.of(connection, mine, revisions(connection, mine.id)))

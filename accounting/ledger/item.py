@@ -1,6 +1,4 @@
-"""What is charged, a curve or anything that has one, and what a caller asks: checked before the
-store is opened.
-"""
+"""Requests to charge a curve, or an object that has one, checked before the store is opened."""
 
 from __future__ import annotations
 
@@ -37,14 +35,14 @@ Across = Literal["whole_counts"]
 
 
 class Chargeable(Protocol):
-    """A mechanism: a curve, the relation it holds for, and JSON that describes it.
+    """A mechanism with a curve, the relation that it holds for, and JSON that describes it.
 
-    The description is provenance and may grow with the version; a text under "binding" in it is
-    part of what is charged. An attribute `uses_linf_only` that is True declares that the curve
-    holds for any scores that move by at most linf each, all in one direction, however many of them
-    move: what `Terms.across` "whole_counts" needs. An attribute `unit` names the unit of privacy
-    that the curve is about where that is not the dataset's own for certain: "record", or "teacher"
-    for all that one teacher of a PATE ensemble holds.
+    The description is provenance and may grow with the version, but a text under "binding" in it is
+    part of the charge. Two attributes are optional. `uses_linf_only`, if True, declares that the
+    curve holds for any scores that move by at most linf each, all in one direction, however many of
+    them move, as `Terms.across` "whole_counts" requires. `unit` names the unit of privacy of the
+    curve if it may differ from the dataset's: "record", or "teacher" for all data of one teacher of
+    a PATE ensemble.
     """
 
     @property
@@ -55,33 +53,35 @@ class Chargeable(Protocol):
 
 
 class Terms(TypedDict, total=False):
-    """Keywords of `Ledger.charge` and `Ledger.reserve`. Text is stored in clear: no private data in
-    it.
+    """The keywords of `Ledger.charge` and `Ledger.reserve`.
+
+    Text is stored unencrypted. Do not include private data.
 
     Attributes:
-        count: how many times it runs, 1 by default.
-        relation: of a bare curve, which does not know it: required there, and checked against the
-            dataset's. A mechanism, and `n * mechanism`, state their own.
-        key: idempotency key. A second call with it, the same curve, count and periods charges
-            nothing and gives back the first one's receipt, marked `replayed`: it pays for one draw,
-            so do not draw again.
-        period: whose rows are read, where the dataset has a window; several are charged each, for
-            what `across` says.
-        across: of a charge that reads several periods under add_remove, why its curve covers a user
-            whose rows of one period come or go while the others stay (Theorem F11). "whole_counts":
-            every user was counted in full, and the curve rests on linf alone. None, where that is
-            not known: it is charged as two changes (group privacy). An item that was proved for
-            replace_one is charged at its own price.
-        time_zone: whose days and months the periods are, "UTC" by default; it must be the
+        count: number of runs, 1 by default.
+        relation: neighboring relation of a bare curve, which does not know it. It is required
+            there, and has to be the dataset's. A mechanism, and `n * mechanism`, state their own.
+        key: idempotency key. A second call with the same key, curve, count and periods charges
+            nothing and returns the first one's receipt, marked `replayed`. It pays for one draw, so
+            do not draw again.
+        period: period or periods whose rows are read, if the dataset has a window. Each of several
+            is charged (see `across`).
+        across: for a charge that reads several periods under add_remove, why its curve covers a
+            user whose rows of one period come or go while the others stay (Theorem F11).
+            "whole_counts" means that every user was counted in full, and the curve uses linf alone.
+            None if that is not known: the charge is then two changes (group privacy). An item that
+            was proved for replace_one is charged at its own price.
+        time_zone: time zone of the periods' days and months, "UTC" by default; it must be the
             dataset's.
-        label: what for, in words.
-        actor: on whose behalf; by default the operating system's user.
-        fingerprint: of the rows; rows once charged to one dataset and period are refused under
-            others. Not a plain hash of private data, which confirms guesses, but a snapshot's name
-            or a keyed hash.
-        salt: of the contribution bounding, as provenance. Never a seed of noise.
-        team, purpose: whose work it is and what for, where quotas count by that (`Quota`).
-        override: why a release may cost more than the dataset's `most_per_release`; recorded.
+        label: note on the charge, in words.
+        actor: name on whose behalf the charge is made; by default the operating system's user.
+        fingerprint: fingerprint of the rows. Rows once charged to one dataset and period are
+            refused under others. Use a snapshot's name or a keyed hash, not a plain hash of private
+            data, because that confirms guesses.
+        salt: salt of the contribution bounding, as provenance. Never a seed of noise.
+        team, purpose: team and purpose to charge, if quotas count by them (`Quota`).
+        override: reason why a release may cost more than the dataset's `most_per_release`; it is
+            recorded.
     """
 
     count: int
@@ -107,8 +107,9 @@ _TEXTS = {
 
 
 def require_known(given: Iterable[str], known: type) -> None:
-    """Refuse a keyword that the TypedDict `known` does not list: a mistyped `period` or `count`
-    would be charged wrongly.
+    """Refuse a keyword that the TypedDict `known` does not list.
+
+    Otherwise a mistyped `period` or `count` would be charged wrongly.
     """
     names = known.__annotations__
     for name in given:
@@ -118,13 +119,12 @@ def require_known(given: Iterable[str], known: type) -> None:
 
 @dataclass(frozen=True)
 class Request:
-    """What a caller asks to be charged: checked already, apart from what only the dataset can tell
-    (`due`).
+    """A charge that a caller asks for, checked except for rules of the dataset (see `due`).
 
-    `unit` and `uses_linf_only` are what the mechanism declares (`Chargeable`); `across` is what the
-    caller claims, and in what is due why the curve covers several periods. `said` is what its
-    entries repeat as it stands: curve, mechanism and count, label, fingerprint, salt, team,
-    purpose, override and expires.
+    `unit` and `uses_linf_only` are declarations of the mechanism (`Chargeable`). `across` is the
+    caller's claim; once resolved for a dataset, it is the reason why the curve covers several
+    periods. `said` has the fields that entries repeat unchanged: curve, mechanism and count, label,
+    fingerprint, salt, team, purpose, override and expires.
     """
 
     action: Opening
@@ -148,10 +148,10 @@ class Request:
         now: datetime,
         expires: str | None = None,
     ) -> Self:
-        """What is asked.
+        """Return the checked request for an item.
 
         Raises:
-            InvalidEntry, InvalidArgument, RelationMismatch: with what is wrong.
+            InvalidEntry, InvalidArgument, RelationMismatch: a keyword or the item is not valid.
         """
         require_known(terms, Terms)
         said: dict[str, Any] = {
@@ -208,8 +208,14 @@ class Request:
         expires_in: float | None,
         now: datetime,
     ) -> list[Self]:
-        """What a batch asks, each under a key of its own; reservations lapse `expires_in` seconds
-        after `now`.
+        """Return the requests of a batch, each with a key of its own.
+
+        Args:
+            expires_in: seconds after `now` at which reservations expire; None for never.
+
+        Raises:
+            KeyConflict: a key is given twice.
+            InvalidEntry, InvalidArgument, RelationMismatch: as `read`.
         """
         expires = _expiry(expires_in, now)
         found: dict[str, Self] = {}
@@ -224,7 +230,7 @@ class Request:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What its entries say, apart from their place, price and period."""
+        """The fields of its entries, apart from their place, price and period."""
         return {
             **vars(self.by),
             **self.said,
@@ -234,19 +240,21 @@ class Request:
         }
 
     def price(self, limit: Budget) -> Price:
-        """What it costs in an account with this limit; Unaffordable if no account of its form pays
-        for that.
+        """Return the price in an account with this limit.
+
+        Raises:
+            Unaffordable: no account of its form pays for the curve.
         """
         return price_in(limit, self.said["curve"], self.said["count"])
 
     def due(self, dataset: Dataset) -> tuple[Self, tuple[str, ...]]:
-        """What this is charged for in a dataset, and the periods whose rows it reads.
+        """Return the request as charged in a dataset, and the periods whose rows it reads.
 
         Raises:
-            RelationMismatch: it is not proved for the dataset's relation or unit of privacy.
+            RelationMismatch: the item is not proved for the dataset's relation or unit of privacy.
             InvalidEntry: the periods are not the dataset's, or "whole_counts" is claimed for a
-                curve that does not declare to rest on linf alone.
-            NoEquivalent: nothing is known of two changes; state why the curve covers them, or
+                curve that does not declare that it uses linf alone.
+            NoEquivalent: no curve of two changes is known. State why the curve covers them, or
                 charge each period by itself.
         """
         periods = checked_periods(dataset.window, self.period)
@@ -269,9 +277,11 @@ class Request:
         return due, periods
 
     def _require_unit(self, unit: str, relation: Relation) -> None:
-        """One teacher holds many records, and its joining costs less than a change of one of them.
-        Where teachers come and go, their number is private, which the price of a changed record
-        takes to be public.
+        """Refuse a unit of privacy that the dataset does not protect.
+
+        A teacher holds many records, and its joining costs less than a change of one of them. If
+        teachers come and go, their number is private, but the price of a changed record assumes
+        that it is public.
         """
         of_teachers = unit.split()[:1] == ["teacher"]
         if self.unit == "teacher" and not of_teachers:
@@ -288,7 +298,7 @@ class Request:
             )
 
     def _across_periods(self) -> Self:
-        """What is due where several periods are read together under add_remove. Theorem F11."""
+        """Return the request as charged for several periods under add_remove. Theorem F11."""
         if self.relation == "replace_one":
             return replace(self, relation="add_remove", across="exchange")
         if self.across == "whole_counts" and not self.uses_linf_only:
@@ -315,9 +325,7 @@ class Request:
 
 
 def json_of(field: str, described: Any) -> str:
-    """The JSON of a curve or a mechanism, as an entry can hold it; `field` is how messages
-    call it.
-    """
+    """Return the JSON of a curve or mechanism for an entry; `field` names it in messages."""
     return checked_text(f"the {field}'s JSON", described.to_json(), LONGEST_JSON)
 
 

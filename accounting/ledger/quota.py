@@ -1,8 +1,7 @@
-"""Quotas: limits within a dataset's budget, for a person, a team, a purpose or a stretch of the
-data's time.
+"""Quotas: limits within a dataset's budget, for a person, a team, a purpose or a span of time.
 
-A `Quota`, its `Revision`s, and where its accounts stand as the entries say (`Accounts`). A charge
-passes the quotas in `book`, in the same transaction as the budget.
+A `Quota` has `Revision`s, and `Accounts` derives the sums of its accounts from the entries. A
+charge is checked against quotas in `book`, in the same transaction as the budget.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from accounting.ledger.stored_text import (
 
 Scope = Literal["actor", "team", "purpose"]
 Place = tuple[int, str]
-"""An account: the entry that declares its quota, and its name."""
+"""Place of an account: the entry that declares its quota, and its name."""
 
 _Name = Annotated[str, AfterValidator(partial(checked_name, "name"))]
 _WIDTHS: tuple[Window, ...] = ("day", "week", "month", "quarter", "year", "whole")
@@ -43,29 +42,28 @@ _MOST_ACCOUNTS = 4_000
 
 @final
 class Quota(Frozen):
-    """The most that some of a dataset's charges may add up to. It never allows what the dataset's
-    budget does not.
+    """A limit on the sum of some of a dataset's charges, within the dataset's budget.
 
-    Every charge of the dataset that falls in its scope counts, those before it was declared
-    included. Each account of it is a privacy filter of its own (Theorems F1 to F3), with its own
-    prices; a charge that reads several periods of a window counts there once. With a window,
-    `limit` bounds what the releases tell about one unit's rows that lie in it. By actor, team or
-    purpose it bounds what the releases in its scope tell *given all others*: where a release
-    outside of it decides which one inside is made, what both tell together is bounded by the
+    Every charge of the dataset in the quota's scope counts, including charges before the
+    declaration. Each account of a quota is a privacy filter of its own (Theorems F1 to F3), with
+    its own prices. A charge that reads several periods of a window counts there once. With a
+    window, `limit` bounds the privacy cost of the releases for one unit's rows within it. By actor,
+    team or purpose, it bounds the cost of the releases in its scope *given all others*. If a
+    release outside of it decides which one inside is made, their joint cost is bounded by the
     dataset's budget and by no quota.
 
     Args:
-        name: of the quota within its dataset. Declaring it again replaces it; both stay on record.
-        limit: in any form; None withdraws the quota.
-        by: whose charges count: those of one actor, team or purpose. None counts everybody's
-            together.
+        name: name of the quota within its dataset. Declaring it again replaces it; both stay on
+            record.
+        limit: a budget in any form; None withdraws the quota.
+        by: "actor", "team" or "purpose", to count charges by it; None counts all together.
         of: the one actor, team or purpose that is limited; None limits each of them by this much.
-        among: with `by` and without `of`, the list of names that each have the limit: a charge by
+        among: with `by` and without `of`, the list of names that each have the limit. A charge by
             another name is refused.
-        window: of the data's time, at least as wide as the dataset's: each period of it has the
-            limit. "whole" is all rows.
-        rolling: in place of a window, this many consecutive periods of the dataset's window: every
-            such stretch has the limit.
+        window: window of the data's time, at least as wide as the dataset's; each period of it has
+            the limit. "whole" is all rows.
+        rolling: instead of a window, a number of consecutive periods of the dataset's window. Every
+            such span has the limit.
 
     Raises:
         InvalidEntry: a name is not valid, `of` is given without `by`, or both a window and
@@ -102,7 +100,7 @@ class Quota(Frozen):
 
     @property
     def in_words(self) -> str:
-        """Its scope, in words."""
+        """The scope of the quota, in words."""
         whose = (
             ""
             if self.by is None
@@ -117,7 +115,7 @@ class Quota(Frozen):
         return f"{whose} {when}".strip()
 
     def require_for(self, window: Window) -> None:
-        """Check that a dataset with this window can be limited so.
+        """Check that a dataset with this window can have this quota.
 
         Raises:
             InvalidEntry: the quota's periods are not made up of the dataset's.
@@ -140,16 +138,17 @@ class Quota(Frozen):
             )
 
     def lists(self, who: Mapping[str, Any]) -> bool:
-        """Whether the one a charge is made for is on the quota's list, if it has one; `who` are the
-        fields of its entry.
+        """Return True if the quota has no list, or the charge's name is on it.
+
+        `who` are the fields of the charge's entry.
         """
         return not self.among or who[str(self.by)] in self.among
 
     def accounts(self, window: Window, who: Mapping[str, Any], periods: Iterable[str]) -> list[str]:
-        """The accounts that a charge counts to, in order; none if it is not limited here.
+        """Return the accounts that a charge counts to, in order; none if it is out of scope.
 
         Raises:
-            InvalidEntry: it counts to more accounts than there should be.
+            InvalidEntry: the charge counts to too many accounts.
         """
         self.require_for(window)
         name = WHOLE if self.by is None else who[self.by]
@@ -173,7 +172,7 @@ class Quota(Frozen):
         )
 
     def account_in_words(self, account: str) -> str:
-        """An account, as people read it."""
+        """Return the name of an account as people read it."""
         name, place = json.loads(account)
         if self.rolling is not None:
             place = f"{self.rolling} periods from {place}"
@@ -197,14 +196,16 @@ class Revision(NamedTuple):
 
     @property
     def limit(self) -> Budget:
-        """Of one that is not withdrawn."""
+        """The limit of a quota that is not withdrawn."""
         assert self.quota.limit is not None
         return self.quota.limit
 
 
 def revisions(connection: Connection, dataset_id: int) -> list[Revision]:
-    """Every quota that was ever declared, in order; InvalidEntry if one was edited and cannot be
-    read.
+    """Return every quota that was ever declared, in order.
+
+    Raises:
+        InvalidEntry: a quota was edited and cannot be read.
     """
     found: list[Revision] = []
     latest: dict[str, int] = {}
@@ -220,7 +221,11 @@ def revisions(connection: Connection, dataset_id: int) -> list[Revision]:
 
 
 def in_force(connection: Connection, dataset_id: int) -> list[Revision]:
-    """Those that limit a charge now. Raises as `revisions`."""
+    """Return the quotas that limit a charge now.
+
+    Raises:
+        InvalidEntry: a quota was edited and cannot be read.
+    """
     return [
         one
         for one in revisions(connection, dataset_id)
@@ -242,10 +247,10 @@ class Accounts:
     Memory grows with the accounts and the reservations that are open, not with the entries.
 
     Attributes:
-        opening: what opened the charge that the last entry opens, takes back, or settles at less;
-            None if it does none of that.
-        found: what each account has been charged.
-        doubts: by how many units another machine may have it otherwise.
+        opening: entry that opened the charge that the last entry opens, refunds, or settles at
+            less; None if it does none of these.
+        found: sum charged to each account.
+        doubts: tolerance in units for sums that another machine computed.
     """
 
     def __init__(self, dataset: Dataset, quotas: Iterable[Revision] = ()) -> None:
@@ -262,8 +267,10 @@ class Accounts:
     def of(
         cls, connection: Connection, declared: Declared, quotas: list[Revision]
     ) -> dict[Place, Price]:
-        """What the entries make of these quotas; InvalidEntry if one cannot be counted to one of
-        them, or was beyond it.
+        """Return the sums of these quotas' accounts, derived from the entries.
+
+        Raises:
+            InvalidEntry: an entry cannot be counted to one of the quotas, or exceeded it.
         """
         accounts = cls(declared.dataset, quotas)
         for entry in stream(lambda: nullcontext(connection), declared) if quotas else ():
@@ -274,7 +281,7 @@ class Accounts:
         return accounts.found
 
     def follow(self, entry: Entry) -> Iterator[str]:
-        """Count the next entry; what does not hold, in words."""
+        """Count the next entry, and yield rules that do not hold, in words."""
         place = entry.key, entry.period
         if entry.action == "reserve":
             self._open[place] = entry
@@ -325,7 +332,7 @@ class Accounts:
         self._touched |= new
 
     def differs(self, stored: Mapping[Place, Price]) -> bool:
-        """Whether what the store holds is something else, beyond what machines may differ by."""
+        """Return True if the stored sums differ by more than machines may."""
         return stored.keys() != self.found.keys() or any(
             abs(have - due) > self.doubts[place]
             for place, spent in self.found.items()

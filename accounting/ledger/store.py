@@ -1,11 +1,10 @@
-"""The store of a ledger: its tables, the triggers that make them append-only, their rows, and the
-two kinds of transaction.
+"""Store of a ledger: tables, append-only triggers, rows, and two kinds of transaction.
 
-Prices are integers, JSON is text: no store may round or reorder what a hash covers. The triggers
-stop accidents and careless hands; an owner of the store can drop them. A transaction of a `Store`
-sees everything committed before and lets nobody in between, and its failures say what to do.
-SQLAlchemy's own transactions do not: with them eight processes overspent a budget of 20 to 26 on
-SQLite, and to 25 on PostgreSQL.
+Prices are integers and JSON is text, because no store may round or reorder content that a hash
+covers. The triggers stop accidents and careless hands, but an owner of the store can drop them. A
+transaction of a `Store` sees everything committed before and lets nobody in between, and its errors
+say what to do. SQLAlchemy's own transactions are not enough: with them, eight processes overspent a
+budget of 20 to 26 on SQLite, and to 25 on PostgreSQL.
 """
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ _SIZES = {"period": 16, "action": 16, "across": 16, "at": 64, "expires": 64, "pr
 
 
 def _entry_column(name: str, kind: str) -> Column[Any]:
-    """The column of an entry's field, from its annotation."""
+    """Return the column of an entry's field, from its annotation."""
     stored = BigInteger() if kind == "int" else String(_SIZES[name]) if name in _SIZES else Text()
     return Column(
         name, stored, nullable="None" in kind, primary_key=name == "seq", autoincrement=False
@@ -198,7 +197,7 @@ _NUMBERS = {column.name for column in entries.columns if column.type.python_type
 
 
 class Declared:
-    """A dataset's row: its declaration, and where its chain stands."""
+    """A dataset's row: its declaration and its chain head."""
 
     __slots__ = ("dataset", "declaration", "genesis", "head", "id", "seq")
 
@@ -226,8 +225,10 @@ BLOCK, _MOST_KEYS = 2_000, 500
 
 
 def declare(connection: Connection, name: str, declaration: str) -> None:
-    """Start a dataset's chain, at the hash of its declaration; DatasetExists if the name is
-    taken.
+    """Start a dataset's chain at the hash of its declaration.
+
+    Raises:
+        DatasetExists: the name is taken.
     """
     # One process at a time: in one order, and a name that is taken is refused in the ledger's own
     # words.
@@ -245,7 +246,11 @@ def declare(connection: Connection, name: str, declaration: str) -> None:
 
 
 def find_dataset(connection: Connection, name: str, *, locked: bool = False) -> Declared:
-    """The dataset's row, under its lock if `locked`; UnknownDataset if there is none."""
+    """Return the dataset's row, under its lock if `locked`.
+
+    Raises:
+        UnknownDataset: the ledger declares no such dataset.
+    """
     row = connection.execute(_LOCKED_DATASET if locked else _DATASET, {"name": name}).one_or_none()
     if row is None:
         raise UnknownDataset(
@@ -255,28 +260,27 @@ def find_dataset(connection: Connection, name: str, *, locked: bool = False) -> 
 
 
 def all_datasets(connection: Connection) -> list[Declared]:
-    """Every dataset, in the order of declaration."""
+    """Return every dataset, in the order of declaration."""
     return [Declared(row) for row in connection.execute(select(datasets).order_by(datasets.c.id))]
 
 
 def all_totals(connection: Connection, dataset_id: int) -> dict[str, Price]:
-    """What every period with a charge has spent, in order."""
+    """Return the sum of every period with a charge, in order."""
     rows = connection.execute(select(totals).where(totals.c.dataset_id == dataset_id))
     return dict(sorted((str(row.period), read_price(row)) for row in rows))
 
 
 def all_held(connection: Connection, dataset_id: int) -> dict[tuple[int, str], Price]:
-    """Every account of every quota that was ever declared, by the entry that declares it and the
-    account's name.
+    """Return the sum of every account of every quota ever declared.
+
+    Keys are the entry that declares the quota, and the account's name.
     """
     rows = connection.execute(select(scopes).where(scopes.c.dataset_id == dataset_id))
     return {(row.quota, row.account): read_price(row) for row in rows}
 
 
 def read_price(row: Any) -> Price:
-    """What an account has been charged, a period's or a quota's; nothing if there is no row
-    of it.
-    """
+    """Return the sum charged to an account, a period's or a quota's; nothing if it has no row."""
     return (
         NOTHING
         if row is None
@@ -285,8 +289,9 @@ def read_price(row: Any) -> Price:
 
 
 def _read_entry(dataset: str, row: Row[Any]) -> Entry:
-    """A row as an entry, if its values have their types: SQLite does not mind what an editor writes
-    into a column.
+    """Return a row as an entry, if its values have their types.
+
+    SQLite accepts any value that an editor writes into a column.
     """
     values = stored(row)
     if (kinds := tuple(map(type, values))) not in _SOUND:
@@ -296,7 +301,11 @@ def _read_entry(dataset: str, row: Row[Any]) -> Entry:
 
 
 def checked_types(values: dict[str, Any]) -> dict[str, Any]:
-    """The fields of an entry, each of its type; LedgerCorrupt if one is not."""
+    """Return the fields of an entry after a check of their types.
+
+    Raises:
+        LedgerCorrupt: a field has the wrong type.
+    """
     for name, value in values.items():
         fits = (
             type(value) is int and -(2**63) <= value < 2**63
@@ -314,7 +323,7 @@ def checked_types(values: dict[str, Any]) -> dict[str, Any]:
 def entries_of_keys(
     connection: Connection, dataset: Declared, keys: list[str]
 ) -> dict[str, list[Entry]]:
-    """All steps under each idempotency key, in order; an empty list for one that is new."""
+    """Return all steps under each idempotency key, in order; an empty list for a new key."""
     found: dict[str, list[Entry]] = {key: [] for key in keys}
     for start in range(0, len(keys), _MOST_KEYS):
         asked = {"mine": dataset.id, "wanted": keys[start : start + _MOST_KEYS]}
@@ -330,8 +339,9 @@ def select_entries(
     limit: int | None = None,
     latest: bool = False,
 ) -> list[Entry]:
-    """The dataset's entries of which all of this holds, in order, or the latest first; at most
-    `limit`.
+    """Return the dataset's entries that satisfy all conditions, at most `limit`.
+
+    They are in order, or latest first.
     """
     order = entries.c.seq.desc() if latest else entries.c.seq
     rows = connection.execute(
@@ -344,17 +354,18 @@ def select_entries(
 
 
 class TailRemoved(LedgerCorrupt):
-    """The entries end before the head that the dataset states."""
+    """Error raised if the entries end before the chain head that the dataset states."""
 
 
 def stream(
     read: Callable[[], AbstractContextManager[Connection]], declared: Declared
 ) -> Iterator[Entry]:
-    """The entries up to the dataset's stated end, in short transactions that `read` opens, so that
-    no charge waits for them.
+    """Yield the entries up to the dataset's chain head, in short transactions.
+
+    No charge waits for them. `read` opens each transaction.
 
     Raises:
-        TailRemoved: they end before it.
+        TailRemoved: the entries end before the chain head.
     """
     seq = 0
     while seq < declared.seq:
@@ -426,8 +437,10 @@ _REASONS = {code: reason for reason, codes in _CODES.items() for code in codes}
 
 
 def checked_url(url: str) -> URL:
-    """The URL of a SQLite file or PostgreSQL database, with the driver that the ledger uses;
-    LedgerUnavailable if it is none.
+    """Return the URL of a SQLite file or PostgreSQL database, with the driver that the ledger uses.
+
+    Raises:
+        LedgerUnavailable: it is not such a URL.
     """
     try:
         parsed = make_url(revealed(url) if isinstance(url, str) else url)
@@ -469,9 +482,9 @@ def _without_password(url: URL) -> URL:
 
 
 def _sqlite_engine(url: URL, *, create: bool, timeout: float, mode: int) -> Engine:
-    """An engine on a SQLite file, with transaction control taken over from the driver.
+    """Return an engine on a SQLite file, with transaction control taken over from the driver.
 
-    No connection is kept: a kept one would follow a file that was moved away, or a fork. The
+    No connection is kept, because it would follow a file that was moved away, or a fork. The
     journal has the file's permissions.
     """
 
@@ -500,8 +513,9 @@ def _sqlite_engine(url: URL, *, create: bool, timeout: float, mode: int) -> Engi
 
 
 def _postgresql_engine(url: URL, *, timeout: float) -> Engine:
-    """An engine on PostgreSQL: READ COMMITTED, so that a row that was waited for is read as it is
-    then.
+    """Return an engine on PostgreSQL with isolation level READ COMMITTED.
+
+    At that level, a row that was waited for is read as it is after the wait.
     """
 
     def settle(connection: Any, _: Any) -> None:
@@ -531,8 +545,9 @@ _OPEN: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 def _forget_inherited() -> None:
-    """A forked child must not talk on its parent's sockets, not even to ask whether they live: it
-    starts with none.
+    """Drop inherited connections in a forked child.
+
+    It must not talk on its parent's sockets, not even to ask whether they live.
     """
     for engine in list(_OPEN):
         engine.dispose(close=False)
@@ -544,12 +559,13 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def _translated(missing: str = _GONE) -> Iterator[None]:
-    """Turn database errors into `LedgerUnavailable` or `LedgerCorrupt`; `missing` is said of a file
-    that is not there.
+    """Turn database errors into `LedgerUnavailable` or `LedgerCorrupt`.
 
-    The original is emptied, because its text holds statements, file names and sometimes
-    credentials, its driver's error the whole connection, and whatever a block raises at its end is
-    chained to it.
+    `missing` is the advice for a file that is not there.
+
+    The original is emptied. Its text has statements, file names and sometimes credentials, its
+    driver's error has the whole connection, and errors raised at the end of a block are chained to
+    it.
     """
     try:
         yield
@@ -597,12 +613,11 @@ def _explained(error: DBAPIError, missing: str) -> LedgerError:
 
 @final
 class Store:
-    """An engine, wrapped so that every transaction is of one of two kinds and every failure is the
-    ledger's own.
+    """An engine whose transactions are of one of two kinds and raise the ledger's own errors.
 
     Args:
-        engine: of SQLite or PostgreSQL.
-        url: shown in messages; the password is kept by the engine alone.
+        engine: engine on SQLite or PostgreSQL.
+        url: URL for messages. Only the engine keeps the password.
     """
 
     def __init__(self, engine: Engine, url: URL) -> None:
@@ -618,8 +633,9 @@ class Store:
 
     @classmethod
     def at(cls, url: str, *, create: bool, timeout: float, mode: int = PRIVATE) -> Self:
-        """The store at `url`, whatever it holds; with `create`, a file that is missing is made when
-        it is first used.
+        """Return the store at `url`, whatever its content.
+
+        With `create`, a missing file is made when it is first used.
         """
         parsed = checked_url(url)
         if parsed.get_backend_name() == "postgresql":
@@ -628,9 +644,7 @@ class Store:
 
     @classmethod
     def open(cls, url: str, *, create: bool, timeout: float, mode: int = PRIVATE) -> Self:
-        """The store of a ledger; with `create`, make the file and the tables where they are
-        missing.
-        """
+        """Return the store of a ledger. With `create`, make a missing file and missing tables."""
         store = cls.at(url, create=create, timeout=timeout, mode=mode)
         with _translated(_NOT_THERE), store._reading.begin() as connection:
             found = _has_ledger(connection)
@@ -656,8 +670,9 @@ class Store:
 
     @contextmanager
     def writer(self) -> Iterator[Connection]:
-        """A transaction that holds the store's (SQLite) or takes rows' (PostgreSQL) write locks;
-        durable when it returns.
+        """Open a transaction with write locks, durable when the block ends.
+
+        It locks the whole store (SQLite) or rows (PostgreSQL).
         """
         with _translated(), self._writing.begin() as connection:
             if connection.dialect.name == "sqlite":
@@ -667,12 +682,12 @@ class Store:
 
     @contextmanager
     def reader(self) -> Iterator[Connection]:
-        """A transaction that sees one state of the store and changes nothing."""
+        """Open a transaction that sees one state of the store and changes nothing."""
         with _translated(), self._reading.begin() as connection:
             yield connection
 
     def close(self) -> None:
-        """Give connections back."""
+        """Close the connections."""
         self._reading.dispose()
 
     def __repr__(self) -> str:
@@ -680,12 +695,11 @@ class Store:
 
 
 def _require_whole(connection: Connection, file: Path) -> None:
-    """Refuse a SQLite file that ends inside of a page that it counts: SQLite itself takes what is
-    missing for zeros.
+    """Refuse a SQLite file that ends before the last of its pages.
 
-    The file is not opened for that: closing it would give up the locks that this process holds on
-    it. With a write-ahead log the pages that are counted may lie in the log, so that a file that
-    was cut cannot be told from a sound one.
+    SQLite itself takes missing pages for zeros. The file is not opened for the check, because
+    closing it would give up the locks that this process holds on it. With a write-ahead log, some
+    pages may lie in the log, so that a cut file cannot be told from a sound one.
     """
     if connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal":
         raise LedgerUnavailable(_WRITE_AHEAD)
@@ -705,8 +719,10 @@ _VERSION = select(meta.c.schema_version)
 
 
 def _has_ledger(connection: Connection) -> bool:
-    """Whether the tables are there; SchemaMismatch if the store holds something else or another
-    version of the schema.
+    """Return True if the ledger's tables exist.
+
+    Raises:
+        SchemaMismatch: the store holds other data, or another version of the schema.
     """
     names = inspect(connection).get_table_names()
     if meta.name in names:

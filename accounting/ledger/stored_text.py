@@ -1,8 +1,7 @@
-"""What the ledger stores as text: names, data periods, and JSON in one form, so that a hash means
-something.
+"""Text that the ledger stores: names, periods, and JSON in one form, so that hashes are stable.
 
-Text is short, printable and the same on every store. What is refused raises InvalidEntry. A period
-says which rows a charge reads, never when it is made: a budget per period does not refresh, and a
+Text is short, printable and the same on every store, and other text raises InvalidEntry. A period
+says which rows a charge reads, never when it is made, so a budget per period does not refresh. A
 query over several periods is charged to each.
 """
 
@@ -29,8 +28,9 @@ _ENCODER = json.JSONEncoder(
 
 
 def checked_name(field: str, value: object) -> str:
-    """A name that looks like what it is: 1 to 200 printable characters in Unicode's composed form,
-    no outer spaces.
+    """Return a name after a check that no other name looks the same.
+
+    A name has 1 to 200 printable characters in Unicode's composed form, and no outer spaces.
     """
     text = unicodedata.normalize("NFC", checked_text(field, value, LONGEST_NAME))
     if not text.isprintable() or text != text.strip() or not text:
@@ -41,8 +41,9 @@ def checked_name(field: str, value: object) -> str:
 
 
 def checked_text(field: str, value: object, longest: int = LONGEST_TEXT) -> str:
-    """Text, not too long, without control characters or lone surrogates, which not every store can
-    hold.
+    """Return text that is not too long and that every store can hold.
+
+    It has no control characters or lone surrogates.
     """
     if not isinstance(value, str):
         raise InvalidEntry(f"{field} must be text, not {type(value).__name__}")
@@ -54,19 +55,20 @@ def checked_text(field: str, value: object, longest: int = LONGEST_TEXT) -> str:
 
 
 def optional_text(field: str, value: object) -> str | None:
-    """`checked_text`, or None."""
+    """Return `checked_text`, or None for None."""
     return None if value is None else checked_text(field, value)
 
 
 def canonical_json(value: object) -> str:
-    """JSON with sorted keys, no spaces, ASCII only. Pass no floats: their text could differ between
-    versions.
+    """Return JSON with sorted keys, no spaces, ASCII only.
+
+    Pass no floats, because their text could differ between versions.
     """
     return _ENCODER.encode(value)
 
 
 def digest(text: str) -> str:
-    """SHA-256 of `text`, 64 hexadecimal digits."""
+    """Return the SHA-256 of `text`, as 64 hexadecimal digits."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -84,7 +86,11 @@ _EXAMPLES = {
 
 
 def checked_zone(value: object) -> str:
-    """The name of a time zone, "UTC" if none is stated; InvalidEntry if the zone is unknown."""
+    """Return the name of a time zone, "UTC" by default.
+
+    Raises:
+        InvalidEntry: the zone is unknown.
+    """
     try:
         return ZoneInfo("UTC" if value is None else str(value)).key
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -94,7 +100,7 @@ def checked_zone(value: object) -> str:
 
 
 def checked_periods(window: Window, period: str | Iterable[str] | None) -> tuple[str, ...]:
-    """The accounts that a charge is held against, in order: the periods whose rows it reads."""
+    """Return the periods whose rows a charge reads, in order: the accounts that it counts to."""
     if window == "whole":
         if period is not None:
             raise InvalidEntry(
@@ -113,7 +119,7 @@ def checked_periods(window: Window, period: str | Iterable[str] | None) -> tuple
 
 
 def _checked(window: Window, period: object) -> str:
-    """A period that exists, in its one spelling: it is the period of its own first day."""
+    """Return a period that exists and is spelled as the period of its own first day."""
     try:
         if isinstance(period, str) and period_of(window, first_day(window, period)) == period:
             return period
@@ -124,7 +130,11 @@ def _checked(window: Window, period: object) -> str:
 
 
 def first_day(window: Window, period: str) -> date:
-    """The day on which a period begins; ValueError if there is no such period."""
+    """Return the day on which a period begins.
+
+    Raises:
+        ValueError: there is no such period.
+    """
     year, rest = int(period[:4]), period[5:]
     if window == "day":
         return date.fromisoformat(period)
@@ -138,7 +148,7 @@ def first_day(window: Window, period: str) -> date:
 
 
 def period_of(window: Window, day: date) -> str:
-    """The period that a day lies in."""
+    """Return the period that a day lies in."""
     iso = day.isocalendar()
     return {
         "year": f"{day.year:04d}",
@@ -150,7 +160,7 @@ def period_of(window: Window, day: date) -> str:
 
 
 def periods_ending_at(window: Window, last: str, count: int) -> list[str]:
-    """So many consecutive periods, the last one last; fewer where the calendar begins."""
+    """Return `count` consecutive periods up to `last`; fewer at the beginning of the calendar."""
     found = [last]
     while len(found) < count and (begins := first_day(window, found[-1])) > date.min:
         found.append(period_of(window, begins - timedelta(days=1)))

@@ -1,7 +1,8 @@
-"""Re-derive everything that the ledger states from its entries, a block at a time.
+"""Verification of a ledger, which derives everything that it states from its entries.
 
-From entry to entry (`Chain`), in one pass and little memory; between rows (`cross_checks`); against
-heads kept elsewhere. `verify` names what does not hold, and an import is refused for it.
+The checks are from entry to entry (`Chain`), in one pass and little memory, between rows
+(`cross_checks`), and against chain heads kept elsewhere. `verify` names every rule that does not
+hold, and an import is refused for it.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ Kind = (
 
 @dataclass(frozen=True)
 class Problem:
-    """What does not hold, and where: the dataset, and the entry's number if it is about one."""
+    """A rule that does not hold: the dataset, and the entry's number if it is about one."""
 
     dataset: str
     seq: int | None
@@ -67,14 +68,15 @@ class Problem:
 
 
 class Chain:
-    """A dataset's chain, checked entry by entry. Memory grows with periods, accounts of quotas, and
-    reservations that are open.
+    """A dataset's chain, checked entry by entry.
+
+    Memory grows with periods, accounts of quotas, and open reservations.
 
     Attributes:
-        seq, head: of the last entry seen.
-        entries: how many were seen.
+        seq, head: number and hash of the last entry seen.
+        entries: number of entries seen.
         spent: the sum of every period, derived anew.
-        accounts: those of quotas.
+        accounts: the accounts of quotas.
     """
 
     def __init__(self, dataset: Dataset, head: str, quotas: Iterable[Revision] = ()) -> None:
@@ -88,10 +90,10 @@ class Chain:
 
         @lru_cache(maxsize=4096)
         def price(curve: str | None, count: int, whole: bool) -> tuple[Price, Relation | None]:
-            """The price of the curve, and the one relation that it is proved for.
+            """Return the price of the curve, and the one relation that it is proved for.
 
-            A charge of the whole budget was admitted as a plan: another version's last digits do
-            not take that back.
+            A charge of the whole budget was admitted as a plan, and stays admitted even if another
+            version's last digits differ.
             """
             read = Curve.from_json(curve or "")
             due = (
@@ -104,7 +106,7 @@ class Chain:
         self._price = price
 
     def follow(self, entry: Entry) -> Iterator[Problem]:
-        """Check the next entry and step on to it, whatever is wrong with it."""
+        """Check the next entry and step on to it, even if it is wrong."""
         uncounted = list(self.accounts.follow(entry))
         for kind, message in (
             *self._place(entry),
@@ -234,8 +236,9 @@ _SAME_KEY = and_(
 
 
 def cross_checks() -> Iterator[tuple[Select[Any], Kind, str]]:
-    """Each rule between rows: the query that finds what breaks it, as (dataset name, entry number);
-    its kind; what to say.
+    """Yield each rule between rows: a query for rows that break it, its kind, and its message.
+
+    A query returns (dataset name, entry number) pairs.
     """
     found, action = _found(), entries.c.action
     # The chain starts at 1: what has another number before it is read by its key, and by nothing
@@ -290,11 +293,10 @@ def cross_checks() -> Iterator[tuple[Select[Any], Kind, str]]:
 
 
 def _claims() -> Iterator[tuple[Select[Any], Kind, str]]:
-    """What the table of fingerprints states, against the entries that claimed them: exactly their
-    datasets and periods.
+    """Yield the rules that fingerprints are claimed for their entries' datasets and periods.
 
-    A claim's periods are a JSON list of texts without wildcards, all of one length, so that its
-    length says how many they are.
+    A claim's periods are a JSON list of texts without wildcards, all of one length, so that the
+    length of the list gives their number.
     """
     claimed, of = fingerprints.c.periods, func.length(entries.c.period) + 4
     holds = claimed.contains('"' + entries.c.period + '"')
@@ -357,13 +359,12 @@ _LEDGER, _MOST_DAMAGED = "(the ledger)", 20
 
 @dataclass(frozen=True)
 class Verification:
-    """The outcome of `Ledger.verify`: how much was read and what does not hold. At most 1,000
-    problems are listed.
+    """The result of `Ledger.verify`: the amount read, and at most 1,000 problems.
 
     Attributes:
-        covered: how many of the entries are not later than the heads; None without heads. Later
-            ones may be rewritten unseen.
-        heads: what it was held against; None without.
+        covered: number of entries not later than the heads; None without heads. Later entries may
+            have been rewritten unnoticed.
+        heads: chain heads that it was checked against; None without heads.
         trusted: the public key that must have signed the heads; None if the signature was not
             checked.
     """
@@ -377,14 +378,12 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether everything holds."""
+        """True if there are no problems."""
         return not self.problems
 
 
 class _Stated(NamedTuple):
-    """A dataset's row, and what it states of sums and quotas, as one transaction saw them; None is
-    what cannot be read.
-    """
+    """A dataset's row, sums and quotas as one transaction saw them; None for unreadable ones."""
 
     row: Row[Any]
     totals: dict[str, Price] | None
@@ -393,7 +392,7 @@ class _Stated(NamedTuple):
 
     @classmethod
     def of(cls, connection: Connection, row: Row[Any]) -> Self:
-        """What the store states now."""
+        """Return the present state of the store."""
 
         def readable(read: Callable[[Connection, int], T]) -> T | None:
             try:
