@@ -26,10 +26,10 @@ from accounting.curves import (
     LaplaceDP,
     PureDP,
 )
-from accounting.decimal_sum import exact, float_down, float_up, units_up
 from accounting.errors import InvalidArgument, InvalidBudget, Unaffordable
 from accounting.frozen import Count, Frozen, NonNegative, Positive
 from accounting.guarantee import HasCurve, curve_and_relation
+from accounting.numbers import exact, float_down, float_up, units_up
 from accounting.price import (
     FAILURE_UNIT,
     MAIN_UNIT,

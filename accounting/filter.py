@@ -24,9 +24,9 @@ from accounting.budget import (
 )
 from accounting.convert.renyi import check_delta
 from accounting.curves import Composed, Curve
-from accounting.decimal_sum import exact, float_up, of_unit
 from accounting.errors import InvalidArgument, Unaffordable
 from accounting.guarantee import HasCurve, common_relation, curve_and_relation
+from accounting.numbers import exact, float_up, of_unit
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, in_words, itemised
 from accounting.process_state import ProcessState
 from accounting.remaining import BudgetExceeded, Remaining, refusal

@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Literal, NamedTuple
 
 from accounting.curves import Curve
-from accounting.decimal_sum import exact, times_up, units_up
 from accounting.errors import InvalidArgument, InvalidCurve
+from accounting.numbers import exact, times_up, units_up
 
 # a float is the order of a Renyi divergence
 Measure = float | Literal["epsilon", "rho", "mu^2", "release"]

@@ -29,8 +29,8 @@ from accounting.curves import (
     RenyiTable,
     zero,
 )
-from accounting.decimal_sum import decimal_sum, exact, float_down, float_up, of_unit, times_up
 from accounting.errors import AccountingError, Unaffordable
+from accounting.numbers import decimal_sum, exact, float_down, float_up, of_unit, times_up
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, Measure, unit_in_words
 from accounting.wording import format_number, percent_up, rounded
 

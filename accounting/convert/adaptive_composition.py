@@ -18,8 +18,8 @@ from accounting.convert.pld.loss import Loss, Losses
 from accounting.convert.recursion import WIDEST, is_range, solved
 from accounting.convert.renyi import check_delta, rdp_to_epsilon
 from accounting.curves import Composed, Curve
-from accounting.decimal_sum import decimal_sum
 from accounting.errors import InvalidArgument
+from accounting.numbers import decimal_sum
 
 # Below, the far tails of a Gaussian step (6e-300) are not negligible.
 _LEAST_DELTA = 1e-280

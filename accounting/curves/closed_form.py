@@ -14,8 +14,8 @@ from accounting.convert.pld.hull import Hull
 from accounting.convert.pld.loss import PAD, Banded, Losses, Normal
 from accounting.convert.renyi import of_response
 from accounting.curves.base import Curve, Floats, OneParameter, UnconditionalCurve
-from accounting.decimal_sum import exact, float_up, times_up
 from accounting.frozen import Count, NonNegative
+from accounting.numbers import exact, float_up, times_up
 
 
 class OneEpsilon(OneParameter, ABC):

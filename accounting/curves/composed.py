@@ -30,9 +30,9 @@ from accounting.curves.base import (
     one_relation,
 )
 from accounting.curves.closed_form import GaussianDP
-from accounting.decimal_sum import decimal_sum
 from accounting.errors import InvalidCurve
 from accounting.frozen import Count, NonNegative
+from accounting.numbers import decimal_sum
 
 
 class DelegatingCurve(Curve, ABC):

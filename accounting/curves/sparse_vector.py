@@ -12,8 +12,8 @@ from accounting.convert.pld.loss import Losses
 from accounting.convert.renyi import largest_over_order
 from accounting.curves.base import Floats, UnconditionalCurve
 from accounting.curves.closed_form import LaplaceDP
-from accounting.decimal_sum import decimal_sum
 from accounting.frozen import Count, Positive
+from accounting.numbers import decimal_sum
 
 # Cells over which the place of the worst comparison is bounded: a cell adds at most a share
 # 2/_CELLS to the excess.

@@ -25,7 +25,6 @@ from accounting.ledger.errors import (
     LedgerCorrupt,
     SharedRows,
 )
-from accounting.ledger.item import TWO_CHANGES, Request
 from accounting.ledger.model import (
     ENTRY_FIELDS,
     Action,
@@ -34,9 +33,10 @@ from accounting.ledger.model import (
     Origin,
     Receipt,
     State,
-    returned,
+    refund,
 )
 from accounting.ledger.quota import Place, Revision, in_force
+from accounting.ledger.request import TWO_CHANGES, Request
 from accounting.ledger.store import (
     STORED,
     Declared,
@@ -262,13 +262,13 @@ class Book:
         return [self._charge(request) for request in asked]
 
     def _charge(self, request: Request) -> Receipt:
-        due, periods = request.due(self.dataset)
-        if earlier := self.steps(due.key):
-            return self._replay(due, periods, earlier)
-        after = self.require_room(due, periods, claim=True)
-        opened = due.fields | due.price(self.dataset.budget)._asdict()
-        written = self.append([opened | {"period": period} for period in periods], due.by)
-        self.move(after)
+        charge, periods = request.resolve_for(self.dataset)
+        if earlier := self.steps(charge.key):
+            return self._replay(charge, periods, earlier)
+        after = self.require_room(charge, periods, claim=True)
+        opened = charge.fields | charge.price(self.dataset.budget)._asdict()
+        written = self.append([opened | {"period": period} for period in periods], charge.by)
+        self.set_balances(after)
         return self._receipt(written)
 
     def check(self, request: Request) -> Receipt | None:
@@ -276,19 +276,19 @@ class Book:
 
         Such a key needs no budget again. The result is None for a new key.
         """
-        due, periods = request.due(self.dataset)
-        if earlier := self.steps(due.key):
-            return self._replay(due, periods, earlier)
-        self.require_room(due, periods, claim=False)
+        charge, periods = request.resolve_for(self.dataset)
+        if earlier := self.steps(charge.key):
+            return self._replay(charge, periods, earlier)
+        self.require_room(charge, periods, claim=False)
         return None
 
     def require_room(
-        self, due: Request, periods: tuple[str, ...], *, claim: bool
+        self, charge: Request, periods: tuple[str, ...], *, claim: bool
     ) -> dict[Place, Price]:
         """Return the sums of the accounts after a charge that each of them can pay for.
 
         Args:
-            due: the request, resolved for the dataset.
+            charge: the request, resolved for the dataset.
             periods: the periods that it reads.
             claim: True to claim its rows for the dataset.
 
@@ -297,11 +297,11 @@ class Book:
         """
         dataset, most = self.dataset, self.dataset.most_per_release
         # what no account of its form pays for is not asked to be smaller
-        whole = due.price(dataset.budget)
+        whole = charge.price(dataset.budget)
         if (
-            due.said["override"] is None
+            charge.entry_fields["override"] is None
             and most is not None
-            and not _is_small(most, due.said["curve"], due.said["count"])
+            and not _is_small(most, charge.entry_fields["curve"], charge.entry_fields["count"])
         ):
             raise BudgetExceeded(
                 f"dataset={dataset.name!r} allows a single release at most {stated(most)}, and this"
@@ -310,13 +310,13 @@ class Book:
                 " released."
             )
         after = {}
-        for place, where, left in self.accounts(periods, due.fields):
-            price = due.price(left.budget)
-            require_fit(left, price, due, where)
+        for place, where, left in self.accounts(periods, charge.fields):
+            price = charge.price(left.budget)
+            require_fit(left, price, charge, where)
             after[place] = left.spent.plus(price)
         if dataset.most_in_all is not None:
             self.in_all(whole, periods)
-        if (rows := due.said["fingerprint"]) is not None and not self.claims(
+        if (rows := charge.entry_fields["fingerprint"]) is not None and not self.claims(
             rows, periods, write=claim
         ):
             raise SharedRows(
@@ -350,18 +350,18 @@ class Book:
             )
         return epsilon, delta
 
-    def _replay(self, due: Request, periods: tuple[str, ...], earlier: list[Entry]) -> Receipt:
+    def _replay(self, charge: Request, periods: tuple[str, ...], earlier: list[Entry]) -> Receipt:
         opening = openings(earlier)
         first, name = opening[0], self.dataset.name
         # Not the mechanism's JSON: a later version writes more into it, and a retry across an
         # upgrade is still the same charge. The relation is the dataset's, as of every item that
         # comes here.
         asked = (
-            due.action,
-            due.said["count"],
+            charge.action,
+            charge.entry_fields["count"],
             periods,
-            due.across,
-            _binding_of(due.said["mechanism"]),
+            charge.across,
+            _binding_of(charge.entry_fields["mechanism"]),
         )
         stored = (
             first.action,
@@ -370,15 +370,15 @@ class Book:
             first.across,
             _binding_of(first.mechanism),
         )
-        if asked != stored or Curve.from_json(first.curve or "") != due.curve:
+        if asked != stored or Curve.from_json(first.curve or "") != charge.curve:
             raise KeyConflict(
-                f"key={due.key!r} has already paid for a different charge of dataset={name!r}"
+                f"key={charge.key!r} has already paid for a different charge of dataset={name!r}"
                 f" (entry {first.seq}): repeat that one with the arguments it had, which charges"
                 " nothing more; only another release takes a key of its own (--key)"
             )
         if state_of(earlier) == "void":
             raise KeyConflict(
-                f"key={due.key!r} was voided in dataset={name!r}: charge again under another key"
+                f"key={charge.key!r} was voided in dataset={name!r}: charge again under another key"
                 " (--key)"
             )
         return self._receipt(opening, earlier)
@@ -472,7 +472,7 @@ class Book:
                 f"key={key!r} was charged for good: what did not run is given back of a reservation"
                 " only"
             )
-        said = {
+        common_fields = {
             "action": action,
             "key": key,
             "label": label,
@@ -481,16 +481,16 @@ class Book:
         steps = []
         for one in opening:
             back = one.price if action == "void" else NOTHING
-            back = back if ran is None else returned(self.dataset.budget, one, ran, by)
-            steps.append({**said, "period": one.period, **back.times(-1)._asdict()})
+            back = back if ran is None else refund(self.dataset.budget, one, ran, by)
+            steps.append({**common_fields, "period": one.period, **back.times(-1)._asdict()})
         written = self.append(steps, by)
         if action == "void" or ran is not None:
             for revision in self._quotas:
-                back = returned(revision.limit, opening[0], ran, by)
+                back = refund(revision.limit, opening[0], ran, by)
                 names = revision.quota.accounts(
                     self.dataset.window, vars(opening[0]), [one.period for one in opening]
                 )
-                self.move(
+                self.set_balances(
                     {
                         place: spent.minus(back)
                         for place, spent in self.spent(revision.seq, names).items()
@@ -498,7 +498,7 @@ class Book:
                 )
         return self._receipt(written)
 
-    def lapse(self, by: Origin) -> list[Receipt]:
+    def void_expired(self, by: Origin) -> list[Receipt]:
         """Void every expired reservation.
 
         Nothing was drawn under them. Data are read only after a commit, and a commit and a void of
@@ -528,17 +528,17 @@ class Book:
                 fields |= {"spent_main": spent.main, "spent_failure": spent.failure}
             fields |= {"seq": self.declared.seq + 1, "prev": self.declared.head}
             written.append(Entry(**fields, hash=digest(canonical_json(fields))))
-            self.enter(written[-1])
+            self.enqueue_entry(written[-1])
         return written
 
-    def enter(self, entry: Entry) -> None:
+    def enqueue_entry(self, entry: Entry) -> None:
         """Add an entry that follows the dataset's chain head."""
         if entry.action != "quota":
-            self.move({(0, entry.period): entry.spent})
+            self.set_balances({(0, entry.period): entry.spent})
         self.declared.seq, self.declared.head = entry.seq, entry.hash
         self.waiting.append(entry)
 
-    def move(self, accounts: Mapping[Place, Price]) -> None:
+    def set_balances(self, accounts: Mapping[Place, Price]) -> None:
         """Set the sums of accounts, to be written by `close`."""
         self._spent |= accounts
         self._moved |= accounts.keys()
@@ -586,10 +586,10 @@ def state_of(steps: Sequence[Entry]) -> State:
     return _AFTER[steps[-1].action]
 
 
-def require_fit(left: Remaining, price: Price, due: Request, where: str) -> None:
+def require_fit(left: Remaining, price: Price, charge: Request, where: str) -> None:
     """Raise BudgetExceeded if an account cannot pay a price; `where` names it in messages."""
     if not left.budget.fits(left.spent, price):
-        raise refusal(replace(left, curve=due.curve), due.said["count"], where)
+        raise refusal(replace(left, curve=charge.curve), charge.entry_fields["count"], where)
 
 
 @lru_cache(maxsize=1024)

@@ -212,7 +212,7 @@ def _enter(chain: Chain, book: Book, data: dict[str, Any]) -> None:
             checked_text(name, value, LONGEST_JSON)
     for problem in chain.follow(entry):
         raise InvalidEntry(f"dataset={chain.dataset.name!r}, entry {entry.seq}: {problem.message}")
-    book.enter(entry)
+    book.enqueue_entry(entry)
     if len(book.waiting) >= _BATCH:
         book.close()
 
@@ -221,7 +221,7 @@ def _finish(connection: Connection, book: Book) -> None:
     """Write the rest of a dataset: last entries, sums of quotas' accounts, and claims of rows."""
     book.close()
     mine = book.declared
-    book.move(Accounts.of(connection, mine, revisions(connection, mine.id)))
+    book.set_balances(Accounts.of(connection, mine, revisions(connection, mine.id)))
     book.close()
     opened = (
         entries.c.dataset_id == mine.id,

@@ -25,9 +25,9 @@ from accounting.ledger.book import Book, Step, openings, reading, state_of, writ
 from accounting.ledger.errors import InvalidEntry
 from accounting.ledger.export import export_lines, import_lines
 from accounting.ledger.heads import Head, Heads, SigningKey
-from accounting.ledger.item import Chargeable, Opening, Request, Terms, json_of
 from accounting.ledger.model import Clock, Dataset, Entry, Receipt, origin, utc_now
 from accounting.ledger.quota import Accounts, Quota, Revision, in_force, revisions
+from accounting.ledger.request import Chargeable, Opening, Request, Terms, json_of
 from accounting.ledger.store import (
     Store,
     all_datasets,
@@ -210,7 +210,7 @@ class Ledger:
         """
         by = origin(actor, self._clock())
         with writing(self._store, dataset) as book:
-            return book.lapse(by)
+            return book.void_expired(by)
 
     def check(
         self,
@@ -390,11 +390,11 @@ class Ledger:
             "charge", cast(Chargeable, item), {**terms, "count": 1}, self._clock()
         )
         with reading(self._store, dataset) as book:
-            due, periods = request.due(book.dataset)
+            charge, periods = request.resolve_for(book.dataset)
             curves = _charged(book, periods) or {}
             return [
-                replace(left, curve=due.curve, charged=None if quota else curves.get(period))
-                for (quota, period), _, left in book.accounts(periods, due.fields)
+                replace(left, curve=charge.curve, charged=None if quota else curves.get(period))
+                for (quota, period), _, left in book.accounts(periods, charge.fields)
             ]
 
     def affordable(
@@ -579,7 +579,7 @@ class Quotas:
                 "quota": quota.model_dump_json(),
             }
             (entry,) = book.append([step], by)
-            book.move(held)
+            book.set_balances(held)
         return entry
 
     def withdraw(self, name: str, *, actor: str | None = None) -> Entry:

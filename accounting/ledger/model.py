@@ -215,9 +215,9 @@ class Entry:
 
     def expected_hash(self) -> str:
         """Return the hash of all other fields, including the predecessor's hash."""
-        said = self.to_dict()
-        del said["hash"]
-        return digest(canonical_json(said))
+        content = self.to_dict()
+        del content["hash"]
+        return digest(canonical_json(content))
 
     @property
     def opens(self) -> bool:
@@ -359,7 +359,7 @@ def _unused(limit: Budget, curve: str, count: int, ran: str) -> Price:
     return limit.unused(whole, part)
 
 
-def returned(limit: Budget, opening: Entry, ran: str | None, by: Entry | Origin) -> Price:
+def refund(limit: Budget, opening: Entry, ran: str | None, by: Entry | Origin) -> Price:
     """Return the refund of a void, or of a release for which `ran` is the curve that ran.
 
     It is never more than another machine may have charged.
@@ -371,7 +371,7 @@ def returned(limit: Budget, opening: Entry, ran: str | None, by: Entry | Origin)
     return Price(*(max(0, part - 1 - of // SLACK) for part, of in zip(back, full, strict=True)))
 
 
-def doubt(limit: Budget, entry: Entry, opening: Entry) -> int:
+def rounding_tolerance(limit: Budget, entry: Entry, opening: Entry) -> int:
     """Return the tolerance, in units, for an amount that another machine may have computed.
 
     The amount is the share of `opening` that `entry` adds or refunds.

@@ -20,7 +20,7 @@ from accounting.budget import NOTHING, RECORDED, Budget, Price
 from accounting.errors import AccountingError
 from accounting.frozen import Frozen
 from accounting.ledger.errors import InvalidEntry
-from accounting.ledger.model import Dataset, Entry, doubt, price_in, returned
+from accounting.ledger.model import Dataset, Entry, price_in, refund, rounding_tolerance
 from accounting.ledger.store import Declared, entries, stream
 from accounting.ledger.stored_text import (
     WHOLE,
@@ -249,15 +249,15 @@ class Accounts:
     Attributes:
         opening: entry that opened the charge that the last entry opens, refunds, or settles at
             less; None if it does none of these.
-        found: sum charged to each account.
-        doubts: tolerance in units for sums that another machine computed.
+        sums: sum charged to each account.
+        tolerances: tolerance in units for sums that another machine computed.
     """
 
     def __init__(self, dataset: Dataset, quotas: Iterable[Revision] = ()) -> None:
         self.dataset: Dataset = dataset
         self.opening: Entry | None = None
-        self.found: dict[Place, Price] = {}
-        self.doubts: Counter[Place] = Counter()
+        self.sums: dict[Place, Price] = {}
+        self.tolerances: Counter[Place] = Counter()
         self._quotas = [one for one in quotas if one.quota.limit is not None]
         self._open: dict[tuple[str, str], Entry] = {}
         self._step: tuple[str, str] = ("", "")
@@ -278,7 +278,7 @@ class Accounts:
                 raise InvalidEntry(
                     f"dataset={declared.dataset.name!r}, entry {entry.seq}: {problem}"
                 )
-        return accounts.found
+        return accounts.sums
 
     def follow(self, entry: Entry) -> Iterator[str]:
         """Count the next entry, and yield rules that do not hold, in words."""
@@ -314,17 +314,17 @@ class Accounts:
             if entry.opens:
                 price = price_in(limit, first.curve or "", first.count)
             else:
-                price = returned(limit, first, entry.curve, entry).times(-1)
-            unsure = doubt(limit, entry, first)
+                price = refund(limit, first, entry.curve, entry).times(-1)
+            unsure = rounding_tolerance(limit, entry, first)
         # a period that is none, in an entry that was edited
         except (AccountingError, ValueError, OverflowError) as error:
             yield f"the charge cannot be counted to quota={quota.name!r} ({type(error).__name__})"
             return
         for place in new - self._touched:
-            self.found[place] = self.found.get(place, NOTHING).plus(price)
-            self.doubts[place] += unsure
+            self.sums[place] = self.sums.get(place, NOTHING).plus(price)
+            self.tolerances[place] += unsure
             # What it may have stood at on another machine.
-            least = Price(*(max(0, part - self.doubts[place]) for part in self.found[place]))
+            least = Price(*(max(0, part - self.tolerances[place]) for part in self.sums[place]))
             if later and not limit.fits(NOTHING, least):
                 yield (
                     f"the charge is beyond quota={quota.name!r}, {quota.account_in_words(place[1])}"
@@ -333,8 +333,8 @@ class Accounts:
 
     def differs(self, stored: Mapping[Place, Price]) -> bool:
         """Return True if the stored sums differ by more than machines may."""
-        return stored.keys() != self.found.keys() or any(
-            abs(have - due) > self.doubts[place]
-            for place, spent in self.found.items()
-            for have, due in zip(stored[place], spent, strict=True)
+        return stored.keys() != self.sums.keys() or any(
+            abs(have - expected) > self.tolerances[place]
+            for place, spent in self.sums.items()
+            for have, expected in zip(stored[place], spent, strict=True)
         )

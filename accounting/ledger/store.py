@@ -633,7 +633,7 @@ class Store:
 
     @classmethod
     def at(cls, url: str, *, create: bool, timeout: float, mode: int = PRIVATE) -> Self:
-        """Return the store at `url`, whatever its content.
+        """Return the store at `url`, without a check of its content.
 
         With `create`, a missing file is made when it is first used.
         """

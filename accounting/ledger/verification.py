@@ -33,7 +33,15 @@ from accounting.curves import Curve
 from accounting.errors import AccountingError
 from accounting.ledger.errors import InvalidEntry, LedgerCorrupt, LedgerError
 from accounting.ledger.heads import Head, Heads, signature_problem
-from accounting.ledger.model import ACTIONS, OPENS, SLACK, Dataset, Entry, doubt, returned
+from accounting.ledger.model import (
+    ACTIONS,
+    OPENS,
+    SLACK,
+    Dataset,
+    Entry,
+    refund,
+    rounding_tolerance,
+)
 from accounting.ledger.quota import Accounts, Place, Revision, revisions
 from accounting.ledger.store import (
     Declared,
@@ -96,12 +104,12 @@ class Chain:
             version's last digits differ.
             """
             read = Curve.from_json(curve or "")
-            due = (
+            expected = (
                 dataset.budget.capacity
                 if whole and dataset.budget.admitted_before(count * read)
                 else None
             )
-            return due or dataset.budget.price(count * read), read.proved_for
+            return expected or dataset.budget.price(count * read), read.proved_for
 
         self._price = price
 
@@ -189,7 +197,9 @@ class Chain:
             return
         limit = self.dataset.budget
         try:
-            most = returned(limit, opening, entry.curve, entry).main + doubt(limit, entry, opening)
+            most = refund(limit, opening, entry.curve, entry).main + rounding_tolerance(
+                limit, entry, opening
+            )
         except AccountingError as error:
             yield (
                 "price",
@@ -201,13 +211,13 @@ class Chain:
 
     def _curve(self, entry: Entry) -> Iterator[tuple[Kind, str]]:
         try:
-            due, relation = self._price(
+            expected, relation = self._price(
                 entry.curve, entry.count, entry.price == self.dataset.budget.capacity
             )
         except AccountingError as error:
             yield "price", f"the entry's curve cannot be priced ({type(error).__name__})"
             return
-        if _less(entry.main, due.main) or _less(entry.failure, due.failure):
+        if _less(entry.main, expected.main) or _less(entry.failure, expected.failure):
             yield "price", "the entry is charged less than its curve costs"
         # An exchange of rows between periods is charged at the price of a replaced user.
         if relation not in (
@@ -223,8 +233,8 @@ class Chain:
             )
 
 
-def _less(charged: int, due: int) -> bool:
-    return charged < due - 1 - due // SLACK
+def _less(charged: int, expected: int) -> bool:
+    return charged < expected - 1 - expected // SLACK
 
 
 _other = entries.alias("other")

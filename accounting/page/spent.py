@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from accounting.budget import NOTHING, Budget
-from accounting.decimal_sum import of_unit
+from accounting.numbers import of_unit
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, Measure, unit_in_words
 from accounting.remaining import Remaining
 from accounting.wording import format_number, in_words, percent_up, rounded_down, rounded_up

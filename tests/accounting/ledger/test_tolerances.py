@@ -136,7 +136,7 @@ def test_a_quotas_account_is_held_to_the_unit(change: Callable[[int], int]) -> N
     (entry,) = chained(dataset, charged(curve, dataset.budget.price(curve)))
     accounts = Accounts(dataset, [Revision(0, Quota(name="all", limit=acc.Budget(epsilon=400.0)))])
     assert list(accounts.follow(entry)) == []
-    ((place, spent),) = accounts.found.items()
+    ((place, spent),) = accounts.sums.items()
     assert not accounts.differs({place: spent})
     assert accounts.differs({place: Price(change(spent.main), 0)})
 

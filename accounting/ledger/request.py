@@ -119,12 +119,13 @@ def require_known(given: Iterable[str], known: type) -> None:
 
 @dataclass(frozen=True)
 class Request:
-    """A charge that a caller asks for, checked except for rules of the dataset (see `due`).
+    """A charge that a caller asks for, checked except for rules of the dataset.
 
-    `unit` and `uses_linf_only` are declarations of the mechanism (`Chargeable`). `across` is the
-    caller's claim; once resolved for a dataset, it is the reason why the curve covers several
-    periods. `said` has the fields that entries repeat unchanged: curve, mechanism and count, label,
-    fingerprint, salt, team, purpose, override and expires.
+    `resolve_for` checks the rest. `unit` and `uses_linf_only` are declarations of the mechanism
+    (`Chargeable`). `across` is the caller's claim; once resolved for a dataset, it is the reason
+    why the curve covers several periods. `entry_fields` has the fields that entries repeat
+    unchanged: curve, mechanism and count, label, fingerprint, salt, team, purpose, override and
+    expires.
     """
 
     action: Opening
@@ -137,7 +138,7 @@ class Request:
     across: str | None
     period: str | Iterable[str] | None
     time_zone: str
-    said: dict[str, Any]
+    entry_fields: dict[str, Any]
 
     @classmethod
     def read(
@@ -154,13 +155,13 @@ class Request:
             InvalidEntry, InvalidArgument, RelationMismatch: a keyword or the item is not valid.
         """
         require_known(terms, Terms)
-        said: dict[str, Any] = {
+        entry_fields: dict[str, Any] = {
             name: None if (text := terms.get(name)) is None else check(name, text)
             for name, check in _TEXTS.items()
         }
         key, by, across, period = (
-            said.pop("key"),
-            origin(said.pop("actor"), now),
+            entry_fields.pop("key"),
+            origin(entry_fields.pop("actor"), now),
             terms.get("across"),
             terms.get("period"),
         )
@@ -169,19 +170,19 @@ class Request:
                 f"across={across!r} must be one of {', '.join(get_args(Across))}, or left out"
             )
         runs = "how many times the mechanism runs"
-        said["count"] = checked_integer(
+        entry_fields["count"] = checked_integer(
             "count", terms.get("count", 1), runs, most=MOST_RUNS, error=InvalidEntry
         )
         curve, stated = priced(item, terms.get("relation"))
-        said |= {"curve": json_of("curve", curve), "mechanism": None, "expires": expires}
+        entry_fields |= {"curve": json_of("curve", curve), "mechanism": None, "expires": expires}
         if not isinstance(item, Curve):
             if not hasattr(item, "to_json"):
                 raise InvalidArgument(
                     f"cannot charge a {type(item).__name__}: pass a Curve, or a mechanism that"
                     " has one"
                 )
-            said["mechanism"] = json_of("mechanism", item)
-            read_json(said["mechanism"])
+            entry_fields["mechanism"] = json_of("mechanism", item)
+            read_json(entry_fields["mechanism"])
         unit, alone = getattr(item, "unit", None), getattr(item, "uses_linf_only", False) is True
         # it is read anew when a charge is tried again
         period = tuple(period) if isinstance(period, Iterator) else period
@@ -197,7 +198,7 @@ class Request:
             across,
             period,
             zone,
-            said,
+            entry_fields,
         )
 
     @classmethod
@@ -233,7 +234,7 @@ class Request:
         """The fields of its entries, apart from their place, price and period."""
         return {
             **vars(self.by),
-            **self.said,
+            **self.entry_fields,
             "action": self.action,
             "key": self.key,
             "across": self.across,
@@ -245,9 +246,9 @@ class Request:
         Raises:
             Unaffordable: no account of its form pays for the curve.
         """
-        return price_in(limit, self.said["curve"], self.said["count"])
+        return price_in(limit, self.entry_fields["curve"], self.entry_fields["count"])
 
-    def due(self, dataset: Dataset) -> tuple[Self, tuple[str, ...]]:
+    def resolve_for(self, dataset: Dataset) -> tuple[Self, tuple[str, ...]]:
         """Return the request as charged in a dataset, and the periods whose rows it reads.
 
         Raises:
@@ -266,15 +267,15 @@ class Request:
             )
         self._require_unit(dataset.unit, dataset.relation)
         several = len(periods) > 1 and dataset.relation == "add_remove"
-        due = (
+        charge = (
             self._across_periods()
             if several
             else self
             if self.across is None
             else replace(self, across=None)
         )
-        common_relation(dataset.relation, due.relation, begun=True)
-        return due, periods
+        common_relation(dataset.relation, charge.relation, begun=True)
+        return charge, periods
 
     def _require_unit(self, unit: str, relation: Relation) -> None:
         """Refuse a unit of privacy that the dataset does not protect.
@@ -319,7 +320,7 @@ class Request:
         return replace(
             self,
             curve=curve,
-            said=self.said | {"curve": json_of("curve", curve)},
+            entry_fields=self.entry_fields | {"curve": json_of("curve", curve)},
             across=TWO_CHANGES,
         )
 
