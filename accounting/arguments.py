@@ -70,15 +70,12 @@ def same_relation(first: Relation | None, second: Relation | None) -> Relation |
     """Return the common relation of two statements, where None means "not stated"."""
     for stated in (first, second):
         if stated is not None and stated not in tuple(WORDS):
-            raise InvalidArgument(
-                f"relation={stated!r} is not a neighboring relation: it must be one of"
-                f" {', '.join(WORDS)}"
-            )
+            raise InvalidArgument(f"relation={stated!r} must be one of {', '.join(WORDS)}")
     if first is not None and second is not None and first != second:
         raise RelationMismatch(
-            f"relation={second!r} cannot be combined with relation={first!r}: a guarantee holds for"
-            " one neighboring relation only. Configure every mechanism of one plan with"
-            f" relation={first!r}, or charge what is proved for {second!r} alone to a dataset that"
-            " was declared with it"
+            f"relation={second!r} cannot be combined with relation={first!r}, because a"
+            " guarantee holds for one neighboring relation only. Configure every mechanism of"
+            f" one plan with relation={first!r}, or charge what is proved for {second!r} alone"
+            " to a dataset that was declared with it"
         )
     return second if first is None else first

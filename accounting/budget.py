@@ -159,15 +159,18 @@ class Budget(Frozen):
     def _has_one_form(self, info: ValidationInfo) -> Self:
         if sum(amount is not None for amount in (self.epsilon, self.rho, self.advantage)) != 1:
             raise ValueError(
-                "give epsilon (with or without delta), rho (with or without delta) or advantage,"
-                " not both of two, and not none"
+                "exactly one of epsilon, rho and advantage must be given (epsilon and rho with"
+                " or without delta)"
             )
         if self.advantage is not None and self.delta > 0:
-            raise ValueError("an advantage has every failure in it: leave delta out")
+            raise ValueError(
+                "delta cannot be given with an advantage, which includes every failure. Leave"
+                " delta out"
+            )
         if self.release is None and self.releases is not None:
             raise ValueError(
-                "releases counts what a budget with a release pays for: leave it out, it is"
-                " worked out"
+                "releases needs a release, whose number it counts. Leave it out, because it is"
+                " computed"
             )
         if self.form != "approximate" and (self.order, self.failure, self.release) != (
             None,
@@ -175,14 +178,14 @@ class Budget(Frozen):
             None,
         ):
             raise ValueError(
-                "order, failure and release belong to Budget(epsilon=, delta=) with delta > 0:"
-                " leave them out"
+                "order, failure and release need Budget(epsilon=, delta=) with delta > 0."
+                " Leave them out"
             )
         if self.release is not None:
             if self.order is not None or self.failure is not None:
                 raise ValueError(
-                    "release says what is charged, and a plan of it has no order and no failure:"
-                    " leave them out"
+                    "order and failure cannot be given with a release, because a plan of"
+                    " releases has neither. Leave them out"
                 )
             self._fix_releases(recorded=info.context == RECORDED)
         elif self.form == "approximate":
@@ -198,16 +201,16 @@ class Budget(Frozen):
             )
             if most == 0:
                 raise ValueError(
-                    f"it does not pay for one release ({type(self.release).__name__}): raise it, or"
-                    " add noise"
+                    f"the budget does not pay for one release ({type(self.release).__name__})."
+                    " Raise it, or add noise"
                 )
             object.__setattr__(self, "releases", most)
         elif "capacity" in vars(self):  # validated before, and now as a field of another model
             return
         elif not (self.admitted_before if recorded else self.admits)(self.releases * self.release):
             raise ValueError(
-                f"releases={self.releases} are more than it pays for: leave it out, it is"
-                " worked out"
+                f"releases={self.releases} is more than the budget pays for. Leave it out,"
+                " because it is computed"
             )
         assert self.capacity.main > 0
 
@@ -219,7 +222,7 @@ class Budget(Frozen):
         if self.conversion_delta < 0 or (self.conversion_delta == 0 and self.order != "inf"):
             raise ValueError(
                 f"failure={self.failure!r} leaves nothing of delta={self.delta!r} for the"
-                " conversion: lower it"
+                " conversion. Lower it"
             )
         if self.order is None:
             # The order that admits the most zCDP, four digits; "inf" if none admits any. It depends
@@ -230,7 +233,7 @@ class Budget(Frozen):
             object.__setattr__(self, "order", order if pays else "inf")
         if self.order == "gaussian" and rounded_down(self._main_capacity, MAIN_UNIT) == 0:
             raise ValueError(
-                "order='gaussian' leaves less than mu = 1e-6 to spend: raise epsilon or delta"
+                "order='gaussian' leaves less than mu = 1e-6 to spend. Raise epsilon or delta"
             )
         if (
             isinstance(self.order, float)
@@ -238,7 +241,7 @@ class Budget(Frozen):
         ):
             raise ValueError(
                 f"order={self.order!r} converts to more than epsilon={self.epsilon!r} before"
-                " anything is spent: raise the order"
+                " anything is spent. Raise the order"
             )
 
     @model_serializer(mode="wrap")
@@ -262,18 +265,19 @@ class Budget(Frozen):
         plain, curve = cls(epsilon=epsilon, delta=delta), curve_and_relation(curve, None)[0]
         if plain.form != "approximate":
             raise InvalidBudget(
-                "for_workload needs a delta > 0: a pure budget has no order to choose"
+                "for_workload needs a delta > 0, because a pure budget has no order to choose"
             )
         if curve.core_epsilon == 0:
             raise InvalidArgument(
-                f"{type(curve).__name__} has no Renyi cost: take Budget(epsilon=, delta=,"
+                f"{type(curve).__name__} has no Renyi cost. Use Budget(epsilon=, delta=,"
                 " order='inf')"
             )
         order, count = _workload(plain.limit, plain.delta, curve)
         if count < 1:
             raise InvalidBudget(
-                f"no Renyi order pays for one {type(curve).__name__} out of epsilon={epsilon!r},"
-                f" delta={delta!r}: raise them, or lower the cost of the mechanism"
+                f"no Renyi order pays for one {type(curve).__name__} out of"
+                f" epsilon={epsilon!r}, delta={delta!r}. Raise them, or lower the cost of the"
+                " mechanism"
             )
         failure = float_up(count * units_up(exact(curve.delta0), FAILURE_UNIT), FAILURE_UNIT)
         return cls(epsilon=epsilon, delta=delta, order=order, failure=failure)
@@ -361,9 +365,9 @@ class Budget(Frozen):
         """
         if self.form == "advantage":
             raise InvalidBudget(
-                f"{self!r} is for a plan that is fixed in advance: calibrate by it, and state the"
-                " budget of a filter or a ledger as Budget(epsilon=, delta=) or Budget(rho=,"
-                " delta=)"
+                f"{self!r} is for a plan that is fixed in advance. Calibrate with it, and state"
+                " the budget of a filter or a ledger as Budget(epsilon=, delta=) or"
+                " Budget(rho=, delta=)"
             )
         # that of a release is part of its plan
         failure = self.failure if self.form == "approximate" else self.delta
@@ -433,10 +437,9 @@ class Budget(Frozen):
     def _why_not(self, curve: Curve) -> str:
         if self.release is not None:
             return (
-                f"this budget was declared for releases of {self.release!r} and pays for those, and"
-                f" for smaller ones of that kind; what is charged is a {type(curve).__name__} that"
-                " is neither. Lower its cost, add the declared noise, or declare another dataset"
-                " with a budget for it"
+                f"this {type(curve).__name__} is not paid for by a budget that was declared for"
+                f" releases of {self.release!r} and smaller ones of that kind. Lower its cost,"
+                " add the declared noise, or declare another dataset with a budget for it"
             )
         name, measure = type(curve).__name__, self.measure
         if curve.delta0 > 0 and self.capacity.failure == 0:
@@ -448,8 +451,8 @@ class Budget(Frozen):
             )
         if math.isfinite(main := main_cost(curve, measure)):
             return (
-                f"{name} costs {main:g} nats, more than a filter can count (9e6 nats): it offers no"
-                " privacy; add noise."
+                f"{name} costs {main:g} nats, which offers no privacy and is more than a filter"
+                " can count (9e6 nats). Add noise."
             )
         remedy = _INSTEAD.get(measure, _OTHER_ORDER)
         return (
@@ -514,7 +517,7 @@ class Budget(Frozen):
         price = self.price(curve)
         if price == NOTHING:
             raise InvalidArgument(
-                f"{type(curve).__name__} costs nothing: any number of charges fits"
+                f"{type(curve).__name__} costs nothing, so any number of charges fits"
             )
         return min(
             have // need
@@ -542,7 +545,7 @@ def checked_budget(budget: object) -> Budget:
     """Return `budget`, or raise InvalidArgument if it is not a Budget."""
     if not isinstance(budget, Budget):
         raise InvalidArgument(
-            f"budget must be a Budget, not {type(budget).__name__}: state one, as"
+            f"budget must be a Budget, not {type(budget).__name__}. State one, for example"
             " Budget(epsilon=1.0)"
         )
     return budget

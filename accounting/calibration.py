@@ -121,7 +121,7 @@ def calibrate_count(family: Curve | Callable[[int], Curve], budget: Budget) -> i
     found = greatest(lambda count: budget.admits(_checked_curve(made(count))), _MOST_COUNTED)
     if found == _MOST_COUNTED:
         raise CalibrationError(
-            f"{budget!r} admits any number: the cost does not rise with the count"
+            f"{budget!r} admits any number, because the cost does not rise with the count"
         )
     return found
 
@@ -129,8 +129,8 @@ def calibrate_count(family: Curve | Callable[[int], Curve], budget: Budget) -> i
 def _checked_family(family: Callable[[_Number], Curve], number: str) -> Callable[[_Number], Curve]:
     if not callable(family):
         raise InvalidArgument(
-            f"family must be a function from a {number} to a curve, not {type(family).__name__}:"
-            f" pass one, as lambda {number}: ..."
+            f"family must be a function from a {number} to a curve, not"
+            f" {type(family).__name__}. Pass one, for example lambda {number}: ..."
         )
     return family
 
@@ -157,8 +157,8 @@ def _checked_curve(found: object) -> Curve:
     curve = getattr(found, "curve", found) if not isinstance(found, Curve) else found
     if not isinstance(curve, Curve):
         raise InvalidArgument(
-            f"the family returned a {type(found).__name__}: return a Curve, a mechanism or n *"
-            " mechanism"
+            f"family must return a Curve, not a {type(found).__name__}. Return a Curve, a"
+            " mechanism or n * mechanism"
         )
     return curve
 
@@ -419,26 +419,26 @@ def _thorough_end(probes: _Probes, safe: float) -> float:
 
 # -- what to say if in vain ------------------------------------------------------------------------
 _NOT_MONOTONE = (
-    "the cost is not monotone between {least:g} and {most:g}: calibrate needs a family whose cost"
-    " only rises or only falls with its parameter; narrow the bracket to one branch"
+    "the cost is not monotone between {least:g} and {most:g}. Use a family whose cost only"
+    " rises or only falls with its parameter, or narrow the bracket to one branch"
 )
 _ENDLESS = (
-    "no end after {tried} parameters from {least:g} to {most:g}: the cost goes up and down; narrow"
-    " the bracket"
+    "no end after {tried} parameters from {least:g} to {most:g}, because the cost goes up and"
+    " down. Narrow the bracket"
 )
 _NO_COSTLIEST = (
-    "{budget!r} admits every parameter from 1e-{decades} to 1e{decades} that was tried: none is the"
-    " costliest. Give a bracket, or a smaller budget"
+    "{budget!r} admits every parameter from 1e-{decades} to 1e{decades} that was tried, so"
+    " none is the costliest. Give a bracket, or a smaller budget"
 )
 _NO_COST = "every parameter tried from {least:g} to {most:g} has no finite cost. {remedy}"
 _ONE_COST = (
-    "every parameter tried from {least:g} to {most:g} costs the same, {cost:g} against {limit:g}."
-    " {remedy}"
+    "every parameter tried from {least:g} to {most:g} costs the same, {cost:g}, and the limit"
+    " is {limit:g}. {remedy}"
 )
 _TOO_COSTLY = (
-    "{budget!r} admits no parameter: every parameter tried from {least:g} to {most:g} costs too"
-    " much, the cheapest, {at:g}, costs {cost:g} against {limit:g}. Widen the bracket, or raise the"
-    " budget or its delta"
+    "{budget!r} admits no parameter tried from {least:g} to {most:g}. The cheapest, {at:g},"
+    " costs {cost:g}, and the limit is {limit:g}. Widen the bracket, or raise the budget or"
+    " its delta"
 )
 
 
@@ -472,7 +472,7 @@ def _remedy(probes: _Probes, parameter: float) -> str:
         budget.delta if probes.charges is None else budget.failure_of_each(probes.charges)
     ):
         return (
-            "Its bad events (delta0) are likelier than the delta of the budget allows: lower them,"
-            " or raise the delta"
+            "Its failure probability (delta0) is larger than the delta of the budget allows."
+            " Lower it, or raise the delta"
         )
     return "Check that the family uses its parameter, or widen the bracket"

@@ -80,14 +80,14 @@ def poisson_sampled(
         )
     if relation != "add_remove":
         raise NoEquivalent(
-            f"relation={relation!r}: amplification by Poisson sampling is proved here for"
-            " add_remove only. Configure the mechanism under add_remove, or use the curve without"
-            " amplification"
+            f"relation={relation!r} is not covered by the proof of amplification by Poisson"
+            " sampling, which is for add_remove only. Configure the mechanism under"
+            " add_remove, or use the curve without amplification"
         )
     if isinstance(rate, bool) or not isinstance(rate, numbers.Real) or not 0 < rate <= 1:
         raise InvalidArgument(
-            f"rate={str(rate)[:30]} must lie in (0, 1]: the probability with which a user is"
-            " sampled"
+            f"rate={str(rate)[:30]} must lie in (0, 1]. It is the probability that a user is in"
+            " the sample"
         )
     if rate == 1:
         return curve
@@ -150,14 +150,16 @@ def from_dp_event(event: dp_event.DpEvent, relation: Relation | None = None) -> 
     """
     if relation is None:
         raise InvalidArgument(
-            "an event does not say which relation its price is for: pass relation='add_remove',"
-            " which dp-accounting assumes, or 'replace_one', under which the same noise costs more"
+            "relation is missing, and an event does not state one. Pass relation='add_remove',"
+            " which dp-accounting assumes, or 'replace_one', under which the same noise costs"
+            " more"
         )
     name = type(event).__name__
     # but another class of that name
     if name not in _READERS or getattr(dp_event, name, None) is not type(event):
         raise NoEquivalent(
-            f"{name} has no curve: {_REFUSED.get(name, 'it is not a known event of dp-accounting')}"
+            f"{name} has no curve, because"
+            f" {_REFUSED.get(name, 'it is not a known event of dp-accounting')}"
         )
     return _READERS[name](event, same_relation(None, relation) or _RELATION)
 
@@ -178,7 +180,7 @@ def to_dp_event(curve: Curve, relation: Relation | None = None) -> dp_event.DpEv
     """
     if not isinstance(curve, Curve):
         raise InvalidArgument(
-            f"to_dp_event takes a Curve, not {type(curve).__name__}: pass mechanism.curve"
+            f"to_dp_event takes a Curve, not {type(curve).__name__}. Pass mechanism.curve"
         )
     if curve.core_epsilon == curve.delta0 == 0:
         return dp_event.NoOpDpEvent()
@@ -189,7 +191,7 @@ def to_dp_event(curve: Curve, relation: Relation | None = None) -> dp_event.DpEv
         return event(*(getattr(curve, parameter) for parameter in parameters))
     instead = "Keep this part in this package."
     if curve.delta0 > 0:
-        instead = "No event has a failure probability: keep this part in this package."
+        instead = "No event has a failure probability. Keep this part in this package."
     elif math.isfinite(curve.rho):
         instead = f"A valid but looser event is that of ZCDP(rho={curve.rho:.6g})."
     raise NoEquivalent(f"{type(curve).__name__} has no DpEvent in dp-accounting. {instead}")
@@ -231,7 +233,7 @@ def _event(data: object, deep: int) -> dp_event.DpEvent:
         known = ", ".join(
             sorted(one.removesuffix("DpEvent") for one in _READERS if hasattr(dp_event, one))
         )
-        raise InvalidCurve(f"event={data['event'][:40]!r} is none of {known}")
+        raise InvalidCurve(f"event={data['event'][:40]!r} must be one of {known}")
     given = {field: value for field, value in data.items() if field != "event"}
     if "of" in given:
         inner = given.pop("of")
@@ -275,15 +277,15 @@ def _randomized_response(event: dp_event.RandomizedResponseDpEvent, relation: Re
     """
     if relation != "replace_one":
         raise NoEquivalent(
-            "RandomizedResponseDpEvent has no curve under add_remove: a removed user's answer is"
-            " missing, which anyone sees. Pass relation='replace_one'"
+            "RandomizedResponseDpEvent has no curve under add_remove, because anyone sees that"
+            " a removed user's answer is missing. Pass relation='replace_one'"
         )
     noise, buckets = event.noise_parameter, event.num_buckets
     if isinstance(buckets, bool) or not isinstance(buckets, int) or buckets < 1:
         raise InvalidCurve(f"num_buckets={buckets!r} must be an integer >= 1")
     if not 0 <= noise <= 1 or (noise == 0 and buckets > 1):
         raise InvalidCurve(
-            f"noise_parameter={noise!r} must lie in (0, 1]: without noise nothing is guaranteed"
+            f"noise_parameter={noise!r} must lie in (0, 1]. Without noise there is no guarantee"
         )
     if buckets == 1 or noise == 1:
         return zero()
@@ -343,8 +345,8 @@ def _shift(noise_multiplier: float, relation: Relation) -> float:
     """Shift of the answer over the scale of its noise, rounded up."""
     if isinstance(noise_multiplier, bool) or not noise_multiplier > 0:
         raise InvalidCurve(
-            f"noise_multiplier={noise_multiplier!r} must be a number > 0: without noise nothing is"
-            " guaranteed"
+            f"noise_multiplier={noise_multiplier!r} must be a number > 0. Without noise there"
+            " is no guarantee"
         )
     return 0.0 if math.isinf(noise_multiplier) else _up(_MOVES[relation] / noise_multiplier)
 
@@ -370,8 +372,8 @@ def _from_sampled(
     loss = curve._loss
     if relation != "add_remove" or loss.group > 1:
         raise NoEquivalent(
-            f"{type(curve).__name__} has an event under add_remove and for one user only: a user's"
-            " replacement is not covered by its proof, and events know no groups"
+            f"{type(curve).__name__} has an event for one user and under add_remove only,"
+            " because its proof does not cover replacing a user, and events have no groups"
         )
     noise = dp_event.GaussianDpEvent if loss.noise == "gaussian" else dp_event.LaplaceDpEvent
     return dp_event.PoissonSampledDpEvent(loss.rate, noise(_down(1 / loss.shift)))
@@ -458,7 +460,7 @@ _LATER: dict[type[Curve], tuple[str, tuple[str, ...]]] = {
 
 _REFUSED: dict[str, str] = {
     "NonPrivateDpEvent": (
-        "it states that nothing is guaranteed. Leave it out only if it touches no private data"
+        "it states that there is no guarantee. Leave it out only if it touches no private data"
     ),
     "UnsupportedDpEvent": (
         "it states no guarantee. Replace it by the event of the mechanism that ran"
@@ -470,10 +472,12 @@ _REFUSED: dict[str, str] = {
         "no bound for it is proved here. Convert the inner event for a valid, looser curve"
     ),
     "SingleEpochTreeAggregationDpEvent": (
-        "its guarantee is for replacing a record by a special one, neither relation known here"
+        "its guarantee is for replacing a record by a special one, which is neither of the two"
+        " relations"
     ),
     "MixtureOfGaussiansDpEvent": (
-        "no curve describes its one-sided pair of laws. Use GaussianDP with the largest sensitivity"
+        "no curve describes its one-sided pair of distributions. Use GaussianDP with the"
+        " largest sensitivity"
     ),
     "TruncatedSubsampledGaussianDpEvent": (
         "no bound for it is proved here. Convert a GaussianDpEvent for a valid, looser curve"
@@ -511,8 +515,8 @@ def _discrete_laplace(rate: float, shift: int) -> Curve:
         return PureDP(epsilon=rate)
     if shift > _MOST_SHIFT:
         raise NoEquivalent(
-            f"DiscreteLaplaceDpEvent with neighbors {shift} apart has no curve of bearable size: "
-            f"PureDP(epsilon={rate * shift:g}) is valid and looser"
+            f"DiscreteLaplaceDpEvent with neighbors {shift} apart has no curve of acceptable"
+            f" size. PureDP(epsilon={rate * shift:g}) is valid and looser"
         )
     kinks = sorted({0.0} | {_up(rate * (shift - 2 * i)) for i in range((shift + 1) // 2)})
     points = [(loss, _hockey_stick(rate, shift, loss)) for loss in kinks]

@@ -91,7 +91,7 @@ def missing_extra(needs: str, extra: str) -> MissingExtra:
     The command is right while no index has the package.
     """
     return MissingExtra(
-        f"{needs}: install it with pip install '.[{extra}]' in a checkout of dpselect"
+        f"{needs}. Install it with pip install '.[{extra}]' in a checkout of dpselect"
     )
 
 

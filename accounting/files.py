@@ -38,9 +38,7 @@ def read_bytes(
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise error(
-                    f"{what} {masked(path)} cannot be read: it is not a regular file; name one"
-                )
+                raise error(f"{what} {masked(path)} is not a regular file. Name one")
             held = io.BytesIO()
             # read at once, it would take `most` bytes for any file
             while held.tell() <= most and (piece := stream.read(_PIECE)):
@@ -49,11 +47,11 @@ def read_bytes(
     except (OSError, ValueError) as failure:
         reason = getattr(failure, "strerror", None) or "no name of a file"
         raise error(
-            f"{what} {masked(path)} cannot be read ({reason}): check its name and its permissions"
+            f"{what} {masked(path)} cannot be read ({reason}). Check its name and its permissions"
         ) from None
     if len(content) > most:
         raise error(
-            f"{what} {masked(path)} has more than {most:,} bytes, the most that is read: give a"
+            f"{what} {masked(path)} has more than {most:,} bytes, which is the limit. Give a"
             " smaller one"
         )
     return content
@@ -66,7 +64,7 @@ def read_text(
     try:
         return read_bytes(path, error, what, most).decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise error(f"{what} {masked(path)} cannot be read as text: save it as UTF-8") from None
+        raise error(f"{what} {masked(path)} cannot be read as text. Save it as UTF-8") from None
 
 
 def require_new(path: Path, what: str = "the file") -> None:
@@ -81,17 +79,18 @@ def require_new(path: Path, what: str = "the file") -> None:
     """
     shown = f"{what} {masked(path)}"
     if "\0" in str(path) or not path.name:
-        raise OutputRefused(f"{shown} is not the name of a file: name one")
+        raise OutputRefused(f"{shown} is not the name of a file. Name one")
     if os.path.lexists(path):
         raise OutputRefused(
-            f"{shown} exists and is not written over: name another file, or move that one away"
-            " first"
+            f"{shown} exists and is not overwritten. Name another file, or move that one away first"
         )
     if not os.access(path.parent / ".", os.F_OK):
-        raise OutputRefused(f"{shown} cannot be written: its folder does not exist; make it first")
+        raise OutputRefused(
+            f"{shown} cannot be written, because its folder does not exist. Make it first"
+        )
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise OutputRefused(
-            f"{shown} cannot be written: its folder may not be written to; name another"
+            f"{shown} cannot be written, because its folder is not writable. Name another"
         )
 
 
@@ -138,13 +137,13 @@ def new_file(
             sync_folder(path.parent)
         elif not settle(scratch, path):
             raise OutputRefused(
-                f"{what} {masked(path)} came to be meanwhile and is not written over: name another"
-                " file"
+                f"{what} {masked(path)} was made by another process meanwhile and is not"
+                " overwritten. Name another file"
             )
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise OutputError(
-            f"{what} {masked(path)} cannot be written ({reason}); nothing is left of it"
+            f"{what} {masked(path)} cannot be written ({reason}), and no part of it is left"
         ) from None
     finally:
         with contextlib.suppress(OSError):
@@ -166,7 +165,7 @@ def write_text(target: Path | str | IO[str], what: str, pieces: Iterable[str], m
                 file.write(piece)
     except OSError as error:
         raise OutputError(
-            f"{what} cannot be written ({error.strerror}): what was written is incomplete"
+            f"{what} cannot be written ({error.strerror}), and the written part is incomplete"
         ) from None
 
 

@@ -214,8 +214,8 @@ class PrivacyOdometer:
             self._measure = float(order)
             if check_delta(delta) == 0:
                 raise InvalidArgument(
-                    "delta=0 needs order='inf': at a Renyi order the statement holds with"
-                    " probability below one"
+                    "delta=0 needs order='inf', because the bound at a Renyi order holds with"
+                    " a probability below one"
                 )
             self._start = anytime_overhead(delta, self._measure)
         self._failure = rounded_down(exact(check_delta(failure)), FAILURE_UNIT)
@@ -244,8 +244,8 @@ class PrivacyOdometer:
         )
         if price is None:
             raise Unaffordable(
-                f"{type(curve).__name__} has no finite {in_words(self._measure)}: choose another"
-                " order"
+                f"{type(curve).__name__} has no finite {in_words(self._measure)}. Choose"
+                " another order"
             )
         with self._kept.locked() as (common, spent):
             relation, total = (
@@ -256,9 +256,9 @@ class PrivacyOdometer:
                 left = of_unit(self._failure - spent.failure, FAILURE_UNIT)
                 raise BudgetExceeded(
                     f"{type(curve).__name__} may fail with probability"
-                    f" {format_number(curve.delta0)}, but only {left} of failure is left. Nothing"
-                    " was charged: give the odometer a larger failure, or lower the mechanism's"
-                    " delta.",
+                    f" {format_number(curve.delta0)}, but only {left} of failure remains."
+                    " Nothing was charged. Give the odometer a larger failure, or lower the"
+                    " mechanism's delta.",
                     requested=price,
                     spent=spent,
                 )

@@ -68,7 +68,8 @@ class Frozen(BaseModel):
             return super().model_validate_json(json_data, **options)
         except ValidationError:  # what is wrong with values has become `error_class` already
             raise cls.error_class(
-                f"the text is not the JSON of {cls.__name__}: pass what model_dump_json wrote"
+                f"the text is not the JSON of {cls.__name__}. Pass the text that"
+                " model_dump_json wrote"
             ) from None
 
     @classmethod
@@ -132,9 +133,9 @@ def _explain_one(cls: type[Frozen], detail: ErrorDetails) -> str:
         (field.alias or name) for name, field in cls.model_fields.items() if name != "kind"
     )
     if detail["type"] == "extra_forbidden":
-        return f"{cls.__name__} has no field {path!r}: its fields are {known}"
+        return f"{cls.__name__} has no field {path!r}. Its fields are {known}"
     if detail["type"] == "missing":
-        return f"{cls.__name__}.{path} is missing: its fields are {known}"
+        return f"{cls.__name__}.{path} is missing. The fields are {known}"
     rule = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     if not path:
         return f"{cls.__name__}: {rule}"
@@ -142,7 +143,7 @@ def _explain_one(cls: type[Frozen], detail: ErrorDetails) -> str:
         field.description for name, field in cls.model_fields.items() if path in (name, field.alias)
     )
     remedy = f" (expected: {words})" if (words := next(expected, None)) else ""
-    return f"{cls.__name__}.{path}={_shown(detail['input'])} is refused: it must be {rule}{remedy}"
+    return f"{cls.__name__}.{path}={_shown(detail['input'])} must be {rule}{remedy}"
 
 
 def _shown(value: object) -> str:
@@ -234,8 +235,8 @@ class Registry(Generic[M]):
             )
         if member.model_fields["kind"].is_required():
             raise TypeError(
-                f"{member.__name__}.kind has no default: give it one, as in kind: Literal['mine'] ="
-                " 'mine'"
+                f"{member.__name__} has no default kind. Give it one, for example kind:"
+                " Literal['mine'] = 'mine'"
             )
         kind = kind_of(member)
         if self._known.setdefault(kind, member) is not member:
@@ -271,7 +272,7 @@ class Registry(Generic[M]):
                 repr(kind[:_LONGEST_KIND]) if isinstance(kind, str) else f"<{type(kind).__name__}>"
             )
             raise self._error(
-                f"kind={shown} is not a {self._what}: it must be one of"
+                f"kind={shown} is not a {self._what}. It must be one of"
                 f" {', '.join(sorted(self._known))}"
             )
         return self._known[kind]
@@ -284,7 +285,7 @@ class Registry(Generic[M]):
         try:
             data = json.loads(text)
         except (ValueError, TypeError, RecursionError):
-            raise self._error(f"the text is not JSON: pass what {writer} wrote") from None
+            raise self._error(f"the text is not JSON. Pass the text that {writer} wrote") from None
         try:
             return self.build(data)
         except RecursionError:
@@ -294,8 +295,8 @@ class Registry(Generic[M]):
         """Return the member that decoded JSON describes."""
         if not isinstance(data, Mapping):
             raise self._error(
-                f"<{type(data).__name__}> is not a {self._what}: give one, or an object with its"
-                " kind"
+                f"<{type(data).__name__}> is not a {self._what}. Pass one, or an object with"
+                " its kind"
             )
         return self.member(data.get("kind")).model_validate(data)
 
@@ -308,12 +309,12 @@ class Registry(Generic[M]):
         except Exception as error:
             raise self._error(
                 f"{self._what} {point.name!r} of the installed {package} cannot be loaded"
-                f" ({type(error).__name__}: {error}): repair or remove {package}"
+                f" ({type(error).__name__}: {error}). Repair or remove {package}"
             ) from error
         if point.name not in self._known:
             raise self._error(
-                f"{package} declares {self._what} {point.name!r} as {point.value}, which has not"
-                " that kind: repair or remove it"
+                f"{package} declares {self._what} {point.name!r} as {point.value}, which does"
+                " not have that kind. Repair or remove it"
             )
 
 

@@ -90,8 +90,8 @@ def _general(curve: Curve, size: int) -> Curve:
     known += [] if (chained := _chain(curve, size)) is None else [chained]
     if not known:
         raise NoEquivalent(
-            f"a group of {size} is beyond the orders of {type(curve).__name__}: give it larger"
-            " orders, or take a smaller group"
+            f"a group of {size} is beyond the orders of {type(curve).__name__}. Give it larger"
+            " orders, or choose a smaller group"
         )
     return curves.tighter(*known)
 
@@ -159,8 +159,8 @@ def _approximate_dp(curve: curves.ApproxDP, size: int) -> Curve:
     delta = _grown(curve.failure, curve.epsilon0, size)
     if delta >= 1:
         raise NoEquivalent(
-            f"a group of {size} has no guarantee from {curve!r}: its delta grows to"
-            f" {format_number(delta)}; take a smaller group"
+            f"a group of {size} has no guarantee from {curve!r}, because its delta grows to"
+            f" {format_number(delta)}. Choose a smaller group"
         )
     return curves.ApproxDP(epsilon=_times(size, curve.epsilon0), delta=delta)
 

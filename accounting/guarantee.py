@@ -77,12 +77,12 @@ class Guarantee(Summable):
     def __post_init__(self) -> None:
         if not isinstance(self.curve, Curve):
             raise InvalidArgument(
-                "a Guarantee is made of a Curve and a relation, not of a"
-                f" {type(self.curve).__name__}"
+                f"a Guarantee needs a Curve and a relation, not a {type(self.curve).__name__}"
             )
         if same_relation(None, self.relation) is None:
             raise InvalidArgument(
-                "relation=None: state what the curve was proved for, 'add_remove' or 'replace_one'"
+                "relation=None must be the relation that the curve was proved for,"
+                " 'add_remove' or 'replace_one'"
             )
         _proved(self.curve, self.relation)
 
@@ -127,15 +127,15 @@ class Guarantee(Summable):
             parts += [(times * n, part) for n, part in _parts(item)]
         if relation is None:
             raise InvalidArgument(
-                "a composition needs at least one mechanism, or a Guarantee: a bare curve states no"
-                " relation"
+                "a composition needs at least one mechanism, or a Guarantee, because a bare"
+                " curve states no relation"
             )
         units = sorted({getattr(part, "unit", None) or "record" for _, part in parts})
         if len(units) > 1:
             raise RelationMismatch(
-                f"guarantees for one {units[0]} and for one {units[1]} do not add up: what is a"
-                " neighbor differs. Configure every mechanism with unit='record', whose price"
-                " covers a changed record"
+                f"guarantees for one {units[0]} and for one {units[1]} do not add up, because"
+                " their neighbors differ. Configure every mechanism with unit='record', whose"
+                " price covers a changed record"
             )
         return cls(Composed.of(curves), relation, tuple(parts))
 
@@ -178,7 +178,7 @@ def curve_and_relation(
     if isinstance(getattr(item, "curve", None), Curve) and hasattr(item, "relation"):
         return item.curve, _proved(item.curve, same_relation(relation, item.relation))
     raise InvalidArgument(
-        f"cannot charge a {type(item).__name__}: pass a Curve, or a mechanism that has one"
+        f"a {type(item).__name__} cannot be charged. Pass a Curve, or a mechanism that has one"
     )
 
 
@@ -186,8 +186,8 @@ def _proved(curve: Curve, relation: Relation | None) -> Relation | None:
     if relation is not None and curve.proved_for not in (None, relation):
         raise RelationMismatch(
             f"{type(curve).__name__} is proved for relation={curve.proved_for!r} only, not for"
-            f" relation={relation!r}: charge it where {curve.proved_for!r} is declared, or a curve"
-            f" that is proved for {relation!r}"
+            f" relation={relation!r}. Charge it where {curve.proved_for!r} is declared, or"
+            f" charge a curve that is proved for {relation!r}"
         )
     return relation
 
@@ -207,14 +207,14 @@ def common_relation(
     """
     if common is not None and stated is None:
         raise RelationMismatch(
-            f"a bare curve does not say which relation it was proved for, and relation={common!r}"
-            " is stated for the rest: pass the mechanism itself (n * mechanism keeps the"
-            " relation), or relation= (--relation), what the curve was proved for"
+            "a bare curve does not say which relation it was proved for, and the rest has"
+            f" relation={common!r}. Pass the mechanism itself (n * mechanism keeps the"
+            " relation), or the relation that the curve was proved for (relation=, --relation)"
         )
     if common is None and stated is not None and begun:
         raise RelationMismatch(
-            f"relation={stated!r} comes after curves for which no relation was stated: state it for"
-            " all of them, or pass the mechanisms that they belong to"
+            f"relation={stated!r} comes after curves without a relation. State it for all of"
+            " them, or pass their mechanisms"
         )
     return same_relation(common, stated)
 

@@ -116,7 +116,7 @@ def plot_ledger(ledger: Ledger, dataset: str | None = None, *, ax: Axes | None =
     names = [known.name for known in ledger.datasets()] if dataset is None else [dataset]
     if len(names) != 1:
         raise InvalidArgument(
-            f"dataset must be named: the ledger declares {len(names)},"
+            f"dataset must be named, because the ledger declares {len(names)}:"
             f" {', '.join(map(repr, names[:9]))}"
         )
     summary = ledger.summary(names[0])

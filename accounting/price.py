@@ -47,10 +47,7 @@ class Price(NamedTuple):
             InvalidArgument: a part is negative or no whole number.
         """
         if not all(type(part) is int and part >= 0 for part in self):
-            raise InvalidArgument(
-                "a price with a negative or fractional part cannot be charged: prices are whole"
-                " units >= 0"
-            )
+            raise InvalidArgument("a price must be whole units >= 0")
 
     def times(self, count: int | Fraction) -> Price:
         """Return the price of `count` such charges, rounded up."""
@@ -99,8 +96,8 @@ def itemised(curve: Curve, measure: Measure) -> Price | None:
     main = main_cost(curve, measure)
     if not (main >= 0 and 0 <= curve.delta0 <= 1):
         raise InvalidCurve(
-            f"{type(curve).__name__} guarantees nothing: a cost is NaN or negative, or delta0 is"
-            " not a probability"
+            f"{type(curve).__name__} has no guarantee, because a cost is NaN or negative, or"
+            " delta0 is not a probability"
         )
     if not math.isfinite(main):
         return None

@@ -41,16 +41,16 @@ class ProcessState(Generic[T]):
         # Asked before the lock, which a thread that the fork left behind may hold for ever.
         if os.getpid() != self._process:
             raise ForeignProcess(
-                f"{self._owner} was made in another process, which counts what it spends:"
-                f" {self._remedy}"
+                f"{self._owner} was made in another process, which counts its spending."
+                f" {self._remedy[0].upper()}{self._remedy[1:]}"
             )
         with self._lock:
             yield self.value
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"{self._owner} counts what one process spends and is neither pickled nor copied:"
-            f" {self._remedy}"
+            f"{self._owner} counts the spending of one process and cannot be pickled or copied."
+            f" {self._remedy[0].upper()}{self._remedy[1:]}"
         )
 
     def __repr__(self) -> str:

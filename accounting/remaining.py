@@ -41,7 +41,7 @@ _EXACT = Context(prec=60)
 # covers both.
 _INWARD = 1 - 1e-11
 _SPENT = (
-    "nothing: it is spent, and no command adds to a budget; rows that are new are a new dataset or"
+    "nothing. The budget is used up and cannot be raised, but new rows can be a new dataset or"
     " period"
 )
 
@@ -188,9 +188,9 @@ class Remaining:
         small = budget.epsilon / 100
         used = percent_up(max(_shares(budget.price(PureDP(epsilon=small)), budget.capacity)))
         return (
-            "Shares add up and epsilons do not: the budget is counted in"
-            f" {unit_in_words(self.measure)}, so a release of epsilon {format_number(small)} uses"
-            f" {used} of epsilon {format_number(budget.epsilon)} and not 1%."
+            "Shares add up and epsilons do not. The budget is counted in"
+            f" {unit_in_words(self.measure)}, so a release of epsilon {format_number(small)}"
+            f" uses {used} of epsilon {format_number(budget.epsilon)} and not 1%."
         )
 
     def __str__(self) -> str:
@@ -234,7 +234,7 @@ class Remaining:
                 else f"{math.floor(1000 * least) / 10:g}% of the budget"
             )
         if self.runs_out is None and self.releases:
-            return "any number of releases like this one: it costs nothing"
+            return "any number of releases like this one, because it costs nothing"
         return f"{self.releases:,} more release{'' if self.releases == 1 else 's'} like this one"
 
     # -- what is left of each part, and as epsilon and mu ------------------------------------------
@@ -410,9 +410,9 @@ class Remaining:
     def remedy(self) -> str:
         """The change that lets twice as many releases fit, or one if none fits."""
         if isinstance(self._price, str):
-            return "choose another mechanism: this dataset's budget never pays for it"
+            return "choose another mechanism, because this dataset's budget never pays for this one"
         if self._price == NOTHING:
-            return "nothing: any number fits"
+            return "nothing, because any number fits"
         goal = 2 * self.releases or 1
         short = [
             (have // goal, whole, of)
@@ -507,11 +507,12 @@ def in_all_in_words(epsilon: float, delta: float, periods: int, window: str) -> 
     of = f"all {periods:,} {window}s" if periods != 1 else f"the one {window}"
     if not math.isfinite(epsilon):
         return (
-            f"somebody whose rows lie in {of} faces all their rho in all; no epsilon is stated"
-            " without a delta"
+            f"for a user whose rows lie in {of}, the rho of all of them adds up; no epsilon is"
+            " stated without a delta"
         )
     words = (
-        f"somebody whose rows lie in {of} faces epsilon {rounded(exact(epsilon), ROUND_CEILING, 4)}"
+        f"for a user whose rows lie in {of}, the cost is epsilon"
+        f" {rounded(exact(epsilon), ROUND_CEILING, 4)}"
     )
     return (
         words + (f", delta {rounded(exact(delta), ROUND_CEILING, 4)}" if delta else "") + " in all"
@@ -606,8 +607,8 @@ def _remedies(remaining: Remaining, price: Price, fit: int) -> Iterator[str]:
     if left.main and price.failure > left.failure:
         most = rounded(of_unit(left.failure, FAILURE_UNIT), ROUND_FLOOR)
         yield (
-            f"Lower the mechanism's delta to a failure probability of at most {most} in all: more"
-            " noise does not help, and releases=N gives each of N releases an equal part"
+            f"Lower the mechanism's delta to a failure probability of at most {most} in all."
+            " More noise does not help, but releases=N gives each of N releases an equal part"
             if left.failure
             else "Use a mechanism that never fails"
         )

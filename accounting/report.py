@@ -105,11 +105,9 @@ def write_report(
         LedgerUnavailable: the store cannot be read.
     """
     if not all(0 < delta < 1 for delta in deltas):
-        raise InvalidArgument("deltas must lie strictly between 0 and 1: 1e-6 is a common choice")
+        raise InvalidArgument("deltas must lie strictly between 0 and 1. A common choice is 1e-6")
     if latest < 0:
-        raise InvalidArgument(
-            f"latest={latest} must be at least 0: how many entries of each dataset are listed"
-        )
+        raise InvalidArgument(f"latest={latest} must be at least 0")
     pieces = _page(ledger, deltas, latest, verification, {**curve_proofs(), **(proofs or {})})
     write_text(target, "the report", pieces, mode)
 
@@ -228,13 +226,13 @@ def _promise(dataset: Dataset) -> str:
     rows = (
         ""
         if dataset.window == "whole"
-        else f", for the rows of each {dataset.window} taken by themselves"
+        else f", for the rows of each {dataset.window} by themselves"
     )
     return (
-        f"To every {dataset.unit}: {WORDS[dataset.relation]} changes the chance of whatever anybody"
-        f" concludes from all that is released here{rows}, {bound}. This holds whatever else they"
-        " know, and however later questions depended on earlier answers, provided that nothing is"
-        " released beside this ledger."
+        f"To every {dataset.unit}: {WORDS[dataset.relation]} changes the probability of any"
+        f" conclusion from all releases here{rows}, {bound}. This holds for people with any"
+        " other knowledge, and even if later questions depended on earlier answers, provided"
+        " that nothing is released outside this ledger."
     )
 
 
@@ -250,7 +248,7 @@ def _facts(dataset: Dataset, summary: Summary) -> Iterator[tuple[str, str]]:
     if dataset.most_per_release is not None:
         yield (
             "A single release",
-            f"at most {stated(dataset.most_per_release)}, unless it states why",
+            f"at most {stated(dataset.most_per_release)}, unless it states a reason",
         )
     if dataset.window != "whole" and summary.totals:  # what somebody faces who is in all periods
         epsilon, delta = over_periods(dataset.budget, summary.totals)
@@ -425,7 +423,9 @@ def _guarantee(budget: Budget, curves: dict[str, Curve] | None, delta: float) ->
         return [format_number(delta), "not computed" if curves is None else "0", "", "", whole]
     worst = max(bounds, key=lambda bound: bound.value)
     route = (
-        ROUTES[worst.route] if math.isfinite(worst.value) else "more may fail than this δ allows"
+        ROUTES[worst.route]
+        if math.isfinite(worst.value)
+        else "the failure probability exceeds this δ"
     )
     order = f"{worst.order:.4g}" if worst.order is not None and math.isfinite(worst.value) else ""
     return [format_number(delta), at_most(worst.value), route, order, whole]

@@ -53,8 +53,8 @@ def attack(curve: HashableCurve, fpr: float) -> float:
     """Return the highest true positive rate at a false positive rate (see `Curve.attack`)."""
     if isinstance(fpr, bool) or not isinstance(fpr, numbers.Real) or not 0 <= fpr <= 1:
         raise InvalidArgument(
-            f"fpr={shown(fpr)} must lie in [0, 1]: the share of false alarms that the attacker"
-            " accepts"
+            f"fpr={shown(fpr)} must lie in [0, 1]. It is the false positive rate that the"
+            " attacker accepts"
         )
     alpha = float(fpr)
     found = [1.0, alpha + advantage(curve), _true_positives(curve, alpha)]

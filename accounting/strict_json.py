@@ -13,9 +13,11 @@ def read_json(text: str | bytes) -> dict[str, Any]:
     try:
         value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
     except (ValueError, RecursionError):
-        raise InvalidEntry("not a JSON object with distinct keys and finite numbers") from None
+        raise InvalidEntry(
+            "the text is not a JSON object with distinct keys and finite numbers"
+        ) from None
     if not isinstance(value, dict):
-        raise InvalidEntry(f"a JSON object is expected, not {type(value).__name__}")
+        raise InvalidEntry(f"the text must be a JSON object, not {type(value).__name__}")
     return value
 
 

@@ -49,8 +49,8 @@ def adaptive_composition(
     """
     if isinstance(steps, Curve) or not isinstance(steps, Iterable):
         raise InvalidArgument(
-            f"steps must be a list of curves or (Curve, count) pairs, not {type(steps).__name__}:"
-            " put it in a list"
+            "steps must be a list of curves or (Curve, count) pairs, not"
+            f" {type(steps).__name__}. Put it in a list"
         )
     checked_integer("cells", cells, "of the grid in one range")
     target, counted, plan, bad = check_delta(delta), [], [], []
@@ -71,8 +71,8 @@ def adaptive_composition(
         return math.inf if max(added, whole.delta0) > target else whole.core_epsilon
     if kept < _LEAST_DELTA:
         raise InvalidArgument(
-            f"delta={kept!r} must be at least {_LEAST_DELTA:g} here; Curve.epsilon serves smaller"
-            " ones"
+            f"delta={kept!r} must be at least {_LEAST_DELTA:g} here. For smaller ones, use"
+            " Curve.epsilon"
         )
     # An epsilon beyond which no more than a small share of delta is left.
     renyi = rdp_to_epsilon(whole.rdp, kept * _BEYOND, whole.table_orders).value
@@ -108,18 +108,18 @@ def _losses(curve: Curve) -> Losses:
     losses = curve.losses()
     if losses is None:
         raise InvalidArgument(
-            f"{curve!r} has no dominating pair: the dynamic program takes bounded-range curves"
-            " and curves with a privacy loss distribution; Curve.epsilon converts any curve"
+            f"{curve!r} has no dominating pair, which every curve here needs unless it has"
+            " bounded range. Use Curve.epsilon, which converts any curve"
         )
     ranges = [loss for _, loss in losses.steps if is_range(loss)]
     if ranges and len(losses.steps) > 1:
         raise InvalidArgument(
-            "a composition does not say in which order its steps ran, and that matters for"
-            " bounded-range steps: pass its parts one by one, first step first"
+            "a composition does not say in which order its steps ran, which matters for"
+            " bounded-range steps. Pass its parts one by one, first step first"
         )
     if any(loss.period > WIDEST for loss in ranges):
         raise InvalidArgument(
-            f"a step has bounded range {ranges[0].period:g}, and the recursion takes at most"
-            f" {WIDEST:g} nats: compose it as a curve"
+            f"a step's bounded range {ranges[0].period:g} must be at most {WIDEST:g} nats."
+            " Compose it as a curve"
         )
     return losses

@@ -155,8 +155,9 @@ def value_with_warning(bound: Bound) -> float:
     """Return the value of `bound`, with a GridEdgeWarning if more orders might lower it."""
     if bound.at_edge:
         warnings.warn(
-            f"the best Renyi order {bound.order:g} is the last one tried: the bound is valid but"
-            " may be loose; a table needs more orders, a plan less noise or a larger delta",
+            f"the best Renyi order {bound.order:g} is the last one tried, so the bound is valid"
+            " but may be loose. Give a table more orders, or a plan less noise or a larger"
+            " delta",
             GridEdgeWarning,
             stacklevel=3,
         )

@@ -47,7 +47,7 @@ def check_delta(delta: float) -> float:
     value = _number("delta", delta)
     if not 0 <= value < 1:
         raise InvalidArgument(
-            f"delta={value!r} must lie in [0, 1): choose far less than one over the number of users"
+            f"delta={value!r} must lie in [0, 1). Choose far less than one over the number of users"
         )
     return value
 
@@ -139,7 +139,7 @@ def _number(name: str, value: float) -> float:
         number = float(value)
     except OverflowError:
         raise InvalidArgument(
-            f"{name} is an integer beyond the largest float: it must be a finite number"
+            f"{name} is larger than the largest float. Pass a finite number"
         ) from None
     if math.isnan(number):
         raise InvalidArgument(f"{name}=nan must be a real number")
@@ -199,7 +199,7 @@ def _convert(
 def _checked(bound: Floats) -> Floats:
     if np.any(np.isnan(bound)) or np.any(bound < 0):
         raise InvalidCurve(
-            "a Renyi bound is NaN or negative: this is not a guarantee; report the curve that"
+            "a Renyi bound is NaN or negative, which is not a guarantee. Report the curve that"
             " produced it"
         )
     return bound

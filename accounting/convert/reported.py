@@ -34,10 +34,10 @@ WHY: dict[Why, str] = {
     "recursion": "the proved bound, lower by the optimal recursion for bounded ranges",
     "closed_form": "the proved bound, lower by a closed form",
     "no_distribution": "the proved bound, lower by losses that no dp-accounting object holds",
-    "resolution": "the proved bound: delta is near the error of dp-accounting's transforms",
-    "unexplained": "dp-accounting's figure: the proved bound is lower for no known reason",
-    "not_confirmed": "the proved bound: dp-accounting is lower by over 1% and is no proof",
-    "no_figure": "the proved bound: dp-accounting has no figure",
+    "resolution": "the proved bound, because delta is near the error of dp-accounting's transforms",
+    "unexplained": "dp-accounting's figure, because the proved bound is lower for no known reason",
+    "not_confirmed": "the proved bound, because dp-accounting's is over 1% lower and is no proof",
+    "no_figure": "the proved bound, because dp-accounting has no figure",
 }
 
 _MARGIN = 1.01  # by how much the two may differ and still be said to agree

@@ -129,7 +129,7 @@ class Curve(Frozen, ABC):
             raise InvalidArgument("orders must be an array of finite numbers above 1") from None
         if not np.all(np.isfinite(array) & (array > 1)):
             raise InvalidArgument(
-                "orders must be finite numbers above 1: order 1 is a limit, use 1 + 1e-6"
+                "orders must be finite numbers above 1. For the limit at order 1, use 1 + 1e-6"
             )
         return self._rdp(array.ravel()).reshape(array.shape)
 
@@ -253,7 +253,7 @@ class Curve(Frozen, ABC):
             InvalidCurve: the text is not JSON, or it has an unknown kind, values that do not state
                 a guarantee, or curves nested too deeply to be read.
         """
-        too_deep = "the curves are nested too deeply: write the composition of their parts instead"
+        too_deep = "the curves are nested too deeply. Write the composition of their parts instead"
         return CURVES.read(text, writer="Curve.to_json", too_deep=too_deep)
 
     @final
@@ -355,7 +355,8 @@ def one_relation(curves: Iterable[Curve]) -> Relation | None:
             for relation, name in sorted(stated.items())
         )
         raise RelationMismatch(
-            f"{which}: one sum holds for one relation. Configure both mechanisms under the same one"
+            f"{which}, but a sum holds for one relation only. Configure both mechanisms under"
+            " the same one"
         )
     return next(iter(stated), None)
 
@@ -368,7 +369,7 @@ def _each(
         plain = np.ndim(values) == 0
     except ValueError:
         raise InvalidArgument(
-            "a number, or an array of numbers without gaps, is asked for"
+            "the argument must be a number, or an array of numbers without gaps"
         ) from None
     if plain:
         return function(values)  # type: ignore[arg-type]  # which checks what it is given

@@ -122,7 +122,7 @@ class ProvedFor(DelegatingCurve):
     @model_validator(mode="after")
     def _is_of_one_relation(self) -> Self:
         if self.curve.proved_for not in (None, self.relation):
-            raise ValueError(f"curve is proved for {self.curve.proved_for!r}: state that relation")
+            raise ValueError(f"curve is proved for {self.curve.proved_for!r}. State that relation")
         return self
 
     @property
@@ -215,7 +215,7 @@ def _normal_form(counts: dict[Curve, int]) -> tuple[Part, ...]:
     one_relation(counts)
     if max(counts.values(), default=0) > MOST_COUNT:
         raise InvalidCurve(
-            "Composed.parts: a curve is repeated more than 10^18 times in all: use fewer"
+            "Composed.parts: a curve must be repeated at most 10^18 times in all. Use fewer"
             " repetitions"
         )
     order = sorted(counts, key=_short_key)

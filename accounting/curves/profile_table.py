@@ -40,16 +40,17 @@ class RenyiTable(UnconditionalCurve):
     def _is_a_guarantee(self) -> Self:
         if len(self.orders) != len(self.values):
             raise ValueError(
-                f"{len(self.orders)} orders but {len(self.values)} values: give one value per order"
+                f"orders has {len(self.orders)} numbers and values has {len(self.values)}. Give"
+                " one value per order"
             )
         if self.orders[0] <= 1 or any(a >= b for a, b in pairwise(self.orders)):
             raise ValueError(
-                "orders must be above 1 and strictly increasing: sort them, with their values"
+                "orders must be above 1 and strictly increasing. Sort them, with their values"
             )
         if any(a > b for a, b in pairwise(self.values)):
             raise ValueError(
-                "values must not decrease with the order: Renyi divergence never does; check the"
-                " source"
+                "values must not decrease with the order, because Renyi divergence never does."
+                " Check the source"
             )
         return self
 
@@ -103,15 +104,15 @@ class ProfileTable(Curve):
     def _is_a_profile(self) -> Self:
         if len(self.epsilons) != len(self.deltas):
             raise ValueError(
-                f"{len(self.epsilons)} epsilons but {len(self.deltas)} deltas: give one delta per"
-                " epsilon"
+                f"epsilons has {len(self.epsilons)} numbers and deltas has {len(self.deltas)}."
+                " Give one delta per epsilon"
             )
         if any(a >= b for a, b in pairwise(self.epsilons)) or any(
             a <= b for a, b in pairwise(self.deltas)
         ):
             raise ValueError(
-                "epsilons must increase and deltas decrease strictly: sort the points and drop the"
-                " dominated ones"
+                "epsilons must increase and deltas decrease strictly. Sort the points and drop"
+                " the dominated ones"
             )
         return self
 
@@ -251,7 +252,7 @@ def as_table(points: Points, name: str) -> Curve:
             kept.append((epsilon, delta))
     if not kept:
         raise NoEquivalent(
-            f"{name} has no guarantee left below delta = 1: lower the cost of the mechanism first"
+            f"{name} has no guarantee below delta = 1. Lower the cost of the mechanism first"
         )
     if len(kept) == 1:
         epsilon, delta = kept[0]

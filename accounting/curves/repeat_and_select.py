@@ -58,7 +58,7 @@ class TruncatedNegativeBinomial(Frozen):
     def _is_run(self) -> Self:
         if not self.mean <= _MOST_RUNS:
             raise ValueError(
-                f"gamma={self.gamma} expects more than a million runs: take a larger one"
+                f"gamma={self.gamma} gives more than a million expected runs. Use a larger one"
             )
         return self
 
@@ -76,8 +76,7 @@ class TruncatedNegativeBinomial(Frozen):
             or not 1 < mean <= _MOST_RUNS
         ):
             raise InvalidCurve(
-                f"mean={shown(mean)} must be a number above 1 and at most 10^6: how many runs are"
-                " expected"
+                f"mean={shown(mean)} expected runs must be a number above 1 and at most 10^6"
             )
         eta = cls(eta=eta, gamma=0.5).eta  # refused here if it is none
         low, high = math.log(1e-300), -1e-15

@@ -76,11 +76,11 @@ _NEEDS: dict[Step, tuple[State, str]] = {
     "commit": ("reserved", "only a reserved charge is committed"),
     "release": (
         "committed",
-        "only a committed charge is released: commit it before the data are read",
+        "only a committed charge is released. Commit it before the data are read",
     ),
     "void": (
         "reserved",
-        "only a reserved charge whose data were not read is voided; a failed draw stays charged",
+        "only a reserved charge whose data were not read is voided. A failed draw stays charged",
     ),
 }
 
@@ -195,9 +195,9 @@ class Book:
         ).one_or_none()
         if read_price(row) != self._spent[0, period]:
             raise LedgerCorrupt(
-                "the running total of a period is not that of its last entry: one of them was"
-                " edited. Nothing was written, nothing may be released: run `dpselect ledger"
-                " verify`"
+                "the running total of a period is not that of its last entry, so one of them"
+                " was edited. Nothing was written, and nothing may be released. Run `dpselect"
+                " ledger verify`"
             )
 
     def totals(self) -> dict[str, Price]:
@@ -231,14 +231,14 @@ class Book:
             quota = revision.quota
             if quota.by is not None and quota.of is None and who[quota.by] is None:
                 raise InvalidEntry(
-                    f"{quota.by} is missing: quota={quota.name!r} limits each {quota.by}, so name"
-                    " whose charge it is"
+                    f"{quota.by} is missing, and quota={quota.name!r} limits each {quota.by}."
+                    f" Name the {quota.by} of the charge"
                 )
             if not quota.lists(who):
                 raise InvalidEntry(
-                    f"{quota.by}={who[str(quota.by)]!r} is not on the list of quota={quota.name!r}:"
-                    f" it lists {', '.join(quota.among)}. Name one of them, or have the quota"
-                    " declared anew with this one (ledger quota --among)"
+                    f"{quota.by}={who[str(quota.by)]!r} is not on the list of"
+                    f" quota={quota.name!r}, which has {', '.join(quota.among)}. Name one of"
+                    " them, or declare the quota again with this one (ledger quota --among)"
                 )
             names = quota.accounts(self.dataset.window, who, periods)
             for place, spent in self.spent(revision.seq, names).items():
@@ -304,10 +304,10 @@ class Book:
             and not _is_small(most, charge.entry_fields["curve"], charge.entry_fields["count"])
         ):
             raise BudgetExceeded(
-                f"dataset={dataset.name!r} allows a single release at most {stated(most)}, and this"
-                " one costs more. Make it smaller, or state why it may cost more, which is"
-                " recorded (override=, --override REASON). Nothing was charged, nothing may be"
-                " released."
+                f"dataset={dataset.name!r} allows a single release at most {stated(most)}, and"
+                " this one costs more. Lower its cost, or state why it may cost more, which is"
+                " recorded (override=, --override REASON). Nothing was charged, and nothing"
+                " may be released."
             )
         after = {}
         for place, where, left in self.accounts(periods, charge.fields):
@@ -321,8 +321,8 @@ class Book:
         ):
             raise SharedRows(
                 "rows with this fingerprint were charged before, but not to"
-                f" dataset={dataset.name!r} with these periods: the same rows have one budget, so"
-                " charge them under the name and periods they were first charged to"
+                f" dataset={dataset.name!r} with these periods. The same rows have one budget,"
+                " so charge them under the name and periods that they were first charged to"
             )
         return after
 
@@ -344,9 +344,10 @@ class Book:
         if dataset.most_in_all is not None and epsilon > dataset.most_in_all:
             raise BudgetExceeded(
                 f"dataset={dataset.name!r}:"
-                f" {in_all_in_words(epsilon, delta, len(spent), dataset.window)}, and the dataset"
-                f" allows at most epsilon {dataset.most_in_all:g} in all. Release fewer periods, or"
-                " less for each. Nothing was charged, nothing may be released."
+                f" {in_all_in_words(epsilon, delta, len(spent), dataset.window)}, and the"
+                f" dataset allows at most epsilon {dataset.most_in_all:g} in all. Release fewer"
+                " periods, or spend less on each. Nothing was charged, and nothing may be"
+                " released."
             )
         return epsilon, delta
 
@@ -372,14 +373,14 @@ class Book:
         )
         if asked != stored or Curve.from_json(first.curve or "") != charge.curve:
             raise KeyConflict(
-                f"key={charge.key!r} has already paid for a different charge of dataset={name!r}"
-                f" (entry {first.seq}): repeat that one with the arguments it had, which charges"
-                " nothing more; only another release takes a key of its own (--key)"
+                f"key={charge.key!r} has already paid for a different charge of"
+                f" dataset={name!r} (entry {first.seq}). To repeat that one, use its arguments,"
+                " which charges nothing more. For another release, use another key (--key)"
             )
         if state_of(earlier) == "void":
             raise KeyConflict(
-                f"key={charge.key!r} was voided in dataset={name!r}: charge again under another key"
-                " (--key)"
+                f"key={charge.key!r} was voided in dataset={name!r}. Charge again under another"
+                " key (--key)"
             )
         return self._receipt(opening, earlier)
 
@@ -435,14 +436,14 @@ class Book:
         earlier = self.steps(key)
         if not earlier:
             raise InvalidTransition(
-                f"key={key!r} has no charge in dataset={self.dataset.name!r}: reserve or charge it"
-                " first"
+                f"key={key!r} has no charge in dataset={self.dataset.name!r}. Reserve or charge"
+                " it first"
             )
         if action == "commit" and any(
             entry.action == "release" and entry.curve is not None for entry in earlier
         ):
             raise InvalidTransition(
-                f"key={key!r} was settled, and what it did not use given back: nothing more is"
+                f"key={key!r} was settled and its unused part refunded, so nothing more may be"
                 " drawn under it"
             )
         if earlier[0].across == TWO_CHANGES:
@@ -455,22 +456,22 @@ class Book:
             if action == "release" and not is_same:
                 raise ClaimConflict(
                     f"key={key!r} has paid for a result that was handed out already (entry"
-                    f" {done[0].seq}), and this is another one: forget it, and use the first"
+                    f" {done[0].seq}), and this is another one. Forget it, and use the first"
                 )
             return self._receipt(done, earlier)
         state, (needed, rule) = state_of(earlier), _NEEDS[action]
         if state != needed:
-            raise InvalidTransition(f"key={key!r} is {state}: {rule}")
+            raise InvalidTransition(f"key={key!r} is {state}, but {rule}")
         opening, expires = openings(earlier), earlier[0].expires
         if action == "commit" and expires is not None and by.at >= expires:
             raise InvalidTransition(
-                f"key={key!r} was reserved until {expires} and not committed by then: read no data,"
-                " reserve again"
+                f"key={key!r} was reserved until {expires} and not committed by then. Read no"
+                " data, and reserve again"
             )
         if ran is not None and opening[0].action != "reserve":
             raise InvalidTransition(
-                f"key={key!r} was charged for good: what did not run is given back of a reservation"
-                " only"
+                f"key={key!r} was charged, not reserved, and only a reservation is refunded for"
+                " rounds that did not run"
             )
         common_fields = {
             "action": action,

@@ -96,8 +96,8 @@ def import_lines(store: Store, source: Path | str | IO[str], key: str | None = N
             return read
     except OSError as error:
         raise ImportRefused(
-            f"the export cannot be opened ({type(error).__name__}): name a file that `dpselect"
-            " ledger export` wrote; nothing was imported"
+            f"the export cannot be opened ({type(error).__name__}). Name a file that `dpselect"
+            " ledger export` wrote. Nothing was imported"
         ) from None
 
 
@@ -136,7 +136,7 @@ class _Lines:
     def take(self, *kinds: str) -> tuple[str, dict[str, Any]]:
         """Return the type and content of the next line, which must have one of these types."""
         if not (line := self.read()):
-            raise InvalidEntry("the export breaks off: it has no end line")
+            raise InvalidEntry("the export has no end line, so it is incomplete")
         if len(line) > _LONGEST_LINE:
             raise InvalidEntry(f"a line has more than {_LONGEST_LINE:,} characters")
         data = read_json(line)
@@ -161,7 +161,8 @@ def _import(connection: Connection, lines: _Lines, key: str | None) -> int:
     stated = Heads.model_validate(header | told)
     if data != stated.content():
         raise InvalidEntry(
-            "the end line's heads are not those of the entries: lines were removed or added"
+            "the chain heads of the end line are not those of the entries, so lines were"
+            " removed or added"
         )
     if key is not None and (why := signature_problem(stated, key)) is not None:
         raise InvalidEntry(why)
@@ -175,7 +176,7 @@ def _header(connection: Connection, data: dict[str, Any]) -> dict[str, Any]:
         raise InvalidEntry(f"not an export of format {FORMAT}")
     identity = data.get("ledger_id")
     if not isinstance(identity, str) or not 1 <= len(identity) <= _LONGEST_IDENTITY:
-        raise InvalidEntry("the export does not say of which ledger it is")
+        raise InvalidEntry("the export does not name its ledger")
     connection.execute(select(meta).with_for_update())  # nobody declares a dataset meanwhile
     if connection.execute(select(datasets.c.id)).first() is None:
         # In an empty ledger it is the same ledger again, and heads of it, kept elsewhere, go on
@@ -197,7 +198,7 @@ def _declared(connection: Connection, data: dict[str, Any]) -> tuple[Chain, Book
         declare(connection, name, text)
     except DatasetExists:
         raise InvalidEntry(
-            f"dataset={name!r} exists in this ledger: import into another one"
+            f"dataset={name!r} exists in this ledger. Import into another one"
         ) from None
     row = find_dataset(connection, name)
     return Chain(declared, row.genesis), Book(connection, row)
@@ -205,7 +206,7 @@ def _declared(connection: Connection, data: dict[str, Any]) -> tuple[Chain, Book
 
 def _enter(chain: Chain, book: Book, data: dict[str, Any]) -> None:
     if set(data) != set(ENTRY_FIELDS):
-        raise InvalidEntry("an entry has other fields than it should")
+        raise InvalidEntry("an entry has missing or unknown fields")
     entry = Entry(**checked_types(data))
     for name, value in data.items():
         if isinstance(value, str):

@@ -90,15 +90,15 @@ class Heads(Frozen):
         data = read_json(text)
         if data.pop("format", None) != FORMAT:
             raise InvalidEntry(
-                "this file does not contain ledger heads: pass the one that `dpselect ledger"
+                "this file does not contain chain heads. Pass the file that `dpselect ledger"
                 f" heads` wrote ({FORMAT})"
             )
         try:
             return cls.model_validate(data)
         except InvalidEntry as error:
             raise InvalidEntry(
-                "the heads were cut or edited, take them anew with `dpselect ledger heads`:"
-                f" {error}"
+                f"the chain heads were cut or edited ({error}). Take them anew with `dpselect"
+                " ledger heads`"
             ) from None
 
 
@@ -136,8 +136,8 @@ class SigningKey:
             found = None
         if not isinstance(found, Ed25519PrivateKey):
             raise InvalidEntry(
-                "this is not an unencrypted Ed25519 private key in PEM: make one with `dpselect"
-                " ledger keygen`"
+                "this is not an unencrypted Ed25519 private key in PEM. Make one with"
+                " `dpselect ledger keygen`"
             ) from None
         return cls(found)
 
@@ -183,19 +183,19 @@ def signature_problem(heads: Heads, key: str) -> str | None:
 
     if not isinstance(key, str) or not _PUBLIC.fullmatch(key):
         raise InvalidEntry(
-            f"{str(key)[:20]!r} is not a public key: it has 64 hexadecimal digits, as `dpselect"
-            " ledger keygen` prints"
+            f"{str(key)[:20]!r} is not a public key. Pass the 64 hexadecimal digits that"
+            " `dpselect ledger keygen` prints"
         )
     if (made := heads.signature) is None:
-        return "the heads are not signed: take them with `dpselect ledger heads --sign KEY`"
+        return "the chain heads are not signed. Take them with `dpselect ledger heads --sign KEY`"
     try:
         signer = Ed25519PublicKey.from_public_bytes(bytes.fromhex(made.key))
         signer.verify(bytes.fromhex(made.signature), heads.statement().encode())
     except (ValueError, InvalidSignature):
-        return "the signature of the heads does not match them: they were edited, or it was"
+        return "the signature of the chain heads does not match them, so they or it were edited"
     if made.key != key:
         return (
-            "the heads bear the signature of another key: compare it with the public key that you"
-            " were given"
+            "the chain heads are signed with another key. Compare it with the public key that"
+            " you were given"
         )
     return None

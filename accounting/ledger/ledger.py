@@ -326,8 +326,8 @@ class Ledger:
             account, *others = checked_periods(book.dataset.window, period)
             if others:
                 raise InvalidEntry(
-                    f"period={period!r} names several, each with a budget of its own: name one, or"
-                    " ask `totals`"
+                    f"period={period!r} names several, each with a budget of its own. Name one,"
+                    " or use `totals`"
                 )
             return _standing(book, {account: book.spent(0, [account])[0, account]})[0]
 
@@ -354,8 +354,8 @@ class Ledger:
             declared = book.dataset
             if declared.window == "whole":
                 raise InvalidEntry(
-                    f"dataset={dataset!r} has one budget for all its rows, which is what everybody"
-                    " in it faces"
+                    f"dataset={dataset!r} has one budget for all its rows, so no cost is added"
+                    " up over periods. Use `total`"
                 )
             if item is None:
                 return book.in_all()
@@ -569,8 +569,7 @@ class Quotas:
             )
             if any(part > MOST for spent in held.values() for part in spent):
                 raise InvalidEntry(
-                    f"quota={quota.name!r}: what was charged so far is more than this limit's unit"
-                    " counts"
+                    f"quota={quota.name!r} has more charges than its limit's unit can count"
                 )
             step = {
                 "action": "quota",
@@ -591,8 +590,8 @@ class Quotas:
         known = {quota.name: quota for quota in self.all()}
         if name not in known:
             raise InvalidEntry(
-                f"quota={name!r} is not declared for dataset={self._dataset!r}: there is nothing to"
-                " withdraw"
+                f"quota={name!r} is not declared for dataset={self._dataset!r}, so there is"
+                " nothing to withdraw"
             )
         return self.declare(known[name].model_copy(update={"limit": None}), actor=actor)
 

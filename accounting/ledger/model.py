@@ -56,8 +56,8 @@ def _read_budget(text: str) -> Budget:
 def _is_budget(value: object, info: ValidationInfo) -> Budget:
     if not isinstance(value, Budget):
         raise InvalidBudget(
-            f"{info.field_name} must be an accounting.Budget, not {type(value).__name__}:"
-            " Budget(epsilon=1, delta=1e-6), say"
+            f"{info.field_name} must be an accounting.Budget, not {type(value).__name__}. State"
+            " one, for example Budget(epsilon=1, delta=1e-6)"
         )
     _ = value.capacity  # refused where it has none
     return value
@@ -127,8 +127,8 @@ class Dataset(Frozen):
             return None
         if info.data.get("window") == "whole" or (budget.epsilon is None and not budget.delta):
             raise InvalidBudget(
-                "most_in_all is an epsilon over the periods of a window: declare a window, and a"
-                " budget in epsilon or with a delta"
+                "most_in_all needs a window with periods. Declare a window, and a budget in"
+                " epsilon or with a delta"
             )
         if (
             isinstance(most, bool)
@@ -136,8 +136,8 @@ class Dataset(Frozen):
             or not budget.limit <= most <= sys.float_info.max
         ):
             raise InvalidBudget(
-                f"most_in_all={shown(most)} must be a finite epsilon of at least one period's,"
-                f" {budget.limit:g}"
+                f"most_in_all={shown(most)} must be a finite epsilon, at least that of one"
+                f" period, {budget.limit:g}"
             )
         return float(most)
 
@@ -163,7 +163,9 @@ class Dataset(Frozen):
                     data[name] = read(data[name])
             return Dataset.model_validate(data)
         except (AccountingError, ValueError, TypeError, OverflowError):
-            raise LedgerCorrupt("a dataset's declaration cannot be read: it was edited") from None
+            raise LedgerCorrupt(
+                "a dataset's declaration cannot be read, so it was edited"
+            ) from None
 
     @property
     def genesis(self) -> str:
@@ -297,7 +299,7 @@ def _origin(name: str, now: datetime) -> Origin:
         at = now.astimezone(UTC).isoformat(timespec="microseconds")
     except OverflowError:
         raise InvalidEntry(
-            "the clock shows a time before the year 1 or after 9999 in UTC: set the host's clock"
+            "the clock shows a time before the year 1 or after 9999 in UTC. Set the host's clock"
         ) from None
     return Origin(name, _host(), at, package_version())
 
@@ -353,8 +355,9 @@ def _unused(limit: Budget, curve: str, count: int, ran: str) -> Price:
     whole, part = count * Curve.from_json(curve), Curve.from_json(ran)
     if _rounds(part) - _rounds(whole) or part.delta0 != whole.delta0:
         raise InvalidEntry(
-            "spent is not made of rounds of what was reserved, with all of its failure probability:"
-            " pass what the mechanism's `spent` says of the selection that it released"
+            "spent is not made of rounds of what was reserved, with all of its failure"
+            " probability. Pass the result of the mechanism's `spent` for the selection that"
+            " it released"
         )
     return limit.unused(whole, part)
 

@@ -88,14 +88,18 @@ class Quota(Frozen):
     @model_validator(mode="after")
     def _has_one_scope(self) -> Self:
         if self.of is not None and self.by is None:
-            raise ValueError("of names an actor, a team or a purpose: say which with by")
+            raise ValueError(
+                "of is given without by. State by, which is 'actor', 'team' or 'purpose'"
+            )
         if self.among and (self.by is None or self.of is not None):
             raise ValueError(
-                "among lists actors, teams or purposes that each have the limit: say which with by,"
-                " without of"
+                "among needs by ('actor', 'team' or 'purpose') and excludes of. State by, and"
+                " leave of out"
             )
         if self.rolling is not None and self.window != "whole":
-            raise ValueError("give either a window or rolling, not both: two limits are two quotas")
+            raise ValueError(
+                "window and rolling cannot be given together. Declare two quotas for two limits"
+            )
         return self
 
     @property
@@ -122,19 +126,18 @@ class Quota(Frozen):
         """
         if window == "whole" and (self.rolling is not None or self.window != "whole"):
             raise InvalidEntry(
-                "charges of this dataset name no periods, so no quota counts by them: declare one"
-                " with a window"
+                "charges of this dataset name no periods, so no quota can count by them."
+                " Declare a dataset with a window"
             )
         if _WIDTHS.index(self.window) < _WIDTHS.index(window):
             raise InvalidEntry(
-                f"window={self.window!r} is narrower than the dataset's, {window!r}: charges do not"
-                " say enough"
+                f"window={self.window!r} is narrower than the dataset's, {window!r}, and"
+                " charges do not state days or weeks that precisely"
             )
         if window == "week" and self.window not in ("week", "whole"):
             raise InvalidEntry(
-                f"window={self.window!r} is not made up of weeks: a week at its border lies in two,"
-                " and a charge that reads it reads rows inside and outside. Declare the dataset by"
-                " day, or the quota with rolling"
+                f"window={self.window!r} is not made up of weeks, because a week at its border"
+                " lies in two of them. Declare the dataset by day, or the quota with rolling"
             )
 
     def lists(self, who: Mapping[str, Any]) -> bool:
@@ -157,8 +160,8 @@ class Quota(Frozen):
         found = {place for period in periods for place in self._places(window, period)}
         if len(found) > _MOST_ACCOUNTS:
             raise InvalidEntry(
-                f"the charge counts to {len(found):,} accounts of quota={self.name!r}: name fewer"
-                " periods at once"
+                f"the charge counts to {len(found):,} accounts of quota={self.name!r}. Name"
+                " fewer periods at once"
             )
         return [json.dumps([name, place]) for place in sorted(found)]
 
@@ -238,7 +241,7 @@ def _read_quota(text: str | None) -> Quota:
     try:
         return Quota.model_validate_json(text or "", context=RECORDED)
     except AccountingError:
-        raise InvalidEntry("a quota cannot be read: it was edited") from None
+        raise InvalidEntry("a quota cannot be read, so it was edited") from None
 
 
 class Accounts:
@@ -302,7 +305,7 @@ class Accounts:
         quota, limit = revision.quota, revision.limit
         later = entry.opens and entry.seq > revision.seq
         if later and not quota.lists(vars(first)):
-            yield f"the charge is by somebody whom quota={quota.name!r} does not list"
+            yield f"the charge's name is not on the list of quota={quota.name!r}"
         try:
             new = {
                 (revision.seq, one)
@@ -327,7 +330,7 @@ class Accounts:
             least = Price(*(max(0, part - self.tolerances[place]) for part in self.sums[place]))
             if later and not limit.fits(NOTHING, least):
                 yield (
-                    f"the charge is beyond quota={quota.name!r}, {quota.account_in_words(place[1])}"
+                    f"the charge exceeds quota={quota.name!r}, {quota.account_in_words(place[1])}"
                 )
         self._touched |= new
 

@@ -114,7 +114,7 @@ def require_known(given: Iterable[str], known: type) -> None:
     names = known.__annotations__
     for name in given:
         if name not in names:
-            raise InvalidArgument(f"unknown keyword {name}: expected one of {', '.join(names)}")
+            raise InvalidArgument(f"unknown keyword {name}. It must be one of {', '.join(names)}")
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class Request:
         )
         if across is not None and across not in get_args(Across):
             raise InvalidEntry(
-                f"across={across!r} must be one of {', '.join(get_args(Across))}, or left out"
+                f"across={across!r} must be one of {', '.join(get_args(Across))}, or be left out"
             )
         runs = "how many times the mechanism runs"
         entry_fields["count"] = checked_integer(
@@ -178,8 +178,8 @@ class Request:
         if not isinstance(item, Curve):
             if not hasattr(item, "to_json"):
                 raise InvalidArgument(
-                    f"cannot charge a {type(item).__name__}: pass a Curve, or a mechanism that"
-                    " has one"
+                    f"a {type(item).__name__} cannot be charged. Pass a Curve, or a mechanism"
+                    " that has one"
                 )
             entry_fields["mechanism"] = json_of("mechanism", item)
             read_json(entry_fields["mechanism"])
@@ -224,8 +224,8 @@ class Request:
             request = cls.read(action, item, terms, now, expires)
             if found.setdefault(request.key, request) is not request:
                 raise KeyConflict(
-                    f"key={request.key!r} is given twice in one batch: each charge needs a key of"
-                    " its own. Nothing was charged"
+                    f"key={request.key!r} is given twice in one batch. Give each charge a key"
+                    " of its own. Nothing was charged"
                 )
         return list(found.values())
 
@@ -261,9 +261,10 @@ class Request:
         periods = checked_periods(dataset.window, self.period)
         if dataset.window != "whole" and self.time_zone != dataset.time_zone:
             raise InvalidEntry(
-                f"time_zone={self.time_zone!r}: the {dataset.window}s of dataset={dataset.name!r}"
-                f" begin in {dataset.time_zone!r}, and rows at their borders would have two"
-                " budgets: read them by that clock, and state it as time_zone (--time-zone)"
+                f"time_zone={self.time_zone!r} must be {dataset.time_zone!r}, in which the"
+                f" {dataset.window}s of dataset={dataset.name!r} begin, because rows at their"
+                " borders would otherwise have two budgets. Read them by that clock, and state"
+                " it as time_zone (--time-zone)"
             )
         self._require_unit(dataset.unit, dataset.relation)
         several = len(periods) > 1 and dataset.relation == "add_remove"
@@ -287,15 +288,15 @@ class Request:
         of_teachers = unit.split()[:1] == ["teacher"]
         if self.unit == "teacher" and not of_teachers:
             raise RelationMismatch(
-                "the price is that of a whole teacher (unit='teacher'), and the dataset protects"
-                f" each {unit}: a changed record changes a teacher's ballot, which costs more."
-                " Configure the mechanism with unit='record'"
+                "the price is that of a whole teacher (unit='teacher'), but the dataset"
+                f" protects each {unit}, and a changed record changes a teacher's ballot, which"
+                " costs more. Configure the mechanism with unit='record'"
             )
         if self.unit == "record" and of_teachers and relation == "add_remove":
             raise RelationMismatch(
                 "the price is that of a changed record (unit='record') with a public number of"
-                f" teachers, and the dataset protects each {unit} that comes or goes: charge it to"
-                " a dataset of records"
+                f" teachers, but the dataset protects each {unit} that comes or goes. Charge it"
+                " to a dataset of records"
             )
 
     def _across_periods(self) -> Self:
@@ -304,9 +305,10 @@ class Request:
             return replace(self, relation="add_remove", across="exchange")
         if self.across == "whole_counts" and not self.uses_linf_only:
             raise InvalidEntry(
-                "across='whole_counts' needs a mechanism whose price rests on linf alone (no l0, l1"
-                " or l2, no users bounded), which this item does not declare: charge each period by"
-                " itself, use relation='replace_one', or leave across out and pay for two changes"
+                "across='whole_counts' needs a mechanism that declares a price from linf alone"
+                " (no l0, l1 or l2, no bounded users), which this item does not. Charge each"
+                " period by itself, use relation='replace_one', or leave across out and pay"
+                " for two changes"
             )
         if self.across is not None:
             return self
@@ -314,8 +316,9 @@ class Request:
             curve = group_privacy(self.curve, 2)
         except NoEquivalent as error:
             raise NoEquivalent(
-                f"several periods are read together, which is charged as two changes: {error}."
-                " Charge each period by itself, or use a mechanism with relation='replace_one'"
+                "several periods are read together, which is charged as two changes, and that"
+                f" is not possible ({error}). Charge each period by itself, or use a mechanism"
+                " with relation='replace_one'"
             ) from None
         return replace(
             self,
@@ -345,5 +348,5 @@ def _expiry(seconds: float | None, now: datetime) -> str | None:
         return (now.astimezone(UTC) + timedelta(seconds=seconds)).isoformat(timespec="microseconds")
     except OverflowError:
         raise InvalidEntry(
-            f"expires_in={seconds!r} ends after the year 9999: set the host's clock"
+            f"expires_in={seconds!r} ends after the year 9999. Set the host's clock"
         ) from None

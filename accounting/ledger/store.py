@@ -235,7 +235,8 @@ def declare(connection: Connection, name: str, declaration: str) -> None:
     connection.execute(select(meta).with_for_update())
     if connection.execute(select(datasets.c.id).where(datasets.c.name == name)).first():
         raise DatasetExists(
-            f"dataset={name!r} is already declared, and a declaration stays: choose another name"
+            f"dataset={name!r} is already declared, and declarations never change. Choose"
+            " another name"
         )
     genesis = digest(declaration)
     connection.execute(
@@ -254,7 +255,7 @@ def find_dataset(connection: Connection, name: str, *, locked: bool = False) -> 
     row = connection.execute(_LOCKED_DATASET if locked else _DATASET, {"name": name}).one_or_none()
     if row is None:
         raise UnknownDataset(
-            f"dataset={name!r} is not declared in this ledger: declare it, or check the name"
+            f"dataset={name!r} is not declared in this ledger. Declare it, or check the name"
         )
     return Declared(row)
 
@@ -314,8 +315,8 @@ def checked_types(values: dict[str, Any]) -> dict[str, Any]:
         )
         if not (fits or (value is None and name in _OPTIONAL)):
             raise LedgerCorrupt(
-                f"field {name!r} of an entry, a dataset or a total is of the wrong type: it was"
-                " edited"
+                f"field {name!r} of an entry, a dataset or a total has the wrong type, so it"
+                " was edited"
             )
     return values
 
@@ -374,7 +375,8 @@ def stream(
             batch = select_entries(connection, declared, *after, limit=BLOCK)
         if not batch:
             raise TailRemoved(
-                "the entries end before the head that the dataset states: the tail was removed"
+                "the entries end before the chain head that the dataset states, so the last"
+                " ones were removed"
             )
         yield from batch
         seq = batch[-1].seq
@@ -388,25 +390,26 @@ _WRITES = "dpledger_writes"
 _SETTINGS = ("synchronous = EXTRA", "foreign_keys = ON", "trusted_schema = OFF")
 
 _LOCKED = (
-    "the ledger is locked by another process for longer than the timeout: try again, or raise"
+    "the ledger is locked by another process for longer than the timeout. Try again, or raise"
     " timeout="
 )
-_FULL = "the disk that holds the ledger is full: free some space"
+_FULL = "the disk of the ledger is full. Free some space"
 _READ_ONLY = (
-    "the ledger is read-only: charging needs write permission on the file and its directory, or a"
-    " writing role"
+    "the ledger is read-only. Get write permission on the file and its directory, or a writing role"
 )
 _MISSING = (
-    "the ledger cannot be opened: check that the file and its directory exist and may be read"
+    "the ledger cannot be opened. Check that the file and its directory exist and may be read"
 )
-_WRITE = "the ledger's disk failed to read or write: check the disk and its quota, then run verify"
+_WRITE = (
+    "the ledger's disk failed to read or write. Check the disk and its quota, and then run verify"
+)
 _CORRUPT = (
-    "the ledger's file is damaged or no SQLite database: restore a backup and hold it against an"
-    " exported head"
+    "the ledger's file is damaged or not a SQLite database. Restore a backup and verify it"
+    " against an exported chain head"
 )
 _WRITE_AHEAD = (
-    "the ledger's file is in WAL mode, in which a file that was cut short cannot be found out, and"
-    " nothing was written to it: switch it back while nobody uses it (sqlite3 FILE 'PRAGMA"
+    "the ledger's file is in WAL mode, in which a file that was cut short cannot be detected,"
+    " and nothing was written to it. Switch it back while nobody uses it (sqlite3 FILE 'PRAGMA"
     " journal_mode=DELETE') and repeat this with the same key"
 )
 _UNREACHABLE = "the ledger's database server cannot be reached or ended the connection"
@@ -414,14 +417,14 @@ _REFUSED = "the database refused the operation"
 # What to do: of a ledger that is opened for the first time, of one that was there when it was
 # opened, and of a failed write. Only the first can know that nothing was charged so far.
 _NOT_THERE = (
-    ". This call has charged nothing: check the name; if there has never been one, `dpselect ledger"
-    " init` makes it"
+    ". This call has charged nothing. Check the name. If there has never been a ledger, make"
+    " one with `dpselect ledger init`"
 )
 _GONE = (
-    ". It was there when it was opened, and what it has charged stays charged: put the file back"
-    " before anything else"
+    ". The file existed when the ledger was opened, and its charges stay charged. Put the file"
+    " back before anything else"
 )
-_NOTHING = ". Nothing may be released: if the charge was being written, repeat it with the same key"
+_NOTHING = ". Nothing may be released. If the charge was being written, repeat it with the same key"
 
 # By SQLite's code, or by SQLSTATE or its class.
 _CODES: dict[str, tuple[int | str, ...]] = {
@@ -446,7 +449,7 @@ def checked_url(url: str) -> URL:
         parsed = make_url(revealed(url) if isinstance(url, str) else url)
     except (ArgumentError, ValueError):
         raise LedgerUnavailable(
-            "the ledger's URL (ledger=) cannot be read: write sqlite:///privacy.db or"
+            "the ledger's URL (ledger=) cannot be read. Write sqlite:///privacy.db or"
             " postgresql://host/name"
         ) from None
     backend = (
@@ -461,14 +464,14 @@ def checked_url(url: str) -> URL:
             or parsed.query
         ):
             raise LedgerUnavailable(
-                "a ledger in memory forgets at exit: name a file, as in sqlite:///privacy.db,"
-                " without options"
+                "a ledger in memory is lost at exit. Name a file without options, for example"
+                " sqlite:///privacy.db"
             )
         return parsed.set(drivername="sqlite", database=str(Path(str(parsed.database)).absolute()))
     if backend in ("postgresql", "postgresql+psycopg", "postgres"):
         return parsed.set(drivername="postgresql+psycopg")
     raise LedgerUnavailable(
-        "a ledger is kept in sqlite:///file or postgresql://host/name, not in"
+        "a ledger's URL must be sqlite:///file or postgresql://host/name, not"
         f" {parsed.drivername}://"
     )
 
@@ -650,7 +653,7 @@ class Store:
             found = _has_ledger(connection)
         if not found and not create:
             raise SchemaMismatch(
-                "no ledger exists here: run `dpselect ledger init`, or open it with create=True"
+                "no ledger exists here. Run `dpselect ledger init`, or open it with create=True"
             )
         if not found:
             with _translated(_NOT_THERE), store._writing.begin() as connection:
@@ -709,8 +712,8 @@ def _require_whole(connection: Connection, file: Path) -> None:
     )
     if file.stat().st_size < pages * size:
         raise LedgerCorrupt(
-            "the ledger's file is cut short: nothing may be charged or released; restore a backup"
-            " and hold it against an exported head"
+            "the ledger's file is cut short, so nothing may be charged or released. Restore a"
+            " backup and verify it against an exported chain head"
         )
 
 
@@ -732,8 +735,8 @@ def _has_ledger(connection: Connection) -> bool:
     # path.
     if names and connection.dialect.name == "sqlite":
         raise SchemaMismatch(
-            "this SQLite file holds tables but no ledger: check the URL, or give the ledger a file"
-            " of its own"
+            "this SQLite file has tables but no ledger. Check the URL, or give the ledger a"
+            " file of its own"
         )
     return False
 
@@ -742,7 +745,7 @@ def _require_version(connection: Connection) -> None:
     version = connection.execute(_VERSION).scalar()
     if version != SCHEMA_VERSION:
         raise SchemaMismatch(
-            f"the ledger has schema version {version!r} and this package reads and writes version"
-            f" {SCHEMA_VERSION} only: nothing was written to it; use the version of dpselect that"
-            " wrote it"
+            f"the ledger has schema version {version!r} and this package reads and writes"
+            f" version {SCHEMA_VERSION} only. Nothing was written to it. Use the version of"
+            " dpselect that wrote it"
         )

@@ -48,7 +48,9 @@ def checked_text(field: str, value: object, longest: int = LONGEST_TEXT) -> str:
     if not isinstance(value, str):
         raise InvalidEntry(f"{field} must be text, not {type(value).__name__}")
     if len(value) > longest:
-        raise InvalidEntry(f"{field} has {len(value):,} characters: at most {longest:,} are stored")
+        raise InvalidEntry(
+            f"{field} has {len(value):,} characters, and at most {longest:,} are stored"
+        )
     if _UNSTORED.search(value):
         raise InvalidEntry(f"{field} must not contain control characters or lone surrogates")
     return value
@@ -95,7 +97,7 @@ def checked_zone(value: object) -> str:
         return ZoneInfo("UTC" if value is None else str(value)).key
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise InvalidEntry(
-            f"time_zone={str(value)[:40]!r} is not known: write it as 'UTC' or 'Europe/Berlin'"
+            f"time_zone={str(value)[:40]!r} is not known. Write it like 'UTC' or 'Europe/Berlin'"
         ) from None
 
 
@@ -104,17 +106,19 @@ def checked_periods(window: Window, period: str | Iterable[str] | None) -> tuple
     if window == "whole":
         if period is not None:
             raise InvalidEntry(
-                "period must be left out: this dataset has one budget for all its rows together"
+                "period must be left out, because this dataset has one budget for all its rows"
             )
         return (WHOLE,)
     given = [period] if isinstance(period, str) else list(period or ())
     if not given:
         raise InvalidEntry(
-            f"period is missing: this dataset has a budget per {window}, so name the {window}(s)"
-            " whose rows are read"
+            f"period is missing, and this dataset has a budget per {window}. Name the"
+            f" {window}(s) whose rows are read"
         )
     if len(set(given)) > _MOST_PERIODS:
-        raise InvalidEntry(f"a charge names at most {_MOST_PERIODS} periods: use a longer window")
+        raise InvalidEntry(
+            f"a charge must name at most {_MOST_PERIODS} periods. Use a longer window"
+        )
     return tuple(sorted({_checked(window, item) for item in given}))
 
 
@@ -126,7 +130,7 @@ def _checked(window: Window, period: object) -> str:
     except (ValueError, OverflowError):
         pass
     shown = repr(period[:20]) if isinstance(period, str) else f"<{type(period).__name__}>"
-    raise InvalidEntry(f"period={shown} is not a {window}: write it as {_EXAMPLES[window]}")
+    raise InvalidEntry(f"period={shown} is not a {window}. Write it like {_EXAMPLES[window]}")
 
 
 def first_day(window: Window, period: str) -> date:

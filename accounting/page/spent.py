@@ -87,10 +87,12 @@ def units_in_words(budget: Budget) -> str:
         words += f"ε: at δ = {format_number(also.delta)}. "
     else:
         words += (
-            "ε so far: the loss at any time is at most this, but with probability"
-            f" {format_number(also.delta)} (odometer); it has a start-up cost that ε left, what the"
-            f" rest can add, has not. {whole}"
+            f"ε so far (odometer): with probability 1 − {format_number(also.delta)}, the loss"
+            " is at most this at all times. It includes a start-up cost, and ε left, the most"
+            f" that the rest can add, does not. {whole}"
         )
     return words + (
-        "" if also.mu_left is None else "μ left: of one Gaussian release that still fits."
+        ""
+        if also.mu_left is None
+        else "μ left: the largest single Gaussian release that still fits."
     )

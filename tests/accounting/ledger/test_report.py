@@ -198,7 +198,7 @@ def test_the_page_says_what_was_promised_and_checked(filled: Ledger) -> None:
     assert "To every user: adding or removing any one user changes" in text
     assert "\N{GREEK SMALL LETTER RHO} = 1, but for events of probability δ = 1e-6" in text
     assert (
-        "for the rows of each month taken by themselves, by a factor of at most e^ε = 2.72" in text
+        "for the rows of each month by themselves, by a factor of at most e^ε = 2.72" in text
     )
     assert "lie in all 2 months faces epsilon 1.9 in all; at most epsilon 4 is allowed" in text
     assert "at most epsilon 0.97, unless it states why" in text
