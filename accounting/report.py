@@ -59,9 +59,9 @@ _MOST_THEOREMS = 6
 _CITED = re.compile(r"Theorems? ((?:[A-Z]\d+(?:, and |, | and )?)+)")
 _NAME = re.compile(r"[A-Z]\d+")
 _STEPS = {
-    "commit": "data are about to be read",
+    "commit": "data about to be read",
     "release": "result handed out",
-    "void": "reservation given back",
+    "void": "reservation refunded",
     "quota": "a limit within the budget",
 }
 ROUTES: dict[Route, str] = {
@@ -266,7 +266,7 @@ def _facts(dataset: Dataset, summary: Summary) -> Iterator[tuple[str, str]]:
     yield "Declared", f"{dataset.at[:19].replace('T', ' ')} UTC by {dataset.actor}"
     if why := Remaining(dataset.budget, NOTHING).why_share:
         yield "Shares", why
-    yield "Head", f"entry {summary.entries:,}, {summary.head}"
+    yield "Chain head", f"entry {summary.entries:,}, {summary.head}"
 
 
 def fullest_of(totals: Iterable[Remaining]) -> Remaining | None:

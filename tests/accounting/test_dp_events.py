@@ -232,7 +232,9 @@ def test_every_event_is_read_or_refused_by_name() -> None:
 def test_events_without_a_curve_are_refused(event: dp_event.DpEvent) -> None:
     """What has no curve raises with its class and a remedy, also deep inside a composition."""
     for outer in (event, dp_event.ComposedDpEvent([GAUSS, dp_event.SelfComposedDpEvent(event, 2)])):
-        with pytest.raises(NoEquivalent, match=rf"^{type(event).__name__} has no curve, because .{{30}}"):
+        with pytest.raises(
+            NoEquivalent, match=rf"^{type(event).__name__} has no curve, because .{{30}}"
+        ):
             from_dp_event(outer, "add_remove")
 
 

@@ -134,7 +134,12 @@ REFUSED: list[tuple[str, dp_event.DpEvent, Relation, str]] = [
         "add_remove",
         "no bound for it is proved here",
     ),
-    (PLD, dp_sgd(0.5, 0.2, 3), "replace_one", "proof of amplification by Poisson sampling, which is for add_remove only"),
+    (
+        PLD,
+        dp_sgd(0.5, 0.2, 3),
+        "replace_one",
+        "proof of amplification by Poisson sampling, which is for add_remove only",
+    ),
 ]
 
 

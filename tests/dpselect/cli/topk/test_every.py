@@ -118,7 +118,8 @@ def test_a_dry_run_of_a_series_writes_nothing(every: Every, tmp_path: Path) -> N
     assert done.exit_code == 0, done.stderr
     said = " ".join(done.stdout.split())
     assert (
-        "once all of them are charged, for a user whose rows lie in all 4 days, the cost is epsilon" in said
+        "once all of them are charged, for a user whose rows lie in all 4 days, the cost is epsilon"
+        in said
     )
     assert '"left": [ "2024-05-03: days, 2024-05-03: budget' in said
     nothing = every("--dry-run", until="2024-05-03", output=f"{tmp_path}/top-{{period}}.csv")
