@@ -18,9 +18,9 @@ from pydantic import Field, model_validator
 from accounting import Approximate, BoundedRange, Curve
 from accounting.arguments import Relation
 from accounting.curves.sparse_vector import SparseVectorDP
-from accounting.decimal_sum import decimal_sum
 from accounting.errors import ForeignProcess
 from accounting.frozen import Count, NonNegative, Positive, Probability
+from accounting.numbers import decimal_sum
 from accounting.process_state import ProcessState
 from dpselect.errors import InvalidRequest, InvalidScores
 from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, mixture, require_enumerable
