@@ -125,7 +125,9 @@ class Expectation(ConfigTable):
 
 
 @final
-class LedgerTable(table(LedgerFields, needed=("ledger", "dataset"), ledger="url")):  # type: ignore[misc]
+class LedgerTable(  # type: ignore[misc]
+    table(LedgerFields, needed=("ledger", "dataset"), ledger="url")
+):
     """[ledger]: what every release is charged to."""
 
     unit: str | None = Field(default=None, description="who is protected, in words")

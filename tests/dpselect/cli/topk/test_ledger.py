@@ -57,7 +57,7 @@ def test_a_retry_gives_the_kept_answer(topk: list[str], tmp_path: Path) -> None:
             app, ["tuesday" if word == "monday" else word for word in [*words, "--dry-run"]]
         )
         assert (in_the_way.exit_code, in_the_way.stdout) == (2, "")
-        assert "is not written over" in in_the_way.stderr
+        assert "is not overwritten" in in_the_way.stderr
         assert ledger.heads().datasets == before
     other = CliRunner().invoke(
         app,
@@ -72,7 +72,7 @@ def test_a_retry_gives_the_kept_answer(topk: list[str], tmp_path: Path) -> None:
         [*topk, "--key", "tuesday", "--output", str(kept)],
         [*topk, "--output", str(kept)],
     ):
-        assert "is not written over" in CliRunner().invoke(app, changed).stderr
+        assert "is not overwritten" in CliRunner().invoke(app, changed).stderr
 
 
 @pytest.mark.parametrize("epsilon", ["0.5", "1.5"])
