@@ -124,10 +124,11 @@ class Expectation(ConfigTable):
     released: Real = Field(description="the expected number of items")
 
 
+_Ledger: Any = table(LedgerFields, needed=("ledger", "dataset"), ledger="url")
+
+
 @final
-class LedgerTable(  # type: ignore[misc]
-    table(LedgerFields, needed=("ledger", "dataset"), ledger="url")
-):
+class LedgerTable(_Ledger):  # type: ignore[misc]
     """[ledger]: what every release is charged to."""
 
     unit: str | None = Field(default=None, description="who is protected, in words")
