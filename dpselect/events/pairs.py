@@ -113,7 +113,9 @@ def read(
     Example:
         >>> from pathlib import Path
         >>> import dpselect as dps
-        >>> _ = Path("visits.csv").write_text("who,where\nann,zoo\nann,zoo\nbob,zoo\nbob,pier\n")
+        >>> _ = Path("visits.csv").write_text(
+        ...     "who,where\\nann,zoo\\nann,zoo\\nbob,zoo\\nbob,pier\\n"
+        ... )
         >>> scores = dps.events.read("visits.csv", user="who", item="where").scores(
         ...     ["zoo", "pier", "park"]
         ... )
