@@ -79,10 +79,10 @@ class ContributionLimit:
 @final
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """A clip that weights each of a user's t items by min(1, clip/sqrt(t)) (l2) or min(1, clip/t)
-    (l1).
+    """A clip that scales each of a user's t items to min(1, clip/sqrt(t)), or min(1, clip/t) for
+    l1.
 
-    Weights are rounded down.
+    These weights are rounded down.
     """
 
     clip: float
