@@ -1,4 +1,4 @@
-"""`ContinualSpec` and its like: a horizon of releases, for one price over all of its periods."""
+"""`ContinualSpec` and related specs: a series of releases with one budget for all periods."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _COUNTS = "What is counted"
 
 
 class WeightFields(Spec):
-    """What a count is of, and what a user may contribute to all of them."""
+    """Options for the count that ranks items, and for a user's contribution to all counts."""
 
     count: Over = option(
         "Users of each period, of all so far (running), or of the last window= periods.",
@@ -58,13 +58,13 @@ class WeightFields(Spec):
 
 
 class EveryFields(Spec):
-    """How long periods are."""
+    """Option for the length of periods."""
 
     every: Every | None = option("How long a period is.", default=..., place=102)
 
 
 class StateFields(Spec):
-    """Where a horizon is kept."""
+    """Option for the file of a horizon's private state."""
 
     state: SkipValidation[str | PathLike[str] | None] = option(
         "The private state of the horizon. As private as the log; never restore a backup.",
@@ -76,7 +76,7 @@ class StateFields(Spec):
 
 
 class HorizonTimeFields(EveryFields, TimeFields):
-    """Which periods there are."""
+    """Options for the periods of a horizon."""
 
     time: SkipValidation[Column | None] = option(
         "Column of times: timestamps, dates, or ISO 8601 text.",
@@ -100,7 +100,7 @@ class HorizonTimeFields(EveryFields, TimeFields):
 
 
 class KeptFields(PayerFields):
-    """Where the answer of a horizon is kept, and who pays for it."""
+    """Options for the file of a horizon's answer, and for the dataset to charge."""
 
     output: SkipValidation[str | PathLike[str] | None] = option(
         "Also keep it in this file, which later calls renew: .json; or .csv, .parquet or .html,"
@@ -113,7 +113,7 @@ class KeptFields(PayerFields):
     @field_validator("ledger", mode="before", check_fields=False)
     @classmethod
     def _by_its_url(cls, stated: Any) -> Any:
-        """The path of a file stands for its URL."""
+        """Convert the path of a ledger file to its URL."""
         return (
             f"sqlite:///{stated}"
             if isinstance(stated, str | PathLike) and "://" not in str(stated)
@@ -122,7 +122,7 @@ class KeptFields(PayerFields):
 
 
 class HeldFields(StateFields, KeptFields):
-    """A horizon that a ledger is charged for, and where its private state is."""
+    """Options for a horizon's private state, its answer, and the dataset to charge."""
 
     ledger: SkipValidation[str | Ledger | None] = option(
         "The ledger: its URL, or the path of its SQLite file.",
@@ -144,7 +144,7 @@ class HeldFields(StateFields, KeptFields):
 
 
 class PeriodFields(WeightFields):
-    """What is counted in periods."""
+    """Options for the counts in each period."""
 
     with_counts: Flag = option(
         "Release numbers of users beside the items, with intervals.", default=False, place=80
@@ -157,12 +157,12 @@ class PeriodFields(WeightFields):
 
     @property
     def users(self) -> HorizonClip:
-        """What a user may contribute."""
+        """Contribution bounds of one user."""
         return HorizonClip(exponent=self.exponent, cells=self.cells)
 
 
 class HorizonBudgetFields(PeriodFields):
-    """What is released every period, and for what."""
+    """Options for the releases of a horizon and their common budget."""
 
     k: Count = option("How many items to release, at least 1.", default=..., metavar="N", place=40)
     epsilon: Real = option(
@@ -201,16 +201,15 @@ class HorizonBudgetFields(PeriodFields):
 
     @property
     def budget(self) -> Budget:
-        """The budget that is stated."""
+        """The stated budget."""
         return Budget(epsilon=self.epsilon, delta=self.delta)
 
 
 class StartSpec(RunFields, HorizonBudgetFields, CatalogFields, HeldFields, FileOptions):
-    """Reserve a horizon and make its state, before any data are read: its first period commits the
-    charge.
+    """Reserve the budget of a horizon and create its state, before any data are read.
 
-    A second call under the key reserves nothing more; `dpselect ledger void` gives a horizon back
-    that has no closed period.
+    The first closed period commits the charge. A second call under the key reserves nothing more,
+    and `dpselect ledger void` returns the reservation of a horizon that has no closed period.
     """
 
     examples: ClassVar[tuple[str, ...]] = (
@@ -242,8 +241,9 @@ class StartSpec(RunFields, HorizonBudgetFields, CatalogFields, HeldFields, FileO
 
 
 class CloseSpec(RunFields, ItemFields, HeldFields):
-    """Count the new events of a period and release its top k. The same call again prints the same
-    answer.
+    """Count the new events of a period and release its top k.
+
+    The same call again prints the same answer.
     """
 
     examples: ClassVar[tuple[str, ...]] = (
@@ -258,7 +258,7 @@ class CloseSpec(RunFields, ItemFields, HeldFields):
 
 
 class ShowSpec(HeldFields):
-    """Print what was released so far, what is promised, and how many periods are left."""
+    """Print the released answers, the privacy guarantee, and the number of periods that remain."""
 
     examples: ClassVar[tuple[str, ...]] = (f"{PAYS} --key march --state march.state",)
 
@@ -266,8 +266,9 @@ class ShowSpec(HeldFields):
 
 
 class RechargeSpec(HeldFields):
-    """Charge a horizon again on a ledger that was restored to before it, and record every period
-    that its state has released.
+    """Charge a horizon again, on a ledger restored from a backup that is older than the charge.
+
+    This also records every period that the horizon's state has released.
     """
 
     own_fields: ClassVar[Any] = (StateFields,)
@@ -282,8 +283,9 @@ class ContinualSpec(
     ItemFields,
     KeptFields,
 ):
-    """Close the periods of a log that have ended. The same call goes on as the log grows, or where
-    it was stopped.
+    """Close the periods of a log that have ended.
+
+    Repeat the same call as the log grows, or after it was interrupted, to go on.
     """
 
     examples: ClassVar[tuple[str, ...]] = (

@@ -1,4 +1,4 @@
-"""`LabelSpec`: public items labeled by the votes of teachers."""
+"""`LabelSpec`, the question for labels of public items by the votes of teachers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STARTS = "it decides whether a job starts, and no label"
 
 
 class RoundFields(Spec):
-    """How a round is labeled, and its noise."""
+    """Options for the labels of a round, and its noise."""
 
     mechanism: Voting = option("How teachers' votes become labels.", default=..., place=40)
     threshold: Real | None = option(
@@ -57,7 +57,7 @@ class RoundFields(Spec):
 
 
 class BallotFields(Spec):
-    """What a file of votes holds."""
+    """Options for the contents of a file of votes."""
 
     teachers: Count | None = option(
         "How many teachers there are, where the file holds a matrix.", _VOTES
@@ -84,12 +84,12 @@ class BallotFields(Spec):
 
 
 class LabelSpec(RunFields, BallotFields, RoundFields, LedgerFields):
-    """Label public items by the votes of teachers, and say the price.
+    """Label public items by the votes of teachers, and report the privacy cost.
 
-    Each round is one item. A budget (epsilon= and delta=) is that of all rounds together; without
-    one, the noise of a round is stated. The guarantee protects one private record, which changes
-    one teacher's ballots in all rounds. What the noise does to a unanimous label, and to one
-    without votes, is said before anything is charged.
+    Each round is one item. A budget (epsilon= and delta=) is for all rounds together. Without one,
+    state the noise of a round. The guarantee protects one private record, which changes one
+    teacher's ballots in all rounds. The effect of the noise on a unanimous label, and on one
+    without votes, is shown before anything is charged.
     """
 
     examples: ClassVar[tuple[str, ...]] = (
@@ -171,14 +171,14 @@ class LabelSpec(RunFields, BallotFields, RoundFields, LedgerFields):
 
     @property
     def budget(self) -> Budget | None:
-        """Of all rounds; None where the noise of a round is stated."""
+        """The budget of all rounds, or None if the noise of a round is stated."""
         return (
             None if self.epsilon is None else Budget(epsilon=self.epsilon, delta=self.delta or 0.0)
         )
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Fields of the mechanism that are stated."""
+        """The stated fields of the mechanism."""
         return self.given(
             *(
                 name
@@ -189,10 +189,10 @@ class LabelSpec(RunFields, BallotFields, RoundFields, LedgerFields):
 
     @property
     def pay(self) -> Pay:
-        """As for `Session.select`."""
+        """The `pay` argument of `Session.select`."""
         return "spent" if self.pay_for_what_came_out else "curve"
 
     @property
     def folder(self) -> Path:
-        """Where the job keeps its state."""
+        """The folder of the job's state."""
         return Path(self.output).with_name(f"{Path(self.output).name}.job")

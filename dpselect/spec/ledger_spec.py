@@ -1,6 +1,4 @@
-"""What a ledger is asked: to declare a dataset or a quota, to charge for what runs elsewhere, and
-how much more fits.
-"""
+"""Questions to a ledger: declare a dataset or quota, charge for other software, see what fits."""
 
 from __future__ import annotations
 
@@ -24,13 +22,13 @@ _OR_EVENT = "event=, or noise_multiplier=, sampling_rate= and steps="
 _URL = "The ledger: sqlite:///FILE or postgresql://USER@HOST/NAME."
 _MODE = "Permissions of the new file. Default: 600, its owner alone."
 HEADS_KEY = "DPSELECT_HEADS_KEY"
-"""The environment variable that may hold the private key that signs heads."""
+"""Environment variable for the private key that signs chain heads."""
 File = SkipValidation[str | PathLike[str]]
 Most = Annotated[int, Field(ge=0, le=10**9, strict=True)]
 
 
 def deltas_of(stated: Any) -> tuple[float, ...]:
-    """Several deltas, from texts."""
+    """Several deltas, parsed from texts."""
     try:
         return tuple(map(float, stated))
     except (TypeError, ValueError):
@@ -40,7 +38,7 @@ def deltas_of(stated: Any) -> tuple[float, ...]:
 
 
 class LimitFields(BudgetFields):
-    """What all charges together may spend."""
+    """Options for the budget of all charges together."""
 
     epsilon: Real | None = option("What all charges together may spend, in nats.", place=50)
     rho: Real | None = option(
@@ -49,8 +47,9 @@ class LimitFields(BudgetFields):
 
 
 class InitSpec(LimitFields):
-    """Make a ledger where there is none, and declare a dataset with its budget. A declaration is
-    never changed.
+    """Declare a dataset with its budget, and create the ledger if there is none.
+
+    A declaration can never be changed.
     """
 
     examples: ClassVar[tuple[str, ...]] = (
@@ -105,19 +104,19 @@ class InitSpec(LimitFields):
 
 
 class StoreFields(Spec):
-    """A ledger."""
+    """Option for a ledger."""
 
     ledger: str = option(_URL, default=..., metavar="URL", env="DPSELECT_LEDGER")
 
 
 class DatasetFields(StoreFields):
-    """A dataset of a ledger."""
+    """Options for a dataset of a ledger."""
 
     dataset: str = option("Name of a dataset that the ledger declares.", default=...)
 
 
 class VoidSpec(DatasetFields):
-    """Give a reservation back for which no data were read."""
+    """Return a reservation for which no data were read."""
 
     examples: ClassVar[tuple[str, ...]] = (f"{PAYS} --key may --actor ada --reason never-started",)
 
@@ -127,9 +126,7 @@ class VoidSpec(DatasetFields):
 
 
 class StandingSpec(StoreFields):
-    """How much of its budget every dataset has used, and how many more releases like its last one
-    fit.
-    """
+    """Show every dataset's budget and spending, and how many more releases like its last fit."""
 
     examples: ClassVar[tuple[str, ...]] = (URL, f"{PAYS} --limit 50", f"{URL} --json")
 
@@ -138,8 +135,9 @@ class StandingSpec(StoreFields):
 
 
 class KeygenSpec(Spec):
-    """Make a key that signs heads, and print its public part: give that to whoever verifies, by
-    another way than the heads.
+    """Create a private key that signs chain heads, and print its public key.
+
+    Give the public key to people who verify, but not by the same way as the heads.
     """
 
     examples: ClassVar[tuple[str, ...]] = ("--output key.pem",)
@@ -150,14 +148,17 @@ class KeygenSpec(Spec):
 
 
 class SignedFields(Spec):
-    """What an earlier state of a ledger is held against."""
+    """Options for an earlier state of a ledger, to compare it with."""
 
     heads: File | None = option("What `dpselect ledger heads` wrote earlier.", metavar="FILE")
     trust: str | None = option("Public key that must have signed the heads.", metavar="KEY")
 
 
 class AuditSpec(SignedFields, StoreFields):
-    """Re-derive every hash, price, total and state; ends with status 1 if anything is wrong."""
+    """Check every hash, cost, total and state of a ledger again.
+
+    The exit status is 1 if anything is wrong.
+    """
 
     examples: ClassVar[tuple[str, ...]] = (
         URL,
@@ -167,8 +168,9 @@ class AuditSpec(SignedFields, StoreFields):
 
 
 class HeadsSpec(StoreFields):
-    """Write every dataset's last hash. Keep it where the ledger's writers cannot change it, and
-    give it to verify.
+    """Write the chain head of every dataset, which is its last hash.
+
+    Keep it where the ledger's writers cannot change it, and pass it to verify later.
     """
 
     examples: ClassVar[tuple[str, ...]] = (
@@ -189,8 +191,9 @@ class ExportSpec(HeadsSpec):
 
 
 class ImportSpec(StoreFields):
-    """Verify an exported ledger, and who signed it, and add its datasets here: all of it or
-    nothing.
+    """Verify an exported ledger and its signature, and add its datasets here.
+
+    Either all of them are added or none.
     """
 
     examples: ClassVar[tuple[str, ...]] = ("ledger.jsonl --ledger sqlite:///copy.db --trust KEY",)
@@ -201,8 +204,8 @@ class ImportSpec(StoreFields):
 class ReportSpec(SignedFields, StoreFields):
     """Write one self-contained page for an auditor. It needs no network.
 
-    With registry=, write a dataset's entry for the DP Deployments Registry instead; what the ledger
-    does not know is marked.
+    With registry=, write a dataset's entry for the DP Deployments Registry instead. Facts that the
+    ledger does not know are marked.
     """
 
     examples: ClassVar[tuple[str, ...]] = (
@@ -250,7 +253,7 @@ class ReportSpec(SignedFields, StoreFields):
 
 
 class ElsewhereFields(Spec):
-    """What runs outside of this package: a curve, an event of dp-accounting, or DP-SGD."""
+    """Options for other software: a cost curve, an event of dp-accounting, or DP-SGD."""
 
     curve: str | None = option("The curve of what runs elsewhere, as JSON, or @FILE.", _ELSEWHERE)
     event: File | None = option(
@@ -267,7 +270,7 @@ class ElsewhereFields(Spec):
 
     @property
     def elsewhere(self) -> int:
-        """How many of them are stated.
+        """Number of these that are stated.
 
         Raises:
             ValueError: DP-SGD is stated in part.
@@ -281,7 +284,7 @@ class ElsewhereFields(Spec):
 
 
 class ChargeSpec(ElsewhereFields, DatasetFields, LedgerFields):
-    """Charge for a curve or mechanism that runs outside of this package, before it runs."""
+    """Charge for a curve or a mechanism that runs outside of dpselect, before it runs."""
 
     examples: ClassVar[tuple[str, ...]] = (
         f"{PAYS} --mechanism @mechanism.json --key may",
@@ -320,11 +323,10 @@ class ChargeSpec(ElsewhereFields, DatasetFields, LedgerFields):
 
 
 class QuotaSpec(LimitFields, DatasetFields):
-    """Limit what a person, a team, a purpose or a stretch of the data's time may spend of a
-    dataset's budget.
+    """Limit the share of a budget for a person, a team, a purpose or a period of the data.
 
-    A quota is a limit and never an allowance beyond the budget. What was charged before counts. It
-    adds up mu^2, or declared releases, where the dataset's budget does.
+    A quota is a limit and never an allowance beyond the dataset's budget. Earlier charges count. If
+    the dataset's budget adds up mu^2, or declared releases, so does the quota.
     """
 
     examples: ClassVar[tuple[str, ...]] = (
@@ -357,10 +359,9 @@ class QuotaSpec(LimitFields, DatasetFields):
 
 
 class AffordableSpec(ElsewhereFields, DatasetFields, LedgerFields):
-    """How many more releases fit of a curve, an event or DP-SGD; what runs out first, and what to
-    change.
+    """Show how many more releases of a curve, an event or DP-SGD fit, and the first limit reached.
 
-    Nothing is charged. Of what `topk` makes, every dry run says it.
+    Nothing is charged. For releases of `topk`, use its dry run.
     """
 
     examples: ClassVar[tuple[str, ...]] = (f"{PAYS} --curve @curve.json",)

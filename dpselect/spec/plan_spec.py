@@ -1,6 +1,4 @@
-"""`PlanSpec`: what is planned for, before any data are read: releases, a horizon of them, or rounds
-of votes.
-"""
+"""`PlanSpec`, the question for a plan: releases, a horizon of them, or rounds of votes."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ else:  # not checked by pydantic: a plan without a ledger does without a databas
 _MOST_GROUPS = 1_000_000
 
 Way = Literal["releases", "periods", "pate"]
-"""What is planned: releases of `topk`, a series with one budget, or a labeling job."""
+"""Kind of a plan: releases of `topk`, a series with one budget, or a labeling job."""
 
 _SHAPE, _NEEDS, _VOTES = (
     "The shape of the data",
@@ -37,7 +35,7 @@ _SHAPE, _NEEDS, _VOTES = (
 
 
 class ProfileFields(Spec):
-    """What the data look like, by what is public."""
+    """Options that describe the data by public facts."""
 
     shape: str | None = option(
         "What the data look like: zipf:EXPONENT, uniform, a file of public counts or, with user="
@@ -83,7 +81,7 @@ class ProfileFields(Spec):
 
 
 class OverTimeFields(WeightFields):
-    """A series with one budget over all of its periods."""
+    """Options for a series with one budget over all of its periods."""
 
     periods: Count | None = option(
         "Number of periods of a weekly or daily series with one budget (dpselect continual run).",
@@ -97,7 +95,7 @@ class OverTimeFields(WeightFields):
 
 
 class VotesFields(Spec):
-    """Votes of teachers, by what is public of them."""
+    """Options that describe the votes of teachers by public facts."""
 
     pate: Flag = option(
         "Plan a job of `dpselect pate` instead: releases= rounds, or as many as keep their"
@@ -141,7 +139,7 @@ class VotesFields(Spec):
 
 
 class AnswerFields(Spec):
-    """What is needed of the answer."""
+    """Options for the quality that the answer needs."""
 
     releases: Count | None = option(
         "Number of releases that share the budget, charged one by one. Default: 1.", place=135
@@ -163,17 +161,15 @@ class AnswerFields(Spec):
 
 
 class PlanFields(VotesFields, OverTimeFields, AnswerFields, ProfileFields):
-    """What is asked of a plan beside the budget and how a log is read: the table [plan] of a
-    file.
-    """
+    """Options of a plan without the budget and the reading of a log: the file's table [plan]."""
 
 
 class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
-    """Say what a release will find and cost, before any data are read.
+    """Predict the quality and the privacy cost of a release, before any data are read.
 
-    Ask the question as you will ask topk or continual run, without the log, and describe the data
-    by what is public. The plan says which mechanism will run, with its noise, and draws from it on
-    made-up users. Nothing is spent.
+    State the options that you will use for topk or continual run, without the log, and describe the
+    data by public facts. The plan shows the mechanism that will run, with its noise, and draws from
+    it on made-up users. Nothing is spent.
     """
 
     examples: ClassVar[tuple[str, ...]] = (
@@ -235,17 +231,17 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
 
     @property
     def way(self) -> Way:
-        """What is planned."""
+        """Kind of the plan."""
         return _way(dict(self))
 
     @property
     def kind_of_shape(self) -> str | None:
-        """What `shape=` begins with, before a colon."""
+        """Part of `shape=` before a colon."""
         return None if self.shape is None else self.shape.partition(":")[0]
 
     @property
     def is_log(self) -> bool:
-        """Whether the file of `shape=` is a log."""
+        """True if the file of `shape=` is a log."""
         named = self.user is not None or self.item is not None
         return (named if self.log is None else self.log) or Path(
             self.shape or ""
@@ -296,7 +292,7 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
 
     @classmethod
     def _takes(cls, way: Way, name: str) -> bool:
-        """Whether a field says something of this."""
+        """True if a field applies to this kind of plan."""
         return (
             name in _TAKES[way]
             if way in _TAKES
@@ -305,7 +301,7 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
 
     @classmethod
     def over(cls, file: Mapping[str, Any], stated: Mapping[str, Any]) -> Self:
-        """As of any budget; what is stated takes the place of what contradicts it in the file."""
+        """The spec of a file's values, without values that contradict a stated one."""
         from dpselect.plan.default import GENEROUS  # help does without mechanisms
 
         # the one that an earlier plan wrote, and a bound that it brought, which nobody stated
@@ -329,7 +325,7 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
 
 
 def _way(asked: Mapping[str, Any]) -> Way:
-    """What is planned where so much is asked."""
+    """Kind of the plan for these values."""
     if asked.get("pate"):
         return "pate"
     return "releases" if asked.get("periods") is None else "periods"

@@ -1,6 +1,4 @@
-"""What several specs ask alike: the budget, the ledger that pays, how a log is read and what a user
-may contribute.
-"""
+"""Fields that several specs share: the budget, the ledger, the reading of a log, and its bounds."""
 
 from __future__ import annotations
 
@@ -39,11 +37,11 @@ def _delta_refused(delta: float) -> str:
 
 
 BUDGETED = frozenset({"epsilon", "delta", "rho", "releases"})
-"""What states a budget of its own, for which a planned mechanism's noise is chosen anew."""
+"""Fields that state a budget of their own, for which a planned mechanism's noise is chosen anew."""
 
 
 class BudgetFields(Spec):
-    """What a release may cost."""
+    """Options for the budget of a release."""
 
     epsilon: Real | None = option(
         "Budget of the whole release, in nats; the noise is chosen to spend it.",
@@ -81,7 +79,10 @@ class BudgetFields(Spec):
 
     @classmethod
     def over(cls, file: Mapping[str, Any], stated: Mapping[str, Any]) -> Self:
-        """As of any spec; a budget that is stated replaces the file's, of which a delta stays."""
+        """The spec of a file's values, with the stated values in their place.
+
+        A stated budget replaces the file's budget, except for its delta.
+        """
         if stated.get("delta") is not None and not stated["delta"] > 0:
             raise InvalidBudget(_delta_refused(stated["delta"]))
         if stated.get("epsilon") is not None or stated.get("rho") is not None:
@@ -90,10 +91,10 @@ class BudgetFields(Spec):
 
     @property
     def budget(self) -> Budget:
-        """The budget that is stated.
+        """The stated budget.
 
         Raises:
-            InvalidBudget: none is.
+            InvalidBudget: no budget is stated.
         """
         if self.epsilon is None and self.rho is None:
             raise InvalidBudget(
@@ -111,7 +112,7 @@ KEPT = "it names where the answer is kept, which is there before the question is
 
 
 class PayerFields(Spec):
-    """Who pays, and what the ledger writes down of it."""
+    """Options for the dataset to charge, and for the notes in its ledger."""
 
     ledger: SkipValidation[str | Ledger | None] = option(
         "Charge this ledger before anything is drawn: sqlite:///FILE or"
@@ -170,7 +171,7 @@ class PayerFields(Spec):
 
     @contextmanager
     def opened(self) -> Iterator[Ledger]:
-        """The ledger that pays, where one is named."""
+        """Open the ledger to charge, if one is named."""
         assert self.ledger is not None, "who asks for the ledger has looked"
         with opened_ledger(self.ledger) as ledger:
             yield ledger
@@ -178,7 +179,7 @@ class PayerFields(Spec):
 
 @contextmanager
 def opened_ledger(stated: str | Ledger) -> Iterator[Ledger]:
-    """The ledger; one that is named by its URL is closed at the end."""
+    """Open a ledger, and close it at the end if it was named by a URL."""
     if not isinstance(stated, str):
         yield stated
         return
@@ -189,7 +190,7 @@ def opened_ledger(stated: str | Ledger) -> Iterator[Ledger]:
 
 
 class LedgerFields(PayerFields):
-    """Who pays for one release, and for which rows."""
+    """Options for the charge of one release, and for the rows that it covers."""
 
     period: SkipValidation[str | Sequence[str] | None] = option(
         "Period whose rows the log holds, where the dataset has a budget per period; may be"
@@ -200,7 +201,7 @@ class LedgerFields(PayerFields):
 
     @property
     def periods(self) -> tuple[str, ...]:
-        """The periods whose rows are read."""
+        """The periods of the rows that are read."""
         return (
             ()
             if self.period is None
@@ -211,7 +212,7 @@ class LedgerFields(PayerFields):
 
 
 class RunFields(Spec):
-    """How it is run."""
+    """Options for running or only trying a release."""
 
     dry_run: Flag = option(
         "Say what would be charged, by which mechanism, and what would be left, by the header or"
@@ -224,8 +225,9 @@ class RunFields(Spec):
 
 
 def columns_of(stated: Any) -> str | tuple[str, ...]:
-    """One column, or several that make up a label: named by several options, or in one with commas,
-    as in a record of CSV.
+    """One column, or several columns that make up a label, from an option.
+
+    Several are stated by several options, or by one with commas, as in a CSV record.
     """
     texts = [stated] if isinstance(stated, str | int) else stated
     try:
@@ -238,7 +240,7 @@ def columns_of(stated: Any) -> str | tuple[str, ...]:
 
 
 def value_clip_of(stated: Any) -> tuple[float, float]:
-    """The ends that a user's sum is cut to, from [LOW,]HIGH."""
+    """Ends of the range to which a user's sum is cut, parsed from [LOW,]HIGH."""
     try:
         ends = [float(end) for end in str(stated).split(",")]
         low, high = (0.0, *ends) if len(ends) == 1 else ends
@@ -250,7 +252,7 @@ def value_clip_of(stated: Any) -> tuple[float, float]:
 
 
 class FileFields(Spec, FileOptions):
-    """How any file of events is read."""
+    """Options for reading any file of events."""
 
     buckets: SkipValidation[int | None] = option(
         "Read the log in this many parts: more need less memory. Default: by size.",
@@ -267,12 +269,12 @@ class FileFields(Spec, FileOptions):
     )
 
     def group_list(self) -> tuple[Label, ...] | None:
-        """The public groups; of a spec with groups, those that it states."""
+        """The public groups, in specs that have groups."""
         return None
 
     @classmethod
     def reading_fields(cls) -> frozenset[str]:
-        """The fields that a reading has too: what they ask is asked of the reading."""
+        """Fields that `Reading` has too, and which are passed on to it."""
         from dpselect.events.reading import Reading
 
         # a spec may call something else as a reading does
@@ -280,7 +282,7 @@ class FileFields(Spec, FileOptions):
         return frozenset(known & cls.model_fields.keys())
 
     def reading(self, **stated: Any) -> Reading:
-        """How the log is read, with what is stated here in place of the spec's own.
+        """Options of the reading, with the stated values in place of the spec's own.
 
         Raises:
             InvalidRequest: fields contradict each other; nothing has been read.
@@ -304,9 +306,7 @@ class FileFields(Spec, FileOptions):
 
 
 class ItemFields(FileFields):
-    """How a log of items is read. Rules of what is read are those of `events.Reading`, which is
-    made of these.
-    """
+    """Options for reading a log of items, under the rules of `events.Reading`."""
 
     user: SkipValidation[Column | Sequence[Column]] = option(
         "Column of users: its name, or its number from 1 without a header. Several (tenant,number"
@@ -339,9 +339,7 @@ class ItemFields(FileFields):
 def listed(
     spec: Any, stated: Any, column: str | None, names: str | tuple[str, ...], what: str
 ) -> tuple[Label, ...] | None:
-    """The labels of a public list, or of its file, written as the labels of the log are; None where
-    there is none.
-    """
+    """Labels of a public list or its file, in the log's form, or None if there is no list."""
     from dpselect.events.catalog import public_list  # the help of a command does without it
 
     with located(what):
@@ -349,7 +347,7 @@ def listed(
 
 
 class CatalogFields(Spec):
-    """A public list of items."""
+    """Options for a public list of items."""
 
     domain: SkipValidation[Sequence[Label] | str | PathLike[str] | None] = option(
         "A public catalog of items, made without looking at the log. Without it delta= is needed.",
@@ -371,16 +369,14 @@ class CatalogFields(Spec):
         return self
 
     def catalog(self) -> tuple[Label, ...] | None:
-        """The public items, read from their file if they are in one, written as the labels of the
-        log are.
-        """
+        """The public items, from the option or its file, in the form of the log's labels."""
         item = getattr(self, "item", "item")
         names = tuple(map(str, item)) if isinstance(item, tuple | list) else str(item)
         return listed(self, self.domain, self.domain_column, names, "domain")
 
 
 class GroupFields(Spec):
-    """Groups of events, each with items of its own."""
+    """Options for groups of events, each with its own items."""
 
     group: SkipValidation[Column | None] = option(
         "Release the k items of every group of this column: each city, country or day.",
@@ -414,7 +410,7 @@ class GroupFields(Spec):
 
 
 class TimeFields(Spec):
-    """When events were."""
+    """Options for the times of events."""
 
     time: SkipValidation[Column | None] = option(
         "Column of times: timestamps, dates, or ISO 8601 text.", metavar="COLUMN", place=100
@@ -437,7 +433,7 @@ class TimeFields(Spec):
 
 
 class LogFields(TimeFields, GroupFields, CatalogFields, ItemFields):
-    """How a log of items is read, and what one user may contribute."""
+    """Options for reading a log of items, and for contribution bounds."""
 
     max_items_per_user: SkipValidation[int | None] = option(
         "Keep at most this many items of each user (in each group), chosen by a salted hash.",

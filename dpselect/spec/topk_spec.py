@@ -1,4 +1,4 @@
-"""`TopKSpec`: the k items with the most users, once or in a series."""
+"""`TopKSpec`, the question for the k items with the most users, once or in a series."""
 
 from __future__ import annotations
 
@@ -28,13 +28,11 @@ else:  # not checked by pydantic
     Mechanism = Any
 
 EngineName = Literal["memory", "duckdb", "spark"]
-"""Where counts stay until they are drawn from: here, in the embedded engine on disk, or on a Spark
-cluster.
-"""
+"""Place of the counts until the draw: in memory, in DuckDB on disk, or on a Spark cluster."""
 
 
 def size_of(stated: Any) -> int | Literal["all"]:
-    """How many items, from text."""
+    """Number of items, parsed from text."""
     if stated == "all":
         return "all"
     try:
@@ -44,7 +42,7 @@ def size_of(stated: Any) -> int | Literal["all"]:
 
 
 class ChoiceFields(Spec):
-    """What decides which mechanism releases a top k, beside k."""
+    """Options that decide, beside k, which mechanism releases a top k."""
 
     with_counts: Flag = option(
         "Also release a noisy number of users of every item, with an interval; it takes a part of"
@@ -79,7 +77,7 @@ class ChoiceFields(Spec):
 
 
 class ReleaseFields(ChoiceFields):
-    """What a release of the top k is."""
+    """Options for a release of the top k."""
 
     k: Count | Literal["all"] = option(
         "How many items to release, at least 1; or all that are safe to show.",
@@ -91,7 +89,7 @@ class ReleaseFields(ChoiceFields):
 
 
 class SeriesFields(Spec):
-    """A release for each period, each charged to that period."""
+    """Options for a series of releases, each charged to its own period."""
 
     every: Every | None = option(
         "A release for each day, week or month from since= to until=, charged to that period of the"
@@ -126,11 +124,11 @@ class SeriesFields(Spec):
 
 
 class TopKSpec(RunFields, SeriesFields, ReleaseFields, LogFields, LedgerFields, BudgetFields):
-    """Release the k items with the most distinct users, and the price of it.
+    """Release the k items with the most distinct users, and report the privacy cost.
 
-    The budget (epsilon and delta, or rho) is that of the whole release, or of as many as releases
-    says. The set of items that occur in a log is private too: without a public catalog an item
-    shows only if enough users touched it, and fewer than k may show.
+    The budget (epsilon and delta, or rho) is for the whole release, or for as many as releases
+    says. The set of items that occur in a log is private too. Without a public catalog an item
+    therefore appears only if enough users touched it, and fewer than k may appear.
     """
 
     examples: ClassVar[tuple[str, ...]] = (
@@ -244,18 +242,20 @@ class TopKSpec(RunFields, SeriesFields, ReleaseFields, LogFields, LedgerFields, 
 
     @property
     def planned(self) -> Mechanism | None:
-        """A mechanism that is configured already; its noise is not chosen again."""
+        """A mechanism that is already configured, and whose noise is not chosen again."""
         return None if self.mechanism is None or isinstance(self.mechanism, str) else self.mechanism
 
     @property
     def kind(self) -> str | None:
-        """The kind of mechanism that is asked for."""
+        """Kind of the stated mechanism."""
         return self.mechanism if isinstance(self.mechanism, str) else None
 
     @classmethod
     def over(cls, file: Mapping[str, Any], stated: Mapping[str, Any]) -> Self:
-        """As of any budget; where a budget or a number of releases is stated, the noise of a
-        planned mechanism is chosen anew.
+        """The spec of a file's values, with the stated values in their place.
+
+        If a budget or a number of releases is stated, the noise of a planned mechanism is chosen
+        anew.
         """
         if BUDGETED & stated.keys():
             file = {
