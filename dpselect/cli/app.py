@@ -1,4 +1,4 @@
-"""The application: its verbs, and what holds for all of them."""
+"""The application with its commands, and common behavior of all of them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from dpselect.cli.guard import PLAIN, Debug, GuardedGroup, SectionedCommand
 
 
 class _Verb(NamedTuple):
-    """A command: the module that is imported when it is called, its function or `app`, and a line
-    of help.
-    """
+    """A command: its module, imported on a call, its function or `app`, and a line of help."""
 
     module: str
     member: str
@@ -54,7 +52,7 @@ _VERBS: Final = {
 
 
 class _Imported(Mapping[str, Any]):
-    """The commands by name, each imported when it is asked for."""
+    """The commands by name, each imported when it is looked up."""
 
     def __getitem__(self, name: str) -> Any:
         verb = _VERBS[name]
@@ -72,7 +70,7 @@ class _Imported(Mapping[str, Any]):
 
 
 class _Verbs(GuardedGroup):
-    """Help and errors at the top import no command."""
+    """The top-level group, whose help and errors import no command."""
 
     examples: Any = ()
 

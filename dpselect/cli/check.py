@@ -1,4 +1,4 @@
-"""`dpselect check`: what is private about a log, for whoever may see it."""
+"""`dpselect check`, a private report on a log, for people who may see the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dpselect continual`: a horizon of releases from a shell."""
+"""`dpselect continual`, a horizon of releases from a shell."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ def _show(
 
 
 def _print(answer: HorizonAnswer | DryRun, output: Any, *, json: bool) -> None:
-    """Print what a horizon has released, which lies in its file and its state by now; if that
-    fails, the error says where.
+    """Print a horizon's releases, which are in its file and its state by now.
 
-    A status of its own says that noise alone explains all of it.
+    If that fails, the error says where they are. A separate exit status reports that noise alone
+    explains all of them.
     """
     if isinstance(answer, DryRun):
         out.show_dry_run(answer, json=json)
@@ -101,9 +101,7 @@ def _print(answer: HorizonAnswer | DryRun, output: Any, *, json: bool) -> None:
 
 
 def _row(row: dict[str, Any]) -> tuple[str, str]:
-    """An item, in its group, and what stands beside it: a number of users and its interval, or a
-    score, which is called so.
-    """
+    """An item, in its group, and the text beside it: users with an interval, or a score."""
     item = ": ".join(
         printable(str(cell)) for name, cell in row.items() if name == "item" or name not in HEADS
     )
@@ -115,7 +113,7 @@ def _row(row: dict[str, Any]) -> tuple[str, str]:
 
 
 def _counted(told: dict[str, Any]) -> str:
-    """What a value is, in words."""
+    """Meaning of the values, in words."""
     if told["intervals"] is None:
         return "scores: sums of their weights, which fall; they do not estimate a number of users"
     most = told["mechanism"]["counts"]["items"]

@@ -1,4 +1,4 @@
-"""`dpselect demo`."""
+"""`dpselect demo`, a release of made-up data."""
 
 from __future__ import annotations
 
@@ -111,8 +111,9 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 
 def check_ins(path: Path, users: int, places: int) -> dict[str, int]:
-    """Write a log in which few places are visited by many (Zipf's law) and people come back; the
-    same for the same arguments.
+    """Write a made-up log, the same for the same arguments.
+
+    A few places have many visitors (Zipf's law), and people come back.
 
     Returns:
         Every place's true rank by distinct users, 1 for the best; ties by name.

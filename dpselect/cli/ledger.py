@@ -280,7 +280,7 @@ def _verify(spec: ledger_spec.AuditSpec, json: guard.Json = False) -> None:
 
 
 def _findings(found: Verification, known: Heads | None, trusted: str | None) -> Iterator[Text]:
-    """One line each, and what was found out about who signed."""
+    """One line for each finding, and for the signature."""
     checked = f"{found.entries:,} {'entry' if found.entries == 1 else 'entries'} checked"
     yield Text(
         f"{checked}: no problems" if found.ok else checked, style="green" if found.ok else ""
@@ -373,7 +373,7 @@ def _report(spec: ledger_spec.ReportSpec) -> None:
 
 
 def _kept(spec: ledger_spec.SignedFields) -> Heads | None:
-    """The earlier heads, if there are any."""
+    """The earlier chain heads, if there are any."""
     with located("heads"):
         return (
             None
@@ -383,7 +383,7 @@ def _kept(spec: ledger_spec.SignedFields) -> Heads | None:
 
 
 def _signed(spec: ledger_spec.HeadsSpec) -> tuple[Path | None, SigningKey | None]:
-    """Where to write, and the key in a file, or else in the environment."""
+    """The path to write to, and the key from a file or else from the environment."""
     output = None if spec.output is None else Path(spec.output)
     out.require_target("--output", output, spec.ledger)
     with located("sign"):
@@ -396,7 +396,7 @@ def _signed(spec: ledger_spec.HeadsSpec) -> tuple[Path | None, SigningKey | None
 
 
 def _in_unit(spec: ledger_spec.InitSpec) -> Budget:
-    """The (epsilon, delta) that is stated, adding up what order=, mostly= or only= says."""
+    """The stated budget, with the composition that order=, mostly= or only= states."""
     budget, order, mostly, only = spec.budget, spec.order, spec.mostly, spec.only
     stated = {"epsilon": budget.epsilon, "delta": budget.delta, "rho": budget.rho}
     if order is not None:
@@ -418,7 +418,7 @@ def _in_unit(spec: ledger_spec.InitSpec) -> Budget:
 
 
 def _stated(field: str, argument: str) -> Any:
-    """The curve, or the mechanism, that JSON or the file of an @FILE states."""
+    """The curve, or the mechanism, in JSON or in the file of an @FILE."""
     with located(field):
         stated = (
             read_text(Path(argument[1:]), InvalidEntry) if argument.startswith("@") else argument
@@ -433,7 +433,7 @@ def _stated(field: str, argument: str) -> Any:
 
 
 def _mode(stated: str) -> int:
-    """Permissions that --mode states."""
+    """File permissions from --mode."""
     if not re.fullmatch("0?[0-7]{3}", stated):
         raise InvalidRequest(
             f"mode={stated[:20]!r} states no permissions: give three octal digits, 640 for example"
@@ -445,7 +445,7 @@ def _mode(stated: str) -> int:
 
 
 def _echo_receipt(receipt: Receipt) -> None:
-    """Say what was done; a closed output does not undo it."""
+    """Report a completed charge. A closed output does not undo it."""
     again = (
         ", as an earlier call had made it: nothing was charged again" if receipt.replayed else ""
     )
@@ -489,7 +489,7 @@ def _lines(batch: Path, common: Terms) -> Iterator[tuple[Any, Terms]]:
 def _charged(
     spec: ledger_spec.ChargeSpec | ledger_spec.AffordableSpec, relation: Relation | None
 ) -> Any:
-    """What the options say runs elsewhere; an event is priced under this relation."""
+    """The stated curve or mechanism of other software. `relation` is for the cost of an event."""
     for name in ("curve", "mechanism") if isinstance(spec, ledger_spec.ChargeSpec) else ("curve",):
         if (argument := getattr(spec, name)) is not None:
             return _stated(name, argument)
@@ -523,8 +523,9 @@ def _totals(ledger: Ledger, name: str) -> list[Remaining]:
 
 
 def _in_figures(ledger: Ledger, name: str) -> Iterator[Text]:
-    """The declaration, and for each of the latest periods the share used, the cost and how many
-    more like the last fit.
+    """The declaration, and the shares, costs and remaining releases of the latest periods.
+
+    Remaining releases are the number of those like the last one that still fit.
     """
     dataset, totals = ledger.dataset(name), _totals(ledger, name)
     yield Text(printable(name), style="bold")
@@ -577,9 +578,7 @@ def _quotas(ledger: Ledger, name: str) -> Iterator[RenderableType]:
 
 
 def _latest(entries: Iterable[Entry], budget: Budget) -> Table:
-    """Two or three lines for each entry beside its number; what is too long goes on below its
-    beginning.
-    """
+    """A table with two or three lines for each entry beside its number. Long lines wrap."""
     table = Table.grid(
         Column(width=5, justify="right"), Column(overflow="fold"), padding=(0, 2, 0, 0)
     )
@@ -610,9 +609,7 @@ def _cost(entry: Entry, budget: Budget) -> str:
 
 
 def _as_data(ledger: Ledger, name: str, limit: int) -> dict[str, Any]:
-    """A dataset as plain data: prices in whole units (10^-12 nats, 10^-18 of failure
-    probability).
-    """
+    """A dataset as plain data. Costs are in 10^-12 nats, or 10^-18 of failure probability."""
     dataset = ledger.dataset(name)
     return {
         **{
@@ -634,9 +631,7 @@ def _as_data(ledger: Ledger, name: str, limit: int) -> dict[str, Any]:
 
 
 def _account(left: Remaining) -> dict[str, Any]:
-    """Where an account stands: the three figures, and what is left in its own units, as epsilon and
-    as mu.
-    """
+    """An account's three figures, and its remainder in its own units, as epsilon and as mu."""
     units = {"main": left.main, "failure": left.failure, "measure": left.measure}
     remaining = units | {"epsilon": left.epsilon_left, "mu": left.mu_left}
     return {"spent": left.spent._asdict(), "figures": left.as_data(), "remaining": remaining}

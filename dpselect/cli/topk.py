@@ -1,6 +1,4 @@
-"""`dpselect topk`: an answer as text for people; with `--every` how the release of each period
-stands.
-"""
+"""`dpselect topk`: an answer as text, or with `--every` the state of each period."""
 
 from __future__ import annotations
 
@@ -91,8 +89,10 @@ _STATES = {
 
 
 def _show(series: Series, *, as_json: bool) -> None:
-    """How each period stands; an error if an answer is lost, and a status of its own if noise alone
-    explains the answers.
+    """Print the state of each period.
+
+    A lost answer is an error, and a separate exit status reports that noise alone explains the
+    answers.
     """
     cautions = [spelled(words, TopKSpec) for words in series.cautions]
     if as_json:
@@ -141,7 +141,7 @@ _ALL_SHOWN = (
 
 
 def as_text(answer: Answer, notes: Mapping[Label, str] | None = None) -> RenderableType:
-    """The release and its price; `notes` stand beside the items, for synthetic data only."""
+    """The release and its cost as text, with `notes` beside the items, for synthetic data only."""
     question = answer.question
     stated, reading = answer.guarantee, question.reading
     each = "" if reading.group is None else f" in each {_column(reading.group)}"
@@ -168,7 +168,7 @@ def _asked(question: Question) -> str:
 
 
 def _outcome(answer: Answer) -> str:
-    """How much of what was asked for is there."""
+    """Number of released items, compared with the question."""
     selection, everything = answer.selection, answer.question.spec.k == "all"
     asked = (
         ""
@@ -191,9 +191,7 @@ def _outcome(answer: Answer) -> str:
 
 
 def _interval(answer: Answer) -> Interval | None:
-    """The interval around each value that is shown: shares of users, which a clip leaves, are
-    not.
-    """
+    """The interval around each shown value. Shares of users, which a clip leaves, have none."""
     return (
         answer.interval if answer.unit is not None and answer.selection.values is not None else None
     )
@@ -249,9 +247,7 @@ def _items(
 
 
 def _value(value: float, around: Interval | None, *, whole: bool, signed: bool) -> tuple[str, str]:
-    """A noisy score and the interval around it; counts in whole users, the interval rounded
-    outward.
-    """
+    """A noisy score and its interval. Counts are whole users, and intervals are rounded outward."""
     sums = [] if around is None else [value - around.half_width, value + around.half_width]
     sums = sums if signed else [max(0.0, end) for end in sums]
     if not whole:
@@ -408,7 +404,7 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
 
 
 def _noise_in_words(mechanism: Mechanism, scores: str) -> str:
-    """The amount of noise, in units of the scores or in nats, fresh from the operating system."""
+    """The amount of noise, in units of the scores or in nats, in words."""
     mechanism = mechanism.selecting
     knob, source = mechanism.traits.noise, "drawn from the operating system's entropy"
     if knob is None:
@@ -418,7 +414,7 @@ def _noise_in_words(mechanism: Mechanism, scores: str) -> str:
 
 
 def _settings(mechanism: Mechanism) -> str:
-    """Settings of a mechanism that differ from what its class takes by default."""
+    """Settings of a mechanism that differ from its class's defaults."""
 
     def shown(value: object) -> str:
         if isinstance(value, Mechanism):
