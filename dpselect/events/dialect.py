@@ -86,13 +86,8 @@ class Tables(Protocol):
     def added(self, name: str, sql: str) -> str:
         """Append the result of a query to the relation of this name, and return its name in SQL."""
 
-    def listed(
-        self, name: str, labels: Sequence[Label], kind: str, numbers: Sequence[int] | None = None
-    ) -> str:
-        """Store labels as a relation with the column i, and return its name in SQL.
-
-        With `numbers`, it also has d, the number of each label, and place, the label's index.
-        """
+    def listed(self, name: str, labels: Sequence[Label], kind: str, *, placed: bool = False) -> str:
+        """Store labels in the column i and, if `placed`, their positions; return the name in SQL."""
 
     def close(self) -> None:
         """Drop all relations."""

@@ -271,11 +271,11 @@ class Pairs(NotPickled):
     def second_round(self, counts: EventCounts | GroupCounts | HeldCounts) -> Weigh:
         """Return the function that weighs users' items anew, for `SecondLook(weigh=)`.
 
-        It takes labels, (n,) whole numbers from 1 to 2^20 and a norm, and returns (n,) sums over
-        users in units of 2^-20, which are **private**. A user spends an l2 norm of at most that on
-        those of its items that are among these, in proportion to their numbers, and at most 1 on
-        each. A user's items are the ones kept for the counts, by their bound and salt and among
-        their list, so an item that occurs in one pass occurs in the other (Theorem H11).
+        It takes labels and a norm, and returns (n,) sums over users in units of 2^-20, which are
+        **private**. A user spends an l2 norm of at most that on those of its items that are among
+        these, the same on each, and at most 1. A user's items are those that were kept for the
+        counts, by their bound and salt and among their list, so an item that occurs in one pass
+        occurs in the other (Theorem H13).
 
         Args:
             counts: counts of the same pairs, read with or without a clip; of cells, if there are
@@ -300,11 +300,9 @@ class Pairs(NotPickled):
                 " not occur: state max_items_per_user=, or a public list of items (within=)"
             )
 
-        def weigh(
-            labels: Sequence[Label], numbers: NDArray[np.int64], norm: float
-        ) -> NDArray[np.int64]:
+        def weigh(labels: Sequence[Label], norm: float) -> NDArray[np.int64]:
             with self._count(allowed) as count:
-                return count.weighed(labels, numbers, norm)
+                return count.weighed(labels, norm)
 
         return weigh
 
