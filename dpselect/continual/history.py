@@ -257,7 +257,7 @@ class History:
 
 
 def _noisy(histogram: SparseHistogram, true: Floats, source: Sampler) -> Floats:
-    """Noisy scores, each rounded exactly to the nearest multiple of the public grid (Theorem X7)."""
+    """Noisy scores, each rounded exactly to the nearest step of the public grid (Theorem X7)."""
     units, grid = (true / _UNIT).astype(np.int64), public_grid(histogram.scale) / _UNIT
     return source.rounded(units, by_name(histogram.noise), histogram.scale / _UNIT, grid) * _UNIT
 

@@ -136,7 +136,7 @@ def weighted(columns: Floats, rows: Floats) -> Floats:
 
 
 def estimate(mechanism: ContinualTopK, column: Floats, rows: Floats) -> tuple[Floats, Floats]:
-    """Estimates (items,) in weights at a period's end by a column of B, and bounds on float errors."""
+    """Estimates (items,) in weights at a period's end by a column of B, and their float errors."""
     grid, column = public_grid(mechanism.scale), column[len(rows) - 1 :: -1]
     largest = np.zeros(rows.shape[1])
     for row in rows:  # one at a time: all sizes at once are as large as the measurements

@@ -254,7 +254,7 @@ class Meta:
 
     @property
     def claim(self) -> str:
-        """The claim of the horizon's charge, by the first copy of a state that releases anything."""
+        """The claim of the horizon's charge, by the first copy of a state to release anything."""
         return self._hashed("claim")
 
     def key_of(self, period: int) -> str:

@@ -79,10 +79,9 @@ class ContributionLimit:
 @final
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """A clip that scales each of a user's t items to min(1, clip/sqrt(t)), or min(1, clip/t) for
-    l1.
+    """A clip that scales a user with t items to weights min(1, clip/sqrt(t)) or min(1, clip/t).
 
-    These weights are rounded down.
+    The former is for l2, the latter for l1. Weights are rounded down.
     """
 
     clip: float

@@ -87,7 +87,7 @@ class Tables(Protocol):
         """Append the result of a query to the relation of this name, and return its name in SQL."""
 
     def listed(self, name: str, labels: Sequence[Label], kind: str, *, placed: bool = False) -> str:
-        """Store labels in the column i and, if `placed`, their positions; return the name in SQL."""
+        """Store labels in the column i (and places if `placed`), and return the name in SQL."""
 
     def close(self) -> None:
         """Drop all relations."""

@@ -200,7 +200,7 @@ class _Log:
         return added
 
     def series(self, mechanism: ContinualTopK, rng: np.random.Generator) -> Floats:
-        """Means over groups of each period's recall, share all right, and releases, (3, periods)."""
+        """Means over groups of a period's recall, share all right, and releases, (3, periods)."""
         # slow to import, and every list of mechanisms imports this module
         from scipy.signal import lfilter
 
