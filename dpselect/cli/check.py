@@ -24,7 +24,7 @@ _TYPES = {"str": "text, compared exactly as written", "int": "integers", "number
 
 
 def _check(
-    events: Annotated[list[str], Argument(metavar="EVENTS...", help="The log, as topk reads it.")],
+    events: Annotated[list[str], Argument(metavar="EVENTS...", help="Log, as topk reads it.")],
     spec: CheckSpec,
     json: guard.Json = False,
 ) -> None:

@@ -26,7 +26,7 @@ app: typer.Typer = typer.Typer(
     name="continual",
     cls=GuardedGroup,
     help=(
-        "Release the top k of a log at the end of every period, for one price over the whole"
+        "Release the top k of a log at the end of every period, with one budget for the whole"
         " horizon."
     ),
     no_args_is_help=True,
@@ -42,10 +42,11 @@ def _start(spec: StartSpec, json: guard.Json = False) -> None:
 @verb(app, "close", CloseSpec)
 def _close(
     period: Annotated[
-        int, Argument(metavar="PERIOD", help="Number of the period: the first that is not closed.")
+        int,
+        Argument(metavar="PERIOD", help="Number of the period to close: the first that is open."),
     ],
     events: Annotated[
-        str, Argument(metavar="EVENTS", help="The new events of the period: a log, as for topk.")
+        str, Argument(metavar="EVENTS", help="Log of the new events of the period, as for topk.")
     ],
     spec: CloseSpec,
     json: guard.Json = False,
@@ -65,7 +66,7 @@ def _recharge(spec: RechargeSpec, json: guard.Json = False) -> None:
 
 @verb(app, "run", ContinualSpec)
 def _run(
-    events: Annotated[str, Argument(metavar="EVENTS", help="The whole log, as for topk.")],
+    events: Annotated[str, Argument(metavar="EVENTS", help="Whole log, as for topk.")],
     spec: ContinualSpec,
     json: guard.Json = False,
 ) -> None:

@@ -34,17 +34,17 @@ _SEED = 20190607  # of the made-up data; the noise of a release never has one
 
 def demo(
     users: Annotated[
-        int, Option(min=1, max=10_000_000, help="How many users to make up.")
+        int, Option(min=1, max=10_000_000, help="Number of users to make up.")
     ] = 20_000,
     items: Annotated[
-        int, Option(min=1, max=10_000_000, help="How many places to make up.")
+        int, Option(min=1, max=10_000_000, help="Number of places to make up.")
     ] = 2_000,
-    k: Annotated[int, Option(min=1, help="How many items to release.")] = 10,
+    k: Annotated[int, Option(min=1, help="Number of items to release.")] = 10,
     epsilon: Annotated[float, Option(help="Budget of the whole release, in nats.")] = 1.0,
-    delta: Annotated[float, Option(help="The delta that goes with --epsilon.")] = 1e-6,
+    delta: Annotated[float, Option(help="Delta of the budget, with --epsilon.")] = 1e-6,
     keep: Annotated[
         Path | None,
-        Option(help=f"Keep the log in this folder, as {_FILE}. Default: it is deleted."),
+        Option(help=f"Folder in which to keep the log, as {_FILE}. Default: it is deleted."),
     ] = None,
     json: guard.Json = False,
     _debug: guard.Debug = False,

@@ -17,7 +17,7 @@ from dpselect.cli.guard import Debug, HelpAll
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.spec import Spec, typed
 
-_CONFIG = Option(help="TOML file, from plan --write for example; options override what it says.")
+_CONFIG = Option(help="TOML file, for example from plan --write. Options override it.")
 _SECTIONS = (None, "Question", "Privacy", "Items", "Bounds on users", "Groups", "Time", "Ledger")
 _SHORT = 20  # options of a spec that --help shows all of
 _LAST = ("Output", "Reading the log")

@@ -202,7 +202,7 @@ def _quota(
     spec: ledger_spec.QuotaSpec,
     action: Annotated[
         Literal["list"] | None,
-        Argument(help="list: what is declared, and where each account stands."),
+        Argument(help="Use 'list' to show the quotas and each account's spending."),
     ] = None,
 ) -> None:
     with Ledger.open(spec.ledger, create=False) as ledger:
@@ -341,7 +341,7 @@ def _export(spec: ledger_spec.ExportSpec) -> None:
 
 @verb(app, "import", ledger_spec.ImportSpec, configured=False)
 def _import(
-    source: Annotated[Path, Argument(help="What export wrote.")], spec: ledger_spec.ImportSpec
+    source: Annotated[Path, Argument(help="File from export.")], spec: ledger_spec.ImportSpec
 ) -> None:
     with Ledger.open(spec.ledger) as ledger:
         signer = "" if spec.trust is None else "; the trusted key signed them"

@@ -22,7 +22,7 @@ from dpselect.plan.fit import mechanism_class, supports
 def mechanisms(
     kind: Annotated[
         str | None,
-        Argument(help="One mechanism, by its kind or its class. Default: a list of all."),
+        Argument(help="Kind or class of a mechanism to show. Default: a list of all."),
     ] = None,
     json: guard.Json = False,
     _debug: guard.Debug = False,

@@ -31,7 +31,7 @@ _Votes = Annotated[
     Argument(
         metavar="VOTES",
         help=(
-            "A .npz or .npy file: votes, counts, classes or a sparse matrix. Nothing in it is"
+            "File of votes, counts, classes or a sparse matrix, .npz or .npy. Nothing in it is"
             " executed."
         ),
     ),

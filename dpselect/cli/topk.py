@@ -32,7 +32,7 @@ _Events = Annotated[
     Argument(
         metavar="EVENTS...",
         help=(
-            "The log, one row per event: CSV, TSV, JSON lines or Parquet; the text formats may be"
+            "Log with one row per event: CSV, TSV, JSON lines or Parquet. Text formats may be"
             " gzipped. Several files, a folder of Parquet, a pattern in quotes, - for standard"
             " input, or postgresql://USER@HOST/NAME."
         ),
@@ -43,7 +43,7 @@ _SpreadsheetSafe = Annotated[
     guard.output(
         "--spreadsheet-safe",
         help=(
-            "Put an apostrophe before text in a CSV that begins like a formula (= + - @): for"
+            "Put an apostrophe before text in a CSV that begins like a formula (= + - @), to protect"
             " spreadsheets."
         ),
     ),

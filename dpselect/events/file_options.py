@@ -44,20 +44,21 @@ class FileOptions(Frozen, ABC):
     error_class: ClassVar[type[EventLogError]] = EventLogError
 
     format: SkipValidation[Format] = Field(
-        default="auto", description="Format of a file. By default its name tells."
+        default="auto", description="Format of a file. Default: by its name."
     )
     header: SkipValidation[bool | None] = Field(
-        default=None, description="Whether the first line of delimited text (CSV, TSV) holds names."
+        default=None,
+        description="Read the first line of delimited text (CSV, TSV) as names, or as data.",
     )
     delimiter: SkipValidation[str | None] = Field(
         default=None,
         description=(
-            "What stands between fields of CSV, such as ';' or '::'. By default a header that is"
-            " plain tells."
+            "Delimiter of fields of CSV, such as ';' or '::'. Default: found in the header if it is"
+            " unambiguous."
         ),
     )
     quote: SkipValidation[str | None] = Field(
-        default=None, description="Character around fields of CSV; '' for none."
+        default=None, description="Quote character of fields of CSV; '' for none."
     )
     encoding: SkipValidation[str | None] = Field(
         default=None, description="Encoding of text in a file, such as cp1252 or utf-16."
@@ -65,7 +66,7 @@ class FileOptions(Frozen, ABC):
     decimal: SkipValidation[str] = Field(
         default=".",
         description=(
-            "Decimal point of numbers in CSV and TSV: '.', or ',' where points group digits"
+            "Decimal point of numbers in CSV and TSV: '.', or ',' if points group digits"
             " (1.234,50)."
         ),
     )
@@ -79,21 +80,22 @@ class FileOptions(Frozen, ABC):
     missing: SkipValidation[tuple[str, ...]] = Field(
         default=(),
         description=(
-            "What the file writes where a value is missing, in any column (NULL, \\N); repeatable."
+            "Text that stands for a missing value in any column (NULL, \\N). May be repeated."
         ),
     )
     null: SkipValidation[tuple[str, ...]] = Field(
-        default=(), description="Labels to leave out as if they were missing (unknown); repeatable."
+        default=(),
+        description="Label to leave out as if it were missing (unknown). May be repeated.",
     )
     split: SkipValidation[str | None] = Field(
         default=None,
-        description="What stands between several items in one field: each is an event of its own.",
+        description="Separator of several items in one field. Each item is an event of its own.",
     )
     normalize: SkipValidation[tuple[Form, ...]] = Field(
         default=(),
         description=(
-            "Rewrite labels before they are compared and released: nfc or nfkc (Unicode form),"
-            " casefold (letter case), strip (spaces at both ends); repeatable."
+            "Form in which labels are compared and released: nfc or nfkc (Unicode form), casefold"
+            " (letter case), strip (spaces at both ends). May be repeated."
         ),
     )
     table: SkipValidation[str | None] = Field(default=None, description="Table of a database.")

@@ -24,14 +24,16 @@ _STARTS = "it decides whether a job starts, and no label"
 class RoundFields(Spec):
     """Options for the labels of a round, and its noise."""
 
-    mechanism: Voting = option("How teachers' votes become labels.", default=..., place=40)
+    mechanism: Voting = option(
+        "Mechanism that turns teachers' votes into labels.", default=..., place=40
+    )
     threshold: Real | None = option(
-        "Votes that a noisy count must exceed: confident; binary and tau, where half is the"
-        " default.",
+        "Number of votes that a noisy count must exceed, for confident, binary and tau. Default"
+        " for binary and tau: half.",
         place=45,
     )
     sigma: Real | None = option(
-        "Noise of a round in votes, in place of a budget: not of top, stable.", _ROUND
+        "Noise of a round in votes, in place of a budget. Not for top and stable.", _ROUND
     )
     sigma_threshold: Real | None = option(
         "Noise of the test of confident, in votes. Default with a budget: 2 sigma.", _ROUND
@@ -39,48 +41,42 @@ class RoundFields(Spec):
     scale: Real | None = option(
         "Scale of the noise of a round of top, in votes, in place of a budget.", _ROUND
     )
-    k: Count | None = option("Labels that every item gets, for top.", _ROUND)
-    tau: Count | None = option(
-        "Votes on a ballot at most, for tau; longer ballots are cut.", _ROUND
-    )
+    k: Count | None = option("Number of labels for every item, for top.", _ROUND)
+    tau: Count | None = option("Most votes on a ballot, for tau. Longer ballots are cut.", _ROUND)
     salt: str = option(
         "Public text that decides which votes of a long ballot are kept.", _ROUND, ""
     )
     rho: Real | None = option(
         "zCDP parameter of a round of stable, in nats, in place of a budget.", _ROUND
     )
-    failure_delta: Real | None = option("Probability of failure of a round of stable.", _ROUND)
-    kbar: Count | None = option("The most labels of an item, for stable. Default: all.", _ROUND)
+    failure_delta: Real | None = option("Failure probability of a round of stable.", _ROUND)
+    kbar: Count | None = option("Most labels of an item, for stable. Default: all.", _ROUND)
     anyway: Flag = option(
-        "Label although the noise leaves little of the votes.", _ROUND, False, unasked=_STARTS
+        "Label even if the noise hides most of the votes.", _ROUND, False, unasked=_STARTS
     )
 
 
 class BallotFields(Spec):
     """Options for the contents of a file of votes."""
 
-    teachers: Count | None = option(
-        "How many teachers there are, where the file holds a matrix.", _VOTES
-    )
-    labels: Count | None = option(
-        "How many labels there are, where the file holds classes.", _VOTES
-    )
+    teachers: Count | None = option("Number of teachers, if the file holds a matrix.", _VOTES)
+    labels: Count | None = option("Number of labels, if the file holds classes.", _VOTES)
     stacked: Flag = option(
-        "The matrix has a row for each teacher and round, not one of counts for each round.",
+        "Read a matrix with a row for each teacher and round, not a row of counts for each round.",
         _VOTES,
         False,
     )
-    missing: Missing = option(
-        "Whether empty ballots and empty rounds are refused.", _VOTES, "refuse"
-    )
+    missing: Missing = option("Treatment of empty ballots and empty rounds.", _VOTES, "refuse")
     split: Split = option(
-        "Declare how records found their teacher: by their position in the data, or by an"
-        " identifier that no other record changes (a hash of the person's), which a dataset under"
-        " add_remove needs.",
+        "Assignment of records to teachers: by their position in the data, or by an identifier"
+        " that no other record changes (a hash of the person's). A dataset under add_remove"
+        " needs an identifier.",
         _VOTES,
         "position",
     )
-    batch_size: Count = option("Rounds that are charged and kept together.", _BATCHES, 100)
+    batch_size: Count = option(
+        "Number of rounds that are charged and kept together.", _BATCHES, 100
+    )
 
 
 class LabelSpec(RunFields, BallotFields, RoundFields, LedgerFields):
@@ -110,25 +106,27 @@ class LabelSpec(RunFields, BallotFields, RoundFields, LedgerFields):
     own_fields: ClassVar[Any] = (RoundFields, BallotFields)
 
     output: SkipValidation[str | PathLike[str]] = option(
-        "Where the labels go: a .npz, .csv or .jsonl file.",
+        "File for the labels: .npz, .csv or .jsonl.",
         default=...,
         metavar="FILE",
         unasked=KEPT,
         place=160,
     )
     epsilon: Real | None = option(
-        "Budget of all rounds together, in nats; the noise is chosen to spend it.", place=50
+        "Budget of all rounds together, in nats. The noise is chosen to spend it.", place=50
     )
     delta: Real | None = option(
-        "Part of the budget: the probability that may fall outside epsilon. Far less than 1 /"
-        " records.",
+        "Part of the budget: the probability that may fall outside epsilon. Choose far less"
+        " than 1 / number of records.",
         place=60,
     )
     pay_for_what_came_out: Flag = option(
-        "Rounds of confident that abstain cost their test alone; with ledger=.", "Ledger", False
+        "Charge rounds of confident that abstain for their test alone; with ledger=.",
+        "Ledger",
+        False,
     )
     resume: Flag = option(
-        "Continue a job that was interrupted. Nothing is charged or drawn twice.",
+        "Continue an interrupted job. Nothing is charged or drawn twice.",
         _BATCHES,
         False,
         unasked="it goes on with the job that was begun, which is compared",

@@ -19,8 +19,8 @@ _SUMS, _LIMITS, _HOLDS = "What charges add up in", "Further limits", "What the d
 _WHOSE, _SGD = "Who, and what for", "DP-SGD"
 _ELSEWHERE = "What runs elsewhere"
 _OR_EVENT = "event=, or noise_multiplier=, sampling_rate= and steps="
-_URL = "The ledger: sqlite:///FILE or postgresql://USER@HOST/NAME."
-_MODE = "Permissions of the new file. Default: 600, its owner alone."
+_URL = "Ledger: sqlite:///FILE or postgresql://USER@HOST/NAME."
+_MODE = "Permissions of the new file. Default: 600, for its owner only."
 HEADS_KEY = "DPSELECT_HEADS_KEY"
 """Environment variable for the private key that signs chain heads."""
 File = SkipValidation[str | PathLike[str]]
@@ -40,9 +40,9 @@ def deltas_of(stated: Any) -> tuple[float, ...]:
 class LimitFields(BudgetFields):
     """Options for the budget of all charges together."""
 
-    epsilon: Real | None = option("What all charges together may spend, in nats.", place=50)
+    epsilon: Real | None = option("Budget of all charges together, in nats.", place=50)
     rho: Real | None = option(
-        "What they may spend under zero-concentrated privacy, in place of epsilon=."
+        "Budget of all charges under zero-concentrated privacy, in place of epsilon=."
     )
 
 
@@ -61,34 +61,45 @@ class InitSpec(LimitFields):
     for_all_releases: ClassVar[bool] = True
 
     ledger: str = option(_URL, default=..., metavar="URL", env="DPSELECT_LEDGER")
-    dataset: str | None = option("Declare this dataset as well.")
+    dataset: str | None = option("Dataset to declare as well.")
     order: str | None = option(
-        "What charges are added up in: gaussian (mu^2), inf, or a Renyi order.", _SUMS
+        "Unit in which charges are added up: gaussian (mu^2), inf, or a Renyi order.", _SUMS
     )
     mostly: str | None = option(
-        "Curve or mechanism (or @FILE): let most of these fit.", _SUMS, metavar="JSON"
+        "Curve or mechanism (or @FILE) of most releases. The budget is set up to fit as many of"
+        " them as possible.",
+        _SUMS,
+        metavar="JSON",
     )
     only: str | None = option(
-        "Curve or mechanism (or @FILE): pay for these alone.", _SUMS, metavar="JSON"
+        "Curve or mechanism (or @FILE) of all releases. The budget accepts nothing else.",
+        _SUMS,
+        metavar="JSON",
     )
     relation: Relation = option(
-        "What neighboring data differ by. Default: add_remove.", _HOLDS, "add_remove"
+        "Difference of neighboring data. Default: add_remove.", _HOLDS, "add_remove"
     )
     window: Window = option(
-        "Which rows share a budget. Default: whole, all of them.", _HOLDS, "whole"
+        "Rows that share a budget: those of a period, or all rows. Default: whole, all of them.",
+        _HOLDS,
+        "whole",
     )
     time_zone: str = option(
-        "Where the days or months of window= begin. Default: UTC.", _HOLDS, "UTC", metavar="ZONE"
+        "Time zone of the periods of window=. Default: UTC.", _HOLDS, "UTC", metavar="ZONE"
     )
-    unit: str | None = option("Who is protected, in words. Default: user.", _HOLDS)
-    data_period: str | None = option("Which rows the dataset holds, in words.", _HOLDS)
-    actor: str | None = option("Who declares it. Default: the system's user.", _HOLDS)
+    unit: str | None = option("Name of what is protected. Default: user.", _HOLDS)
+    data_period: str | None = option("Description of the rows that the dataset holds.", _HOLDS)
+    actor: str | None = option(
+        "Person or service that declares the dataset. Default: the system's user.", _HOLDS
+    )
     most_per_release: Positive | None = option(
-        "The most that a single release may cost.", _LIMITS, metavar="EPSILON"
+        "Largest epsilon of a single release.", _LIMITS, metavar="EPSILON"
     )
-    most_per_release_delta: Real = option("Of that; 0 by default.", _LIMITS, 0.0, metavar="DELTA")
+    most_per_release_delta: Real = option(
+        "Delta of the limit most_per_release=. Default: 0.", _LIMITS, 0.0, metavar="DELTA"
+    )
     most_in_all: Positive | None = option(
-        "The most that all periods of window= may cost somebody in all of them.",
+        "Largest total epsilon of all periods of window= to a user who is in all of them.",
         _LIMITS,
         metavar="EPSILON",
     )
@@ -120,9 +131,9 @@ class VoidSpec(DatasetFields):
 
     examples: ClassVar[tuple[str, ...]] = (f"{PAYS} --key may --actor ada --reason never-started",)
 
-    key: str = option("The charge's idempotency key.", default=...)
-    actor: str = option("Who gives it back.", default=...)
-    reason: str = option("Why no data were read.", default=...)
+    key: str = option("Idempotency key of the charge.", default=...)
+    actor: str = option("Person or service that returns the reservation.", default=...)
+    reason: str = option("Reason why no data were read.", default=...)
 
 
 class StandingSpec(StoreFields):
@@ -130,8 +141,8 @@ class StandingSpec(StoreFields):
 
     examples: ClassVar[tuple[str, ...]] = (URL, f"{PAYS} --limit 50", f"{URL} --json")
 
-    dataset: str | None = option("Only this one.")
-    limit: Most = option("How many of the latest entries to list. Default: 10.", default=10)
+    dataset: str | None = option("Dataset to show. Default: all.")
+    limit: Most = option("Number of the latest entries to list. Default: 10.", default=10)
 
 
 class KeygenSpec(Spec):
@@ -150,8 +161,10 @@ class KeygenSpec(Spec):
 class SignedFields(Spec):
     """Options for an earlier state of a ledger, to compare it with."""
 
-    heads: File | None = option("What `dpselect ledger heads` wrote earlier.", metavar="FILE")
-    trust: str | None = option("Public key that must have signed the heads.", metavar="KEY")
+    heads: File | None = option(
+        "File of earlier chain heads, from `dpselect ledger heads`.", metavar="FILE"
+    )
+    trust: str | None = option("Public key that must have signed the chain heads.", metavar="KEY")
 
 
 class AuditSpec(SignedFields, StoreFields):
@@ -178,7 +191,7 @@ class HeadsSpec(StoreFields):
         f"{URL} --sign key.pem --output heads.json",
     )
 
-    output: File | None = option("New file to write; standard output if left out.", metavar="FILE")
+    output: File | None = option("New file to write. Default: standard output.", metavar="FILE")
     sign: File | None = option(
         f"Sign with the private key in this file, or in {HEADS_KEY} (its text).", metavar="FILE"
     )
@@ -198,7 +211,7 @@ class ImportSpec(StoreFields):
 
     examples: ClassVar[tuple[str, ...]] = ("ledger.jsonl --ledger sqlite:///copy.db --trust KEY",)
 
-    trust: str | None = option("Public key that must have signed the heads.", metavar="KEY")
+    trust: str | None = option("Public key that must have signed the chain heads.", metavar="KEY")
 
 
 class ReportSpec(SignedFields, StoreFields):
@@ -215,26 +228,26 @@ class ReportSpec(SignedFields, StoreFields):
     )
 
     output: File = option(
-        "The new HTML file to write; with registry=, the new YAML file.",
+        "New HTML file to write; with registry=, the new YAML file.",
         default=...,
         metavar="FILE",
     )
     deltas: SkipValidation[Sequence[float]] = option(
-        "State epsilon at this delta; may be repeated.",
+        "Delta at which to state epsilon. May be repeated.",
         default=(),
         flags="--delta",
         metavar="DELTA",
         many=True,
         parse=deltas_of,
     )
-    latest: Most = option("How many entries of each dataset to list. Default: 200.", default=200)
+    latest: Most = option("Number of entries of each dataset to list. Default: 200.", default=200)
     check: Flag = option(
-        "Verify first, and say so on the page. Default: it is done.",
+        "Verify the ledger first, and state the result on the page. Default: it is verified.",
         default=True,
         flags="--verify/--no-verify",
     )
     registry: str | None = option(
-        "Write its entry for a registry of deployments.", metavar="DATASET"
+        "Dataset whose entry for a registry of deployments is written.", metavar="DATASET"
     )
     mode: str = option(_MODE, default="600", metavar="OCTAL")
 
@@ -255,17 +268,17 @@ class ReportSpec(SignedFields, StoreFields):
 class ElsewhereFields(Spec):
     """Options for other software: a cost curve, an event of dp-accounting, or DP-SGD."""
 
-    curve: str | None = option("The curve of what runs elsewhere, as JSON, or @FILE.", _ELSEWHERE)
+    curve: str | None = option("Cost curve of other software, as JSON, or @FILE.", _ELSEWHERE)
     event: File | None = option(
-        "JSON file with its event of dp-accounting.", _ELSEWHERE, metavar="FILE"
+        "JSON file with an event of dp-accounting.", _ELSEWHERE, metavar="FILE"
     )
     noise_multiplier: Real | None = option(
-        "Of DP-SGD: noise, in norms a gradient is clipped to.", _SGD
+        "Noise of DP-SGD, as a multiple of the norm to which gradients are clipped.", _SGD
     )
-    sampling_rate: Real | None = option("The chance with which a record is in a batch.", _SGD)
-    steps: Count | None = option("How many batches there are.", _SGD)
+    sampling_rate: Real | None = option("Probability that a record is in a batch of DP-SGD.", _SGD)
+    steps: Count | None = option("Number of batches of DP-SGD.", _SGD)
     time_zone: str | None = option(
-        "By whose clock the periods begin. Default: UTC.", "Time", metavar="ZONE"
+        "Time zone of the periods. Default: UTC.", "Time", metavar="ZONE"
     )
 
     @property
@@ -292,19 +305,22 @@ class ChargeSpec(ElsewhereFields, DatasetFields, LedgerFields):
         f"{PAYS} --batch charges.jsonl",
     )
 
-    mechanism: str | None = option("The mechanism as JSON, or @FILE.")
+    mechanism: str | None = option("Mechanism to charge for, as JSON, or @FILE.")
     batch: SkipValidation[str | PathLike[str] | None] = option(
-        "JSON lines, each with curve or mechanism, key, and what options say: all or none.",
+        "File of JSON lines with one charge each: a curve or mechanism, a key, and options. All"
+        " are charged or none.",
         metavar="FILE",
     )
     relation: Relation | None = option(
-        "What a bare curve was proved for; a mechanism states its own."
+        "Neighboring relation of a curve. A mechanism states its own."
     )
-    count: Count = option("How many times it runs, at least once.", default=1)
-    key: str | None = option("Idempotency key: a retry with it charges nothing.")
-    fingerprint: str | None = option("Names the rows; not a plain hash of them.", _WHOSE)
+    count: Count = option("Number of runs to charge for, at least 1.", default=1)
+    key: str | None = option("Idempotency key of the charge. A retry with it charges nothing.")
+    fingerprint: str | None = option(
+        "Name of the rows, which must not be a plain hash of them.", _WHOSE
+    )
     override: str | None = option(
-        "Why it may cost more than a single release may; recorded.", _WHOSE
+        "Reason to exceed the limit of a single release. It is recorded.", _WHOSE
     )
 
     @model_validator(mode="after")
@@ -335,18 +351,27 @@ class QuotaSpec(LimitFields, DatasetFields):
         f"{PAYS} --name teams --withdraw",
     )
 
-    name: str | None = option("Of the quota; the same name again replaces it.")
-    by: Scope | None = option("Whose charges count. Default: everybody's together.")
-    of: str | None = option("The one who is limited. Default: each by this much.")
+    name: str | None = option("Name of the quota. The same name again replaces it.")
+    by: Scope | None = option(
+        "Scope of the quota, for example by team. Default: all charges together."
+    )
+    of: str | None = option(
+        "Name of the only one that is limited. Default: each one by the same amount."
+    )
     among: SkipValidation[Any] = option(
-        "A name that has the limit; others are refused. May be repeated.", many=True
+        "Name that has the limit; other names are refused. May be repeated.", many=True
     )
-    window: Window = option("Limit each such period of the data, or all rows.", default="whole")
+    window: Window = option(
+        "Rows that share the limit: those of each such period of the data, or all rows.",
+        default="whole",
+    )
     rolling: Count | None = option(
-        "Limit every N consecutive periods, 30 days for example.", metavar="N"
+        "Number of consecutive periods that share the limit, for example 30 days.", metavar="N"
     )
-    withdraw: Flag = option("Take the quota away. The dataset's budget stays.", default=False)
-    actor: str | None = option("Who declares it. Default: the system's user.")
+    withdraw: Flag = option("Remove the quota. The dataset's budget stays.", default=False)
+    actor: str | None = option(
+        "Person or service that declares the quota. Default: the system's user."
+    )
 
     @model_validator(mode="after")
     def _withdraws_nothing_else(self) -> Self:

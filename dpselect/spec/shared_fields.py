@@ -44,13 +44,13 @@ class BudgetFields(Spec):
     """Options for the budget of a release."""
 
     epsilon: Real | None = option(
-        "Budget of the whole release, in nats; the noise is chosen to spend it.",
+        "Budget of the whole release, in nats. The noise is chosen to spend it.",
         rows=False,
         place=50,
     )
     delta: Real | None = option(
-        "Part of the budget: the probability that may fall outside epsilon or rho. Far less than 1"
-        " / number of users.",
+        "Part of the budget: the probability that may fall outside epsilon or rho. Choose far"
+        " less than 1 / number of users.",
         rows=False,
         place=60,
     )
@@ -122,26 +122,28 @@ class PayerFields(Spec):
         unasked=CHARGED,
         place=140,
     )
-    dataset: str | None = option(
-        "Dataset of the ledger whose budget pays.", unasked=CHARGED, place=142
-    )
+    dataset: str | None = option("Dataset of the ledger to charge.", unasked=CHARGED, place=142)
     team: str | None = option(
-        "Whose work it is, where the dataset has quotas by team.", "Ledger", unasked=_NOTED
+        "Team to charge, if the dataset has quotas by team.", "Ledger", unasked=_NOTED
     )
     purpose: str | None = option(
-        "What for, where it has quotas by purpose; stored in clear.", "Ledger", unasked=_NOTED
+        "Purpose to charge, if the dataset has quotas by purpose. It is stored unencrypted.",
+        "Ledger",
+        unasked=_NOTED,
     )
     actor: str | None = option(
-        "On whose behalf. Default: the system's user.", "Ledger", unasked=_NOTED
+        "Person or service that makes the charge. Default: the system's user.",
+        "Ledger",
+        unasked=_NOTED,
     )
     label: str | None = option(
-        "What for, in words that the ledger stores in clear: no private data.",
+        "Note to store in the ledger, unencrypted. Do not include private data.",
         "Ledger",
         unasked=_NOTED,
     )
     key: str | None = option(
-        "Idempotency key: what it names is charged once. With the same output= a retry gives the"
-        " answer; else it is refused.",
+        "Idempotency key: a release under it is charged once. With the same output= a retry"
+        " prints the same answer; otherwise it is refused.",
         unasked=CHARGED,
         place=144,
     )
@@ -193,8 +195,7 @@ class LedgerFields(PayerFields):
     """Options for the charge of one release, and for the rows that it covers."""
 
     period: SkipValidation[str | Sequence[str] | None] = option(
-        "Period whose rows the log holds, where the dataset has a budget per period; may be"
-        " repeated.",
+        "Period of the log's rows, if the dataset has a budget per period. May be repeated.",
         "Ledger",
         many=True,
     )
@@ -215,9 +216,9 @@ class RunFields(Spec):
     """Options for running or only trying a release."""
 
     dry_run: Flag = option(
-        "Say what would be charged, by which mechanism, and what would be left, by the header or"
-        " schema of the data, the options and the budget. No row is read, and nothing is charged,"
-        " drawn or made.",
+        "Show the charge, the mechanism and the remaining budget, from the options, the budget"
+        " and the header or schema of the data. No row is read, and nothing is charged, drawn"
+        " or written.",
         default=False,
         unasked="a dry run answers nothing",
         place=165,
@@ -255,13 +256,13 @@ class FileFields(Spec, FileOptions):
     """Options for reading any file of events."""
 
     buckets: SkipValidation[int | None] = option(
-        "Read the log in this many parts: more need less memory. Default: by size.",
+        "Number of parts in which to read the log. More parts need less memory. Default: by size.",
         "Reading the log",
         rows=True,
         unasked=_READ,
     )
     memory_limit: str | None = option(
-        "Memory of the engine before it spills to disk, 2GiB for example.",
+        "Memory that the engine may use before it spills to disk, for example 2GiB.",
         "Reading the log",
         rows=True,
         metavar="SIZE",
@@ -309,8 +310,8 @@ class ItemFields(FileFields):
     """Options for reading a log of items, under the rules of `events.Reading`."""
 
     user: SkipValidation[Column | Sequence[Column]] = option(
-        "Column of users: its name, or its number from 1 without a header. Several (tenant,number"
-        " or repeated) make up one user.",
+        "Column of users: its name, or its number from 1 if there is no header. Several"
+        " (tenant,number or repeated) make up one user.",
         default=...,
         metavar="COLUMN",
         parse=columns_of,
@@ -318,16 +319,16 @@ class ItemFields(FileFields):
         place=10,
     )
     where: SkipValidation[str | Sequence[str]] = option(
-        "Read only events that satisfy this: 'device = phone', with =, !=, <, <=, > or >=, on any"
-        " column but the users'. It is public; may be repeated, and all have to hold.",
+        "Read only events with this public condition, for example 'device = phone'. Use =, !=,"
+        " <, <=, > or >= on any column except the users'. May be repeated; all must hold.",
         "Question",
         (),
         metavar="CONDITION",
         many=True,
     )
     item: SkipValidation[Column | Sequence[Column]] = option(
-        "Column of items: its name, or its number from 1 without a header. Several (country,city,"
-        " or repeated) make up one item.",
+        "Column of items: its name, or its number from 1 if there is no header. Several"
+        " (country,city or repeated) make up one item.",
         default=...,
         metavar="COLUMN",
         parse=columns_of,
@@ -350,12 +351,12 @@ class CatalogFields(Spec):
     """Options for a public list of items."""
 
     domain: SkipValidation[Sequence[Label] | str | PathLike[str] | None] = option(
-        "A public catalog of items, made without looking at the log. Without it delta= is needed.",
+        "Public catalog of items, made without looking at the log. Without it you need delta=.",
         metavar="FILE",
         place=70,
     )
     domain_column: str | None = option(
-        "Column of the catalog that holds the items, if it has several.",
+        "Column of items in the catalog, if it has several columns.",
         "Items",
         metavar="COLUMN",
     )
@@ -379,17 +380,19 @@ class GroupFields(Spec):
     """Options for groups of events, each with its own items."""
 
     group: SkipValidation[Column | None] = option(
-        "Release the k items of every group of this column: each city, country or day.",
+        "Column of groups, such as cities, countries or days. The top k of each is released.",
         metavar="COLUMN",
         place=90,
     )
     groups: SkipValidation[Sequence[Label] | str | PathLike[str] | None] = option(
-        "A public list of groups, made without looking at the log. Without it they are discovered.",
+        "Public list of groups, made without looking at the log. Default: they are discovered.",
         "Groups",
         metavar="FILE",
     )
     groups_column: str | None = option(
-        "Column of that list that holds the groups, if it has several.", "Groups", metavar="COLUMN"
+        "Column of groups in the list of groups, if it has several columns.",
+        "Groups",
+        metavar="COLUMN",
     )
 
     @model_validator(mode="after")
@@ -416,13 +419,13 @@ class TimeFields(Spec):
         "Column of times: timestamps, dates, or ISO 8601 text.", metavar="COLUMN", place=100
     )
     since: SkipValidation[Any] = option(
-        "Read events from this time on; it is public.", metavar="TIME", place=104
+        "Start of the time range to read; public.", metavar="TIME", place=104
     )
     until: SkipValidation[Any] = option(
-        "Read events before this time; it is public.", metavar="TIME", place=106
+        "End of the time range to read, itself excluded; public.", metavar="TIME", place=106
     )
     time_zone: str = option(
-        "Zone of times that state none, Europe/Berlin for example. Default: UTC.",
+        "Time zone of times that state none, for example Europe/Berlin. Default: UTC.",
         "Time",
         "UTC",
         metavar="ZONE",
@@ -436,37 +439,40 @@ class LogFields(TimeFields, GroupFields, CatalogFields, ItemFields):
     """Options for reading a log of items, and for contribution bounds."""
 
     max_items_per_user: SkipValidation[int | None] = option(
-        "Keep at most this many items of each user (in each group), chosen by a salted hash.",
+        "Most items to keep of each user (in each group), chosen by a salted hash.",
         place=120,
     )
     clip: SkipValidation[float | None] = option(
-        "Scale each user's counts to a norm of at most C (1 to 1.4 is good), so that all items of a"
-        " heavy user count in part: the l2 norm, or l1 without delta=. Default: chosen by what is"
-        " public.",
+        "Scale each user's counts to a norm of at most C (1 to 1.4 is good), so that all items"
+        " of a heavy user count in part. The norm is l2, or l1 without delta=. Default: chosen"
+        " by public facts.",
         "Bounds on users",
         metavar="C",
     )
     salt: str | None = option(
-        "Salt of that choice. Default: a fresh random one, which is printed.", "Bounds on users"
+        "Salt of the hash that chooses which items to keep. Default: a fresh random one, which"
+        " is printed.",
+        "Bounds on users",
     )
     max_groups_per_user: SkipValidation[int | None] = option(
-        "Keep at most this many groups of each user, chosen by a salted hash; it is paid for.",
+        "Most groups to keep of each user, chosen by a salted hash. The cost grows with it.",
         "Groups",
     )
     value: SkipValidation[Column | None] = option(
-        "Column to sum up, in place of counting users; needs value_clip=.",
+        "Column to sum up instead of counting users. It needs value_clip=.",
         "Question",
         metavar="COLUMN",
     )
     value_clip: SkipValidation[float | tuple[float, float] | str | None] = option(
-        "Cut each user's sum of each item to 0 to HIGH, or LOW to HIGH where it may be negative"
-        " (-50,50).",
+        "Range to which each user's sum of each item is cut: 0 to HIGH, or LOW to HIGH if it"
+        " may be negative (-50,50).",
         "Question",
         metavar="[LOW,]HIGH",
         parse=value_clip_of,
     )
     relation: Relation = option(
-        "Neighboring logs differ by one user (add_remove), or by what one user did (replace_one).",
+        "Difference of neighboring logs: add or remove one user (add_remove), or replace one"
+        " user's data (replace_one).",
         "Privacy",
         "add_remove",
     )

@@ -45,32 +45,33 @@ class ChoiceFields(Spec):
     """Options that decide, beside k, which mechanism releases a top k."""
 
     with_counts: Flag = option(
-        "Also release a noisy number of users of every item, with an interval; it takes a part of"
-        " the budget.",
+        "Also release a noisy number of users of every item, with an interval. It takes a part"
+        " of the budget.",
         default=False,
         place=80,
     )
     min_users: Count | None = option(
-        "Never show an item with fewer than N distinct users, whatever the noise; needs delta=.",
+        "Fewest distinct users of an item to show, whatever the noise. It needs delta=.",
         metavar="N",
         place=84,
     )
     mechanism: SkipValidation[str | Mechanism | None] = option(
-        "Kind of mechanism, one of those that 'dpselect mechanisms' lists. Default: chosen for the"
+        "Kind of mechanism, from the list of 'dpselect mechanisms'. Default: chosen for the"
         " budget.",
         metavar="KIND",
         place=130,
     )
     noise: NoiseName | None = option(
-        "Name of the noise, where mechanism= leaves a choice.", "Question"
+        "Name of the noise, if mechanism= leaves a choice.", "Question"
     )
     kbar: Count | None = option(
-        "How many of the most popular items compete without a catalog. Default: max(1000, 10 k).",
+        "Number of the most popular items that compete if there is no catalog. Default:"
+        " max(1000, 10 k).",
         "Question",
     )
     releases: Count | None = option(
-        "How many such releases, charged one by one, share the budget; this is one of them. With"
-        " ledger= and no budget stated it is the dataset's. Default: 1.",
+        "Number of such releases that share the budget, charged one by one; this is one of"
+        " them. With ledger= and no stated budget they share the dataset's. Default: 1.",
         "Privacy",
         rows=False,
     )
@@ -80,7 +81,7 @@ class ReleaseFields(ChoiceFields):
     """Options for a release of the top k."""
 
     k: Count | Literal["all"] = option(
-        "How many items to release, at least 1; or all that are safe to show.",
+        "Number of items to release, at least 1; or all that are safe to show.",
         default=...,
         metavar="N|all",
         parse=size_of,
@@ -92,14 +93,14 @@ class SeriesFields(Spec):
     """Options for a series of releases, each charged to its own period."""
 
     every: Every | None = option(
-        "A release for each day, week or month from since= to until=, charged to that period of the"
-        " dataset. With key= and output=FILE{period}.json; run again, it goes on where it was"
-        " stopped.",
+        "Release each day, week or month from since= to until=, charged to that period of the"
+        " dataset. State key= and output=FILE{period}.json. After an interruption, run the same"
+        " command again.",
         place=102,
     )
     go_on: Flag = option(
-        "With every=: release the later periods too if noise alone explains the first answer."
-        " Default: stop before the second charge then.",
+        "With every=: release the later periods even if noise alone explains the first answer."
+        " Default: stop before the second charge in that case.",
         "Time",
         False,
         unasked=(
@@ -107,7 +108,7 @@ class SeriesFields(Spec):
         ),
     )
     partial_last: Flag = option(
-        "With every=: let the last period end at until=, before its own end.",
+        "With every=: end the last period at until=, before its own end.",
         "Time",
         False,
         unasked="each period is asked for by its own since= and until=, which say where it ends",
@@ -138,28 +139,28 @@ class TopKSpec(RunFields, SeriesFields, ReleaseFields, LogFields, LedgerFields, 
     )
 
     engine: EngineName = option(
-        "Where the counts stay until they are drawn from: memory, the default; duckdb, on disk, for"
-        " more items than memory holds; or spark, for a table or a path that the Spark session of"
-        " the environment finds.",
+        "Place of the counts until the draw: memory, the default; duckdb, on disk, for more"
+        " items than memory holds; or spark, for a table or a path in the environment's Spark"
+        " session.",
         "Reading the log",
         "memory",
     )
     pay_for_what_came_out: Flag = option(
-        "Reserve the whole price, and have the ledger take what the answer did not use off it: with"
-        " mechanism=limited_domain, the items that were not released.",
+        "Reserve the whole cost, then charge only the part that the answer used. With"
+        " mechanism=limited_domain, that leaves out items that were not released.",
         "Ledger",
         False,
     )
     use_everything: Flag = option(
-        "Let the release take more of the dataset's budget than the part of it that it states.",
+        "Let the release take more of the dataset's budget than its stated part.",
         "Ledger",
         False,
         rows=False,
     )
     output: SkipValidation[str | PathLike[str] | None] = option(
-        "Also keep the answer in this new private file, .json; or as text, .txt, or its items as a"
-        " table, .csv or .parquet, with which the answer is kept as FILE.json. With a ledger no"
-        " interruption then loses it: call again with the same key=.",
+        "New private file for the answer: .json; or .txt for text, .csv or .parquet for a"
+        " table, each with the answer beside it as FILE.json. With a ledger an interruption"
+        " then loses nothing: call again with the same key=.",
         metavar="FILE",
         unasked=KEPT,
         place=160,
