@@ -17,8 +17,9 @@ from dpselect.events.log_check import check as checked
 from dpselect.spec import CheckSpec
 
 _PRIVATE = (
-    "Private. These figures are exact and name users: they are for whoever may see the data, and"
-    " are neither published nor passed on. Nothing was drawn, charged or written."
+    "Private. These figures are exact and name users. They are only for people who may"
+    " see the data, so do not publish them or pass them on. Nothing was drawn, charged or"
+    " written."
 )
 _TYPES = {"str": "text, compared exactly as written", "int": "integers", "number": "numbers"}
 
@@ -59,7 +60,7 @@ def _facts(found: LogCheck) -> Iterator[tuple[str, str]]:
         ),
     )
     if found.outside:
-        yield "outside", f"{found.outside:,} events that the window or the conditions leave out"
+        yield "outside", f"{found.outside:,} events left out by the time range or the conditions"
     if found.days is not None:
         yield "days", f"{found.days[0]} to {found.days[1]}"
     yield "users", f"{found.users:,}"
@@ -68,7 +69,7 @@ def _facts(found: LogCheck) -> Iterator[tuple[str, str]]:
         f"{found.items:,}" + ("" if found.groups is None else f" in {found.groups:,} groups"),
     )
     spread = ", ".join(
-        f"{number:,} ({100 * float(share):g} % of users)"
+        f"{number:,} ({100 * float(share):g}% of users)"
         for share, number in found.items_per_user.items()
     )
     yield "items per user", f"at most {spread}"

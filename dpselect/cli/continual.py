@@ -88,7 +88,7 @@ def _print(answer: HorizonAnswer | DryRun, output: Any, *, json: bool) -> None:
     if isinstance(answer, DryRun):
         out.show_dry_run(answer, json=json)
         return
-    lies = f"is kept in state={masked(answer.state)}: the same call prints it, for nothing"
+    lies = f"is kept in state={masked(answer.state)}, and the same call prints it at no cost"
     lies = f"the answer {lies if output is None else f'lies in {masked(output)}'}"
     try:
         out.show(answer.as_data(), _as_text, json=json)
@@ -116,7 +116,7 @@ def _row(row: dict[str, Any]) -> tuple[str, str]:
 def _counted(told: dict[str, Any]) -> str:
     """Meaning of the values, in words."""
     if told["intervals"] is None:
-        return "scores: sums of their weights, which fall; they do not estimate a number of users"
+        return "scores: sums of users' falling weights, which do not estimate a number of users"
     most = told["mechanism"]["counts"]["items"]
     return (
         f"numbers of users, each counted for at most {most:,} of a period's items;"

@@ -70,7 +70,7 @@ def demo(
     command = f"dpselect topk {shlex.quote(str(log))} --user user_id --item item_id --k {k} {price}"
     if json:
         truth = {
-            "note": "the people are made up: for real data the truth is private",
+            "note": "the people are made up; for real data the truth is private",
             "true_top": list(ranking)[:k],
             "true_ranks": [ranking[str(label)] for label in released.selection.labels or ()],
         }

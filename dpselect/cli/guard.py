@@ -294,8 +294,8 @@ def _explained(error: BaseException) -> tuple[str, int]:
         kind += f": {os.strerror(error.errno)}"
     return (
         (
-            f"internal error ({kind}); its message may hold private data and is not shown: run"
-            " again with --debug, where nobody else reads along"
+            f"internal error ({kind}); its message may hold private data and is not shown. Run"
+            " again with --debug, where nobody else can read the output"
         ),
         INTERNAL,
     )
@@ -315,7 +315,7 @@ class SectionedCommand(_WithExamples, TyperCommand):
         ).items():
             if times > 1:
                 ctx.fail(
-                    f"{option.opts[0]} is given {times} times, and has one value: give it once"
+                    f"{option.opts[0]} is given {times} times, but has one value. Give it once"
                 )
         return list(super().parse_args(ctx, args))
 

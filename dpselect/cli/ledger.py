@@ -191,9 +191,10 @@ def _affordable(spec: ledger_spec.AffordableSpec, json: guard.Json = False) -> N
     }.items():
         echo(f"  {name}: {said}")
     echo(
-        f"  as one plan that is fixed now: {as_plan:,}, charged at once by `dpselect ledger charge"
-        " --count`. It differs: a plan is priced as a whole, and may take all there is; releases"
-        " one by one may depend on earlier answers, and each is priced in the filter's own unit"
+        f"  as one plan that is fixed now: {as_plan:,}, charged at once by `dpselect ledger"
+        " charge --count`. The numbers differ because a plan has one cost as a whole and may"
+        " take the whole budget, while releases one by one may depend on earlier answers,"
+        " each with a cost in the filter's own unit"
     )
 
 
@@ -292,25 +293,26 @@ def _findings(found: Verification, known: Heads | None, trusted: str | None) -> 
         )
     if found.covered is not None:
         yield Text(
-            f"the heads vouch for {found.covered:,} of them, and not for the"
+            f"the chain heads cover {found.covered:,} of them, but not the"
             f" {found.entries - found.covered:,} later ones"
         )
     if known is not None and trusted is not None:
-        yield Text("the heads were held against the trusted key")
+        yield Text("the chain heads are signed with the trusted key")
     elif known is not None and known.signature is None:
         yield Text(
-            "the heads are not signed: they are worth what the place is worth where they were kept"
+            "the chain heads are not signed, so this check is only as trustworthy as the place"
+            " where you kept them"
         )
     elif known is not None and known.signature is not None:
         key = f"it names key {known.signature.key[:16]}..."
         yield Text(
-            f"the signature was not checked ({key}): give the public key that you trust with"
+            f"the signature was not checked ({key}). Give the public key that you trust with"
             " --trust"
         )
     if found.ok and known is None:
         yield Text(
-            "A tail that was cut off shows against a head kept elsewhere only: see `dpselect ledger"
-            " heads`."
+            "A cut-off end of the ledger is detected only with chain heads that were kept"
+            " elsewhere. See `dpselect ledger heads`."
         )
 
 
@@ -446,9 +448,7 @@ def _mode(stated: str) -> int:
 
 def _echo_receipt(receipt: Receipt) -> None:
     """Report a completed charge. A closed output does not undo it."""
-    again = (
-        ", as an earlier call had made it: nothing was charged again" if receipt.replayed else ""
-    )
+    again = ", made by an earlier call; nothing was charged again" if receipt.replayed else ""
     _tell(f"entry {receipt.seq}, key {receipt.key}: {receipt.state}{again}")
 
 

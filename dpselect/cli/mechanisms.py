@@ -42,7 +42,7 @@ def mechanisms(
         console.print(
             out.facts([(description["kind"], description["summary"]) for description in chosen])
         )
-        console.print("\ndpselect mechanisms NAME says what one takes and guarantees.")
+        console.print("\ndpselect mechanisms NAME shows the settings and the guarantee of one.")
         return
     for said in chosen:
         console.print(

@@ -210,21 +210,21 @@ def show_answer(
     )
     if charge is not None:
         paid = (
-            f"it is paid for: entry {charge.entry} of dataset {charge.dataset!r}, key"
+            f"it is charged as entry {charge.entry} of dataset {charge.dataset!r}, key"
             f" {charge.key!r}"
         )
     try:
         emit((answer.kept or as_json(answer)) if json else as_text(answer))
     except NotShown as error:
         if not kept:  # what was paid for gets a place
-            lost = "the answer is lost; name a file with --output"
+            lost = "the answer is lost. Name a file with --output"
             lies = lost if charge is None else rescued(answer)
         raise NotShown(f"{error}; {lies}. {paid}") from None
     except BaseException as error:
         error.add_note(Note("; ".join(words for words in (lies, paid) if words)))
         raise
     if place.failure is not None:
-        where = lies or "the answer is printed, and nowhere else: copy it"
+        where = lies or "the answer is only printed, so copy it"
         raise OutputError(f"{place.failure}. {where[:1].upper()}{where[1:]}. {paid}")
 
 
@@ -242,7 +242,7 @@ def require_shown(place: AnswerFile) -> None:
     """Check, before any work, that an answer can be written to a file or standard output."""
     if place.output is None and sys.stdout is None:
         raise InvalidRequest(
-            "standard output is closed, and the answer would be lost: name a file with --output"
+            "standard output is closed, so the answer would be lost. Name a file with --output"
         )
 
 

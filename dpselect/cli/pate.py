@@ -59,7 +59,7 @@ def _label(votes: _Votes, spec: LabelSpec, json: guard.Json = False) -> None:
         out.show(found.as_data(), _shown, json=json)
     except out.NotShown as error:
         raise out.NotShown(
-            f"{error}; the labels lie in {masked(Path(spec.output))} and are paid for under the"
+            f"{error}; the labels lie in {masked(Path(spec.output))} and are charged under the"
             f" keys {found.job.key}/..."
         ) from None
     if found.shortage is not None:

@@ -70,14 +70,14 @@ def _require_target(spec: PlanSpec, source: Path | None, target: Path | None) ->
     """Check the target file before a plan is computed."""
     if target is not None and spec.min_users is not None:
         raise InvalidRequest(
-            "--write keeps a mechanism with its noise, and --min-users is for one that topk"
-            " configures: leave out --write, and give --min-users to topk"
+            "--write keeps a mechanism with its noise, but --min-users is for one that topk"
+            " configures. Leave out --write, and give --min-users to topk"
         )
     own = target is not None and target.exists() and source is not None and target.samefile(source)
     if target is not None and target.exists() and not own:
         raise InvalidRequest(
-            f"--write={masked(target)} exists and is not the file given with --config, so it is not"
-            " written over: name another, or give it with --config too"
+            f"--write={masked(target)} exists and is not the file given with --config, so it is"
+            " not overwritten. Name another file, or give it with --config too"
         )
     out.require_target("--write", None if own else target)
 
@@ -111,8 +111,8 @@ def _file(spec: PlanSpec, found: TopKPlan, over: Path | None) -> Config:
 def _next_step(plan: TopKPlan, spec: PlanSpec, target: Path | None) -> Iterator[Section]:
     """The commands to run next. Lines that begin with a space are to be typed."""
     looked = (
-        f"Note: {plan.profile} was read because you declared it public. If it is not, the plan has"
-        " told of it, unpaid for."
+        f"Note: {plan.profile} was read because you declared it public. If it is not public,"
+        " the plan has leaked information about it without a charge."
     )
     notes = [looked] if spec.public else []
     if target is None:

@@ -43,8 +43,8 @@ _SpreadsheetSafe = Annotated[
     guard.output(
         "--spreadsheet-safe",
         help=(
-            "Put an apostrophe before text in a CSV that begins like a formula (= + - @), to protect"
-            " spreadsheets."
+            "Put an apostrophe before text in a CSV that begins like a formula (= + - @), to"
+            " protect spreadsheets."
         ),
     ),
 ]
@@ -119,9 +119,9 @@ def _show(series: Series, *, as_json: bool) -> None:
         out.emit(Group(table, faced, *(out.note("Warning", words) for words in cautions)))
     if lost := series.lost:
         raise InvalidRequest(
-            f"of {len(lost)} periods the answer is not in its file ({', '.join(lost[:5])}): put the"
-            " files back. They were released, and may be asked for again under another key, if the"
-            " budget allows it, from --since to --until of that period"
+            f"the answers of {len(lost)} periods are not in their files ({', '.join(lost[:5])})."
+            " Put the files back. They were released, and can be released again under another"
+            " key, if the budget allows it, with --since and --until of that period"
         )
     if series.explained_by_noise:
         out.leave_explained(cautions, json=as_json)
@@ -132,11 +132,12 @@ def _show(series: Series, *, as_json: bool) -> None:
 
 _ALL = 0.98  # of the stated budget: a release that costs less has more noise than that asks for
 _ADVICE = (
-    "A larger budget, a smaller k or a public catalog releases more; asking again costs again."
+    "A larger budget, a smaller k or a public catalog releases more, but another release"
+    " costs again."
 )
 _ALL_SHOWN = (
-    "No other item is safe to show: a larger budget or a public catalog releases more; asking"
-    " again costs again."
+    "No other item is safe to show. A larger budget or a public catalog releases more,"
+    " but another release costs again."
 )
 
 
@@ -217,7 +218,7 @@ def _items(
         heads[3] = (
             ""
             if around is None
-            else f"{100 * around.confidence:g} % {'at least' if around.at_least else 'interval'}"
+            else f"{100 * around.confidence:g}% {'at least' if around.at_least else 'interval'}"
         )
     table.add_row(
         *(
@@ -309,10 +310,7 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
     if question.domain is None:
         yield (
             "items",
-            (
-                "read off the log, and therefore private: an item shows only if enough users"
-                " touched it"
-            ),
+            ("read off the log, so private; an item appears only if enough users touched it"),
         )
     else:
         yield (
@@ -324,13 +322,13 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
         )
     if reading.group is not None:
         found = (
-            "discovered by the number of their users, and paid for: a group shows only if it has"
+            "discovered by the number of their users, at a cost; a group appears only if it has"
             " enough"
         )
         if answer.choice.cells:
             found = (
-                "a table, one norm for all cells of a user: a group shows only where an item of it"
-                " does, and costs nothing"
+                "one table, with one norm for all cells of a user; a group appears only if one of"
+                " its items does, and costs nothing"
             )
         yield (
             "groups",
@@ -377,8 +375,8 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
     ):
         # The ledger's share, not the stated budget, has decided on the noise.
         words = (
-            "than the stated budget alone asks for: the release takes no more of the dataset's"
-            " budget than the part it states"
+            "than the stated budget alone requires, because the release takes no more of the"
+            " dataset's budget than its stated part"
         )
         yield "more noise", words
     if answer.choice.clip is not None:
@@ -399,7 +397,7 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
         yield "intervals", f"{around.half_width:.6g} either way; {around.words()}"
         yield (
             "order",
-            "noisy values need not fall with the rank, which other noise may have decided",
+            "noisy values may rise with the rank, which other noise may have decided",
         )
 
 

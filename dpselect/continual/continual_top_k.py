@@ -321,16 +321,16 @@ _COMPARED = 16  # the most periods whose thresholds tell which share is best
 
 @final
 class ContinualTopK(Mechanism):
-    """The k best items at the end of each of `periods` periods, with one budget for the horizon.
+    """The k best items after each of `periods` periods, with noisy scores or counts, on one budget.
 
-    Each item has a noisy score or count. An item's score is the sum of its users' weights
-    (`users`), over the events of one period ("period"), of all periods so far ("running") or of the
-    last `window` ("window"). A user's weights are bounded over the whole horizon, and noise is
-    correlated over the periods. `dpselect.continual.open` draws from it, period by period; `select`
-    does not, because it sees one table of scores. Under "running" each item of a user is counted
-    once, and under "window" again only `window` or more periods later, so that a count of a window
-    is a lower bound. An item of an unknown domain is discovered, and stays so, once its score
-    passes a threshold, or its total over all periods so far does.
+    An item's score is the sum of its users' weights (`users`), over the events of one period
+    ("period"), of all periods so far ("running") or of the last `window` ("window"). A user's
+    weights are bounded over the whole horizon, and noise is correlated over the periods.
+    `dpselect.continual.open` draws from it, period by period; `select` does not, because it sees
+    one table of scores. Under "running" each item of a user is counted once, and under "window"
+    again only `window` or more periods later, so that a count of a window is a lower bound. An item
+    of an unknown domain is discovered, and stays so, once its score passes a threshold, or its
+    total over all periods so far does.
 
     With `counts` each released item has a noisy number of users in place of its score. They are
     counted once the items of a period are chosen, and among these alone, so that falling weights

@@ -94,7 +94,7 @@ def _require_distinct(names: Sequence[Label], what: str) -> None:
     for name in names:
         if name in seen:
             raise EventLogError(
-                f"{what} names {name!r} more than once: every item must appear once; remove the"
+                f"{what} names {name!r} more than once, and every item must appear once. Remove the"
                 " repetitions"
             )
         seen.add(name)
@@ -112,7 +112,8 @@ def listed(catalog: Labels, what: str) -> list[Label]:
     names = list(given)
     if not names:
         raise EventLogError(
-            f"{what} is empty: it must name at least one; leave it out to use what is in the log"
+            f"{what} is empty, and must name at least one. Leave it out to use the labels in"
+            " the log"
         )
     return [_plain(name, what) for name in names]
 
@@ -132,7 +133,7 @@ def _plain(name: object, what: str) -> Label:
         )
     if isinstance(value, str) and _SURROGATE.search(value):  # no file of an answer could hold it
         raise EventLogError(
-            f"{what} holds {value!r}, in which half of a character is missing: correct the label"
+            f"{what} holds {value!r}, in which half of a character is missing. Correct the label"
         )
     return value  # type: ignore[return-value]
 
@@ -193,7 +194,7 @@ def read_catalog(
     at, named = (str(one) if isinstance(one, int) else one for one in (column, item))
     found = labels_in(source, at, named, options, what)
     if not found:
-        raise EventLogError(f"{what} holds no item: it must name at least one")
+        raise EventLogError(f"{what} holds no item, and must name at least one")
     _require_distinct(found, what)
     return list[Label](found)
 

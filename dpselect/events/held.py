@@ -38,10 +38,7 @@ from dpselect.sensitivity import Sensitivity
 _LISTS = itertools.count()
 _AT_ONCE = 5000  # rows that one statement writes out
 _TRIES, _MOST_TRIES = 64, 100_000  # candidates that are tried at a time, at least and at most
-_CHANGED = (
-    "the engine's counts changed while they were drawn from: nothing is released; read the log"
-    " again"
-)
+_CHANGED = "the engine's counts changed during the draw, so nothing is released. Read the log again"
 _CLOSED = (
     "the held counts are closed: release from them inside the with block, or read the log again"
     " with events.hold"
@@ -333,7 +330,7 @@ class HeldScores(MechanismInput):
         """
         if self._table.names is None:
             raise DomainMismatch(
-                "how many items a log has is private: state a public catalog to count its"
+                "the number of items in a log is private. State a public catalog to count its"
                 " candidates"
             )
         return len(self._table.names)
@@ -533,8 +530,8 @@ class HeldCounts(Measured):
                 return names, self.tally.listed(names)
         if not catalog:
             raise EventLogError(
-                f"catalog={catalog!r} is empty: it must name at least one; leave it out to use"
-                " what is in the log"
+                f"catalog={catalog!r} is empty, and must name at least one. Leave it out to use the"
+                " labels in the log"
             )
         return catalog, ""
 

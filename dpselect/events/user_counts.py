@@ -268,6 +268,6 @@ def _require_from_zero(clips: tuple[Measure, ...]) -> None:
     """Refuse sums that may be negative if the items are not public."""
     if signed(clips):
         raise EventLogError(
-            "sums that may be negative need a public catalog: what hides a user's own item counts"
-            " from 0 up"
+            "sums that may be negative need a public catalog, because a threshold that hides a"
+            " user's own item needs scores from 0 up"
         )

@@ -264,8 +264,8 @@ def _of_counts(
     listed = None if spec.unknown_domain else profile.size
     if budget.form == "advantage" and listed is None:
         raise InvalidRequest(
-            "an advantage pays for no items that are read off the log: state epsilon= and delta=,"
-            " or a public list of items"
+            "a budget by advantage does not cover items that are read off the log. State epsilon="
+            " and delta=, or a public list of items"
         ).at("unknown_domain")
 
     def question(kind: Any) -> Question:

@@ -181,8 +181,8 @@ def _scale(
         whole = calibrate(price, budget, bracket, charges=releases if separately else None)
     except CalibrationError:
         raise CalibrationError(
-            f"no amount of noise brings counts of users within {limits_of(budget)}: raise the"
-            " budget, or leave out with_counts="
+            f"no amount of noise makes counts of users fit {limits_of(budget)}. Raise the budget,"
+            " or leave out with_counts="
         ) from None
     scale = whole / (share if norm == "l1" else math.sqrt(share))
     return norm == "l1", float(_UP.create_decimal(Decimal(repr(scale)))), noise
@@ -224,14 +224,14 @@ class Interval:
 
     def words(self) -> str:
         """Meaning of the interval, as a phrase."""
-        percent = f"{100 * self.confidence:g} %"
-        how = f"each holds with {percent}, whatever was selected"
+        percent = f"{100 * self.confidence:g}%"
+        how = f"each interval holds with {percent} probability, whatever was selected"
         if self.among is not None:
             how = (
-                f"all hold at once with {percent}, if at most {self.among:,} items take part"
-                " (values show the noise that chose)"
+                f"all intervals hold at the same time with {percent} probability, if at most"
+                f" {self.among:,} items take part (values include the noise that chose the items)"
             )
-        low = "users count in part, so that only the low ends are of users, at least so many: "
+        low = "users count in part, so only the low ends are bounds on numbers of users: "
         return low + how if self.at_least else how
 
 

@@ -331,7 +331,7 @@ class _Rule:
         vector: Any = self.stated(1.0, "l2")
         drawn: Any = vector.mechanism
         hiding, price = (drawn.delta, drawn.curve.curve) if self.alone else (None, drawn.curve)
-        assert isinstance(price, GaussianDP), "what Gaussian noise on clipped counts costs"
+        assert isinstance(price, GaussianDP), "the cost of Gaussian noise on clipped counts"
         scale = drawn.sensitivity.l2_of(None) / price.mu * _ROUNDING
         covers, cells = drawn.sensitivity, self.groups is not None
         shows = self.request.candidates is not None and self.request.counts is None
@@ -453,15 +453,15 @@ class Grouping:
         """
         if self.most == ANY_GROUPS:
             return None
-        rule = "in how many groups one user is at most"
+        rule = "the most groups of one user"
         checked_integer("max_groups_per_user", self.most, rule, error=InvalidRequest)
         relation, found = request.sensitivity.relation, None
         if self.listed is None:
             if budget.delta == 0:
                 raise InvalidRequest(
-                    "groups that are read off the log need a budget with a delta: the chance that"
-                    " one of a single user is found. Give a delta in (0, 1), or a public list of"
-                    " groups (groups=)"
+                    "groups that are read off the log need a budget with a delta, which is the"
+                    " probability that a group of a single user is found. Give a delta in (0, 1),"
+                    " or a public list of groups (groups=)"
                 )
             presence = Sensitivity.of_clipped(1.0, "l2", relation, self.most)
             shared = None if request.share is None else request.share.times(_FINDING * (1 - 2**-40))

@@ -135,8 +135,8 @@ def fitted(
     else:
         remedy = "raise the budget, or choose another mechanism or noise"
     raise CalibrationError(
-        f"no amount of noise brings {several}{member.__name__}{noise} within {limits_of(budget)}:"
-        f" {remedy}"
+        f"no amount of noise makes {several}{member.__name__}{noise} fit {limits_of(budget)}."
+        f"  {remedy[:1].upper()}{remedy[1:]}"
     )
 
 
@@ -362,9 +362,9 @@ def _splits(
         return [{}]
     if budget.delta == 0:
         raise InvalidRequest(
-            f"{member.__name__} can fail, so its budget needs a delta: the chance of that. Give a"
-            " delta in (0, 1), or a public catalog (domain=, or candidates= of a TopKRequest)"
-            " and a mechanism that never fails"
+            f"{member.__name__} can fail, so its budget needs a delta, which is the failure"
+            " probability. Give a delta in (0, 1), or a public catalog (domain=, or candidates="
+            " of a TopKRequest) and a mechanism that never fails"
         )
     times, found = (
         (1, 0.0)

@@ -180,13 +180,14 @@ def _finite(value: float) -> float | None:
 
 
 UNRECORDED = (
-    "nothing was recorded in a ledger. Every further release from these data adds to the price:"
-    " keep this record, and do not repeat the release to get another answer."
+    "this release is not recorded in a ledger. Every further release from these data adds"
+    " to the privacy cost, so keep this record and do not repeat the release to get"
+    " another answer."
 )
 RECORDED = "this release was charged to the ledger before it was drawn, and is on record there."
 SETTLED = (
-    f"{RECORDED} What the answer did not use of the price above is given back there, unless that"
-    " was interrupted."
+    f"{RECORDED} The part of the cost above that the answer did not use is returned there,"
+    " unless that was interrupted."
 )
 HEADS: Final = ("period", "rank", "item", "users", "score", "value", "low", "high")
 """Names of the columns of a table, except the column of groups."""
@@ -328,8 +329,9 @@ class Answer(Tabled):
         counted: Any = self.mechanism
         around, told = counted.lost_margin(), max(0.0, self.selection.lost)
         return (
-            f"each user counts for at most a norm of {counted.clip:g} among these items; that takes"
-            f" about {told:,.0f} (+- {around:,.0f}) from all {len(self.selection)} counts together"
+            f"each user's counts of these items are scaled to a norm of at most {counted.clip:g},"
+            f" which lowers all {len(self.selection)} counts together by about {told:,.0f} (+-"
+            f" {around:,.0f})"
         )
 
     @property
@@ -575,13 +577,13 @@ def _cautions(question: Question) -> Iterator[str]:
     budget = question.budget
     if budget.epsilon is not None and budget.epsilon > _LARGE_EPSILON:
         yield (
-            f"epsilon {budget.epsilon:g} protects hardly anybody: 1 is a common choice, above"
-            f" {_LARGE_EPSILON:g} is not"
+            f"epsilon {budget.epsilon:g} protects hardly anybody. A common choice is 1, and values"
+            f" above {_LARGE_EPSILON:g} are not recommended"
         )
     if budget.delta > _LARGE_DELTA:
         yield (
-            f"delta {format_number(budget.delta)} lets one user in {1 / budget.delta:,.0f} be shown"
-            " whole: choose far less than 1 / users, for example 1e-6"
+            f"delta {format_number(budget.delta)} may reveal all data of one user in"
+            f" {1 / budget.delta:,.0f}. Choose far less than 1 / number of users, for example 1e-6"
         )
 
 
@@ -674,12 +676,12 @@ class DryRun:
 
 
 _NO_ROW = (
-    "No row was read, and nothing was charged, drawn or made. What was looked at is the header or"
-    " schema of the data, if there are any, the options and the budget"
+    "No row was read, and nothing was charged, drawn or written. Only the header or"
+    " schema of the data, the options and the budget were used"
 )
 _LOST_IF_KILLED = (
-    "no output file is named: a run that is killed after its charge loses the answer, and the"
-    " charge stays. Name a file, and the same call again shows the answer"
+    "no output file is named, so a run that is killed after its charge loses the answer,"
+    " and the charge stays. Name a file, so that the same call again shows the answer"
 )
 
 
@@ -711,8 +713,8 @@ def told(
             except acc.AccountingError:
                 receipt, uncharged = next(iter(known), None), False
                 words = (
-                    f"whether it was charged cannot be told now: look for key {key!r} with"
-                    " 'dpselect ledger show'"
+                    f"whether it was charged is unknown now. Look for key {key!r} with 'dpselect"
+                    " ledger show'"
                 )
             if receipt is not None:
                 entry = f"entry {receipt.seq} of dataset {dataset!r}, key {key!r}"
@@ -722,7 +724,7 @@ def told(
                 elif kept is not None:
                     words += _AGAIN if kept else _LOST
         if isinstance(error, acc.ledger.AlreadyCharged):
-            error.add_note(Note("no answer of it is stored in a file that output=FILE.json names"))
+            error.add_note(Note("no answer to it is stored in the file of output="))
         named = isinstance(error, acc.ledger.AlreadyCharged | acc.ledger.KeyConflict)
         if not (uncharged or named) or not isinstance(error, acc.AccountingError):
             error.add_note(Note(words))
@@ -730,14 +732,15 @@ def told(
 
 
 _AGAIN = (
-    ". Repeat the call with this key= and the same output=: that charges nothing more, and gives"
-    " the answer"
+    ". Repeat the call with this key= and the same output=, which charges nothing more"
+    " and gives the answer"
 )
 _FIRST = (
-    ". Another call under this key was first, and has the answer: it printed or returned it, and "
-    "kept it in its output=, if it named one: with that output= this call gives it"
+    ". Another call under this key was first. It printed or returned the answer, and kept"
+    " it in its output=, if it named one. Repeat this call with that output= to get the"
+    " answer"
 )
-_LOST = ". Its answer is lost, because no output= keeps it: under this key the call is refused"
+_LOST = ". Its answer is lost, because no output= keeps it, and a call under this key is refused"
 
 
 # -- where an answer is kept -----------------------------------------------------------------------
@@ -917,10 +920,10 @@ class AnswerFile:
             if path != self.record:
                 return False
             raise acc.ledger.KeyConflict(
-                f"output= holds an answer under key={receipt.key!r} that is not, to the letter, the"
-                f" one recorded (entry {receipt.seq}): the file was edited, or printed and not"
-                " kept. Take the file that was kept, or ask under a new key and with a new file:"
-                " that is another release"
+                f"output= holds an answer under key={receipt.key!r} that is not exactly the"
+                f" recorded one (entry {receipt.seq}), because the file was edited, or printed and"
+                " not kept. Use the file that was kept, or choose a new key and a new file for"
+                " another release"
             ) from None
         return True
 
@@ -999,8 +1002,8 @@ class AnswerFile:
         if path == self.record:
             return
         waits = (
-            "the answer is on record and waits beside it: with its key= and this output= the call"
-            " gives it that name"
+            "the answer is on record and waits beside it. Repeat the call with its key= and this"
+            " output= to give it that name"
         )
         try:
             with suppress(FileNotFoundError):
@@ -1012,8 +1015,8 @@ class AnswerFile:
                 path.replace(self.record)
             elif held != content.encode():
                 raise OutputRefused(
-                    f"output={masked(self.record)} came to be meanwhile: move that file away;"
-                    f" {waits}"
+                    f"output={masked(self.record)} was created by something else meanwhile. Move"
+                    f" that file away; {waits}"
                 )
         except OSError as error:
             reason = error.strerror or type(error).__name__
@@ -1164,9 +1167,10 @@ def _require_same(held: dict[str, Any], asked: dict[str, Any], receipt: acc.ledg
         return
     named = f"{other}=" if other and "_" in other else other
     raise acc.ledger.KeyConflict(
-        f"key={receipt.key!r} has paid for another release of dataset={receipt.dataset!r} (entry"
-        f" {receipt.seq}), whose answer output= holds: another {named or 'mechanism'} was asked for"
-        " then. Ask as you did then, or under a new key and with a new file"
+        f"key={receipt.key!r} has paid for another release of dataset={receipt.dataset!r}"
+        f" (entry {receipt.seq}), whose answer output= holds, with another"
+        f" {named or 'mechanism'}. Repeat the earlier options, or choose a new key and a new"
+        " file"
     )
 
 

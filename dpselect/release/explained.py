@@ -12,8 +12,8 @@ from dpselect.mechanisms.base import Mechanism
 from dpselect.selection import Selection
 
 HARDLY_ANY: Final = (
-    "hardly any user was found: run `dpselect check`, which tells whoever may see the data how the"
-    " log is read. Noise alone explains this answer"
+    "noise alone explains this answer, so hardly any user was found. Run `dpselect"
+    " check`, which shows people who may see the data how the log is read"
 )
 """Warning in an answer that noise alone explains."""
 _CONFIDENCE = 0.95

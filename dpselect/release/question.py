@@ -92,9 +92,9 @@ class Question:
             raise InvalidRequest(WHOLE_COUNTS)
         if spec.min_users is not None and self.budget.delta == 0:
             raise InvalidRequest(
-                f"min_users={spec.min_users} needs a delta, even with public items: whether an item"
-                " has that many users may rest on one of them. Choose far less than 1 / users, for"
-                " example 1e-6"
+                f"min_users={spec.min_users} needs a delta, even with public items, because one"
+                " user may decide whether an item has that many users. Choose far less than 1 /"
+                " number of users, for example 1e-6"
             ).at("min_users")
 
     @property
@@ -328,13 +328,13 @@ def _require_delta(question: Question, whole: Budget | None) -> None:
         return
     if whole is not None and whole.delta == 0:
         raise InvalidRequest(
-            "the dataset's budget has no delta, so it pays for no release of items that are read"
-            " off the log: state a public list of items (domain=)"
+            "the dataset's budget has no delta, so no release of items that are read off the log"
+            " fits it. State a public list of items (domain=)"
         )
     if question.budget.delta == 0:
         raise InvalidRequest(
-            "delta= is missing: without a public list of items (domain=) it is needed; choose far"
-            " less than 1 / users, for example 1e-6"
+            "delta= is missing, and it is needed without a public list of items (domain=). Choose"
+            " far less than 1 / number of users, for example 1e-6"
         ).at("delta")
 
 

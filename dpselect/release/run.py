@@ -331,7 +331,7 @@ def _drawn_from(staged: Ready[T]) -> T:
             if "did not fit" in str(error)
             else "the temporary files (TMPDIR) cannot be read, or were removed"
         )
-    raise EventLogError(f"the draw failed, after the log had been read as a whole: {cause}")
+    raise EventLogError(f"the draw failed, after the whole log had been read: {cause}")
 
 
 def _behalf(spec: PayerFields) -> dict[str, Any]:
@@ -376,8 +376,8 @@ def once(
     if not spec.dry_run:
         return before
     paid = (
-        f"nothing more would be charged, for entry {before.charge.entry} has paid for the answer"
-        " that is in its file"
+        f"nothing more would be charged, because entry {before.charge.entry} covers the answer"
+        " in the file"
     )
     return DryRun(before.mechanism, before.mechanism, question.budget, paid=paid)
 

@@ -367,8 +367,11 @@ class HorizonAnswer(_OfPeriods):
         if self.mechanism.counts is None:
             return None
         part = self.mechanism.in_part
-        ends = "the low ends are of users, at least so many: " if part else ""
-        holds = "each holds with 95% for the noise, which is not the noise that chose the items"
+        ends = "low ends are lower bounds on numbers of users: " if part else ""
+        holds = (
+            "each interval holds with 95% probability for its noise, which is not the noise that"
+            " chose the items"
+        )
         return {"confidence": 0.95, "at_least": part, "in_words": f"{ends}{holds}"}
 
     @property
@@ -505,8 +508,8 @@ def series_of(
     needs = ("time", "since", "until", "key", "ledger", "dataset")
     if missing := [f"{name}=" for name in needs if getattr(spec, name) is None]:
         raise InvalidRequest(
-            f"every= needs {', '.join(missing)}: which periods there are is public, and each is"
-            " charged once"
+            f"every= needs {', '.join(missing)}: the periods must be public, and each is charged"
+            " once"
         )
     if spec.engine != "memory":
         raise InvalidRequest(
@@ -566,7 +569,7 @@ class ByPeriod:
             raise InvalidRequest(
                 f"every={every} charges each {every} to its own budget, and"
                 f" dataset={self._dataset.name} has {has}: declare one with `dpselect ledger init"
-                f" --window {every}`, or use `dpselect continual run`, with one price for all of"
+                f" --window {every}`, or use `dpselect continual run`, with one budget for all of"
                 " them"
             )
         self._cut = partial(split, source, question.reading, named)
@@ -669,7 +672,7 @@ class ByPeriod:
         pending = self._left
         if not pending:
             raise InvalidRequest(
-                "all periods are charged already: leave dry_run= out to see how they stand, which"
+                "all periods are charged already. Leave dry_run= out to see their states, which"
                 " costs nothing"
             )
         for name in pending:
@@ -854,12 +857,13 @@ def dry_close(
         return replace(payer.dry_run(mechanism, mechanism, stated, look), horizon=kept)
     if acc.Curve.from_json(held.entries[0].curve or "") != mechanism.curve:
         raise acc.ledger.KeyConflict(
-            f"key={key!r} has paid for something else (entry {held.seq}): ask for the horizon as it"
-            " was opened, which charges nothing more; only another horizon takes a key of its own"
+            f"key={key!r} was charged for something else (entry {held.seq}). Use the options with"
+            " which the horizon was opened, which charges nothing more, or a new key for another"
+            " horizon"
         )
     look()
     left = payer.left(mechanism)
-    paid = f"nothing more would be charged, for entry {held.seq} has {held.state} it"
+    paid = f"nothing more would be charged, because entry {held.seq} has {held.state} it"
     return DryRun(mechanism, mechanism, stated, () if left is None else (left,), paid, horizon=kept)
 
 

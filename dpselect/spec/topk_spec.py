@@ -127,8 +127,8 @@ class SeriesFields(Spec):
 class TopKSpec(RunFields, SeriesFields, ReleaseFields, LogFields, LedgerFields, BudgetFields):
     """Release the k items with the most distinct users, and report the privacy cost.
 
-    The budget (epsilon and delta, or rho) is for the whole release, or for as many as releases
-    says. The set of items that occur in a log is private too. Without a public catalog an item
+    The budget (epsilon and delta, or rho) is for the whole release, or for all of releases=
+    together. The set of items that occur in a log is private too. Without a public catalog an item
     therefore appears only if enough users touched it, and fewer than k may appear.
     """
 

@@ -104,7 +104,7 @@ def test_a_release_pays_for_what_came_out(topk: list[str], tmp_path: Path) -> No
     done = CliRunner().invoke(app, [*paid, "--json"])
     assert done.exit_code in (0, EXPLAINED), done.stderr
     told = json.loads(done.stdout)
-    assert any("given back" in note for note in told["notes"])
+    assert any("is returned there" in note for note in told["notes"])
     with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
         used = acc.Curve.from_json(json.dumps(told["spent"]))
         assert ledger.total("open").spent == ledger.dataset("open").budget.price(used)
