@@ -136,7 +136,7 @@ def fitted(
         remedy = "raise the budget, or choose another mechanism or noise"
     raise CalibrationError(
         f"no amount of noise makes {several}{member.__name__}{noise} fit {limits_of(budget)}."
-        f"  {remedy[:1].upper()}{remedy[1:]}"
+        f" {remedy[:1].upper()}{remedy[1:]}"
     )
 
 

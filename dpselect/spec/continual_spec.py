@@ -130,7 +130,7 @@ class HeldFields(StateFields, KeptFields):
     """Options for a horizon's private state, its answer, and the dataset to charge."""
 
     ledger: SkipValidation[str | Ledger | None] = option(
-        "URL of the ledger, or path of its SQLite file.",
+        "The ledger's URL, or the path of its SQLite file.",
         default=...,
         metavar="URL",
         env="DPSELECT_LEDGER",

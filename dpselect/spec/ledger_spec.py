@@ -19,7 +19,7 @@ _SUMS, _LIMITS, _HOLDS = "What charges add up in", "Further limits", "What the d
 _WHOSE, _SGD = "Who, and what for", "DP-SGD"
 _ELSEWHERE = "What runs elsewhere"
 _OR_EVENT = "event=, or noise_multiplier=, sampling_rate= and steps="
-_URL = "URL of the ledger: sqlite:///FILE or postgresql://USER@HOST/NAME."
+_URL = "The ledger's URL: sqlite:///FILE or postgresql://USER@HOST/NAME."
 _MODE = "Permissions of the new file. Default: 600, for its owner only."
 HEADS_KEY = "DPSELECT_HEADS_KEY"
 """Environment variable for the private key that signs chain heads."""
