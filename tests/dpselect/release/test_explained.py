@@ -219,7 +219,7 @@ def test_an_answer_that_noise_explains_has_a_status_of_its_own(
         assert text.stderr == ""
     told = run(*quiet, "--json")
     assert (told.exit_code, json.loads(told.stdout)["explained_by_noise"]) == (EXPLAINED, True)
-    assert told.stderr.startswith("warning: hardly any user was found: run `dpselect check`")
+    assert told.stderr.startswith("warning: noise alone explains this answer")
     busy = [*whole[:-4], "--key", "b", "--output", tmp_path / "b.json"]
     assert (
         run(
