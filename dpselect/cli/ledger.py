@@ -44,7 +44,7 @@ from dpselect.cli import guard, out
 from dpselect.cli.from_model import spelled, verb
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup
 from dpselect.errors import InvalidRequest, printable
-from dpselect.release.answer import told
+from dpselect.release.answer import report_charge_on_error
 from dpselect.spec import TopKSpec, ledger_spec
 
 app: Typer = Typer(
@@ -99,7 +99,10 @@ def _charge(spec: ledger_spec.ChargeSpec) -> None:
     # known before the charge: whatever interrupts it can name it
     key = uuid.uuid4().hex if spec.key is None else spec.key
     terms: Any = common | {"count": spec.count, "key": key}
-    with Ledger.open(spec.ledger, create=False) as ledger, told(ledger, spec.dataset, key):
+    with (
+        Ledger.open(spec.ledger, create=False) as ledger,
+        report_charge_on_error(ledger, spec.dataset, key),
+    ):
         receipt = ledger.charge(spec.dataset, item, **terms)
         usage = ledger.affordable(spec.dataset, spec.count * item, **common)
     _echo_receipt(receipt)

@@ -448,7 +448,7 @@ class ContinualTopK(Mechanism):
         return cls.model_validate(min(tried, key=lambda found: found.thresholds(some).mean()))
 
     @property
-    def covers(self) -> Sensitivity:
+    def sensitivity_bound(self) -> Sensitivity:
         return Sensitivity(relation=self.stated)
 
     @property

@@ -80,8 +80,11 @@ def start(*, dry_run: bool, **asked: Unpack[StartKeywords]) -> HorizonAnswer | D
 def start(**asked: Any) -> HorizonAnswer | DryRun:
     """Reserve a horizon of releases and create its private state, before any data are read.
 
-    The options are those of `StartSpec`. The first period commits the charge. A second call under
+    The first period commits the charge. A second call under
     the key reserves nothing more.
+
+    Args:
+        asked: the fields of `dpselect.spec.continual_spec.StartSpec`.
 
     Returns:
         The answer without a release yet; with `dry_run`, the charge.
@@ -117,14 +120,17 @@ def close(
 def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
     """Count the new events of a period and release its top k.
 
-    The options are those of `CloseSpec`.
-
     Args:
-        period, data: as for `Horizon.close`.
+        period: the first that is not closed: 1, 2, and so on.
+        data: the new events, as for `dpselect.topk`; None for a period without events.
+        asked: the fields of `dpselect.spec.continual_spec.CloseSpec`.
 
     Returns:
         The period's release. If it is closed already, no event is read. With `dry_run`, the cost of
         closing it; no event is read then either.
+
+    Raises:
+        InvalidRequest, EventLogError, HorizonError, LedgerUnavailable: as `Horizon.close`.
     """
     spec = CloseSpec(**asked)
     kept = _kept(spec, "close", period=str(period), source=named(data))
@@ -143,7 +149,14 @@ def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
 
 @asked_by(ShowSpec)
 def show(**asked: Unpack[SharedHeld]) -> HorizonAnswer:
-    """All releases of a horizon so far. The options are those of `ShowSpec`."""
+    """All releases of a horizon so far.
+
+    Args:
+        asked: the fields of `dpselect.spec.continual_spec.ShowSpec`.
+
+    Raises:
+        InvalidRequest, HorizonError: as `Horizon`.
+    """
     return _shown(ShowSpec(**asked), "show")
 
 
@@ -151,7 +164,11 @@ def show(**asked: Unpack[SharedHeld]) -> HorizonAnswer:
 def recharge(**asked: Unpack[SharedHeld]) -> HorizonAnswer:
     """Charge a horizon and its released periods again, on a ledger restored from before the charge.
 
-    The options are those of `RechargeSpec`.
+    Args:
+        asked: the fields of `dpselect.spec.continual_spec.RechargeSpec`.
+
+    Raises:
+        InvalidRequest, HorizonError, BudgetExceeded: as `Horizon`.
     """
     return _shown(RechargeSpec(**asked), "recharge")
 
@@ -178,13 +195,22 @@ def run(
 def run(data: object, **asked: Any) -> HorizonAnswer | DryRun:
     """Close the periods of a log that have ended and are open. The same call later goes on.
 
-    The options are those of `ContinualSpec`.
-
     Args:
         data: the log so far, as for `dpselect.topk`. A log that cannot be read costs nothing.
+        asked: the fields of `dpselect.spec.continual_spec.ContinualSpec`.
 
     Returns:
         The releases of all closed periods; with `dry_run`, the charge for the whole series.
+
+    Raises:
+        InvalidRequest, InvalidBudget, CalibrationError: what is asked for cannot be done; nothing
+            was charged.
+        EventLogError: the log cannot be read as asked.
+        BudgetExceeded: the dataset's budget does not pay for the series; nothing was charged.
+        HorizonError: the state is another horizon's, in use, lost, damaged, or older than the
+            ledger says.
+        OutputError: an answer that was drawn cannot be kept in its file; the error says where it
+            is.
 
     Warns:
         Unrecorded: no ledger is named; once in a process.

@@ -346,7 +346,7 @@ class HeldScores(MechanismInput):
         """
         with self._table.tally.locked():
             pass  # said before anything is charged
-        mechanism.covers.require(self.sensitivity)
+        mechanism.sensitivity_bound.require(self.sensitivity)
         if self.domain == "observed":
             mechanism._check_observed()
         choosing = mechanism.mechanism if _looks_again(mechanism) else mechanism

@@ -87,13 +87,11 @@ def plan(
 
     Args:
         budget: budget of all releases together, in place of `epsilon`, `delta` and `rho`.
-        k, releases: number of items of each release; number of releases.
+        asked: the fields of `dpselect.spec.PlanSpec`.
         profile: public description of the data, in place of `shape` and the options that go with
             it: `Profile.zipf`, `Profile.of_counts(..., public=True)` or `Profile.of_log`.
         sensitivity: sensitivity of scores of your own to one user, in place of `relation` and
             `max_items_per_user`.
-        asked: the fields of `dpselect.spec.PlanSpec`, which are the options of the command;
-            `ledger` may be an open ledger.
 
     Returns:
         A `TopKPlan`; with `periods` a `HorizonPlan`, with `pate` a `VotingPlan`.

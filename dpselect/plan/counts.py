@@ -170,7 +170,7 @@ def _scale(
         True if the noise is for an l1 norm, its scale, and its name.
     """
     norm = _norm_of(budget)
-    noise = next(name for name, its in VECTOR_NORMS.items() if its == norm)
+    noise: NoiseName = "laplace" if norm == "l1" else "gaussian"
 
     def price(scale: float) -> Curve:
         one = vector(noise, scale, sensitivity, k)

@@ -199,7 +199,7 @@ class _Spending:
             raise RelationMismatch(
                 f"{self.member.__name__} has no guarantee under relation={asked!r}: {remedy}"
             )
-        found.covers.require(self.request.sensitivity)
+        found.sensitivity_bound.require(self.request.sensitivity)
         _require_domain(self.member, self.request, takes_observed=found.takes_observed)
         return found if self.counted is None else self.counted.beside(found)
 

@@ -120,7 +120,7 @@ class MadeUpUsers:
         users, cells = self._kept(choice.max_items_per_user, rng)
         number = self.size * self.groups
         relation, starts = (
-            choice.mechanism.covers.relation,
+            choice.mechanism.sensitivity_bound.relation,
             np.searchsorted(cells, np.arange(number + 1)),
         )
         loads = np.bincount(users, minlength=1).astype(np.float64)
@@ -155,7 +155,10 @@ class MadeUpUsers:
 
         domain: Domain = "public" if known else "observed"
         found = Scores(
-            values[shown], sensitivity=choice.mechanism.covers, labels=labels, domain=domain
+            values[shown],
+            sensitivity=choice.mechanism.sensitivity_bound,
+            labels=labels,
+            domain=domain,
         )
         return found.with_second(SecondLook(score, bound, weigh=weigh))
 
@@ -410,7 +413,9 @@ def _counted(
     counts = profile.dense()
     shown = counts if known else counts[counts > 0]
     domain: Domain = "public" if known else "observed"
-    scores = Scores(shown, sensitivity=mechanism.covers, labels=range(len(shown)), domain=domain)
+    scores = Scores(
+        shown, sensitivity=mechanism.sensitivity_bound, labels=range(len(shown)), domain=domain
+    )
     return scores, top_of(counts, len(counts), k)
 
 

@@ -262,7 +262,7 @@ class Answer(Tabled):
         """The answer to the same question that was kept as JSON."""
         held = json.loads(content)
         mechanism, how = Mechanism.from_json(json.dumps(held["mechanism"])), held["contributions"]
-        norm = "l2" if mechanism.covers.l1 is None else "l1"
+        norm = "l2" if mechanism.sensitivity_bound.l1 is None else "l1"
         bounds: Any = {
             "max_items_per_user": how["max_items_per_user"],
             "clip": how["clip"],
@@ -292,7 +292,7 @@ class Answer(Tabled):
     def spent(self) -> Curve | None:
         """The cost of the actual outcome; None if the whole curve is charged for any outcome."""
         return (
-            self.mechanism.spent(self.selection)
+            self.mechanism.cost_of(self.selection)
             if self.question.spec.pay_for_what_came_out
             else None
         )
@@ -689,7 +689,7 @@ _LOST_IF_KILLED = (
 
 
 @contextmanager
-def told(
+def report_charge_on_error(
     ledger: acc.Ledger | None, dataset: str | None, key: str, *, kept: bool | None = None
 ) -> Iterator[list[acc.ledger.Receipt]]:
     """Add to an error in the block a note that says whether the charge with this key was made.

@@ -367,7 +367,7 @@ def _clip(reading: Reading) -> float | None:
 def _norm(question: Question) -> Norm:
     """The norm that the noise needs: l1 for laplace noise and pure budgets, otherwise l2."""
     if question.spec.planned is not None:
-        return "l1" if question.spec.planned.covers.l1 is not None else "l2"
+        return "l1" if question.spec.planned.sensitivity_bound.l1 is not None else "l2"
     return "l1" if question.spec.noise == "laplace" or question.budget.form == "pure" else "l2"
 
 
@@ -401,7 +401,7 @@ def _planned(question: Question, planned: Mechanism) -> Choice:
         raise InvalidRequest(
             f"{name} was planned without counts: plan with with_counts=, or leave it out here"
         ).at("with_counts")
-    planned.covers.require(_sensitivity(question))
+    planned.sensitivity_bound.require(_sensitivity(question))
     if question.domain is None and not planned.takes_observed:
         raise DomainMismatch(
             f"{name} was planned for a public domain: give its catalog (domain=, or domain in"

@@ -31,7 +31,15 @@ from dpselect.mechanisms.base import Mechanism, MechanismInput, Pay
 from dpselect.mechanisms.top_of_groups import REASON
 from dpselect.mechanisms.weighs_again import WeighsAgain
 from dpselect.plan.default import Choice
-from dpselect.release.answer import Answer, AnswerFile, DryRun, PaidCharge, from_0, promise, told
+from dpselect.release.answer import (
+    Answer,
+    AnswerFile,
+    DryRun,
+    PaidCharge,
+    from_0,
+    promise,
+    report_charge_on_error,
+)
 from dpselect.release.question import Question, choose
 from dpselect.scores import Scores, SecondLook
 from dpselect.selection import Label, Selection
@@ -225,7 +233,7 @@ class ChargeTarget:
             kept: as for `staged`.
         """
         session = self.session
-        with told(
+        with report_charge_on_error(
             session and session.ledger, session and session.dataset.name, self.key, kept=kept
         ) as known:
             self.require(item, kept=bool(kept))
@@ -495,7 +503,7 @@ def stage(
     read = _read(question, choice, stack, log, progress)
     choice.mechanism.check(read.scores)
     used = (
-        (lambda drawn: choice.mechanism.spent(drawn.selection))
+        (lambda drawn: choice.mechanism.cost_of(drawn.selection))
         if question.spec.pay_for_what_came_out
         else None
     )

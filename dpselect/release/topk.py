@@ -59,15 +59,12 @@ def topk(
     Args:
         data: a path, a list of paths, a table (pandas, Polars, Arrow, DuckDB) or a URL: as for
             `dpselect.events.read`.
+        asked: the fields of `dpselect.spec.TopKSpec`.
         progress: called while the log is read; with `every` after each period.
-        asked: the fields of `dpselect.spec.TopKSpec`, which are the options of the command.
-            `domain` and `groups` may also be lists, `ledger` an open ledger, and `item` several
-            columns; `output` is a new file, .json, .csv or .parquet.
 
     Returns:
         The `Answer`. With `every` a `Series` with one answer for each period, which also has
-        `items`, `values`
-        and `to_pandas()`. With `dry_run` a `DryRun`.
+        `items`, `values` and `to_pandas()`. With `dry_run` a `DryRun`.
 
     Raises:
         InvalidRequest, InvalidBudget, DomainMismatch, CalibrationError: what is asked for cannot be

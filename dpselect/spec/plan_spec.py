@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import SkipValidation, model_validator
 
@@ -20,7 +20,7 @@ from dpselect.spec.topk_spec import ChoiceFields, size_of
 if TYPE_CHECKING:
     from accounting import Ledger
 else:  # not checked by pydantic: a plan without a ledger does without a database
-    Ledger = Any
+    Ledger = Annotated[Any, "Ledger"]
 
 _MOST_GROUPS = 1_000_000
 
@@ -196,7 +196,8 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
     )
     epsilon: Real | None = option("Budget of all releases together, in nats.", place=50)
     rho: Real | None = option(
-        "Budget of all releases under zero-concentrated privacy, in place of epsilon=."
+        "Budget of all releases under zero-concentrated privacy, in place of epsilon=.",
+        "Privacy",
     )
     ledger: SkipValidation[str | Ledger | None] = option(
         "Ledger to charge later, for each release by itself.", _NEEDS, metavar="URL"

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import SkipValidation, model_validator
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from accounting import Ledger
     from dpselect.events.reading import Reading
 else:  # not checked by pydantic: a question without a ledger does without a database
-    Ledger = Any
+    Ledger = Annotated[Any, "Ledger"]
 
 
 def _delta_refused(delta: float) -> str:
@@ -450,7 +450,7 @@ class LogFields(TimeFields, GroupFields, CatalogFields, ItemFields):
         metavar="C",
     )
     salt: str | None = option(
-        "Salt of the hash that chooses which items to keep. Default: a fresh random one, which"
+        "Salt of the hash that chooses the items and groups to keep. Default: a fresh random one, which"
         " is printed.",
         "Bounds on users",
     )

@@ -457,7 +457,7 @@ def test_what_is_planted_beside_a_charge_is_not_believed(
             ask()
     (draft,) = drafts(place)
     told = json.loads(draft.read_text())
-    honest = dps.Mechanism.from_json(json.dumps(told["mechanism"])).spent(
+    honest = dps.Mechanism.from_json(json.dumps(told["mechanism"])).cost_of(
         dps.Selection.from_json(json.dumps(told["selection"]))
     )
     told[changed] = acc.PureDP(epsilon=1e-9).model_dump(mode="json") if changed == "spent" else None
