@@ -80,8 +80,7 @@ def start(*, dry_run: bool, **asked: Unpack[StartKeywords]) -> HorizonAnswer | D
 def start(**asked: Any) -> HorizonAnswer | DryRun:
     """Reserve a horizon of releases and create its private state, before any data are read.
 
-    The first period commits the charge. A second call under
-    the key reserves nothing more.
+    The first period commits the charge. A second call under the key reserves nothing more.
 
     Args:
         asked: the fields of `dpselect.spec.continual_spec.StartSpec`.

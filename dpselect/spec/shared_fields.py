@@ -450,8 +450,8 @@ class LogFields(TimeFields, GroupFields, CatalogFields, ItemFields):
         metavar="C",
     )
     salt: str | None = option(
-        "Salt of the hash that chooses the items and groups to keep. Default: a fresh random one, which"
-        " is printed.",
+        "Salt of the hash that chooses the items and groups to keep. Default: a fresh random one,"
+        " which is printed.",
         "Bounds on users",
     )
     max_groups_per_user: SkipValidation[int | None] = option(
