@@ -50,7 +50,7 @@ def test_a_retry_gives_the_kept_answer(topk: list[str], tmp_path: Path) -> None:
         # what was left then is not kept
         assert text.startswith(first.stdout.partition("Budget: ")[0])
         told = CliRunner().invoke(app, [*words, "--dry-run"])
-        assert "nothing more would be charged, for entry 1 has paid" in " ".join(
+        assert "nothing more would be charged, because entry 1 covers" in " ".join(
             told.stdout.split()
         ), told.stderr
         in_the_way = CliRunner().invoke(
