@@ -50,7 +50,7 @@ def test_a_retry_gives_the_kept_answer(topk: list[str], tmp_path: Path) -> None:
         # what was left then is not kept
         assert text.startswith(first.stdout.partition("Budget: ")[0])
         told = CliRunner().invoke(app, [*words, "--dry-run"])
-        assert "nothing more would be charged, for entry 1 has paid" in " ".join(
+        assert "nothing more would be charged, because entry 1 covers" in " ".join(
             told.stdout.split()
         ), told.stderr
         in_the_way = CliRunner().invoke(
@@ -104,7 +104,7 @@ def test_a_release_pays_for_what_came_out(topk: list[str], tmp_path: Path) -> No
     done = CliRunner().invoke(app, [*paid, "--json"])
     assert done.exit_code in (0, EXPLAINED), done.stderr
     told = json.loads(done.stdout)
-    assert any("given back" in note for note in told["notes"])
+    assert any("is returned there" in note for note in told["notes"])
     with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
         used = acc.Curve.from_json(json.dumps(told["spent"]))
         assert ledger.total("open").spent == ledger.dataset("open").budget.price(used)
