@@ -278,8 +278,8 @@ def test_what_all_periods_add_up_to_is_said_before_they_are_read(
     unread = every()
     assert unread.exit_code != 0
     assert (
-        "to be released, 2 of 4 periods: for a user whose rows lie in all 4 days, the cost is epsilon 1200"
-        " in all" in unread.stderr
+        "to be released, 2 of 4 periods: for a user whose rows lie in all 4 days, the cost is"
+        " epsilon 1200 in all" in unread.stderr
     )
     (tmp_path / "away.csv").rename(tmp_path / "log.csv")
     assert json.loads(every().stdout)["in_all"] == {
@@ -304,8 +304,8 @@ def test_periods_beyond_what_somebody_in_all_may_face_are_refused_unread(
     assert refused.exit_code == 3
     said = " ".join(refused.stderr.split())
     assert (
-        "lie in all 4 days, the cost is epsilon 1200 in all, and the dataset allows at most epsilon 1000"
-        " in all" in said
+        "lie in all 4 days, the cost is epsilon 1200 in all, and the dataset allows at most"
+        " epsilon 1000 in all" in said
     )
     with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
         assert ledger.totals("capped") == []
