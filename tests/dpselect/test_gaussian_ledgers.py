@@ -16,6 +16,7 @@ from accounting.ledger import Ledger
 from dpselect.cli.app import app
 
 ONE = dps.Sensitivity.of_counts(items_per_user=1)
+CHOICE = dps.CanonicalTopK(k=10, epsilon=0.0866)
 VECTOR = dps.OneshotTopK(k=10, noise="gaussian", scale=23.2, sensitivity=ONE)
 HISTOGRAM = dps.SparseHistogram(k=2, scale=30.0, delta=1e-8, sensitivity=ONE)
 PICKS = dps.LimitedDomain(k=3, kbar=10, epsilon=0.06, delta=1e-9)
@@ -26,6 +27,28 @@ def told(*arguments: object, status: int = 0) -> str:
     done = CliRunner().invoke(app, [str(one) for one in arguments])
     assert done.exit_code == status, done.output
     return " ".join(done.output.split())
+
+
+@pytest.mark.slow
+def test_topk_takes_its_part_of_a_ledger_of_declared_releases(tmp_path: Path) -> None:
+    """`--releases 30` is one of thirty, with the noise of the plan; another kind is refused before
+    it is charged.
+    """
+    log, items = tmp_path / "log.csv", tmp_path / "items.txt"
+    log.write_text("who,where\n" + "".join(f"u{n},place{n % 20}\n" for n in range(200)))
+    items.write_text("item\n" + "".join(f"place{n}\n" for n in range(20)))
+    ledger = ["--ledger", f"sqlite:///{tmp_path}/privacy.db", "--dataset", "d"]
+    told("ledger", "init", *ledger, "--epsilon", 1, "--delta", "1e-6", "--only", CHOICE.to_json())
+    asked = ["topk", log, "--user", "who", "--item", "where", "--k", 10, "--releases", 30, *ledger]
+    said = told(*asked, "--domain", items, "--mechanism", "canonical_top_k")
+    assert "left: 29 more releases like this one" in said
+    assert "CanonicalTopK" in said
+    assert "error:" in told(*asked, "--mechanism", "limited_domain", status=2)
+    with Ledger.open(ledger[1]) as opened:
+        assert opened.total("d").spent == acc.price.Price(10**12, 0)
+        paid = [entry.curve for entry in opened.entries("d") if entry.action == "charge"]
+    assert len(paid) == 1
+    assert acc.Curve.from_json(str(paid[0])).pure_epsilon == pytest.approx(0.0866, rel=1e-9)
 
 
 @pytest.fixture
