@@ -21,7 +21,7 @@ Domain = Literal["public", "observed"]
 Kind = Literal["counts", "utilities"]
 Numbers = NDArray[np.int64] | NDArray[np.float64]
 
-Weigh = Callable[[Sequence[Label], NDArray[np.int64], float], NDArray[np.int64]]
+Weigh = Callable[[Sequence[Label], float], NDArray[np.int64]]
 
 WEIGHT_UNIT = 1 << 20
 """Weights of users are whole multiples of one part in so many."""
@@ -293,13 +293,12 @@ class SecondLook:
         count: for `WithValues` with a clip: from such labels to their Scores with each user clipped
             among them, and how much that clip takes away from all of them together, score units.
             None where no such look can be taken.
-        weigh: for `RacingTopK` and `TwoRoundHistogram`: from labels, (n,) whole numbers from 1 to
-            2^20 and a norm to (n,) sums over users, in units of 2^-20. A user gives each of its
-            items among these min(1, norm * number/size), with size the l2 norm of the numbers of
-            all of them, rounded so that no user's vector measures more than the norm. **These
-            labels and numbers are private**, and a user's items are those to which it gave more
-            than 0 in the scores: an item occurs in all rounds or in none (Theorems H11 and H13).
-            `events.Pairs.second_round` makes such a function. None where no such look can be taken.
+        weigh: for `RacingTopK`: from labels and a norm to (n,) sums over users, in units of 2^-20.
+            A user with q items among these gives each min(1, norm / sqrt(q)), rounded so that no
+            user's vector measures more than the norm. **These labels are private**, and a user's
+            items are those to which it gave more than 0 in the scores: an item occurs in all rounds
+            or in none (Theorem H13). `events.Pairs.second_round` makes such a function. None if no
+            such look can be taken.
 
     Example:
         >>> import dpselect as dps
@@ -358,11 +357,10 @@ class SecondLook:
             )
         return found, float(lost)
 
-    def weighed(
-        self, labels: Sequence[Label], numbers: NDArray[np.int64], norm: float
-    ) -> NDArray[np.float64]:
-        """(n,) sums of users' weights of these candidates, score units: see `weigh` above.
-        **Private.**
+    def weighed(self, labels: Sequence[Label], norm: float) -> NDArray[np.float64]:
+        """Return (n,) **private** sums of users' weights of these candidates, in score units.
+
+        The weights are those of `weigh` above.
 
         Raises:
             InvalidScores: no such look can be taken, or it returned no sums of these candidates.
@@ -371,7 +369,7 @@ class SecondLook:
             raise InvalidScores("this second look cannot weigh: give SecondLook(..., weigh=)")
         if len(labels) == 0:
             return np.zeros(0)
-        units = np.asarray(self.weigh(list(labels), numbers, norm))
+        units = np.asarray(self.weigh(list(labels), norm))
         if (
             units.shape != (len(labels),)
             or units.dtype != np.int64

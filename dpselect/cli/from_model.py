@@ -15,12 +15,10 @@ from accounting.errors import located
 from dpselect.cli import guard
 from dpselect.cli.guard import Debug, HelpAll
 from dpselect.errors import InvalidRequest, Note, printable
-from dpselect.spec import Spec, typed
+from dpselect.spec import Spec, ordered, typed
 
 _CONFIG = Option(help="TOML file, from plan --write for example; options override what it says.")
-_SECTIONS = (None, "Question", "Privacy", "Items", "Bounds on users", "Groups", "Time", "Ledger")
 _SHORT = 20  # options of a spec that --help shows all of
-_LAST = ("Output", "Reading the log")
 
 
 def command(
@@ -40,19 +38,7 @@ def command(
         for name, parameter in signature.parameters.items()
         if name not in ("spec", "config")
     ]
-    # Sections that several commands have come first, its own then, files last.
-    of = {name: spec.said(name, "section") for name in spec.model_fields}
-    its_own = [
-        section for section in dict.fromkeys(of.values()) if section not in (*_SECTIONS, *_LAST)
-    ]
-    places = {
-        section: place
-        for place, section in enumerate((_SECTIONS[0], *its_own, *_SECTIONS[1:], *_LAST))
-    }
-    options = [
-        _option(spec, name)
-        for name in sorted(of, key=lambda name: (places[of[name]], spec.said(name, "place")))
-    ]
+    options = [_option(spec, name) for name in ordered(spec)]
     config = inspect.Parameter(
         "config",
         inspect.Parameter.KEYWORD_ONLY,

@@ -83,6 +83,9 @@ def start(**asked: Any) -> HorizonAnswer | DryRun:
 
     Its first period commits the charge. A second call under the key reserves nothing more.
 
+    Args:
+        asked: the fields of `dpselect.spec.continual_spec.StartSpec`.
+
     Returns:
         What it has released, which is nothing yet; with `dry_run` what would be charged.
 
@@ -118,12 +121,16 @@ def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
     """Count the new events of a period and release its top k; asked by a `CloseSpec`.
 
     Args:
-        period, data: as for `Horizon.close`.
+        period: the first that is not closed: 1, 2, and so on.
+        data: the new events, as for `dpselect.topk`; None for a period without events.
+        asked: the fields of `dpselect.spec.continual_spec.CloseSpec`.
 
     Returns:
         What the period has released: if it is closed already, no event is read. With `dry_run` what
-            closing it would cost; no
-        event is read then either.
+        closing it would cost; no event is read then either.
+
+    Raises:
+        InvalidRequest, EventLogError, HorizonError, LedgerUnavailable: as `Horizon.close`.
     """
     spec = CloseSpec(**asked)
     kept = _kept(spec, "close", period=str(period), source=named(data))
@@ -142,7 +149,14 @@ def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
 
 @asked_by(ShowSpec)
 def show(**asked: Unpack[SharedHeld]) -> HorizonAnswer:
-    """What a horizon has released so far; asked by a `ShowSpec`."""
+    """What a horizon has released so far; asked by a `ShowSpec`.
+
+    Args:
+        asked: the fields of `dpselect.spec.continual_spec.ShowSpec`.
+
+    Raises:
+        InvalidRequest, HorizonError: as `Horizon`.
+    """
     return _shown(ShowSpec(**asked), "show")
 
 
@@ -151,7 +165,11 @@ def recharge(**asked: Unpack[SharedHeld]) -> HorizonAnswer:
     """Charge a horizon again on a ledger that was restored to before it, with all that its state
     has released.
 
-    Asked by a `RechargeSpec`.
+    Args:
+        asked: the fields of `dpselect.spec.continual_spec.RechargeSpec`.
+
+    Raises:
+        InvalidRequest, HorizonError, BudgetExceeded: as `Horizon`.
     """
     return _shown(RechargeSpec(**asked), "recharge")
 
@@ -181,10 +199,21 @@ def run(data: object, **asked: Any) -> HorizonAnswer | DryRun:
 
     Args:
         data: the log so far, as for `dpselect.topk`. What cannot be read costs nothing.
+        asked: the fields of `dpselect.spec.continual_spec.ContinualSpec`.
 
     Returns:
         What every closed period has released; with `dry_run` what would be charged for the whole
         series.
+
+    Raises:
+        InvalidRequest, InvalidBudget, CalibrationError: what is asked for cannot be done; nothing
+            was charged.
+        EventLogError: the log cannot be read as asked.
+        BudgetExceeded: the dataset's budget does not pay for the series; nothing was charged.
+        HorizonError: the state is another horizon's, in use, lost, damaged, or older than the
+            ledger says.
+        OutputError: an answer that was drawn cannot be kept in its file; the error says where it
+            is.
 
     Warns:
         Unrecorded: no ledger is named; once in a process.

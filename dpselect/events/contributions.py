@@ -123,15 +123,6 @@ class Clip:
         return Sensitivity.of_clipped(self.clip, self.norm, relation, items_per_user)
 
 
-def respent(norm: float) -> str:
-    """SQL of the weight, exact as `Clip.weight` is, of one of a user's items with the number d,
-    whose squares add up to s: of all together the l2 norm is at most `norm`, and none is above 1.
-    Theorem H11.
-    """
-    whole = math.floor(Fraction(norm) ** 2 * _ONE**2)
-    return f"CAST(floor(sqrt(least(CAST({whole} AS HUGEINT) * (d * d) // s, {_ONE**2}))) AS BIGINT)"
-
-
 PRESENT = Clip(1.0, "l2")  # what a user's presence in groups is clipped to
 
 

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from dpselect.cells import CELL
 from dpselect.events.contributions import (
     PRESENT,
+    Clip,
     ContributionLimit,
     Contributions,
     ReadReport,
-    respent,
     summed,
 )
 from dpselect.events.dialect import Tables
@@ -79,26 +79,24 @@ class Count:
         found = np.array(sums, dtype=np.int64)
         return GroupCounts.of(allowed, report, (labels[0], labels[1]), cells, found, present)
 
-    def weighed(
-        self, labels: Sequence[Label], numbers: NDArray[np.int64], norm: float
-    ) -> NDArray[np.int64]:
-        """(n,) sums of what users spend on these items, of the pairs that were kept for the counts:
-        see `respent`.
+    def weighed(self, labels: Sequence[Label], norm: float) -> NDArray[np.int64]:
+        """Return (n,) sums of users' weights of these items, in units of 2^-20.
+
+        A user's pairs among them, of those that were kept for the counts, share the l2 norm `norm`.
         """
         tables, bound, kept = self.tables, self.allowed.bound, self._looked_at()
         if bound is not None:
             held = tables.made("held", f"SELECT u, count(*) AS t FROM {kept} GROUP BY u")
             kept = f"({bound.kept(kept, held, tables.dialect)})"
-        asked = tables.listed("asked", labels, self.kind, numbers.tolist())
-        chosen = (
-            f"SELECT u, CAST(d AS HUGEINT) AS d, place FROM {kept} AS k JOIN {asked} AS a USING (i)"
+        asked = tables.listed("asked", labels, self.kind, placed=True)
+        spending = tables.made(
+            "spending", f"SELECT u, place FROM {kept} AS k JOIN {asked} AS a USING (i)"
         )
-        spending = tables.made("spending", chosen)
         sized = (
-            f"SELECT * FROM {spending} AS p JOIN (SELECT u, sum(d * d) AS s FROM {spending} GROUP"
+            f"SELECT * FROM {spending} AS p JOIN (SELECT u, count(*) AS t FROM {spending} GROUP"
             " BY u) AS q USING (u)"
         )
-        spent = f"SELECT place, {respent(norm)} AS w FROM ({sized})"
+        spent = f"SELECT place, {Clip(norm, 'l2').weight()} AS w FROM ({sized})"
         place, total = tables.columns(
             f"SELECT place, CAST(sum(w) AS BIGINT) AS w FROM ({spent}) GROUP BY place"
         )

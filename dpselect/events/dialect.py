@@ -91,12 +91,8 @@ class Tables(Protocol):
     def added(self, name: str, sql: str) -> str:
         """The same with the rows that are there already."""
 
-    def listed(
-        self, name: str, labels: Sequence[Label], kind: str, numbers: Sequence[int] | None = None
-    ) -> str:
-        """The same of labels in the column i; with `numbers` also d, the number of each, and place,
-        where it stands.
-        """
+    def listed(self, name: str, labels: Sequence[Label], kind: str, *, placed: bool = False) -> str:
+        """Make a relation of labels in the column i and, if `placed`, their positions in place."""
 
     def close(self) -> None:
         """Drop them."""

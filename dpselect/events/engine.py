@@ -254,17 +254,15 @@ class EmbeddedTables:
         self.run(f"INSERT INTO {table} {sql}")
         return table
 
-    def listed(
-        self, name: str, labels: Sequence[Label], kind: str, numbers: Sequence[int] | None = None
-    ) -> str:
+    def listed(self, name: str, labels: Sequence[Label], kind: str, *, placed: bool = False) -> str:
         columns = f"CAST(unnest(?) AS {'VARCHAR' if kind == 'str' else 'HUGEINT'}) AS i"
         # Among integers, text that is no integer's stands for no item.
         stated: list[object] = [
             [str(label) if kind == "str" or is_integer(label) else None for label in labels]
         ]
-        if numbers is not None:
-            columns += ", unnest(?) AS d, unnest(range(?)) AS place"
-            stated += [list(numbers), len(labels)]
+        if placed:
+            columns += ", unnest(range(?)) AS place"
+            stated.append(len(labels))
         return self.made(name, f"SELECT {columns}", parameters=stated)
 
     def close(self) -> None:

@@ -87,11 +87,9 @@ def read(
 
     Returns:
         The counts: `EventCounts`, or `GroupCounts` with `group`. Labels are int if the column's
-            type is one of integers of at
-        most 64 bits (Parquet, tables, databases), and str otherwise: always in CSV, TSV, JSON lines
-            and Excel, so that "007" and
-        "7" stay apart. Those of a public list (`within`, `groups`, a catalog) are as that list
-        writes them, whatever was read.
+        type is one of integers of at most 64 bits (Parquet, tables, databases), and str otherwise:
+        always in CSV, TSV, JSON lines and Excel, so that "007" and "7" stay apart. Those of a
+        public list (`within`, `groups`, a catalog) are as that list writes them, whatever was read.
 
     pandas chooses the type of a column by its rows unless one is stated: one row with a text, or an
     integer of more than 64 bits, makes the labels of all others text. State it when the frame is
@@ -277,11 +275,11 @@ class Pairs(NotPickled):
     def second_round(self, counts: EventCounts | GroupCounts | HeldCounts) -> Weigh:
         """Return what weighs users' items anew: `SecondLook(weigh=)` for scores of these counts.
 
-        It takes labels, (n,) whole numbers from 1 to 2^20 and a norm, and returns (n,) sums over
-        users in units of 2^-20, which are **private**. A user spends an l2 norm of at most that on
-        those of its items that are among these, in proportion to their numbers, and at most 1 on
-        each. A user's items are those that were kept for the counts, by their bound and salt and
-        among their list: what occurs in one round occurs in the other (Theorem H11).
+        It takes labels and a norm, and returns (n,) sums over users in units of 2^-20, which are
+        **private**. A user spends an l2 norm of at most that on those of its items that are among
+        these, the same on each, and at most 1. A user's items are those that were kept for the
+        counts, by their bound and salt and among their list: what occurs in one round occurs in the
+        other (Theorem H13).
 
         Args:
             counts: of the same pairs, read with or without a clip; of cells, if there are groups.
@@ -305,11 +303,9 @@ class Pairs(NotPickled):
                 " not occur: state max_items_per_user=, or a public list of items (within=)"
             )
 
-        def weigh(
-            labels: Sequence[Label], numbers: NDArray[np.int64], norm: float
-        ) -> NDArray[np.int64]:
+        def weigh(labels: Sequence[Label], norm: float) -> NDArray[np.int64]:
             with self._count(allowed) as count:
-                return count.weighed(labels, numbers, norm)
+                return count.weighed(labels, norm)
 
         return weigh
 

@@ -323,21 +323,13 @@ class Cluster:
             name, f"SELECT * FROM {before} UNION ALL {sql}" if before in self._views else sql
         )
 
-    def listed(
-        self, name: str, labels: Sequence[Label], kind: str, numbers: Sequence[int] | None = None
-    ) -> str:
+    def listed(self, name: str, labels: Sequence[Label], kind: str, *, placed: bool = False) -> str:
         convert, stored = (str, "STRING") if kind == "str" else (_decimal, "DECIMAL(20, 0)")
-        stated = [0] * len(labels) if numbers is None else numbers
-        rows = [
-            (convert(label), number, at)
-            for at, (label, number) in enumerate(zip(labels, stated, strict=True))
-        ]
+        rows = [(convert(label), place) for place, label in enumerate(labels)]
         made = _quietly(
-            lambda: self._session.createDataFrame(
-                rows, schema=f"i {stored}, d BIGINT, place BIGINT"
-            )
+            lambda: self._session.createDataFrame(rows, schema=f"i {stored}, place BIGINT")
         )
-        return self.view(name, made if numbers is not None else made.select("i"))
+        return self.view(name, made if placed else made.select("i"))
 
     def close(self) -> None:
         while self._views:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import sys
 from fractions import Fraction
-from typing import get_args
+from typing import cast, get_args
 
 from accounting import BoundedRange, Curve, GaussianDP, LaplaceDP, tighter
 from accounting.curves import GaussianMax
@@ -75,7 +75,7 @@ def winner_curve(
             else [GaussianMax(mu=ratio_up(sensitivity.range, scale), candidates=candidates)]
         )
         return tighter(*union, centered_gaussian(scale, sensitivity, candidates))
-    return epsilon_curve(noise, ratio_up(sensitivity.range, scale))
+    return epsilon_curve(cast(LipschitzNoise, noise), ratio_up(sensitivity.range, scale))
 
 
 def epsilon_curve(noise: LipschitzNoise, epsilon: float) -> BoundedRange | LaplaceDP:

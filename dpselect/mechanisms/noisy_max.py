@@ -45,7 +45,7 @@ from dpselect.mechanisms.release import (
     release,
     with_values,
 )
-from dpselect.noise import VECTOR_NORMS, Noise, NoiseName, by_name, in_words
+from dpselect.noise import VECTOR_NORMS, LipschitzNoise, Noise, NoiseName, by_name, in_words
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, Indices
 from dpselect.scores import Numbers, Scores
@@ -104,7 +104,7 @@ class NoisyWinner(Mechanism, ABC):
 class EpsilonWinner(NoisyWinner, ABC):
     """The winner under noise whose scale is the range over epsilon. A member names the noise."""
 
-    noise_name: ClassVar[NoiseName]
+    noise_name: ClassVar[LipschitzNoise]
     kind: str
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
@@ -232,7 +232,7 @@ class ExponentialMechanism(EpsilonWinner):
 
     kind: Literal["exponential_mechanism"] = "exponential_mechanism"
     traits: ClassVar[Traits] = winner_traits(noise=EPSILON)
-    noise_name: ClassVar[NoiseName] = "gumbel"
+    noise_name: ClassVar[LipschitzNoise] = "gumbel"
 
 
 @final
@@ -254,7 +254,7 @@ class PermuteAndFlip(EpsilonWinner):
 
     kind: Literal["permute_and_flip"] = "permute_and_flip"
     traits: ClassVar[Traits] = winner_traits(noise=EPSILON)
-    noise_name: ClassVar[NoiseName] = "exponential"
+    noise_name: ClassVar[LipschitzNoise] = "exponential"
 
 
 @final

@@ -28,7 +28,7 @@ from dpselect.mechanisms.weighs_again import WeighsAgain, normal_cdf, normal_pdf
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Flags, Floats, Indices
-from dpselect.scores import WEIGHT_UNIT, Numbers, Scores
+from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity, sqrt_up
 
@@ -372,8 +372,7 @@ class RacingTopK(WeighsAgain):
         rows, groups = self._groups(scores, positions)
 
         def again(at: Indices, norm: float) -> Floats:
-            numbers = np.full(len(at), WEIGHT_UNIT, dtype=np.int64)
-            return self._weighed(scores, [positions[place] for place in at.tolist()], numbers, norm)
+            return self._weighed(scores, [positions[place] for place in at.tolist()], norm)
 
         raced = self._raced(first, rows, groups, again, source, together=True)
         shown = np.flatnonzero(raced.released)
@@ -536,8 +535,7 @@ class RacingTopK(WeighsAgain):
     def _shown_alone(self, scores: Scores, place: int) -> float:
         """Probability that the only item there is released; nothing else is, so the norm is 1."""
         first, *later = self.scales()
-        numbers = np.full(1, WEIGHT_UNIT, dtype=np.int64)
-        again = float(self._weighed(scores, [place], numbers, 1.0)[0])
+        again = float(self._weighed(scores, [place], 1.0)[0])
         start, *heights = self.thresholds()
         mean = np.array([float(scores.dense()[place]) / first])
         chances = _Chances(mean, start, self._floors[0], self.combine, far=math.inf)

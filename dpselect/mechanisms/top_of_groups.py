@@ -42,8 +42,8 @@ class TopOfGroups(DelegatingMechanism):
 
     Args:
         k: how many items of each group at most, >= 1.
-        mechanism: what selects among cells, in order: a `SparseHistogram` or `TwoRoundHistogram`
-            with k=None for cells that are read off the log, a `RacingTopK` with cells=True and the
+        mechanism: what selects among cells, in order: a `SparseHistogram` with k=None
+            for cells that are read off the log, a `RacingTopK` with cells=True and the
             same k, or one that releases as many as a public list has.
     """
 

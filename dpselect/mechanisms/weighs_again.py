@@ -1,4 +1,4 @@
-"""Mechanisms that weigh users' items again after a first noisy histogram. Theorems H11 and H13."""
+"""Mechanisms that weigh users' items again after a first noisy histogram. Theorem H13."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpselect.mechanisms.base import Mechanism, ShowsValues
 from dpselect.mechanisms.release import expanded, public_grid
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Floats, Indices
+from dpselect.sampling.contest import Floats
 from dpselect.scores import Scores
 from dpselect.selection import Selection
 from dpselect.sensitivity import sqrt_up
@@ -92,12 +92,10 @@ class WeighsAgain(Mechanism, ShowsValues, ABC):
         places = expanded(scores, listed[drawn.index], drawn.member)
         return places, drawn.rounded(public_grid(scale))
 
-    def _weighed(
-        self, scores: Scores, positions: list[int], numbers: Indices, norm: float
-    ) -> Floats:
-        """(n,) sums of users' weights of these items, each user spending `norm`; score units."""
+    def _weighed(self, scores: Scores, positions: list[int], norm: float) -> Floats:
+        """Return (n,) sums of users' weights of these items, each user spending `norm`."""
         look = scores.second
         if look is not None and look.weigh is not None and scores.labels is not None:
             labels = [scores.labels[place] for place in positions]
-            return look.weighed(labels, numbers, norm)
+            return look.weighed(labels, norm)
         return np.asarray(scores.dense()[positions] * self._used_again(norm), dtype=np.float64)

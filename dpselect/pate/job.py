@@ -82,8 +82,8 @@ def label(
     Args:
         votes: a .npz or .npy file: votes, counts, classes or a sparse matrix. Nothing in it is
             executed.
+        asked: the fields of `dpselect.spec.LabelSpec`.
         progress: called with the rounds that are labeled, and all.
-        asked: the fields of `dpselect.spec.LabelSpec`, which are the options of the command.
 
     Returns:
         The labels, where they lie and what they cost; with `dry_run` what they would cost.

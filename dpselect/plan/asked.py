@@ -88,13 +88,11 @@ def plan(
 
     Args:
         budget: what all releases may cost together, in place of `epsilon`, `delta` and `rho`.
-        k, releases: number of items of each release; number of releases.
+        asked: the fields of `dpselect.spec.PlanSpec`.
         profile: what the data look like, in place of `shape` and what goes with it: `Profile.zipf`,
             `Profile.of_counts(..., public=True)` or `Profile.of_log`.
         sensitivity: what one user may change in scores of your own, in place of `relation` and
             `max_items_per_user`.
-        asked: the fields of `dpselect.spec.PlanSpec`, which are the options of the command;
-            `ledger` may be an open ledger.
 
     Returns:
         A `TopKPlan`; with `periods` a `HorizonPlan`, with `pate` a `VotingPlan`.

@@ -173,7 +173,7 @@ def _scale(
     `separately`: True if releases are charged one by one.
     """
     norm = _norm_of(budget)
-    noise = next(name for name, its in VECTOR_NORMS.items() if its == norm)
+    noise: NoiseName = "laplace" if norm == "l1" else "gaussian"
 
     def price(scale: float) -> Curve:
         one = vector(noise, scale, sensitivity, k)

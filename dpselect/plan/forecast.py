@@ -135,28 +135,17 @@ class MadeUpUsers:
             labels = [cell(place // self.size, place % self.size) for place in labels]
         place_of = dict(zip(labels, shown.tolist(), strict=True))
 
-        def spent(
-            labels: Sequence[Label], numbers: Floats, weight: Callable[[Floats, Floats], Any]
-        ) -> Floats:
-            """(n,) sums of what users give these items: from numbers of pairs, and the sum of their
-            squares over each user.
-            """
+        def spent(labels: Sequence[Label], weight: Callable[[Floats], Floats]) -> Floats:
+            """Return (n,) sums of users' weights of these items, by each user's number of them."""
             at = np.array([place_of[label] for label in labels], dtype=np.int64)
             many = starts[at + 1] - starts[at]
-            place, own = _spans(starts[at], many), np.repeat(numbers, many)
-            squares = np.asarray(np.bincount(users[place], own**2, len(loads)), dtype=np.float64)[
-                users[place]
-            ]
-            sums = np.bincount(np.repeat(np.arange(len(at)), many), weight(own, squares), len(at))
+            place = _spans(starts[at], many)
+            own = np.bincount(users[place], minlength=len(loads)).astype(np.float64)[users[place]]
+            sums = np.bincount(np.repeat(np.arange(len(at)), many), weight(own), len(at))
             return np.asarray(sums * self.each, dtype=np.float64)
 
-        def weigh(labels: Sequence[Label], numbers: Indices, norm: float) -> Indices:
-            relative = numbers.astype(np.float64)
-            found = spent(
-                labels,
-                relative,
-                lambda own, squares: np.minimum(1.0, norm * own / np.sqrt(squares)),
-            )
+        def weigh(labels: Sequence[Label], norm: float) -> Indices:
+            found = spent(labels, lambda own: np.minimum(1.0, norm / np.sqrt(own)))
             return np.floor(found * WEIGHT_UNIT).astype(np.int64)
 
         again = Bounding(None, choice.again, choice.norm)
@@ -165,7 +154,7 @@ class MadeUpUsers:
             bound = Sensitivity.of_clipped(choice.again, choice.norm, relation)
 
         def score(labels: Sequence[Label]) -> Scores:
-            found = spent(labels, np.ones(len(labels)), lambda _, many: again.weight(many))
+            found = spent(labels, again.weight)
             return Scores(found, sensitivity=bound, labels=labels)
 
         domain: Domain = "public" if known else "observed"

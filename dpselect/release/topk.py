@@ -60,10 +60,8 @@ def topk(
     Args:
         data: a path, a list of paths, a table (pandas, Polars, Arrow, DuckDB) or a URL: as for
             `dpselect.events.read`.
+        asked: the fields of `dpselect.spec.TopKSpec`.
         progress: called while the log is read; with `every` after each period.
-        asked: the fields of `dpselect.spec.TopKSpec`, which are the options of the command. Of
-            these `domain` and `groups` may be lists, `ledger` an open ledger, `item` several
-            columns; `output` is a new file, .json, .csv or .parquet.
 
     Returns:
         The `Answer`. With `every` a `Series` of one for each period, which has `items`, `values`

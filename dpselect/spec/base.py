@@ -9,10 +9,12 @@ in words that name a field as Python does, `clip=`; a command shows its own spel
 from __future__ import annotations
 
 import inspect
+import re
+import textwrap
 import types
 from collections.abc import Callable, Collection, Mapping
 from os import PathLike
-from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin
 
 from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 
@@ -237,30 +239,108 @@ def typed(annotation: Any) -> Any:
     return str if str in members else members[0]
 
 
+# Sections of the help that several specs have, and those that come last.
+_SECTIONS = (None, "Question", "Privacy", "Items", "Bounds on users", "Groups", "Time", "Ledger")
+_LAST = ("Output", "Reading the log")
+
+
+def ordered(spec: type[Spec]) -> list[str]:
+    """Return the names of the fields in the order in which people need them.
+
+    The first section comes first, then those that only this spec has, then those of several specs,
+    and how files are read and written comes last.
+    """
+    section = {name: spec.said(name, "section") for name in spec.model_fields}
+    own = [one for one in dict.fromkeys(section.values()) if one not in (*_SECTIONS, *_LAST)]
+    sections = (_SECTIONS[0], *own, *_SECTIONS[1:], *_LAST)
+    return sorted(
+        section, key=lambda name: (sections.index(section[name]), spec.said(name, "place"))
+    )
+
+
+class _Plain(str):
+    """An annotation that `help` shows without quotes."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def plain(annotation: Any) -> str:
+    """Return an annotation as text, without the validators of its values.
+
+    A type that is annotated with a name, because it is not imported, is shown by that name.
+    """
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        names = [note for note in arguments[1:] if isinstance(note, str)]
+        return names[0] if names else plain(arguments[0])
+    if origin in (Union, types.UnionType):
+        return " | ".join(map(plain, arguments))
+    if origin is Literal:
+        return f"Literal[{', '.join(map(repr, arguments))}]"
+    if origin is not None:
+        return f"{origin.__name__}[{', '.join(map(plain, arguments))}]"
+    return {type(None): "None", ...: "..."}.get(annotation) or str(annotation.__name__)
+
+
 def keywords(spec: type[Spec]) -> list[inspect.Parameter]:
-    """The fields of a spec as keywords of a function."""
+    """Return the fields of a spec as keywords of a function, in the order of `ordered`."""
     return [
         inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
             default=inspect.Parameter.empty if field.is_required() else field.default,
-            annotation=field.annotation,
+            annotation=_Plain(plain(field.annotation)),
         )
-        for name, field in spec.model_fields.items()
+        for name, field in ((name, spec.model_fields[name]) for name in ordered(spec))
     ]
 
 
+_ASKED = re.compile(r"^( *)asked: .*\n(?:\1 +.*\n)*", flags=re.MULTILINE)
+
+
 def asked_by(spec: type[Spec]) -> Callable[[F], F]:
-    """A function that takes the fields of a spec as `**asked`: its signature names them, those that
-    it names itself left out.
+    """Return a decorator of functions that take the fields of a spec as `**asked`.
+
+    The signature of the function then names the fields, and so does its docstring, in place of its
+    entry `asked:`. A parameter of its own that is called like a field has the field's type.
     """
 
     def signed(function: F) -> F:
-        own = inspect.signature(function).parameters
-        first = [one for one in own.values() if one.kind not in (one.KEYWORD_ONLY, one.VAR_KEYWORD)]
-        last = [one for one in own.values() if one.kind is one.KEYWORD_ONLY]
-        fields = [one for one in keywords(spec) if one.name not in own]
-        function.__signature__ = inspect.Signature([*first, *fields, *last])  # type: ignore[attr-defined]
+        whole = inspect.signature(function)
+        fields = {one.name: one for one in keywords(spec)}
+        own = [
+            one.replace(
+                annotation=fields.pop(one.name).annotation
+                if one.name in fields
+                else _Plain(one.annotation)
+            )
+            for one in whole.parameters.values()
+            if one.kind is not one.VAR_KEYWORD
+        ]
+        first = [one for one in own if one.kind is not one.KEYWORD_ONLY]
+        last = [one for one in own if one.kind is one.KEYWORD_ONLY]
+        function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [*first, *fields.values(), *last], return_annotation=_Plain(whole.return_annotation)
+        )
+        if function.__doc__ is not None:  # which python -OO makes it
+            function.__doc__ = _ASKED.sub(lambda entry: _entries(spec, entry[1]), function.__doc__)
         return function
 
     return signed
+
+
+def _entries(spec: type[Spec], indent: str) -> str:
+    """The fields as entries of the section `Args:` of a docstring."""
+    return "".join(
+        textwrap.fill(
+            f"{name}: {spec.model_fields[name].description}",
+            100,
+            initial_indent=indent,
+            subsequent_indent=f"{indent}    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        + "\n"
+        for name in ordered(spec)
+    )

@@ -33,7 +33,7 @@ from dpselect.spec.shared_fields import (
 if TYPE_CHECKING:
     from accounting import Ledger
 else:  # not checked by pydantic
-    Ledger = Any
+    Ledger = Annotated[Any, "Ledger"]
 
 _COUNTS = "What is counted"
 

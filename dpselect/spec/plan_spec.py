@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import SkipValidation, model_validator
 
@@ -22,7 +22,7 @@ from dpselect.spec.topk_spec import ChoiceFields, size_of
 if TYPE_CHECKING:
     from accounting import Ledger
 else:  # not checked by pydantic: a plan without a ledger does without a database
-    Ledger = Any
+    Ledger = Annotated[Any, "Ledger"]
 
 _MOST_GROUPS = 1_000_000
 
@@ -198,7 +198,9 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
     )
     epsilon: Real | None = option("What all releases together may cost, in nats.", place=50)
     rho: Real | None = option(
-        "What they may cost under zero-concentrated privacy, in place of epsilon=."
+        "What all releases together may cost under zero-concentrated privacy, in place of"
+        " epsilon=.",
+        "Privacy",
     )
     ledger: SkipValidation[str | Ledger | None] = option(
         "The ledger that later pays, for each release by itself.", _NEEDS, metavar="URL"

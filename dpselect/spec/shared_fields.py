@@ -8,7 +8,7 @@ import csv
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import SkipValidation, model_validator
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from accounting import Ledger
     from dpselect.events.reading import Reading
 else:  # not checked by pydantic: a question without a ledger does without a database
-    Ledger = Any
+    Ledger = Annotated[Any, "Ledger"]
 
 
 def _delta_refused(delta: float) -> str:
@@ -393,7 +393,9 @@ class GroupFields(Spec):
         metavar="FILE",
     )
     groups_column: str | None = option(
-        "Column of that list that holds the groups, if it has several.", "Groups", metavar="COLUMN"
+        "Column of the list of groups that holds them, if it has several.",
+        "Groups",
+        metavar="COLUMN",
     )
 
     @model_validator(mode="after")
@@ -451,7 +453,9 @@ class LogFields(TimeFields, GroupFields, CatalogFields, ItemFields):
         metavar="C",
     )
     salt: str | None = option(
-        "Salt of that choice. Default: a fresh random one, which is printed.", "Bounds on users"
+        "Salt of the hash that chooses what is kept of a user. Default: a fresh random one, which"
+        " is printed.",
+        "Bounds on users",
     )
     max_groups_per_user: SkipValidation[int | None] = option(
         "Keep at most this many groups of each user, chosen by a salted hash; it is paid for.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import SkipValidation, model_validator
 
@@ -25,7 +25,7 @@ from dpselect.spec.shared_fields import (
 if TYPE_CHECKING:
     from dpselect.mechanisms.base import Mechanism
 else:  # not checked by pydantic
-    Mechanism = Any
+    Mechanism = Annotated[Any, "Mechanism"]
 
 EngineName = Literal["memory", "duckdb", "spark"]
 """Where counts stay until they are drawn from: here, in the embedded engine on disk, or on a Spark

@@ -70,7 +70,6 @@ def test_every_mechanism_of_an_unknown_domain_is_here() -> None:
         "stability_test",
         "stable_top_k",
         "top_stable",
-        "two_round_histogram",
     } <= kinds
     assert {
         "discover_then_select",

@@ -114,10 +114,6 @@ def valued(**given: Any) -> dps.Mechanism:
     return dps.WithValues(**{"mechanism": PF, "noise": "laplace", "scale": 1.0, **given})
 
 
-def rounds(**given: Any) -> dps.Mechanism:
-    return dps.TwoRoundHistogram(**{"scale": 2.0, **given})
-
-
 def race(**given: Any) -> dps.Mechanism:
     return dps.RacingTopK(**{"k": 2, "scale": 2.0, "sensitivity": ONE, **given})
 
@@ -176,11 +172,6 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         "nothing is clipped",
     ),
     (lambda: valued(mechanism=histogram(), noise="gaussian", clip=1.0), "how many items"),
-    (lambda: rounds(sensitivity=dps.Sensitivity(linf=2.0, l0=1)), "at most 1"),
-    (lambda: rounds(sensitivity=dps.Sensitivity(), k=1), "bounds no l2 norm"),
-    (lambda: rounds(sensitivity=dps.Sensitivity.of_clipped(1.0), delta=0.1), "states no l0"),
-    (lambda: rounds(sensitivity=ONE), "k=None"),
-    (lambda: rounds(sensitivity=ONE, delta=0.1, scale=1e308), "beyond the floats"),
     (lambda: race(sensitivity=dps.Sensitivity(linf=2.0, l0=1)), "at most 1"),
     (lambda: race(sensitivity=dps.Sensitivity()), "bounds no l2 norm"),
     (lambda: race(sensitivity=dps.Sensitivity.of_clipped(1.0), delta=0.1), "states no l0"),

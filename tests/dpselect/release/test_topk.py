@@ -138,7 +138,7 @@ def test_what_is_left_is_counted_in_the_part_that_runs_out_first(tmp_path: Path)
         ),
         ({"k": 0}, dps.errors.InvalidRequest, "k"),
         (
-            {"mechanism": "two_round_histogram"},
+            {"mechanism": "racing_top_k"},
             dps.errors.InvalidMechanism,
             r"clip the users \(clip=\), or bound their items",
         ),
