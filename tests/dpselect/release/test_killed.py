@@ -173,7 +173,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize(("way", "kills"), [("default", 12), ("plain", 24), ("groups", 12)])
+@pytest.mark.parametrize(("way", "kills"), [("default", 16), ("plain", 24), ("groups", 20)])
 def test_no_kill_loses_an_answer_that_has_a_file(tmp_path: Path, way: str, kills: int) -> None:
     """At places between the charge and the end of the command: charged once, one draw on record,
     the answer in its file.
