@@ -71,7 +71,7 @@ def test_a_mixed_ledger_of_mu_squared_settles_limits_reports_and_verifies(
     refuse; the audit agrees.
     """
     budget, session = ledger.dataset("visits").budget, dps.Session(ledger, "visits", actor="ada")
-    few = dps.Scores([9000], sensitivity=PICKS.covers, labels=["a"], domain="observed")
+    few = dps.Scores([9000], sensitivity=PICKS.sensitivity_bound, labels=["a"], domain="observed")
     picked = session.select(PICKS, few, pay="spent")
     assert len(picked) == 1
     settled = ledger.total("visits").spent
@@ -80,7 +80,7 @@ def test_a_mixed_ledger_of_mu_squared_settles_limits_reports_and_verifies(
         for n in (3, 2)
     )
     assert whole.main > part.main >= settled.main > 0
-    assert settled == budget.price(PICKS.spent(picked))
+    assert settled == budget.price(PICKS.cost_of(picked))
     ((quota, standing),) = ledger.quotas("visits").standing()
     assert standing.spent == settled
     fits = session.affordable(HISTOGRAM, one_by_one=True)

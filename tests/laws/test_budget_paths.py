@@ -21,8 +21,8 @@ from test_budget_failures import takes_a_budget
 
 import accounting as acc
 import dpselect as dps
-from accounting.decimal_sum import float_up, of_unit
 from accounting.ledger import Ledger
+from accounting.numbers import float_up, of_unit
 from accounting.price import FAILURE_UNIT, MAIN_UNIT
 from dpselect import pate
 from dpselect.cli.app import app

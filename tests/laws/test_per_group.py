@@ -340,7 +340,9 @@ def discovered(users: tuple[tuple[int | None, int | None], ...]) -> dps.mechanis
         present[here] += 1 / np.sqrt(len(here))
         for group in here:
             groups[group][items[group]] += 1
-    seen = dps.Scores(present, sensitivity=FIND.covers, labels=["a", "b"], domain="observed")
+    seen = dps.Scores(
+        present, sensitivity=FIND.sensitivity_bound, labels=["a", "b"], domain="observed"
+    )
     cells = {
         name: dps.Scores(counts, sensitivity=S) for name, counts in zip("ab", groups, strict=True)
     }
@@ -481,7 +483,9 @@ def test_a_private_domain_in_every_group_shows_no_positions_and_its_failures_add
     mechanism = dps.PerGroup(mechanism=select, max_groups_per_user=3)
     assert mechanism.curve.delta0 == pytest.approx(3e-12, rel=1e-9, abs=0)
     seen = {
-        city: dps.Scores(counts, sensitivity=select.covers, labels=["a", "b"], domain="observed")
+        city: dps.Scores(
+            counts, sensitivity=select.sensitivity_bound, labels=["a", "b"], domain="observed"
+        )
         for city, counts in (("Rome", [900, 800]), ("Oslo", [0, 0]), ("Bern", [1, 700]))
     }
     released = mechanism.select(dps.mechanisms.GroupedScores(seen, max_groups_per_user=3))

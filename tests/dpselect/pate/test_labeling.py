@@ -266,7 +266,7 @@ def test_what_is_left_must_pay_for_all_before_a_draw(tmp_path: Path, payer: dps.
     rounds would fit.
     """
     small = _payer(tmp_path, 12.5)
-    with pytest.raises(acc.BudgetExceeded, match="buys 12 rounds"):
+    with pytest.raises(acc.BudgetExceeded, match="allows 12 rounds"):
         _run(tmp_path / "job", small)
     assert list(small.ledger.entries("teachers")) == []
     limit = acc.Budget(rho=6 * MECHANISM.curve.rho)

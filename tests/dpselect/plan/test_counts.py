@@ -200,7 +200,7 @@ def test_users_who_count_in_part_are_at_least_so_many() -> None:
             around = interval(mechanism)
             assert around is not None
             assert around.at_least == short, mechanism
-            assert ("at least so many" in around.words()) == short
+            assert ("only the low ends" in around.words()) == short
     selection = dps.Selection(indices=(4, 1), ordered=True, values=(30.0, 20.0))
     assert selection.columns(5.0, at_least=True)["low"] == (25.0, 15.0)
     assert selection.columns(5.0, at_least=True)["high"] == (None, None)
@@ -215,7 +215,10 @@ def test_what_an_interval_says() -> None:
     around = interval(histogram)
     assert around is not None
     assert (around.among, around.half_width) == (MOST_ITEMS, histogram.margin(0.95, MOST_ITEMS))
-    assert "all hold at once with 95 %, if at most 1,000,000 items" in around.words()
+    assert (
+        "all intervals hold at the same time with 95% probability, if at most 1,000,000 items"
+        in around.words()
+    )
     both = dps.DiscoverThenSelect(
         discovery=histogram, selection=OWN[0].model_copy(update={"candidates": None}), candidates=30
     )

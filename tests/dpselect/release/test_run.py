@@ -389,9 +389,7 @@ def test_a_failure_before_the_charge_costs_nothing(
     (place / "log.csv").unlink()
     with pytest.raises(acc.ledger.AlreadyCharged) as refused:
         dps.topk("log.csv", **asked)
-    assert refused.value.__notes__ == [
-        "no answer of it is stored in a file that output=FILE.json names"
-    ]
+    assert refused.value.__notes__ == ["no answer to it is stored in the file of output="]
     assert [(entry[1], *entry[5:7]) for entry in recorded(url, "log")] == [
         ("charge", "a trial", "grace")
     ]
