@@ -201,10 +201,10 @@ def test_the_page_says_what_was_promised_and_checked(filled: Ledger) -> None:
     assert (
         "lie in all 2 months, the cost is epsilon 1.9 in all; at most epsilon 4 is allowed" in text
     )
-    assert "at most epsilon 0.97, unless it states why" in text
+    assert "at most epsilon 0.97, unless it states a reason" in text
     assert "Not verified for this page" in text
     found = filled.verify()
-    assert "no head" in page(filled, verification=found)
+    assert "no chain head" in page(filled, verification=found)
     heads, key = filled.heads(), SigningKey.new()
     assert "not checked" in page(filled, verification=filled.verify(heads))
     signed = page(filled, verification=filled.verify(key.sign(heads), key.public))

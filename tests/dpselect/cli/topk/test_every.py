@@ -124,7 +124,7 @@ def test_a_dry_run_of_a_series_writes_nothing(every: Every, tmp_path: Path) -> N
     assert '"left": [ "2024-05-03: days, 2024-05-03: budget' in said
     nothing = every("--dry-run", until="2024-05-03", output=f"{tmp_path}/top-{{period}}.csv")
     assert nothing.exit_code == 2
-    assert "charged already: leave --dry-run out" in " ".join(nothing.stderr.split())
+    assert "charged already. Leave --dry-run out" in " ".join(nothing.stderr.split())
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
@@ -279,8 +279,7 @@ def test_what_all_periods_add_up_to_is_said_before_they_are_read(
     assert unread.exit_code != 0
     assert (
         "to be released, 2 of 4 periods: for a user whose rows lie in all 4 days, the cost is"
-        " epsilon 1200"
-        " in all" in unread.stderr
+        " epsilon 1200 in all" in unread.stderr
     )
     (tmp_path / "away.csv").rename(tmp_path / "log.csv")
     assert json.loads(every().stdout)["in_all"] == {
@@ -306,8 +305,7 @@ def test_periods_beyond_what_somebody_in_all_may_face_are_refused_unread(
     said = " ".join(refused.stderr.split())
     assert (
         "lie in all 4 days, the cost is epsilon 1200 in all, and the dataset allows at most"
-        " epsilon 1000"
-        " in all" in said
+        " epsilon 1000 in all" in said
     )
     with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
         assert ledger.totals("capped") == []
