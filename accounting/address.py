@@ -20,7 +20,8 @@ _UNFINISHED = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+:/+[^:@/\s]*):(?!\d{1,5}(?:[/
 # In a query string or a connection string of libpq: password=..., sslpassword='...',
 # X-Amz-Signature=..., or a folder so named.
 _NAMED = re.compile(
-    r"((?:passw\w*|passphrase|pwd|secret\w*|token|sig(?:nature)?|(?:access|account|api|private)[_-]?key)\s*(?:=|%3D)\s*)"
+    r"((?:passw\w*|passphrase|pwd|secret\w*|token|sig(?:nature)?"
+    r"|(?:access|account|api|private)[_-]?key)\s*(?:=|%3D)\s*)"
     r"(?:'(?:[^'\\]|\\.)*'|[^&;\s]+)",
     re.IGNORECASE,
 )

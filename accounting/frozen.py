@@ -73,7 +73,9 @@ class Frozen(BaseModel):
             ) from None
 
     @classmethod
-    def model_construct(cls, _fields_set: set[str] | None = None, **values: Any) -> Self:  # type: ignore[override]
+    def model_construct(  # type: ignore[override]
+        cls, _fields_set: set[str] | None = None, **values: Any
+    ) -> Self:
         """Return the validated model, because a guarantee that skipped validation is none."""
         return cls.model_validate(values)
 
@@ -339,6 +341,6 @@ def kind_of(member: type[Frozen]) -> str:
 
 
 @lru_cache(maxsize=8)
-def _points(group: str, path: tuple[str, ...]) -> EntryPoints:  # noqa: ARG001 it is what the answer depends on
+def _points(group: str, path: tuple[str, ...]) -> EntryPoints:  # noqa: ARG001 a key of the cache
     """Return the entry points declared by the packages on this import path."""
     return entry_points(group=group)

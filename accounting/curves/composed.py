@@ -285,7 +285,8 @@ class Composed(_OfSeveral):
         if len(found) == 1 and found[0][0] == 1:
             return found[0][1]
         # What is valid and in normal form is not checked again.
-        return cast(Composed, BaseModel.model_construct.__func__(cls, {"parts"}, parts=found))  # type: ignore[attr-defined]
+        construct = BaseModel.model_construct.__func__  # type: ignore[attr-defined]
+        return cast(Composed, construct(cls, {"parts"}, parts=found))
 
     def _rdp(self, orders: Floats) -> Floats:
         families, others = self._by_family

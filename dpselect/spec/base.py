@@ -1,8 +1,7 @@
-"""`Spec`, the base of what can be asked: its fields are a command's options, the keys of its file
-and Python's keywords.
+"""`Spec`, the base class of questions, whose fields are command options, file keys and keywords.
 
-A spec is public configuration; it holds no data. Contradictions between fields are its validators,
-in words that name a field as Python does, `clip=`; a command shows its own spelling
+A spec is public configuration and holds no data. Its validators find contradictions between fields,
+and their messages name a field as Python does, `clip=`. A command shows its own spelling
 (`cli.from_model`).
 """
 
@@ -25,15 +24,15 @@ from dpselect.errors import InvalidRequest
 
 LOG, URL = "events.csv --user who --item shop", "--ledger sqlite:///privacy.db"
 PAYS = f"{URL} --dataset visits"
-"""In examples: a log, a ledger, and a dataset that pays."""
+"""A log, a ledger and the dataset to charge, for examples."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 Column = str | int
-"""A column by its name, or by its number from 1 where there are no names."""
+"""A column by its name, or by its number from 1 if there are no names."""
 
 
 def _flag(value: object) -> object:
-    """Neither 1 nor "yes": what is declared is said explicitly."""
+    """Refuse 1 or "yes" in place of a boolean, because a declaration must be explicit."""
     if not isinstance(value, bool):
         raise ValueError("true or false")
     return value
@@ -43,10 +42,9 @@ class Contradiction(ValueError):
     """A field that contradicts others, raised by a validator of a spec.
 
     Args:
-        field: its name.
-        rule: what is wrong with it and what to do, as the end of a sentence that begins with the
-            field.
-        value: text that was stated for it.
+        field: name of the field.
+        rule: the rule and the remedy, as the end of a sentence that begins with the field.
+        value: text that was stated for the field.
     """
 
     def __init__(self, field: str, rule: str, value: str | None = None) -> None:
@@ -73,22 +71,23 @@ def option(
     rows: bool | None = None,
     unasked: str | None = None,
 ) -> Any:
-    """A field: its help, the section of the help that it stands in, and how text states it.
+    """A field of a spec, with its help, the section of the help, and its form as text.
 
     Args:
-        section: of the help. None: the first, with what most people need, which `--help` shows
-            alone where a command has many.
-        place: order in that first section: what is needed first has the least number.
-        flags: of the command, where they are not `--name`: several between spaces, what turns a
-            flag off behind a slash.
+        section: section of the help. None: the first, with what most people need, which `--help`
+            shows alone if a command has many options.
+        place: rank in that first section; the option needed first has the least number.
+        flags: flags of the command if they are not `--name`: several between spaces, a flag that
+            turns another off behind a slash.
         env: environment variable that a command reads it from.
-        parse: from a command's or a file's text to the value; else the text itself, or a number.
-        many: whether a command takes it several times.
+        parse: converter of a command's or a file's text to the value; None for the text itself, or
+            a number.
+        many: True if a command takes it several times.
         ge: the least number.
         rows: False if rows are read, bounded and counted alike whatever the field states; None: so
-            if it is `unasked`. Every other one has its place in tests/dpselect/test_boundary.py.
-        unasked: why the field is no part of the question: which answer is drawn does not depend on
-            it. None: it is a part.
+            if it is `unasked`. Every other field has its place in tests/dpselect/test_boundary.py.
+        unasked: reason why the field is no part of the question, so that it does not decide which
+            answer is drawn. None: it is a part.
     """
     shown: Any = {
         "section": section,
@@ -108,15 +107,13 @@ class Spec(Frozen):
 
     error_class: ClassVar[Any] = InvalidRequest  # also where a mixin has another
     own_fields: ClassVar[tuple[Any, ...]] = ()
-    """Mixins whose fields stand in tables of a file that are this question's own, and not what the
-    names mean elsewhere.
-    """
+    """Mixins whose fields belong, in a file's tables, to this question alone."""
 
     examples: ClassVar[tuple[str, ...]] = ()
-    """Calls of the command, without its name, that its help ends with."""
+    """Calls of the command, without its name, that end its help."""
 
     for_all_releases: ClassVar[bool] = False
-    """Whether a file's budget of all planned releases together is what the spec asks for."""
+    """True if the spec uses a file's budget of all planned releases together."""
 
     @classmethod
     def _own_error(cls, data: Any, validate: Callable[[Any], Any]) -> Any:
@@ -155,15 +152,17 @@ class Spec(Frozen):
     @field_validator("*", mode="wrap")
     @classmethod
     def _says_where(cls, stated: Any, validate: Callable[[Any], Any], about: ValidationInfo) -> Any:
-        """An error of something that lies in a field says in which."""
+        """Add the field's name to errors of nested values."""
         with located(cls.model_fields[about.field_name or ""].alias or about.field_name or ""):
             return validate(stated)
 
     @field_validator("ledger", mode="wrap", check_fields=False)
     @classmethod
     def _hides_its_password(cls, stated: Any, validate: Callable[[Any], Any]) -> Any:
-        """A spec is printed, kept with an answer and written as JSON: whoever opens the ledger asks
-        for the password.
+        """Hide a password in a URL.
+
+        A spec is printed, kept with an answer and written as JSON. Opening the ledger asks for the
+        password again.
         """
         held = stated if isinstance(stated, Address) else validate(stated)
         return hidden(held) if isinstance(held, str) else held
@@ -175,40 +174,42 @@ class Spec(Frozen):
 
     @classmethod
     def over(cls, file: Mapping[str, Any], stated: Mapping[str, Any]) -> Self:
-        """What is stated, on top of what a file says."""
+        """The spec of a file's values, with the stated values in their place."""
         return cls(**{**file, **stated})
 
     @classmethod
     def said(cls, name: str, what: str) -> Any:
-        """What `option` says of a field: its section, place, metavar, flags, env, parse, many, rows
-        or unasked.
+        """Metadata of a field, as given to `option`.
+
+        Args:
+            name: name of the field.
+            what: section, place, metavar, flags, env, parse, many, rows or unasked.
         """
         extra = cls.model_fields[name].json_schema_extra
         return (extra if isinstance(extra, Mapping) else _UNSAID)[what]
 
     @classmethod
     def unasked(cls) -> dict[str, str]:
-        """The fields that are no part of the question, each with its reason; all others are."""
+        """Fields that are no part of the question, each with the reason."""
         return {
             name: why for name in cls.model_fields if (why := cls.said(name, "unasked")) is not None
         }
 
     def question(self, *, without: Collection[str] = ()) -> dict[str, Any]:
-        """What is asked, as plain data: every field that differs from its default, but those that
-        are `unasked`.
+        """The question as plain data: fields that are not `unasked` and not at their defaults.
 
         Args:
-            without: fields that somebody else says in other words, such as the budget.
+            without: fields that the caller states in another form, such as the budget.
         """
         asked = type(self).model_fields.keys() - type(self).unasked() - set(without)
         return self.model_dump(mode="json", include=asked, exclude_defaults=True, warnings=False)
 
     def fields(self) -> dict[str, Any]:
-        """All of it as keywords of the function that a command stands for."""
+        """All fields as keywords of the function behind a command."""
         return {name: getattr(self, name) for name in type(self).model_fields}
 
     def given(self, *names: str) -> dict[str, Any]:
-        """Those of the named fields that are stated; a number may be 0."""
+        """The named fields that are stated, by name. A stated number may be 0."""
         values = {name: getattr(self, name) for name in names}
         return {
             name: value
@@ -228,7 +229,7 @@ _UNSAID: Mapping[str, Any] = {
 
 
 def typed(annotation: Any) -> Any:
-    """What a command line can state of a field: text, or a value of its only type."""
+    """Type of a field on a command line: text, or the field's only other type."""
     if get_origin(annotation) is Annotated:
         return typed(get_args(annotation)[0])
     if annotation is Any:

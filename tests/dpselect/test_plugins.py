@@ -83,7 +83,7 @@ class TinyMax(Mechanism):
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
 
     @property
-    def covers(self): return self.sensitivity
+    def sensitivity_bound(self): return self.sensitivity
     @property
     def curve(self): return TinyCurve(epsilon1=self.epsilon)
     @property

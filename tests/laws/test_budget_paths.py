@@ -74,7 +74,7 @@ def _schedule(session: dps.Session, _: Path) -> None:
     kept = session.schedule([(2, STABLE), (1, FLIP)])
     kept.select(STABLE, COUNTS)
     kept.select(STABLE, COUNTS)
-    with pytest.raises(dps.errors.InvalidRequest, match="no run"):
+    with pytest.raises(dps.errors.InvalidRequest, match="no remaining run"):
         kept.select(STABLE, COUNTS)
 
 

@@ -29,7 +29,7 @@ def _scores(mechanism: dps.Mechanism, values: list[int]) -> dps.Scores:
     labels = [dps.cells.cell("g", at) for at in range(len(values))]
     return dps.Scores(
         np.array(values, dtype=np.int64),
-        sensitivity=mechanism.covers,
+        sensitivity=mechanism.sensitivity_bound,
         labels=labels,
         domain="observed",
     )

@@ -122,7 +122,7 @@ def test_the_chance_of_the_true_set_is_its_closed_form(gap: float, candidates: i
         max(0.0, 1 - missed), rel=1e-13
     )
     pair = mechanism.probabilities(
-        dps.Scores([gap, 0.0], sensitivity=mechanism.covers, kind="utilities")
+        dps.Scores([gap, 0.0], sensitivity=mechanism.sensitivity_bound, kind="utilities")
     )
     right = next(
         p

@@ -649,7 +649,7 @@ dpselect/events/file_options.py
             while text != before: =>     while before is None:
 dpselect/events/held.py
     dpselect/events/test_held.py::test_what_is_refused_is_refused_before_a_draw
-        mechanism.covers.require(self.sensitivity) => pass
+        mechanism.sensitivity_bound.require(self.sensitivity) => pass
     dpselect/events/test_held.py::test_untouched_candidates_are_drawn_uniformly
          AND (d -" f" {low}) % {step} = 0" => "
     dpselect/events/test_held.py::test_what_ranks_no_counts_is_not_drawn_from_held_ones
@@ -1054,8 +1054,8 @@ dpselect/mechanisms/stable_top_k.py
         self.rule.pass_probability(top.gaps), chances => self.rule.pass_probability(np.append(top.gaps[1:], 0.0)), chances
         top_set(top, place + 1).tolist() => top_set(top, place + 2).tolist()
     laws/test_exact_constants.py::test_the_prices_of_stable_sets_are_their_closed_forms
-        return ratio_up(self.covers.range, self._pick_epsilon(picks))
-        => return ratio_up(self.covers.range, 3 * self._pick_epsilon(picks))
+        return ratio_up(self.sensitivity_bound.range, self._pick_epsilon(picks))
+        => return ratio_up(self.sensitivity_bound.range, 3 * self._pick_epsilon(picks))
     laws/test_stability.py::test_all_steps_together_cost_the_rho_that_is_stated
         rho=self.rho / 2,¶            failure => rho=self.rho,¶            failure
     laws/test_per_group.py::test_half_the_price_is_reached_and_so_are_both_failures
@@ -1086,7 +1086,7 @@ dpselect/mechanisms/weighs_again.py
     dpselect/mechanisms/test_racing.py::test_scores_that_are_used_again_weigh_no_more_than_the_norm
         return min(1.0, norm / whole) => return max(1.0, norm / whole)
     dpselect/mechanisms/test_racing.py::test_a_lone_item_of_a_stated_sensitivity_is_hidden
-        max(self._one_user, self.covers.alone(1)) => self._one_user
+        max(self._one_user, self.sensitivity_bound.alone(1)) => self._one_user
     dpselect/mechanisms/test_racing.py::test_the_noise_of_every_round_is_the_noise_that_is_priced
         drawn.rounded(public_grid(scale)) => drawn.rounded(2.0**-30 * public_grid(scale))
         drawn = source.above(scores.values[listed], by_name("gaussian"), @scale,
@@ -1147,8 +1147,8 @@ dpselect/pate/plan.py
 dpselect/pate/voting.py
     laws/test_mechanisms.py::test_curve_covers_every_neighboring_pair
         return self.test_curve + centered_gaussian( => return centered_gaussian(
-        return self.test_curve + centered_gaussian(self.sigma, self.covers, self.labels) => return self.test_curve
-        ratio_up(self.covers.l2_of(self.labels), self.sigma) => ratio_up(self.covers.linf, self.sigma)
+        return self.test_curve + centered_gaussian(self.sigma, self.sensitivity_bound, self.labels) => return self.test_curve
+        ratio_up(self.sensitivity_bound.l2_of(self.labels), self.sigma) => ratio_up(self.sensitivity_bound.linf, self.sigma)
     laws/test_pate.py::test_boxes_contain_all_neighboring_ballots
         return self.tau¶ => return 1¶
     laws/test_pate.py::test_releases_follow_the_law
@@ -1218,8 +1218,8 @@ dpselect/plan/request.py
         return 1 / self.part => return Fraction(95, 100) / self.part
 dpselect/ranking/spectral_top_k.py
     dpselect/ranking/test_spectral.py::test_the_curve_is_that_of_one_laplace_vector
-        return ratio_up(self.covers.l1_of(None), self.epsilon) => return ratio_up(self.covers.linf, self.epsilon)
-        return @ratio_up(self.covers.l1_of(None)
+        return ratio_up(self.sensitivity_bound.l1_of(None), self.epsilon) => return ratio_up(self.sensitivity_bound.linf, self.epsilon)
+        return @ratio_up(self.sensitivity_bound.l1_of(None)
 dpselect/release/answer.py
     dpselect/cli/test_continual.py::test_outputs_are_renewed_in_their_place[.csv]
         self._beside() in (None, *found.get("files", ())) => True

@@ -303,7 +303,7 @@ def test_a_run_without_a_ledger_is_named_by_its_log_and_question(
     assert (again["horizon"], again["released"]) == (first["horizon"], first["released"])
     text = " ".join(told("run", "all.csv", *asked).split())
     assert first["horizon"]["state"] in text
-    assert "nothing was recorded in a ledger" in text
+    assert "is not recorded in a ledger" in text
     seen = {first["horizon"]["state"]}
     for more in (
         ["--k", "1"],
@@ -350,7 +350,7 @@ def test_a_run_without_a_ledger_is_named_by_its_log_and_question(
     with pytest.raises(InvalidRequest, match="key= is missing: a log that is no file"):
         dps.continual.run(table, **held)
     warn_unrecorded.cache_clear()
-    with pytest.warns(Unrecorded, match="nothing was recorded"):
+    with pytest.warns(Unrecorded, match="is not recorded"):
         assert (
             dps.continual.run("all.csv", **settings, count="running").key == first["horizon"]["key"]
         )
@@ -499,7 +499,7 @@ def test_an_answer_that_cannot_be_printed_lies_somewhere(
     told("start", *paid, *HORIZON, "--periods", "3")
     for more, words in (
         (["--output", str(tmp_path / "a.csv")], f"the answer lies in '{tmp_path / 'a.csv'}'"),
-        ([], f"is kept in --state={paid[-1]!r}: the same call prints it"),
+        ([], f"is kept in --state={paid[-1]!r}, and the same call prints it"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr("sys.stdout", _Closed())

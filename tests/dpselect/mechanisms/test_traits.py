@@ -65,7 +65,7 @@ REFUSED: list[tuple[type[Mechanism], str | None, Traits | None, str]] = [
         Mechanism,
         "idle",
         Traits(**WHOLE),
-        "Made lacks _probabilities, _select, _select_many, curve, covers",
+        "Made lacks _probabilities, _select, _select_many, curve, sensitivity_bound",
     ),
     (
         dps.PermuteAndFlip,

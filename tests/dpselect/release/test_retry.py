@@ -265,7 +265,7 @@ def test_a_ledger_that_is_locked_when_the_claim_is_due_keeps_the_draft(
     assert (
         "entry 1 of dataset 'log', key 'monday', is charged and stays charged (committed)" in note
     )
-    assert "the same output=: that charges nothing more, and gives the answer" in note
+    assert "the same output=, which charges nothing more and gives the answer" in note
     monkeypatch.undo()
     monkeypatch.chdir(place)
     (place / "log.csv").unlink()  # nothing is read for it
@@ -418,7 +418,7 @@ def test_two_draws_are_never_both_accepted(
     with pytest.raises(ClaimConflict) as refused:
         asking(**({} if output is None else {"output": output}))()
     said = " ".join(refused.value.__notes__)
-    assert "with that output= this call gives it" in said
+    assert "Repeat this call with that output= to get the answer" in said
     assert "Repeat the call" not in said, "it would be refused again: the file of that call has it"
     assert len(others) == 1
     assert [entry.action for entry in entries()] == ["charge", "release"]
@@ -457,7 +457,7 @@ def test_what_is_planted_beside_a_charge_is_not_believed(
             ask()
     (draft,) = drafts(place)
     told = json.loads(draft.read_text())
-    honest = dps.Mechanism.from_json(json.dumps(told["mechanism"])).spent(
+    honest = dps.Mechanism.from_json(json.dumps(told["mechanism"])).cost_of(
         dps.Selection.from_json(json.dumps(told["selection"]))
     )
     told[changed] = acc.PureDP(epsilon=1e-9).model_dump(mode="json") if changed == "spent" else None
@@ -526,7 +526,8 @@ def test_a_name_that_is_taken_meanwhile_costs_no_answer(
     with monkeypatch.context() as patch:
         patch.setattr(dps.Mechanism, "select", taken)
         with pytest.warns(
-            dps.release.topk.Unkept, match=r"came to be meanwhile.*lies in .*\.dpselect-"
+            dps.release.topk.Unkept,
+            match=r"was created by something else meanwhile.*lies in .*\.dpselect-",
         ):
             found = ask()
     (draft,) = drafts(place)

@@ -124,7 +124,7 @@ def test_a_dry_run_of_a_series_writes_nothing(every: Every, tmp_path: Path) -> N
     assert '"left": [ "2024-05-03: days, 2024-05-03: budget' in said
     nothing = every("--dry-run", until="2024-05-03", output=f"{tmp_path}/top-{{period}}.csv")
     assert nothing.exit_code == 2
-    assert "charged already: leave --dry-run out" in " ".join(nothing.stderr.split())
+    assert "charged already. Leave --dry-run out" in " ".join(nothing.stderr.split())
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
