@@ -389,7 +389,7 @@ class Remaining:
 
     @property
     def reason(self) -> str:
-        """The rest of each part, the need of one release, and the number that results."""
+        """The amount of each part that remains, the need of one release, and the number."""
         if isinstance(self._price, str):
             return self._price
         if self._price == NOTHING:

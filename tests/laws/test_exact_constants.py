@@ -25,7 +25,7 @@ import dpselect as dps
 from accounting.budget import Price, anytime_overhead
 from accounting.curves.profile_table import ProfileTable
 from accounting.dp_events import _times
-from accounting.ledger.model import doubt, returned
+from accounting.ledger.model import refund, rounding_tolerance
 from accounting.ledger.quota import Accounts, Quota, Revision
 from accounting.ledger.verification import _less
 from dpselect import events, pate
@@ -233,15 +233,15 @@ def test_what_another_machine_may_have_moved_is_in_doubt(ledger: acc.Ledger) -> 
     both; half is kept back.
     """
     budget, opening = ledger.dataset("visits").budget, reserved(ledger, "one")
-    assert doubt(budget, opening, opening) == 0
+    assert rounding_tolerance(budget, opening, opening) == 0
     assert (
-        doubt(budget, replace(opening, package="99.0"), opening)
+        rounding_tolerance(budget, replace(opening, package="99.0"), opening)
         == 2 * (1 + opening.main // 10**8)
         > 2
     )
-    assert returned(budget, opening, None, opening).main == opening.main
+    assert refund(budget, opening, None, opening).main == opening.main
     assert (
-        returned(budget, opening, None, replace(opening, package="99.0")).main
+        refund(budget, opening, None, replace(opening, package="99.0")).main
         == opening.main - 1 - opening.main // 10**8
     )
 
