@@ -31,7 +31,7 @@ from accounting.arguments import Relation
 from accounting.curves import Composed
 from accounting.guarantee import Guarantee
 from accounting.ledger import AlreadyCharged, Dataset, Ledger, Receipt, Terms
-from accounting.ledger.item import Chargeable, require_known
+from accounting.ledger.request import Chargeable, require_known
 from accounting.process_state import ProcessState
 from accounting.remaining import Remaining
 from dpselect.errors import InvalidRequest, SensitivityMismatch
@@ -108,7 +108,7 @@ class BoundItem:
 
     @property
     def uses_linf_only(self) -> bool:
-        """True if the item declares it: see `accounting.ledger.item.Chargeable`."""
+        """True if the item declares it: see `accounting.ledger.request.Chargeable`."""
         return getattr(self.item, "uses_linf_only", False) is True
 
     def to_json(self) -> str:

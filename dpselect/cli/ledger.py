@@ -34,7 +34,7 @@ from accounting.ledger import (
     SigningKey,
     Verification,
 )
-from accounting.ledger.item import Terms, require_known
+from accounting.ledger.request import Terms, require_known
 from accounting.page.spent import budget_in_words
 from accounting.price import NOTHING
 from accounting.remaining import Remaining, stated

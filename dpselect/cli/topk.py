@@ -65,9 +65,13 @@ def _topk(
         )
     out.require_shown(place)
     with out.reading() if spec.every is None else out.counted("periods") as progress:
-        unkept = lambda place, answer: out.show_answer(answer, place, as_text, json=True)  # noqa: E731
         found: Any = answered(
-            question, log, place, progress, unkept, lambda words: echo(words, err=True)
+            question,
+            log,
+            place,
+            progress,
+            lambda unkept, answer: out.show_answer(answer, unkept, as_text, json=True),
+            lambda words: echo(words, err=True),
         )
     if isinstance(found, Answer | DryRun):
         out.show_answer(found, place, as_text, json=json)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from statistics import NormalDist
 from typing import Annotated, Any, ClassVar, Final, Literal, NoReturn, Self, final
 
@@ -443,7 +443,8 @@ class ContinualTopK(Mechanism):
         tried: list[Any] = []
         for share in _SHARES:
             delta = share * budget.delta
-            tried.append(calibrated(lambda scale, delta=delta: made(scale, delta), budget, bracket))  # type: ignore[misc]
+            fitted = partial(made, delta=delta)
+            tried.append(calibrated(fitted, budget, bracket))
         some = slice(None, None, -(-tried[0].periods // _COMPARED))
         return cls.model_validate(min(tried, key=lambda found: found.thresholds(some).mean()))
 

@@ -20,7 +20,8 @@ _SIGNS: Final = get_args(Sign)
 _EQUAL: Final = ("=", "!=")
 _QUOTED = r'"(?:[^"]|"")*"'
 _FORM = re.compile(
-    rf"\s*(?P<column>{_QUOTED}|[^\"=!<>]+?)\s*(?P<sign>!=|<=|>=|=|<|>)\s*(?P<value>{_QUOTED}|[^\"].*?|)\s*",
+    rf"\s*(?P<column>{_QUOTED}|[^\"=!<>]+?)\s*(?P<sign>!=|<=|>=|=|<|>)"
+    rf"\s*(?P<value>{_QUOTED}|[^\"].*?|)\s*",
     re.DOTALL,
 )
 NUMBER = "[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal, Self, final
+from typing import Any, ClassVar, Literal, Self, cast, final
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -156,7 +156,7 @@ class LimitedDomain(Mechanism):
     def _select_block(self, block: Numbers, source: Sampler) -> Indices:
         """Return (rows, k) released positions, and -1 beyond the last."""
         positions = ranked_rows(block)[:, : self.kbar + 1]
-        descending: Numbers = np.take_along_axis(block, positions, axis=1)  # type: ignore[assignment]
+        descending = cast(Numbers, np.take_along_axis(block, positions, axis=1))
         above, floors = self._heights(descending)
         choices = self._choose(floors, source)
         indices = np.full((len(block), self.k), -1, dtype=np.int64)

@@ -18,9 +18,9 @@ from pydantic import Field, model_validator
 from accounting import Approximate, BoundedRange, Curve
 from accounting.arguments import Relation
 from accounting.curves.sparse_vector import SparseVectorDP
-from accounting.decimal_sum import decimal_sum
 from accounting.errors import ForeignProcess
 from accounting.frozen import Count, NonNegative, Positive, Probability
+from accounting.numbers import decimal_sum
 from accounting.process_state import ProcessState
 from dpselect.errors import InvalidRequest, InvalidScores
 from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, mixture, require_enumerable
@@ -162,7 +162,10 @@ def log_failure(height: float, ratio: float) -> float:
     """
     x = (ratio - 1) * height
     size = abs(x)
-    mean = float(log1mexp(size)) - math.log(size) if size > 1e-8 else -size / 2  # type: ignore[arg-type]  # ln((1 - exp(-size))/size)
+    # ln((1 - exp(-size))/size)
+    mean = -size / 2
+    if size > 1e-8:
+        mean = float(log1mexp(size)) - math.log(size)  # type: ignore[arg-type]
     weight = -math.inf if height == 0 else math.log(height / (ratio + 1)) + max(-x, 0.0) + mean
     more = max(weight, 0.0) + math.log1p(math.exp(-abs(weight)))
     return -math.log(2) - height + more

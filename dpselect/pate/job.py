@@ -80,7 +80,7 @@ def label(
         votes: a .npz or .npy file: votes, counts, classes or a sparse matrix. Nothing in it is
             executed.
         asked: the fields of `dpselect.spec.LabelSpec`.
-        progress: called with the rounds that are labeled, and all.
+        progress: called with the number of labeled rounds, and the number of all rounds.
 
     Returns:
         The labels, their place and their cost; with `dry_run` the cost that they would have.

@@ -30,10 +30,10 @@ from accounting import Budget, BudgetExceeded, Curve, Ledger
 from accounting.address import masked
 from accounting.budget import NOTHING
 from accounting.curves import Composed
-from accounting.decimal_sum import float_up
 from accounting.errors import OutputError
 from accounting.files import PRIVATE, durable_folder, new_file, read_bytes, settle, write_draft
 from accounting.ledger import ClaimConflict, KeyConflict, Receipt
+from accounting.numbers import float_up
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, Price
 from accounting.remaining import Remaining, shortfall
 from dpselect.errors import DpSelectError, InvalidRequest

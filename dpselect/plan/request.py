@@ -9,8 +9,8 @@ from typing import ClassVar, Self, final
 from pydantic import Field, SkipValidation, model_validator
 
 from accounting.budget import Budget
-from accounting.decimal_sum import exact
 from accounting.frozen import Count, Frozen, Probability
+from accounting.numbers import exact
 from dpselect.errors import InvalidRequest
 from dpselect.noise import NoiseName
 from dpselect.sensitivity import Sensitivity

@@ -49,7 +49,7 @@ from dpselect.selection import Label, Selection, Tabled
 from dpselect.spec import LedgerFields
 
 if TYPE_CHECKING:
-    from accounting.ledger.item import Chargeable
+    from accounting.ledger.request import Chargeable
 
 # Names of `acc` and `dps` are imported when they are asked for: a release without a ledger does
 # without a database.

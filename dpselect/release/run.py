@@ -47,7 +47,7 @@ from dpselect.sensitivity import Norm, Sensitivity
 from dpselect.spec import LedgerFields, PayerFields
 
 if TYPE_CHECKING:
-    from accounting.ledger.item import Chargeable
+    from accounting.ledger.request import Chargeable
     from accounting.remaining import Remaining
 
 # Names of `acc` and `dps` are imported when they are asked for: a release without a ledger does

@@ -47,7 +47,7 @@ from dpselect.release.run import ChargeTarget, chosen, payer_of, run
 from dpselect.selection import Label, Tabled
 
 if TYPE_CHECKING:
-    from accounting.ledger.item import Chargeable
+    from accounting.ledger.request import Chargeable
 
 PLACE = "{period}"  # in the name of the files that keep the answers
 State = Literal["released", "recorded", "lost", "waiting"]

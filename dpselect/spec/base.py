@@ -147,7 +147,7 @@ class Spec(Frozen):
             if isinstance(given, bool | int | float | str)
             else f"<{type(given).__name__}>"
         )
-        raise cls.error_class(f"{name}={shown} is refused: it must be {rule} ({words})").at(name)
+        raise cls.error_class(f"{name}={shown} must be {rule} ({words})").at(name)
 
     @field_validator("*", mode="wrap")
     @classmethod

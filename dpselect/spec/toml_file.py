@@ -126,8 +126,11 @@ class Expectation(ConfigTable):
     released: Real = Field(description="the expected number of items")
 
 
+_Ledger: Any = table(LedgerFields, needed=("ledger", "dataset"), ledger="url")
+
+
 @final
-class LedgerTable(table(LedgerFields, needed=("ledger", "dataset"), ledger="url")):  # type: ignore[misc]
+class LedgerTable(_Ledger):  # type: ignore[misc]
     """The table [ledger], with the dataset to which every release is charged."""
 
     unit: str | None = Field(default=None, description="who is protected, in words")

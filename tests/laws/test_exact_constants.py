@@ -252,7 +252,7 @@ def test_a_quota_adds_up_what_other_machines_may_have_moved(ledger: acc.Ledger) 
     charged = [reserved(ledger, key) for key in "ab"]
     book = Accounts(ledger.dataset("visits"), [Revision(0, quota)])
     assert [list(book.follow(replace(entry, package="99.0"))) for entry in charged] == [[], []]
-    ((place, spent),) = book.found.items()
+    ((place, spent),) = book.sums.items()
     doubts = sum(2 * (1 + entry.main // 10**8) for entry in charged)
     for off, differs in (
         (0, False),

@@ -284,7 +284,7 @@ def test_a_price_for_users_clipped_anew_needs_a_second_look() -> None:
         candidates=5,
     )
     mechanism.check(dps.Scores([9.0, 8.0], labels=["a", "b"], sensitivity=whole, domain="observed"))
-    with pytest.raises(dps.errors.InvalidRequest, match="clipped anew, to 1,"):
+    with pytest.raises(dps.errors.InvalidRequest, match="clipped again, to 1,"):
         mechanism.check(
             dps.Scores([9.0, 8.0], labels=["a", "b"], sensitivity=less, domain="observed")
         )

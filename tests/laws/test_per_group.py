@@ -248,7 +248,7 @@ def test_a_second_look_must_be_at_uniform_shares_too() -> None:
         if uniform:
             mechanism.check(asked)
             continue
-        with pytest.raises(dps.errors.SensitivityMismatch, match="priced for uniform shares"):
+        with pytest.raises(dps.errors.SensitivityMismatch, match="cost assumes uniform shares"):
             mechanism.select(asked)
 
 
@@ -423,7 +423,7 @@ def test_discovered_groups_are_drawn_as_their_law_says() -> None:
     assert {one.groups for one in drawn} <= {(), ("a",), ("b",), ("a", "b")}
     assert repr(scores) == "GroupedScores(max_groups_per_user=2)"
     listed = grouped([[1, 2]], 2)
-    with pytest.raises(dps.errors.InvalidRequest, match="leave discovery out"):
+    with pytest.raises(dps.errors.InvalidRequest, match="Leave discovery out"):
         FOUND.check(listed)
     with pytest.raises(dps.errors.DomainMismatch, match="read off private data"):
         dps.PerGroup(mechanism=dps.PermuteAndFlip(epsilon=0.8), max_groups_per_user=2).check(scores)
@@ -524,7 +524,7 @@ def test_groups_that_no_proof_covers_or_that_are_none_are_refused() -> None:
         ),
         (
             dps.errors.InvalidRequest,
-            "call select",
+            "Call select",
             lambda: mechanism.check_many(grouped([[1, 2]], 2)),
         ),
     ]

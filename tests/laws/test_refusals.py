@@ -223,7 +223,7 @@ OTHERS: list[tuple[Callable[[], object], str]] = [
     (lambda: runs(base=0.5), "a curve, or a mechanism"),
     (lambda: runs(distribution={"kind": "poisson", "mean": 0}), "mean"),
     (lambda: number_of(eta=-1.0, gamma=0.1), "eta"),
-    (lambda: number_of(gamma=1e-9), "more than a million runs"),
+    (lambda: number_of(gamma=1e-9), "more than a million expected runs"),
     (lambda: number_of(gamma=1.0), "gamma"),
 ]
 

@@ -103,7 +103,7 @@ def test_a_mechanism_without_a_law_of_its_values_is_refused(
     monkeypatch.delattr(dps.OneshotTopK, "_cell_probabilities")
     with pytest.raises(dps.errors.NoClosedForm, match="lower_bound"):
         verify.worst_case(with_values(1), candidates=1)
-    with pytest.raises(dps.errors.NoClosedForm, match="ask for probabilities"):
+    with pytest.raises(dps.errors.NoClosedForm, match="Ask for probabilities"):
         dps.ExponentialMechanism(epsilon=1.0).cell_probabilities(
             dps.Scores([1, 2], sensitivity=S), [1.0]
         )

@@ -263,10 +263,10 @@ accounting/ledger/book.py
     accounting/ledger/test_limits.py::test_a_name_that_is_not_listed_is_refused
         if not quota.lists(who): => if False:
     accounting/ledger/test_periods.py::test_a_retry_is_of_the_same_periods_and_relation
-        asked = (due.action, due.said["count"], periods,
-        => asked = (due.action, due.said["count"], tuple(entry.period for entry in opening),
+        asked = (charge.action, charge.entry_fields["count"], periods,
+        => asked = (charge.action, charge.entry_fields["count"], tuple(entry.period for entry in opening),
     accounting/ledger/test_quotas.py::test_every_thirty_days_hold_their_limit
-            require_fit(left, price, due, where) =>     pass
+            require_fit(left, price, charge, where) =>     pass
     accounting/ledger/test_quotas.py::test_who_is_limited_is_named
          and who[quota.by] is None =>  and False
     accounting/ledger/test_quotas.py::test_a_reservation_lapses_and_makes_room
@@ -298,7 +298,7 @@ accounting/ledger/heads.py
         if made.key != key: => if False:
         except (ValueError, InvalidSignature):¶        return "the
         => except (ValueError, InvalidSignature):¶        return None and "the
-accounting/ledger/item.py
+accounting/ledger/request.py
     accounting/ledger/test_periods.py::test_a_bound_over_two_months_is_charged_as_an_exchange
         curve = group_privacy(self.curve, 2) => curve = self.curve
     accounting/ledger/test_periods.py::test_only_what_uses_linf_only_claims_whole_counts
@@ -329,16 +329,16 @@ accounting/ledger/model.py
         part - 1 - of // SLACK => part - 1
 accounting/ledger/quota.py
     accounting/ledger/test_quotas.py::test_every_thirty_days_hold_their_limit
-        periods_ending_at(window, period, self.rolling) => stretch(window, period, self.rolling - 1)
+        periods_ending_at(window, period, self.rolling) => periods_ending_at(window, period, self.rolling - 1)
     accounting/ledger/test_quotas.py::test_a_charge_past_a_quota_is_found
         if later and not limit => if False and not limit
     accounting/ledger/test_quotas.py::test_quotas_that_mean_nothing_are_refused
         if window == "week" and self.window not in => if False and self.window not in
     laws/test_exact_constants.py::test_a_quota_adds_up_what_other_machines_may_have_moved
-        self.doubts[place] += unsure => self.doubts[place] = unsure
+        self.tolerances[place] += unsure => self.tolerances[place] = unsure
     accounting/ledger/test_tamper.py::test_a_charge_beyond_either_part_of_a_limit_is_found
-        Price(*(max(0, part - self.doubts[place]) for part in self.found[place]))
-        => Price(max(0, self.found[place].main - self.doubts[place]), 0)
+        Price(*(max(0, part - self.tolerances[place]) for part in self.sums[place]))
+        => Price(max(0, self.sums[place].main - self.tolerances[place]), 0)
 accounting/ledger/store.py
     dpselect/test_secrets.py::test_no_error_and_nothing_that_it_is_chained_to_shows_a_secret[ledger]
         _empty(error)¶        raise explained => raise explained
@@ -366,7 +366,7 @@ accounting/ledger/verification.py
     accounting/ledger/test_tolerances.py::test_another_versions_last_digits_take_nothing_back
         if whole and dataset.budget.admitted_before(count * read) else None => if False else None
     accounting/ledger/test_tolerances.py::test_an_entry_one_unit_below_its_price_is_found
-        charged < due - 1 - => charged < due - 2 -
+        charged < expected - 1 - => charged < expected - 2 -
     accounting/ledger/test_tolerances.py::test_a_settlement_one_unit_beyond_what_did_not_run_is_found
         <= entry.main <= 0 => <= entry.main + 1 <= 1
     accounting/ledger/test_tolerances.py::test_a_total_is_the_sum_to_the_unit
@@ -374,7 +374,7 @@ accounting/ledger/verification.py
     accounting/ledger/test_signatures.py::test_heads_notice_a_ledger_that_went_back
         chain.seq < head.seq: => chain.seq + 1 < head.seq:
     accounting/ledger/test_tamper.py::test_a_careful_forgery_is_found
-        or _less(entry.failure, due.failure) =>
+        or _less(entry.failure, expected.failure) =>
                 if total != entry.spent: =>         if total.main != entry.spent.main:
     accounting/ledger/test_tamper.py::test_a_second_void_is_found_by_the_chain_alone
         entry.action == "void" and self.accounts.opening is None => False

@@ -266,7 +266,7 @@ def test_outputs_are_renewed_in_their_place(
     renewed = out.read_bytes()
     out.write_bytes(renewed.replace(b"2024-07-03", b"2024-07-99"))
     (tmp_path / "all.csv").unlink()
-    assert "exists and is not written over" in told(*asked, "2024-07-04", status=2)
+    assert "exists and is not overwritten" in told(*asked, "2024-07-04", status=2)
     out.write_bytes(renewed)
     told(*asked, "2024-07-04")
 
@@ -455,11 +455,11 @@ def test_the_same_call_gives_the_answer_that_its_output_holds(
         assert told(*asked) == first
     assert set(tmp_path.glob("a.*")) == set(whole)
     for another in ([*asked, "--where", "at = 2024-07-01"], [*asked[:-1], str(other)]):
-        assert "exists and is not written over" in told(*another, status=2)
+        assert "exists and is not overwritten" in told(*another, status=2)
     assert told(*asked, "--memory-limit", "1GiB", "--actor", "ada") == first
     record = out if suffix == ".json" else out.with_name(f"{out.name}.json")
     record.write_text(record.read_text().replace("place1", "place9"))
-    assert "exists and is not written over" in told(*asked, status=2)
+    assert "exists and is not overwritten" in told(*asked, status=2)
     (tmp_path / "moved.csv").rename(log)
     whole_log = [
         "run",

@@ -71,7 +71,7 @@ REFUSED: list[tuple[type[Mechanism], str | None, Traits | None, str]] = [
         dps.PermuteAndFlip,
         None,
         Traits(**WHOLE),
-        r"Made.kind has no default: give it one, as in kind: Literal\['mine'\] = 'mine'",
+        r"Made has no default kind. Give it one, for example kind: Literal\['mine'\] = 'mine'",
     ),
     *(
         (

@@ -289,7 +289,7 @@ def test_a_ledger_that_is_gone_after_the_charge_is_not_said_to_have_charged_noth
     said = " ".join([str(stopped.value), *stopped.value.__notes__])
     assert "othing was charged" not in said
     assert "ledger init" not in said
-    assert "put the file back" in said
+    assert "Put the file back" in said
     assert "is charged and stays charged" in said
     (place / "away.db").rename(place / "p.db")
     assert asking(output="answer.json")().items
@@ -642,7 +642,7 @@ def test_a_series_of_which_all_periods_are_charged_is_gone_on_with(
         patch.setattr(Ledger, "charge", stopping)
         with pytest.raises(Stopped):
             ask()()
-    whole = "somebody whose rows lie in all 2 days faces"
+    whole = "for a user whose rows lie in all 2 days, the cost is"
     assert ask(dry_run=True)().in_all.startswith(f"once all of them are charged, {whole}")
     found = ask()()
     assert [one.state for one in found.releases] == ["recorded", "released"]
@@ -678,7 +678,7 @@ def test_a_horizon_of_a_log_that_is_stopped_at_its_file_is_completed(
     assert kept in (None, record.read_text())
     assert [row["item"] for row in held["table"]] == [str(item) for item in found.items]
     assert len(pd.read_csv("top.csv")) == len(held["table"]) > 0
-    with pytest.raises(OutputRefused, match="exists and is not written over"):
+    with pytest.raises(OutputRefused, match="exists and is not overwritten"):
         ask(where="shop != zoo")()
 
 
