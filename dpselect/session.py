@@ -486,13 +486,13 @@ class Session:
         )
         if not several or self._dataset.relation != "add_remove" or item.relation == "replace_one":
             return
-        given = getattr(scores, "sensitivity", None)
-        whole = given is not None and (
-            given.l0,
-            given.l1,
-            given.l2,
-            given.monotone,
-            given.linf,
+        declared = getattr(scores, "sensitivity", None)
+        whole = declared is not None and (
+            declared.l0,
+            declared.l1,
+            declared.l2,
+            declared.monotone,
+            declared.linf,
         ) == (None, None, None, True, 1)
         # Sums that are cut to [0, 1] declare the same, and yet rise where the rows that leave held
         # amounts below 0.

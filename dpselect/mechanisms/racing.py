@@ -142,11 +142,11 @@ class RacingTopK(WeighsAgain):
             raise ValueError(
                 f"shares={self.shares} must be two or three parts of mu^2 that add up to 1"
             )
-        for name, given in (("floors", self.floors), ("bands", self.bands)):
-            if len(given) != rounds - 1:
+        for name, entries in (("floors", self.floors), ("bands", self.bands)):
+            if len(entries) != rounds - 1:
                 raise ValueError(
-                    f"{name}={given} must have {rounds - 1} entries, one for each round after the "
-                    f"first: shares={self.shares} are of {rounds} rounds"
+                    f"{name}={entries} must have {rounds - 1} entries, one for each round after "
+                    f"the first: shares={self.shares} are of {rounds} rounds"
                 )
         if len(self.failures) != rounds or abs(math.fsum(self.failures) - 1) > _SUM:
             raise ValueError(

@@ -210,9 +210,10 @@ class WithValues(DelegatingMechanism, ShowsValues):
         super()._check_scores(scores)
         if self.clip is None or (scores.second is not None and scores.second.count is not None):
             return
-        one, of = scores.sensitivity, Sensitivity.l2_of if self.norm == "l2" else Sensitivity.l1_of
-        within = of(one, self._most) <= of(self.counted, self._most)
-        if not within or one.linf > self.counted.linf or self.lost_scale is not None:
+        declared = scores.sensitivity
+        norm_of = Sensitivity.l2_of if self.norm == "l2" else Sensitivity.l1_of
+        within = norm_of(declared, self._most) <= norm_of(self.counted, self._most)
+        if not within or declared.linf > self.counted.linf or self.lost_scale is not None:
             raise InvalidRequest(
                 f"the values are counts of users clipped to {self.clip:g} among the selected"
                 " items, but these scores have no second look that counts. Pass Scores(...,"
@@ -231,7 +232,7 @@ class WithValues(DelegatingMechanism, ShowsValues):
             return selection.model_copy(update={"values": ()})
         counts, lost = scores.second.counted(selection.labels or (), self.counted)
         values = noisy_values(counts.dense(), self.noise, self.scale, source)
-        told = (
+        noisy_lost = (
             None
             if self.lost_scale is None
             else noisy_values(np.array([lost]), self.noise, self.lost_scale, source)
@@ -239,7 +240,7 @@ class WithValues(DelegatingMechanism, ShowsValues):
         return selection.model_copy(
             update={
                 "values": tuple(values.tolist()),
-                "lost": None if told is None else float(told[0]),
+                "lost": None if noisy_lost is None else float(noisy_lost[0]),
             }
         )
 

@@ -1102,7 +1102,7 @@ dpselect/mechanisms/with_values.py
     laws/test_values.py::test_what_a_release_used_holds_its_values
         return selecting + self._price() if len(selection) else selecting => return selecting
     laws/test_second_counts.py::test_what_has_no_second_look_is_refused
-        if not within or one.linf > self.counted.linf or => if not within or
+        if not within or declared.linf > self.counted.linf or => if not within or
     laws/test_per_group.py::test_a_step_that_is_not_halved_counts_twice_beside_one_that_is
         self.mechanism.shared_group_curve or 2 * self.mechanism.curve => self.mechanism.shared_group_curve or self.mechanism.curve
 dpselect/pate/ballots.py
@@ -1306,7 +1306,7 @@ dpselect/session.py
     dpselect/pate/test_labeling.py::test_another_relation_is_refused
         return getattr(self.item, "unit", None) => return None
     dpselect/test_session_periods.py::test_a_bound_over_several_periods_is_refused_at_the_price_of_one
-        whole = given is not None and (given.l0, given.l1, => whole = given is not None or (given.l0, given.l1,
+        whole = declared is not None and (declared.l0, declared.l1, => whole = declared is not None or (declared.l0, declared.l1,
     dpselect/test_session_periods.py::test_sums_cut_to_one_are_no_whole_counts
         whole = whole and not getattr(scores, "sums", False) => pass
     laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay
