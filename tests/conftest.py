@@ -41,7 +41,9 @@ _GLOBALS: dict[str, Callable[[], object]] = {
     "kinds of mechanisms": lambda: sorted(dpselect.mechanisms.base.members()),
     "current folder": os.getcwd,
     "environment": lambda: {
-        name: text for name, text in os.environ.items() if name != "PYTEST_CURRENT_TEST"
+        name: text
+        for name, text in os.environ.items()
+        if name not in ("PYTEST_CURRENT_TEST", "_RJEM_MALLOC_CONF")  # polars sets the second
     },
     "decimal context": lambda: (decimal.getcontext().prec, decimal.getcontext().rounding),
     "numpy's error state": np.geterr,

@@ -4,14 +4,18 @@ and not one more.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from spread import spread
+from typer.testing import CliRunner
 
 import accounting as acc
 import dpselect as dps
 from accounting.ledger import Ledger
+from dpselect.cli.app import app
 from dpselect.mechanisms import members
 from dpselect.plan import Profile
 from dpselect.plan.asked import plan
@@ -176,3 +180,55 @@ def test_a_plan_fits_its_ledger(tmp_path: Path) -> None:
 
 
 # -- the command line ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Any:
+    """`dpselect` on a log with a ledger of (1, 1e-6)."""
+    rows = "".join(
+        f"u{user},{item}\n"
+        for item, users in (("hit", 900), ("fair", 700))
+        for user in range(users)
+    )
+    (tmp_path / "log.csv").write_text("user,item\n" + rows)
+    with Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
+        ledger.create_dataset(
+            "log", acc.Budget(epsilon=1.0, delta=1e-6, failure=8e-7), "add_remove"
+        )
+
+    def run(*words: object) -> Any:
+        return CliRunner().invoke(
+            app, [*map(str, words), "--ledger", f"sqlite:///{tmp_path}/p.db", "--dataset", "log"]
+        )
+
+    return run
+
+
+@pytest.mark.slow
+def test_topk_takes_its_share_of_the_datasets_budget(shell: Any, tmp_path: Path) -> None:
+    """With --releases and no budget it is the dataset's, its failure share included: two releases
+    fit, a third is told why.
+    """
+    ask = (
+        "topk",
+        tmp_path / "log.csv",
+        "--user",
+        "user",
+        "--item",
+        "item",
+        "--k",
+        2,
+        "--releases",
+        2,
+    )
+    for words in ((), ("--epsilon", 1, "--delta", 1e-6)):  # the dataset's own, in words
+        done = shell(*ask, *words, "--json")
+        assert done.exit_code == 0, done.stderr
+        told = json.loads(done.stdout)
+        assert (told["planned_releases"], told["curve"]["delta0"]) == (2, 4e-07)
+    refused = shell(*ask)
+    assert (refused.exit_code, refused.stdout) == (3, "")
+    assert "This release does not fit because " in refused.stderr
+    nowhere = CliRunner().invoke(app, list(map(str, ask)))  # no ledger to look at
+    assert (nowhere.exit_code, "no budget is stated" in nowhere.stderr) == (2, True)
+    assert "Nothing was charged" in refused.stderr

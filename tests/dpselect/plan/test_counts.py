@@ -4,6 +4,7 @@ to them from a shell.
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import tomllib
@@ -308,6 +309,57 @@ def run(tmp_path: Path) -> Callable[..., Any]:
         return CliRunner().invoke(app, list(map(str, words)))
 
     return invoke
+
+
+@pytest.mark.slow
+def test_topk_shows_counts_with_intervals(run: Any, tmp_path: Path) -> None:
+    """A column of users and one of intervals, in text, JSON and CSV; the curve pays for both; the
+    true counts lie within.
+    """
+    ask = (
+        "topk",
+        tmp_path / "log.csv",
+        "--user",
+        "user",
+        "--item",
+        "item",
+        "--k",
+        2,
+        "--with-counts",
+    )
+    words = (*ask, "--rho", 0.5, "--domain", tmp_path / "items.txt")
+    shown = run(*words)
+    assert shown.exit_code == 0, shown.stderr
+    for part in ("users (noisy)", "95% interval", "holds with 95% probability, whatever"):
+        assert part in shown.stdout
+    assert sum(" to " in line for line in shown.stdout.splitlines()) >= 2
+    told = json.loads(run(*words, "--json", "--output", tmp_path / "a.csv").stdout)
+    assert (told["mechanism"]["kind"], told["intervals"]["among"]) == ("with_values", None)
+    curve = acc.Curve.from_json(json.dumps(told["curve"]))
+    assert 0.4999 < curve.rho <= 0.5
+    with (tmp_path / "a.csv").open() as file:
+        rows = {row["item"]: row for row in csv.DictReader(file)}
+    # wider than the interval, so that luck (1e-9) does not fail the test
+    for item, users in (("hit", 900), ("fair", 600)):
+        low, high = float(rows[item]["low"]), float(rows[item]["high"])
+        assert low - 2.2 * (high - low) < users < high + 2.2 * (high - low)
+    bounded = (
+        "--rho",
+        0.5,
+        "--delta",
+        1e-5,
+        "--max-items-per-user",
+        2,
+        "--clip",
+        1,
+        "--mechanism",
+        "sparse_histogram",
+    )
+    held = json.loads(run(*ask, *bounded, "--json").stdout)
+    assert (held["mechanism"]["mechanism"]["kind"], held["intervals"]["among"]) == (
+        "sparse_histogram",
+        None,
+    )
 
 
 @pytest.mark.slow

@@ -222,6 +222,24 @@ def test_a_dry_run_costs_nothing_and_says_the_price(place: Path, asked: dict[str
     assert acc.Curve.from_json(charged[3]) == dry.item.curve
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("place")
+def test_a_dry_run_of_the_command_says_so() -> None:
+    """As text and as JSON, with the mechanism; nothing is shown of the log."""
+    asked = {**BASE, "dry_run": True, "domain": "shops.csv", "max_items_per_user": 5}
+    text = command(asked)
+    assert text.exit_code == 0, text.stderr
+    assert "no ledger is named" in " ".join(text.stdout.split())
+    assert "No row was read" in text.stdout
+    told = json.loads(command({**asked, "json": True}).stdout)
+    assert told["dry_run"] is True
+    assert (
+        "it would be drawn by"
+        f" {type(dps.Mechanism.from_json(json.dumps(told['mechanism']))).__name__}" in text.stdout
+    )
+    assert not any(f'"s{number}"' in json.dumps(told) for number in range(1, 12))
+
+
 @pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("log", "changed", "error"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 import accounting as acc
 from dpselect.cli.app import app
+from dpselect.cli.guard import EXPLAINED
 
 LOG = "user_id,item_id\n" + "".join(
     f"{user},{item}\n" for user in range(40) for item in ("a", "b")[: 1 + user % 2]
@@ -85,3 +87,39 @@ def test_a_used_key_pays_for_no_other_question(topk: list[str], epsilon: str) ->
     assert (refused.exit_code != 0, refused.stdout) == (True, "")
     assert "has already paid for a different charge" in " ".join(refused.stderr.split())
     assert "charged" not in refused.stderr
+
+
+@pytest.mark.slow
+def test_a_release_pays_for_what_came_out(topk: list[str], tmp_path: Path) -> None:
+    """With --pay-for-what-came-out the ledger takes off what the answer did not use; without such a
+    price it is refused.
+    """
+    with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
+        ledger.create_dataset("open", acc.Budget(epsilon=2, delta=1e-4, order="inf"), "add_remove")
+    words = (
+        f"topk {tmp_path}/log.csv --user user_id --item item_id --k 5 --epsilon 1 --delta 1e-6"
+        " --mechanism limited_domain"
+    )
+    paid = [*words.split(), *topk[-4:-1], "open", "--pay-for-what-came-out"]
+    done = CliRunner().invoke(app, [*paid, "--json"])
+    assert done.exit_code in (0, EXPLAINED), done.stderr
+    told = json.loads(done.stdout)
+    assert any("did not use is returned" in note for note in told["notes"])
+    with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
+        used = acc.Curve.from_json(json.dumps(told["spent"]))
+        assert ledger.total("open").spent == ledger.dataset("open").budget.price(used)
+        assert used.core_epsilon < acc.Curve.from_json(json.dumps(told["curve"])).core_epsilon
+        assert [entry.action for entry in ledger.entries("open")] == [
+            "reserve",
+            "commit",
+            "release",
+        ]
+        loose = [word for word in paid if word not in (*topk[-4:], "open")]
+        for refused, reason in (
+            ([*topk, "--pay-for-what-came-out"], "costs the same"),
+            (loose, "needs --ledger"),
+        ):
+            again = CliRunner().invoke(app, refused)
+            assert again.exit_code != 0
+            assert reason in " ".join(again.stderr.split())
+        assert len(list(ledger.entries("log"))) == 0
