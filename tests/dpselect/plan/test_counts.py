@@ -106,7 +106,7 @@ def test_a_budget_that_pays_for_no_counts_is_named_as_it_is_stated() -> None:
     """Not by an order or a bracket, which nobody stated."""
     with pytest.raises(
         acc.errors.CalibrationError,
-        match="counts of users within epsilon=1e-9, delta=1e-300: raise",
+        match=r"counts of users fit epsilon=1e-9, delta=1e-300. Raise",
     ):
         CountNoise.of(asked(recounted=True), acc.Budget(epsilon=1e-9, delta=1e-300))
 
