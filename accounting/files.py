@@ -99,7 +99,7 @@ def new_file(
         mode: of the file, before the process's mask.
         encoding: of a text stream; None is for bytes.
         replace: whether a file that is there is replaced: only for a file that the same work has
-            written before.
+            written before. A link stays, and the file that it leads to is replaced.
 
     Raises:
         OutputRefused: as `require_new`, before the block or after it.
@@ -107,6 +107,8 @@ def new_file(
     """
     if not replace:
         require_new(path, what)
+    elif path.is_symlink():
+        path = path.resolve()
     scratch = path.with_name(f".dpselect-{uuid.uuid4().hex}")
     try:
         handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)

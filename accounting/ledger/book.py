@@ -209,7 +209,8 @@ class Book:
         return [entry for key in keys for entry in self._earlier[key]]
 
     @cached_property
-    def _quotas(self) -> list[Revision]:
+    def quotas(self) -> list[Revision]:
+        """Those that limit a charge now."""
         return in_force(self.connection, self.declared.id)
 
     def accounts(
@@ -223,7 +224,7 @@ class Book:
             _, period = place
             left = Remaining(self.dataset.budget, spent, account=period)
             yield place, where + (f", period={period!r}" if period else ""), left
-        for revision in self._quotas:
+        for revision in self.quotas:
             quota = revision.quota
             if quota.by is not None and quota.of is None and who[quota.by] is None:
                 raise InvalidEntry(
@@ -459,7 +460,7 @@ class Book:
             steps.append({**said, "period": one.period, **back.times(-1)._asdict()})
         written = self.append(steps, by)
         if action == "void" or ran is not None:
-            for revision in self._quotas:
+            for revision in self.quotas:
                 back = returned(revision.limit, opening[0], ran, by)
                 names = revision.quota.accounts(
                     self.dataset.window, vars(opening[0]), [one.period for one in opening]

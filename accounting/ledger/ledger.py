@@ -40,7 +40,7 @@ from accounting.ledger.store import (
     stream,
 )
 from accounting.ledger.stored_text import Window, checked_name, checked_periods, optional_text
-from accounting.ledger.summary import Summary, charged_curves, standing
+from accounting.ledger.summary import Summary, charged_curves, curves_of_quota, is_a_sum, standing
 from accounting.ledger.verification import Verification, verify
 from accounting.price import MOST, Price
 from accounting.remaining import BudgetExceeded, Remaining
@@ -373,10 +373,12 @@ class Ledger:
         )
         with reading(self._store, dataset) as book:
             due, periods = request.due(book.dataset)
-            curves = _charged(book, periods) or {}
+            curves = {0: _charged(book, periods) or {}}
+            for one in book.quotas:
+                curves[one.seq] = curves_of_quota(book.connection, book.declared, one) or {}
             return [
-                replace(left, curve=due.curve, charged=None if quota else curves.get(period))
-                for (quota, period), _, left in book.accounts(periods, due.fields)
+                replace(left, curve=due.curve, charged=curves[quota].get(account))
+                for (quota, account), _, left in book.accounts(periods, due.fields)
             ]
 
     def affordable(
@@ -480,10 +482,8 @@ def _standing(book: Book, spent: Mapping[str, Price]) -> tuple[Remaining, ...]:
 
 
 def _charged(book: Book, periods: Collection[str]) -> dict[str, Curve] | None:
-    """What was charged, read from all entries; None of a pure budget, whose running total is the
-    sum of epsilons already.
-    """
-    pure = book.dataset.budget.measure == "epsilon" and not book.dataset.budget.delta
+    """What was charged, read from all entries; None if it is a sum of epsilons already."""
+    pure = is_a_sum(book.dataset.budget)
     return None if pure else charged_curves(book.connection, book.declared, periods)
 
 
@@ -578,20 +578,16 @@ class Quotas:
         """Every account of the quotas in force that was charged; with `most`, each quota's fullest
         ones only.
         """
-        with reading(self._store, self._dataset) as book:
-            known, held = (
-                in_force(book.connection, book.declared.id),
-                all_held(book.connection, book.declared.id),
-            )
         found: list[tuple[Quota, Remaining]] = []
-        for one in known:
-            accounts = sorted((name, spent) for (of, name), spent in held.items() if of == one.seq)
-            fullest = sorted(accounts, key=lambda account: account[1], reverse=True)[:most]
-            for name, spent in sorted(fullest):
-                found.append(
-                    (
-                        one.quota,
-                        Remaining(one.limit, spent, account=one.quota.account_in_words(name)),
-                    )
+        with reading(self._store, self._dataset) as book:
+            held = all_held(book.connection, book.declared.id)
+            for one in in_force(book.connection, book.declared.id):
+                charged = curves_of_quota(book.connection, book.declared, one) or {}
+                accounts = sorted(
+                    (name, spent) for (of, name), spent in held.items() if of == one.seq
                 )
+                fullest = sorted(accounts, key=lambda account: account[1], reverse=True)[:most]
+                for name, spent in sorted(fullest):
+                    words, curve = one.quota.account_in_words(name), charged.get(name)
+                    found.append((one.quota, Remaining(one.limit, spent, None, words, curve)))
         return found

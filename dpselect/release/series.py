@@ -24,7 +24,8 @@ from dpselect.continual import ContinualTopK, Horizon, HorizonClip, Period
 from dpselect.continual.continual_top_k import ITEMS_PER_PERIOD
 from dpselect.continual.horizon import of_pairs
 from dpselect.continual.horizon import open as open_horizon
-from dpselect.errors import HorizonError, InvalidRequest, Note, printable
+from dpselect.continual.state import State as HorizonState
+from dpselect.errors import HorizonError, HorizonUnavailable, InvalidRequest, Note, printable
 from dpselect.events import ProgressCallback, Reading
 from dpselect.events.rows import PeriodEvents
 from dpselect.events.staging import split
@@ -474,16 +475,24 @@ class KeptHorizon:
     def written(self, answer: HorizonAnswer) -> HorizonAnswer:
         """The answer, once it is in its file; what the file holds must be what the state has, or
         the start of it.
+
+        One call at a time does so, under the state's lock. Of calls that overlap, the one that has
+        released more stays in the file, whichever comes last.
         """
-        released = json.loads(as_json(answer))["released"]
-        if (
-            self.held is not None
-            and self.held["released"] != released[: len(self.held["released"])]
-        ):
-            self.place.require()
+        if self.place.output is None:
+            return answer
         try:
-            self.place.renew(answer, self.held)
-        except OutputError as error:
+            with HorizonState.opened(self.state) as state:
+                held = self.place.held(self.question)
+                released = json.loads(as_json(answer))["released"]
+                known = [] if held is None else held["released"]
+                more = len(released) < len(known) <= len(state.closed())
+                if more and known[: len(released)] == released:
+                    return answer
+                if known != released[: len(known)]:
+                    self.place.require()
+                self.place.renew(answer, held)
+        except (OutputError, HorizonUnavailable) as error:
             error.add_note(
                 Note(
                     f"what was released is kept in state={masked(self.state)}, and the same call"

@@ -237,6 +237,8 @@ accounting/files.py
                 file.flush()¶        os.fsync(file.fileno())¶ =>         file.flush()¶
     dpselect/pate/test_labeling.py::test_a_job_costs_each_round_once
                 os.fsync(file.fileno())¶    sync_folder(path.parent)¶ =>         os.fsync(file.fileno())¶
+    dpselect/cli/test_continual.py::test_a_link_to_an_output_stays_a_link
+        elif path.is_symlink(): => elif False:
 accounting/frozen.py
     test_imports.py::test_one_kind_is_found_without_importing_the_others
         if name.lower() == kind.replace("_", ""): => if True:
@@ -310,6 +312,10 @@ accounting/ledger/item.py
 accounting/ledger/ledger.py
     accounting/ledger/test_three_figures.py::test_the_three_figures_are_the_same_wherever_they_stand
         if isinstance(item, Curve) or not hasattr(item => if not hasattr(item
+    accounting/ledger/test_quotas.py::test_a_quota_states_the_smaller_cost_as_charged
+        charged=curves[quota].get(account) => charged=None if quota else curves[0].get(account)
+        words, curve = one.quota.account_in_words(name), charged.get(name)
+        => words, curve = one.quota.account_in_words(name), None
 accounting/ledger/model.py
     accounting/ledger/test_settling.py::test_another_machine_gives_back_less_than_was_put_in
         part - 1 - of // SLACK => part + 1 + of // SLACK
@@ -362,6 +368,9 @@ accounting/ledger/store.py
 accounting/ledger/summary.py
     accounting/ledger/test_growth.py::test_sums_are_those_of_the_entries
         is_(None), _back.c.action != "void" => is_(None), _back.c.action == "void"
+    accounting/ledger/test_quotas.py::test_a_quota_states_the_smaller_cost_as_charged
+        if (account, row.several) not in counted: => if True:
+        case((_SEVERAL, entries.c.key)) => case((~_SEVERAL, entries.c.key))
 accounting/ledger/verification.py
     accounting/ledger/test_tolerances.py::test_another_versions_last_digits_take_nothing_back
         if whole and dataset.budget.admitted_before(count * read) else None => if False else None
@@ -1321,7 +1330,11 @@ dpselect/release/series.py
         (dataset.name, item, todo) if todo else ledger.in_all(dataset.name) => (dataset.name, item, todo)
     dpselect/release/test_retry.py::test_a_horizon_of_a_log_that_is_stopped_at_its_file_is_completed
         held = place.held(question) => held = place.require()
-        self.place.renew(answer, self.held) => self.place.renew(answer, None)
+        self.place.renew(answer, held) => self.place.renew(answer, None)
+    dpselect/cli/test_continual.py::test_of_two_runs_at_once_the_output_and_its_record_are_of_one
+        if more and known[: len(released)] == released: => if False:
+        < len(known) <= len(state.closed()) => < len(known)
+        with HorizonState.opened(self.state) as state: => with open("/dev/null") as state:
 dpselect/session.py
     dpselect/pate/test_labeling.py::test_another_relation_is_refused
         return getattr(self.item, "unit", None) => return None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,8 +25,8 @@ from dpselect.cli import app
 from dpselect.cli.guard import EXPLAINED
 from dpselect.continual.state import State
 from dpselect.errors import HorizonError, HorizonUnavailable, InvalidRequest
-from dpselect.release import answer
-from dpselect.release.answer import UNRECORDED, Unrecorded, warn_unrecorded
+from dpselect.release import answer, series
+from dpselect.release.answer import UNRECORDED, AnswerFile, Unrecorded, warn_unrecorded
 
 HORIZON = ["--k", "2", "--epsilon", "4", "--delta", "1e-6", "--count", "running"]
 WHEN = ["--time", "at", "--every", "day", "--since", "2024-07-01", "--until", "2024-07-04"]
@@ -269,6 +271,60 @@ def test_outputs_are_renewed_in_their_place(
     assert "exists and is not written over" in told(*asked, "2024-07-04", status=2)
     out.write_bytes(renewed)
     told(*asked, "2024-07-04")
+
+
+def test_of_two_runs_at_once_the_output_and_its_record_are_of_one(
+    paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run is overtaken by one of the same state that releases more: the output keeps all of it,
+    and later runs renew it. Output and record are written under the state's lock. An older copy of
+    the state does not go on with the output.
+    """
+    out, state = tmp_path / "top.csv", tmp_path / "state"
+    run = ["run", str(tmp_path / "all.csv"), *paid[-2:], *HORIZON, *COLUMNS, *WHEN]
+    asked = [*run, "--output", str(out), "--up-to"]
+    told(*asked, "2024-07-02")
+    older = state.read_bytes()
+    written, renewed, locked = series.KeptHorizon.written, AnswerFile.renew, []
+    code = "import duckdb, sys; duckdb.connect(sys.argv[1])"
+
+    def overtaken(*given: Any) -> Any:
+        monkeypatch.setattr(series.KeptHorizon, "written", written)
+        told(*asked, "2024-07-04")
+        return written(*given)
+
+    def renewing(*given: Any) -> None:
+        other = [sys.executable, "-c", code, str(state)]
+        locked.append(subprocess.run(other, capture_output=True, check=False).returncode)
+        renewed(*given)
+
+    monkeypatch.setattr(series.KeptHorizon, "written", overtaken)
+    monkeypatch.setattr(AnswerFile, "renew", renewing)
+    told(*asked, "2024-07-03")
+    assert b"2024-07-03" in out.read_bytes()
+    told(*asked, "2024-07-04")
+    assert locked == [1, 1]
+    state.write_bytes(older)
+    assert "exists and is not written over" in told(*asked, "2024-07-02", status=2)
+
+
+def test_a_link_to_an_output_stays_a_link(paid: list[str], tmp_path: Path) -> None:
+    """An output that was moved to a web server's folder, with a link in its place: the file there
+    is renewed as a whole, with its own permissions, and the link stays.
+    """
+    out, page = tmp_path / "top.csv", tmp_path / "www" / "page.csv"
+    run = ["run", str(tmp_path / "all.csv"), *paid, *HORIZON, *COLUMNS, *WHEN]
+    asked = [*run, "--output", str(out), "--up-to"]
+    told(*asked, "2024-07-02")
+    page.parent.mkdir()
+    out.rename(page)
+    page.chmod(0o644)
+    out.symlink_to(Path("www") / "page.csv")
+    told(*asked, "2024-07-03")
+    assert out.is_symlink()
+    assert b"2024-07-02" in page.read_bytes()
+    assert page.stat().st_mode & 0o777 == 0o644
+    assert list(page.parent.iterdir()) == [page]
 
 
 def test_a_dry_run_says_which_key_and_state_are_meant(
