@@ -64,6 +64,7 @@ _STEPS = {
     "release": "result handed out",
     "void": "reservation given back",
     "quota": "a limit within the budget",
+    "retire": "moved to another ledger",
 }
 ROUTES: dict[Route, str] = {
     "pure": "sum of pure ε",

@@ -16,10 +16,12 @@ from typing import Any, Literal
 
 from sqlalchemy import BindParameter, Connection, Table, bindparam, exists, select, text, update
 
+from accounting.address import masked
 from accounting.budget import NOTHING, Budget, Price
 from accounting.curves import Curve
 from accounting.ledger.errors import (
     ClaimConflict,
+    DatasetMoved,
     InvalidEntry,
     InvalidTransition,
     KeyConflict,
@@ -28,6 +30,7 @@ from accounting.ledger.errors import (
 )
 from accounting.ledger.item import TWO_CHANGES, Request
 from accounting.ledger.model import (
+    DECLARES,
     ENTRY_FIELDS,
     Action,
     Dataset,
@@ -39,6 +42,7 @@ from accounting.ledger.model import (
 )
 from accounting.ledger.quota import Place, Revision, in_force
 from accounting.ledger.store import (
+    IS_STEP,
     STORED,
     Declared,
     Store,
@@ -93,10 +97,15 @@ _LAST = (
     .where(
         entries.c.dataset_id == _MINE,
         entries.c.period == bindparam("period"),
-        entries.c.action != "quota",
+        IS_STEP,
     )
     .order_by(entries.c.seq.desc())
     .limit(1)
+)
+_RETIRED = select(entries.c.seq, entries.c.label).where(
+    entries.c.dataset_id == _MINE,
+    entries.c.seq == bindparam("last"),
+    entries.c.action == "retire",
 )
 _NAMED: BindParameter[Any] = bindparam("names", expanding=True)
 _PERIODS = select(totals.c.period.label("name"), totals.c.main, totals.c.failure).where(
@@ -138,6 +147,7 @@ def writing(store: Store, dataset: object) -> Iterator[Book]:
         book = Book(
             connection, find_dataset(connection, checked_name("dataset", dataset), locked=True)
         )
+        book.require_here()
         yield book
         book.close()
 
@@ -165,6 +175,21 @@ class Book:
         self._spent: dict[Place, Price] = {}
         self._moved: set[Place] = set()
         self._earlier: dict[str, list[Entry]] = {}
+
+    @property
+    def moved_to(self) -> str | None:
+        """The ledger that the dataset has moved to, as its last entry says; None if it has not."""
+        asked = {"mine": self.declared.id, "last": self.declared.seq}
+        row = self.connection.execute(_RETIRED, asked).one_or_none()
+        return None if row is None else str(row.label)
+
+    def require_here(self) -> None:
+        """Refuse what would be charged to a dataset that has moved to another ledger."""
+        if (place := self.moved_to) is not None:
+            raise DatasetMoved(
+                f"dataset={self.dataset.name!r} has moved to the ledger {masked(place)} (entry"
+                f" {self.declared.seq}). Name that one with ledger=; nothing was written here"
+            )
 
     # -- where accounts stand ----------------------------------------------------------------------
 
@@ -496,7 +521,7 @@ class Book:
         written = []
         for step in steps:
             fields: dict[str, Any] = {**_BLANK, **vars(by), **step, "dataset": self.dataset.name}
-            if step["action"] != "quota":
+            if step["action"] not in DECLARES:
                 (spent,) = self.spent(0, [fields["period"]]).values()
                 spent = spent.plus(Price(fields["main"], fields["failure"]))
                 fields |= {"spent_main": spent.main, "spent_failure": spent.failure}
@@ -507,7 +532,7 @@ class Book:
 
     def enter(self, entry: Entry) -> None:
         """Add an entry that follows the dataset's head."""
-        if entry.action != "quota":
+        if entry.action not in DECLARES:
             self.move({(0, entry.period): entry.spent})
         self.declared.seq, self.declared.head = entry.seq, entry.hash
         self.waiting.append(entry)

@@ -29,6 +29,10 @@ class DatasetExists(LedgerError):
     """A dataset of this name is already declared; declarations never change."""
 
 
+class DatasetMoved(LedgerError):
+    """A charge to a dataset that has moved to another ledger; nothing was written."""
+
+
 class InvalidEntry(LedgerError):
     """A name, label, key, count or period that the ledger does not accept."""
 

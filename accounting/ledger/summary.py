@@ -23,7 +23,7 @@ from accounting.budget import Budget, Price
 from accounting.curves import Composed, Curve
 from accounting.ledger.model import OPENS, Dataset
 from accounting.ledger.quota import Revision
-from accounting.ledger.store import Declared, all_totals, entries
+from accounting.ledger.store import IS_STEP, Declared, all_totals, entries
 from accounting.price import FAILURE_UNIT, MAIN_UNIT
 from accounting.remaining import Remaining
 
@@ -128,7 +128,7 @@ def curves_of_quota(
     names = ("period", "who", "curve", "several")
     columns = (entries.c.period, by, entries.c.curve, case((_SEVERAL, entries.c.key)))
     named = [column.label(name) for name, column in zip(names, columns, strict=True)]
-    asked = select(*named, func.sum(entries.c.count).label("count")).select_from(_CHARGES)
+    asked = select(*named, func.sum(entries.c.count).label("runs")).select_from(_CHARGES)
     grouped = asked.where(_STAND).group_by(*named).limit(MOST_CURVES + 1)
     rows = connection.execute(grouped, {"mine": declared.id}).all()
     if len(rows) > MOST_CURVES:
@@ -139,7 +139,7 @@ def curves_of_quota(
         who = {str(revision.quota.by): row.who}
         for account in revision.quota.accounts(declared.dataset.window, who, [row.period]):
             if (account, row.several) not in counted:
-                parts.setdefault(account, []).append((int(row.count), Curve.from_json(row.curve)))
+                parts.setdefault(account, []).append((int(row.runs), Curve.from_json(row.curve)))
             if row.several is not None:
                 counted.add((account, row.several))
     return {account: Composed.of(charges) for account, charges in parts.items()}
@@ -154,11 +154,7 @@ def _points(connection: Connection, declared: Declared) -> tuple[_SpendingPoint,
     step = max(1, -(-declared.seq // MOST_POINTS))
     wanted = sorted({*range(1, declared.seq + 1, step), declared.seq} - {0})
     columns = (entries.c.seq, entries.c.at, entries.c.spent_main, entries.c.spent_failure)
-    mine = (
-        (entries.c.dataset_id == declared.id)
-        & entries.c.seq.in_(wanted)
-        & (entries.c.action != "quota")
-    )
+    mine = (entries.c.dataset_id == declared.id) & entries.c.seq.in_(wanted) & IS_STEP
     rows = connection.execute(select(*columns).where(mine).order_by(entries.c.seq))
     return tuple(
         _SpendingPoint(row.seq, row.at, Price(row.spent_main, row.spent_failure)) for row in rows

@@ -923,7 +923,7 @@ class AnswerFile:
         """
         try:
             ledger.release(
-                receipt.dataset, receipt.key, actor=actor, claim=_claim(content), spent=used
+                receipt.dataset, receipt.key, actor=actor, claim=claim_of(content), spent=used
             )
         except acc.ledger.ClaimConflict:
             if path != self.record:
@@ -948,7 +948,7 @@ class AnswerFile:
         """
         content, charge = as_json(answer), answer.charge
         if self.record is None:
-            return _claim(content)
+            return claim_of(content)
         stem = self._stem(*(("", uuid4().hex) if charge is None else (charge.dataset, charge.key)))
         path = self.record.with_name(f"{stem}{_sha256(content)}")
         try:
@@ -960,7 +960,7 @@ class AnswerFile:
             self.failure = OutputError(f"output={masked(self.output)} cannot be written ({reason})")
         if self.failure is not None and charge is not None:
             raise self.failure
-        return _claim(content)
+        return claim_of(content)
 
     def name(self, answer: Any) -> None:
         """Give the draft its name, once the ledger has its claim. A failure waits until the answer
@@ -1149,7 +1149,7 @@ def _sha256(content: str) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def _claim(content: str) -> str:
+def claim_of(content: str) -> str:
     """Return what the ledger's record of the release says of what is kept."""
     return f"sha256:{_sha256(content)}"
 
