@@ -215,7 +215,8 @@ def ran(data: object, spec: ContinualSpec) -> HorizonAnswer | DryRun:
     }
     opens |= {"domain": spec.catalog(), "groups": reading.groups}
     settings = {name: getattr(spec, name) for name in _SETTINGS}
-    with nullcontext() if spec.ledger is None else session_of(spec) as session:
+    range_of: Any = {"time_zone": reading.time_zone, "time_range": reading.window}
+    with nullcontext() if spec.ledger is None else session_of(spec, **range_of) as session:
         about: Any = {
             "ended": count_ended(cut, spec.up_to, reading.window.zone),
             "dry_run": spec.dry_run,

@@ -327,6 +327,50 @@ def test_a_link_to_an_output_stays_a_link(paid: list[str], tmp_path: Path) -> No
     assert list(page.parent.iterdir()) == [page]
 
 
+def test_a_series_is_charged_to_the_quarter_that_it_lies_in(
+    paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a dataset with a budget for each quarter the range of the series says which one pays, once
+    for all of it; the next quarter has a budget of its own. A series over two quarters, or by
+    another clock, is refused before anything is charged; what was opened is shown, and charged
+    again on a restored ledger, without naming the quarter.
+    """
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{n},place{n % 2},2024-{month}-30" for month in ("06", "09") for n in range(300)]
+    (tmp_path / "two.csv").write_text("who,where,at\n" + "\n".join(rows) + "\n")
+    ledger = acc.Ledger.open(paid[1])
+    budget = acc.Budget(epsilon=4.0, delta=1e-5)
+    ledger.create_dataset("plays", budget, "add_remove", window="quarter", time_zone="Asia/Tokyo")
+    backup = (tmp_path / "ledger.db").read_bytes()
+    pays = [*paid[:2], "--dataset", "plays"]
+    clock = ["--time-zone", "Asia/Tokyo"]
+    asked = ["run", "two.csv", *pays, *HORIZON, *COLUMNS, "--time", "at", "--every", "day"]
+    ends = {"2024-Q2": ("2024-06-29", "2024-07-01"), "2024-Q3": ("2024-09-30", "2024-10-01")}
+    for since, until, zone, words in (
+        ("2024-06-30", "2024-07-02", clock, "2024-Q2 to 2024-Q3: state --since and --until within"),
+        (*ends["2024-Q2"], [], "begin in 'Asia/Tokyo'"),
+    ):
+        said = told(*asked, "--since", since, "--until", until, *zone, status=2 if zone else 1)
+        assert words in said
+    assert ledger.totals("plays") == []
+    for quarter, (since, until) in ends.items():
+        run = [*asked, "--since", since, "--until", until, *clock, "--state", quarter]
+        run += ["--key", quarter, "--json"]
+        first, again = (told(*run, *more) for more in (["--up-to", until], []))
+        assert first["released"] == again["released"]
+        assert first["budget"].startswith(f"plays, {quarter}: ")
+    spent = {left.account: left.spent for left in ledger.totals("plays")}
+    assert list(spent) == list(ends)
+    assert all(price.main > 0 for price in spent.values())
+    (tmp_path / "ledger.db").write_bytes(backup)
+    held = [*pays, "--key", "2024-Q2", "--state", "2024-Q2", "--json"]
+    for command in ("recharge", "show"):
+        assert len(told(command, *held)["released"]) == 2
+    assert {left.account: left.spent for left in ledger.totals("plays")} == {
+        "2024-Q2": spent["2024-Q2"]
+    }
+
+
 def test_a_dry_run_says_which_key_and_state_are_meant(
     paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
