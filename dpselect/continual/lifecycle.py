@@ -24,14 +24,14 @@ from dpselect.continual.horizon import open as open_horizon
 from dpselect.continual.state import State
 from dpselect.errors import HorizonError, InvalidRequest
 from dpselect.events.time_window import count_ended, periods
-from dpselect.release.answer import AnswerFile, DryRun, group_head, warn_unrecorded
+from dpselect.release.answer import DryRun, group_head, warn_unrecorded
 from dpselect.release.question import named
 from dpselect.release.run import session_of
 from dpselect.release.series import (
-    FORMS,
     HorizonAnswer,
     KeptHorizon,
     dry_close,
+    horizon_file,
     horizon_mechanism,
     over_horizon,
 )
@@ -203,7 +203,7 @@ def ran(data: object, spec: ContinualSpec) -> HorizonAnswer | DryRun:
     question = _question(spec, "run", source=named(data))
     name = "" if spec.state is not None and spec.key is not None else _name(data, question, spec)
     state = Path(f"{name}.state" if spec.state is None else spec.state)
-    kept = KeptHorizon.of(AnswerFile.of(spec, texts=FORMS), question, state)
+    kept = KeptHorizon.of(horizon_file(spec), question, state)
     assert reading.window is not None, "there is a column of times"
     cut = list(
         periods(reading.window, spec.every or "day", partial=spec.partial_last, most=MOST_PERIODS)
@@ -265,7 +265,7 @@ def _horizon(
 def _kept(spec: HeldFields, command: str, **about: Any) -> KeptHorizon:
     """What a spec asks for, and its file, before anything is read, reserved or charged."""
     return KeptHorizon.of(
-        AnswerFile.of(spec, texts=FORMS), _question(spec, command, **about), Path(str(spec.state))
+        horizon_file(spec), _question(spec, command, **about), Path(str(spec.state))
     )
 
 

@@ -1103,10 +1103,11 @@ class AnswerFile:
             return
         beside, has_table = self._beside(), self.record != self.output
         same = held is not None and held["released"] == json.loads(as_json(answer))["released"]
-        if held is not None and same and (not has_table or beside in held.get("files", ())[-1:]):
-            return
         table = self._table(answer) if has_table else b""
-        files = (*filter(None, [beside]), hashlib.sha256(table).hexdigest()) if has_table else ()
+        made = hashlib.sha256(table).hexdigest()
+        if same and (not has_table or made == beside):
+            return
+        files = (*filter(None, [beside]), made) if has_table else ()
         _write(self.record, as_json(replace(answer, files=files)).encode(), over=held is not None)
         if has_table:
             _write(self.output, table, over=beside is not None)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, time
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, final
+from typing import TYPE_CHECKING, Any, Literal, Self, final
 
 import accounting as acc
 import dpselect as dps
@@ -32,6 +32,7 @@ from dpselect.events.staging import split
 from dpselect.events.time_window import periods
 from dpselect.plan.default import Choice
 from dpselect.release.answer import (
+    TABLES,
     UNRECORDED,
     Answer,
     AnswerFile,
@@ -48,6 +49,7 @@ from dpselect.release.explained import HARDLY_ANY, explained_by_noise
 from dpselect.release.question import Question
 from dpselect.release.run import ChargeTarget, chosen, payer_of, run
 from dpselect.selection import Label, Tabled
+from dpselect.spec.continual_spec import KeptFields
 
 if TYPE_CHECKING:
     from accounting.ledger.item import Chargeable
@@ -414,9 +416,12 @@ class HorizonAnswer(_OfPeriods):
     def _repr_html_(self) -> str:
         return html_table(self.columns(), self.lines())
 
-    def to_html(self) -> str:
-        """Return a page: for each group its items over time, with their intervals, and the whole
-        table.
+    def to_html(self, title: str | None = None) -> str:
+        """Return a page: the last period's list of each group, its items over time with their
+        intervals, and the whole table.
+
+        Args:
+            title: Heading of the page. None makes one of the question and the key.
         """
         from dpselect.release.series_page import page  # jinja2, which other answers do without
 
@@ -429,17 +434,31 @@ class HorizonAnswer(_OfPeriods):
             ("Risk", stated.risk_in_words),
             *([("Budget", self.left)] if self.left else []),
         ]
-        title = (
+        made = (
             f"The top {self.mechanism.k}"
             + (f" of each {self.group}" if self.mechanism.grouped else "")
             + f", {self.key}"
         )
-        number = "score" if around is None else "users"
-        return page(self.rows, self.heads, title=title, number=number, facts=facts, bands=bands)
+        return page(
+            self.rows,
+            self.heads,
+            periods=[
+                one.number if self.names is None else self.names[one.number - 1]
+                for one in self.released
+            ],
+            k=self.mechanism.k,
+            csv=TABLES[".csv"](self, defused=True),
+            title=made if title is None else title,
+            number="score" if around is None else "users",
+            facts=facts,
+            bands=bands,
+        )
 
 
-FORMS: Final[dict[str, Callable[[Any], str]]] = {".json": as_json, ".html": HorizonAnswer.to_html}
-"""By the end of a file's name, the forms of what a horizon has released; and tables."""
+def horizon_file(spec: KeptFields) -> AnswerFile:
+    """The file that keeps what a horizon has released: as JSON, a page or a table."""
+    page = partial(HorizonAnswer.to_html, title=spec.title)
+    return AnswerFile.of(spec, texts={".json": as_json, ".html": page})
 
 
 @final

@@ -1272,6 +1272,8 @@ dpselect/release/answer.py
     dpselect/cli/test_continual.py::test_outputs_are_renewed_in_their_place[.csv]
         self._beside() in (None, *found.get("files", ())) => True
         files = (*filter(None, [beside]), hash => files = (*filter(None, []), hash
+    dpselect/cli/test_continual.py::test_a_page_has_a_title_that_may_change
+        if same and (not has_table or made == beside): => if same:
     dpselect/release/test_tables.py::test_no_number_of_users_is_below_0
         tuple(max(0.0, low) for low in held["low"]) => held["low"]
     dpselect/test_secrets.py::test_an_answer_shows_what_was_released_and_no_more
@@ -1354,6 +1356,11 @@ dpselect/release/series.py
         if more and known[: len(released)] == released: => if False:
         < len(known) <= len(state.closed()) => < len(known)
         with HorizonState.opened(self.state) as state: => with open("/dev/null") as state:
+dpselect/release/series_page.py
+    dpselect/release/test_series_page.py::test_the_page_begins_with_the_last_list_of_each_group
+        for period in periods[-2:] => for period in dict.fromkeys(row["period"] for row in rows)
+        up = rank - row["rank"] => up = row["rank"] - rank
+        if left_out > 0: => if shown and left_out > 1:
 dpselect/session.py
     dpselect/pate/test_labeling.py::test_another_relation_is_refused
         return getattr(self.item, "unit", None) => return None

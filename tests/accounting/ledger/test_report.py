@@ -176,7 +176,7 @@ def test_the_page_is_accessible(filled: Ledger) -> None:
     for svg in tree.all("svg"):
         assert svg["role"] == "img"
         assert "aria-label" in svg or all(
-            name in ids for name in str(svg["aria-labeledby"]).split()
+            name in ids for name in str(svg["aria-labelledby"]).split()
         )
     assert len(tree.all("label")) == len(tree.all("input")) + len(tree.all("select"))
     assert len(tree.all("caption")) == len(tree.all("table"))

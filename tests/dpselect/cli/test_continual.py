@@ -308,6 +308,17 @@ def test_of_two_runs_at_once_the_output_and_its_record_are_of_one(
     assert "exists and is not written over" in told(*asked, "2024-07-02", status=2)
 
 
+def test_a_page_has_a_title_that_may_change(paid: list[str], tmp_path: Path) -> None:
+    """--title heads the page, and another one renews it; without a page it is refused."""
+    out = tmp_path / "top.html"
+    run = ["run", str(tmp_path / "all.csv"), *paid, *HORIZON, *COLUMNS, *WHEN, "--output"]
+    for title in ("Visits <1>", "Visits"):
+        told(*run, str(out), "--title", title)
+        assert f"<h1><bdi>{title.replace('<1>', '&lt;1&gt;')}</bdi></h1>" in out.read_text()
+    said = told(*run, str(tmp_path / "top.csv"), "--title", "x", status=2)
+    assert "--title is that of a page: name an --output that ends in .html" in said
+
+
 def test_a_link_to_an_output_stays_a_link(paid: list[str], tmp_path: Path) -> None:
     """An output that was moved to a web server's folder, with a link in its place: the file there
     is renewed as a whole, with its own permissions, and the link stays.
