@@ -31,8 +31,8 @@ _Votes = Annotated[
     Argument(
         metavar="VOTES",
         help=(
-            "A .npz or .npy file: votes, counts, classes or a sparse matrix. Nothing in it is"
-            " executed."
+            "A .npz, .npy or .csv file: votes, counts, classes or a sparse matrix. Nothing in it"
+            " is executed."
         ),
     ),
 ]

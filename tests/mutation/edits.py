@@ -1192,6 +1192,15 @@ dpselect/pate/plan.py
         scale=math.sqrt(k * rounds / (2 * rho)) / _SAFE => scale=0.97 * math.sqrt(k * rounds / (2 * rho))
     laws/test_budget_paths.py::test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more
         (1e-6, 1e6)) ** 2 / 2 => (1e-6, 1e6)) ** 2 / 1.9
+dpselect/pate/votes_file.py
+    dpselect/pate/test_votes_files.py::test_a_table_that_is_none_of_votes_is_refused
+        if len(row) != width: => if False:
+        elif _is_text(path) and (arrays["votes"] < 0).any(): => elif False:
+    dpselect/pate/test_votes_files.py::test_votes_in_csv_are_those_of_the_matrix
+        arrays.pop("names", None) => pass
+        int(cell[1] or -1) => int(cell[1] or 0)
+    dpselect/pate/test_votes_files.py::test_classes_that_are_none_and_exchanged_axes_are_refused
+        if teachers is None:¶ _refuse( => if False: _refuse(
 dpselect/pate/voting.py
     laws/test_mechanisms.py::test_curve_covers_every_neighboring_pair
         return self.test_curve + centered_gaussian( => return centered_gaussian(
