@@ -685,6 +685,8 @@ dpselect/events/held.py
 dpselect/events/log_check.py
     dpselect/events/test_log_check.py::test_a_catalog_is_held_against_the_log
         ANTI JOIN seen => SEMI JOIN seen
+    dpselect/events/test_log_check.py::test_the_days_of_a_log_are_those_of_the_clock
+        WHERE raw IS NOT NULL AND t => WHERE t
 dpselect/events/pairs.py
     dpselect/events/test_second_round.py::test_what_has_no_second_round_is_refused
         if summed(allowed.clips) is not None: => if False:
@@ -1280,7 +1282,7 @@ dpselect/ranking/spectral_top_k.py
 dpselect/release/answer.py
     dpselect/cli/test_continual.py::test_outputs_are_renewed_in_their_place[.csv]
         self._beside() in (None, *found.get("files", ())) => True
-        files = (*filter(None, [beside]), hash => files = (*filter(None, []), hash
+        files = (*filter(None, [beside]), made) => files = (*filter(None, []), made)
     dpselect/cli/test_continual.py::test_a_page_has_a_title_that_may_change
         if same and (not has_table or made == beside): => if same:
     dpselect/release/test_tables.py::test_no_number_of_users_is_below_0
