@@ -20,7 +20,7 @@ from dpselect.spec import Spec, typed
 _CONFIG = Option(help="TOML file, from plan --write for example; options override what it says.")
 _SECTIONS = (None, "Question", "Privacy", "Items", "Bounds on users", "Groups", "Time", "Ledger")
 _SHORT = 20  # options of a spec that --help shows all of
-_LAST = ("Output", "Reading the log")
+_LAST = ("Reading the log", "Output")
 
 
 def command(
@@ -40,7 +40,7 @@ def command(
         for name, parameter in signature.parameters.items()
         if name not in ("spec", "config")
     ]
-    # Sections that several commands have come first, its own then, files last.
+    # Sections that several commands have come first, its own then, files and output last.
     of = {name: spec.said(name, "section") for name in spec.model_fields}
     its_own = [
         section for section in dict.fromkeys(of.values()) if section not in (*_SECTIONS, *_LAST)

@@ -327,7 +327,7 @@ def _verify(spec: ledger_spec.AuditSpec, json: guard.Json = False) -> None:
         }
         out.emit(out.json_text({**of_all, "problems": problems}) + "\n")
     else:
-        out.screen().print(*_findings(found, known, spec.trust), sep="\n")
+        out.emit(Group(*_findings(found, known, spec.trust)))
     if not found.ok:
         raise Exit(FAILED)
 

@@ -5,35 +5,24 @@ For type checkers alone: what `dpselect.topk` and its like take as `**asked`.
 
 from __future__ import annotations
 
-from typing import Required, TypedDict
+from collections.abc import Sequence
+from os import PathLike
+from typing import Annotated, Any, Literal, Required, TypedDict
+
+from pydantic import Field
 
 from accounting import Ledger
 from accounting.arguments import Relation
-from accounting.frozen import Count
-from accounting.frozen import Positive
-from accounting.frozen import Real
-from collections.abc import Sequence
+from accounting.frozen import Count, Positive, Real
 from dpselect.continual.continual_top_k import Over
-from dpselect.events.file_options import Form
-from dpselect.events.file_options import Format
-from dpselect.events.time_window import Every
-from dpselect.events.time_window import Unit
+from dpselect.events.file_options import Form, Format
+from dpselect.events.time_window import Every, Unit
 from dpselect.mechanisms.base import Mechanism
 from dpselect.noise import NoiseName
-from dpselect.pate.ballots import Missing
-from dpselect.pate.ballots import Split
-from dpselect.pate.ballots import Voting
+from dpselect.pate.ballots import Missing, Split, Voting
 from dpselect.selection import Label
-from dpselect.spec.base import Column
-from dpselect.spec.base import Flag
-from dpselect.spec.base import Seed
+from dpselect.spec.base import Column, Flag, Seed
 from dpselect.spec.topk_spec import EngineName
-from os import PathLike
-from pydantic import Field
-from typing import Annotated
-from typing import Any
-from typing import Literal
-
 
 class SharedFileOptions(TypedDict, total=False):
     format: Format
@@ -50,10 +39,8 @@ class SharedFileOptions(TypedDict, total=False):
     table: str | None
     query: str | None
 
-
 class SharedBudget(TypedDict, total=False):
     delta: Real | None
-
 
 class SharedPayer(TypedDict, total=False):
     team: str | None
@@ -61,37 +48,30 @@ class SharedPayer(TypedDict, total=False):
     actor: str | None
     label: str | None
 
-
 class SharedLedger(SharedPayer, total=False):
     period: str | Sequence[str] | None
-
 
 class SharedFile(SharedFileOptions, total=False):
     buckets: int | None
     memory_limit: str | None
-
 
 class SharedItem(SharedFile, total=False):
     user: Required[Column | Sequence[Column]]
     where: str | Sequence[str]
     item: Required[Column | Sequence[Column]]
 
-
 class SharedCatalog(TypedDict, total=False):
     domain: Sequence[Label] | str | PathLike[str] | None
     domain_column: str | None
-
 
 class SharedGroup(TypedDict, total=False):
     group: Column | None
     groups: Sequence[Label] | str | PathLike[str] | None
     groups_column: str | None
 
-
 class SharedTime(TypedDict, total=False):
     time_zone: str
     time_unit: Unit | None
-
 
 class SharedChoice(TypedDict, total=False):
     with_counts: Flag
@@ -100,25 +80,21 @@ class SharedChoice(TypedDict, total=False):
     noise: NoiseName | None
     kbar: Count | None
 
-
 class SharedWeight(TypedDict, total=False):
     count: Over
     window: Count | None
     exponent: Annotated[Real, Field(ge=0, le=4)]
     cells: Annotated[Count, Field(le=1000)]
 
-
 class SharedKept(SharedPayer, total=False):
     output: str | PathLike[str] | None
     title: str | None
-
 
 class SharedHeld(SharedKept, total=False):
     state: Required[str | PathLike[str] | None]
     ledger: Required[str | Ledger | None]
     dataset: Required[str | None]
     key: Required[str | None]
-
 
 class SharedHorizonBudget(SharedWeight, total=False):
     with_counts: Flag
@@ -128,8 +104,16 @@ class SharedHorizonBudget(SharedWeight, total=False):
     delta: Required[Real]
     relation: Relation
 
-
-class TopKKeywords(SharedBudget, SharedLedger, SharedItem, SharedCatalog, SharedGroup, SharedTime, SharedChoice, total=False):
+class TopKKeywords(
+    SharedBudget,
+    SharedLedger,
+    SharedItem,
+    SharedCatalog,
+    SharedGroup,
+    SharedTime,
+    SharedChoice,
+    total=False,
+):
     epsilon: Real | None
     delta: Real | None
     rho: Real | None
@@ -148,14 +132,13 @@ class TopKKeywords(SharedBudget, SharedLedger, SharedItem, SharedCatalog, Shared
     relation: Relation
     with_counts: Flag
     releases: Count | None
-    k: Required[Count | Literal['all']]
+    k: Required[Count | Literal["all"]]
     go_on: Flag
     partial_last: Flag
     engine: EngineName
     pay_for_what_came_out: Flag
     use_everything: Flag
     output: str | PathLike[str] | None
-
 
 class PlanKeywords(SharedBudget, SharedFile, SharedChoice, SharedWeight, total=False):
     with_counts: Flag
@@ -194,18 +177,17 @@ class PlanKeywords(SharedBudget, SharedFile, SharedChoice, SharedWeight, total=F
     max_items_per_user: Count | None
     max_groups_per_user: Count | None
 
-
 class StartKeywords(SharedFileOptions, SharedCatalog, SharedHeld, SharedHorizonBudget, total=False):
     periods: Required[Count]
     grouped: Flag
     groups: Sequence[Label] | str | PathLike[str] | None
 
-
 class CloseKeywords(SharedItem, SharedHeld, total=False):
     group: Column | None
 
-
-class ContinualKeywords(SharedItem, SharedCatalog, SharedGroup, SharedTime, SharedKept, SharedHorizonBudget, total=False):
+class ContinualKeywords(
+    SharedItem, SharedCatalog, SharedGroup, SharedTime, SharedKept, SharedHorizonBudget, total=False
+):
     ledger: str | Ledger | None
     dataset: str | None
     key: str | None
@@ -217,7 +199,6 @@ class ContinualKeywords(SharedItem, SharedCatalog, SharedGroup, SharedTime, Shar
     state: str | PathLike[str] | None
     periods: Count | None
     partial_last: Flag
-
 
 class LabelKeywords(SharedLedger, total=False):
     ledger: str | Ledger | None
