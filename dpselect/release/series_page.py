@@ -23,8 +23,10 @@ Row = dict[str, Any]
 
 
 class _Line(NamedTuple):
-    """One item's numbers: of each stretch of periods in which it was shown a polyline and its band,
-    and a dot for each period.
+    """A line of a chart with one item's numbers.
+
+    It has a polyline and a band for each run of periods that show the item, and a dot for each
+    period.
     """
 
     name: str
@@ -63,16 +65,16 @@ def page(
     facts: Sequence[tuple[str, str]],
     bands: str,
 ) -> str:
-    """HTML of a series.
+    """An HTML page of a series.
 
     Args:
-        rows, columns: as the table of the series has them.
-        periods: all that are closed, those of which nothing was shown among them.
-        k: the number of items that were asked for.
+        rows, columns: rows and columns of the series' table.
+        periods: all closed periods, also those of which nothing was shown.
+        k: number of items asked for.
         csv: the table, for the button that saves it.
-        number: the column of what is drawn: users, or score.
-        facts: what is promised and the like, as names and words.
-        bands: what the bands are, in words; empty without intervals.
+        number: the column to draw, users or score.
+        facts: the guarantee and other facts, as names and words.
+        bands: meaning of the bands, in words; empty without intervals.
     """
     group = next((name for name in columns if name not in HEADS), None)
     of_group = defaultdict[Any, list[Row]](list)
@@ -156,7 +158,7 @@ def _change(row: Row, before: dict[Any, int]) -> str:
 
 
 def _chart(title: str, rows: Sequence[Row], periods: Sequence[Any], number: str) -> _Chart:
-    """The items that were shown in most periods, those with the largest numbers first."""
+    """A chart of the items shown in most periods, those with the largest numbers first."""
     of_item = defaultdict[Any, list[Row]](list)
     for row in rows:
         of_item[row["item"]].append(row)
@@ -202,7 +204,7 @@ def _chart(title: str, rows: Sequence[Row], periods: Sequence[Any], number: str)
 
 
 def _stretches(rows: Sequence[Row], place: dict[Any, int]) -> Iterator[list[Row]]:
-    """Rows of consecutive periods."""
+    """Rows of each run of consecutive periods."""
     ordered = sorted(rows, key=lambda row: place[row["period"]])
     for _, part in groupby(enumerate(ordered), key=lambda pair: place[pair[1]["period"]] - pair[0]):
         yield [row for _, row in part]
@@ -214,7 +216,7 @@ def _across(at: int, many: int) -> float:
 
 
 def _rounded(value: float) -> float:
-    """A round number that is no less, above 0."""
+    """A round number above 0 that is at least the value."""
     value = max(value, 1.0)
     unit = 10.0 ** math.floor(math.log10(value))
     return next(step * unit for step in (1, 2, 4, 5, 6, 8, 10) if step * unit >= value)

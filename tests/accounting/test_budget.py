@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 import accounting as acc
 from accounting.budget import NOTHING, Budget, Price
-from accounting.convert.bounds import best_epsilon
 from accounting.convert.renyi import rdp_to_epsilon
 from accounting.curves import (
     ZCDP,
@@ -228,28 +227,6 @@ def test_more_failures_than_certain_ones_do_not_fit() -> None:
     likely = acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=0.9)
     assert acc.Approximate(curve=likely, delta0=0.9).delta0 == (3 * likely).delta0 == 1.0
     assert acc.Approximate(curve=likely, delta0=0.05).delta0 == pytest.approx(0.95)
-
-
-def test_a_fixed_plan_takes_the_whole_budget() -> None:
-    """A plan that only a tighter route proves costs the whole capacity, up to the edge, and fits
-    alone.
-    """
-    budget, low, high = Budget(epsilon=1.0, delta=1e-6), 0.01, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (
-            (middle, high)
-            if best_epsilon(GaussianDP(mu=middle), 1e-6).value <= 1.0
-            else (low, middle)
-        )
-    assert not budget.can_afford(NOTHING, GaussianDP(mu=high * 1.000001))
-    least = budget.price(PureDP(epsilon=1e-9))
-    for plan in (PureDP(epsilon=1.0), GaussianDP(mu=low)):
-        assert float(plan.rdp(float(budget.order or 0))) > budget.capacity.main * 1e-12
-        assert budget.price(plan) == budget.capacity
-        assert not budget.fits(least, budget.price(plan))
-        assert not budget.fits(budget.price(plan), least)
-        assert budget.fits(budget.price(plan), budget.price(zero()))
 
 
 def test_for_workload_beats_the_default_order() -> None:

@@ -5,10 +5,8 @@ counts in it.
 from __future__ import annotations
 
 import json
-from decimal import Decimal
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -21,7 +19,6 @@ ONE = dps.Sensitivity.of_counts(items_per_user=1)
 CHOICE = dps.CanonicalTopK(k=10, epsilon=0.0866)
 VECTOR = dps.OneshotTopK(k=10, noise="gaussian", scale=23.2, sensitivity=ONE)
 HISTOGRAM = dps.SparseHistogram(k=2, scale=30.0, delta=1e-8, sensitivity=ONE)
-HORIZON = dps.ContinualTopK(k=2, periods=4, count="running", scale=20.0, delta=1e-9)
 PICKS = dps.LimitedDomain(k=3, kbar=10, epsilon=0.06, delta=1e-9)
 
 
@@ -30,13 +27,6 @@ def told(*arguments: object, status: int = 0) -> str:
     done = CliRunner().invoke(app, [str(one) for one in arguments])
     assert done.exit_code == status, done.output
     return " ".join(done.output.split())
-
-
-def mu_squared(curve: acc.Curve) -> int:
-    """Of a Gaussian curve, in units of 10^-12; what is charged may be a unit more."""
-    gaussian = curve.curve if isinstance(curve, acc.Approximate) else curve
-    assert isinstance(gaussian, acc.GaussianDP)
-    return -int(-(Decimal(repr(gaussian.mu)) ** 2 * 10**12) // 1)
 
 
 @pytest.mark.slow
@@ -74,27 +64,6 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 @pytest.mark.slow
-def test_histograms_and_horizons_pay_mu_squared(ledger: Ledger, tmp_path: Path) -> None:
-    """What they are charged is the square of their mu and their own chance of failure: no option
-    asks for it.
-    """
-    session = dps.Session(ledger, "visits", actor="ada")
-    scores = dps.Scores([400, 300, 5], sensitivity=HISTOGRAM.covers, labels=["a", "b", "c"])
-    assert session.select(HISTOGRAM, scores).values is not None
-    dps.continual.open(session, HORIZON, state=tmp_path / "state", key="films").close(
-        1, pd.DataFrame({"u": range(300), "i": ["a"] * 300}), user="u", item="i"
-    )
-    total, least = ledger.total("visits"), mu_squared(HISTOGRAM.curve) + mu_squared(HORIZON.curve)
-    assert 0 <= total.spent.main - least <= 2
-    assert total.spent.failure == 11 * 10**9
-    ((_, quota),) = ledger.quotas("visits").standing()
-    assert quota.spent == total.spent
-    assert total.mu_left == pytest.approx(
-        (total.budget.capacity.main - least) ** 0.5 * 1e-6, rel=1e-9
-    )
-
-
-@pytest.mark.slow
 def test_a_mixed_ledger_of_mu_squared_settles_limits_reports_and_verifies(
     ledger: Ledger, tmp_path: Path
 ) -> None:
@@ -102,7 +71,7 @@ def test_a_mixed_ledger_of_mu_squared_settles_limits_reports_and_verifies(
     refuse; the audit agrees.
     """
     budget, session = ledger.dataset("visits").budget, dps.Session(ledger, "visits", actor="ada")
-    few = dps.Scores([9000], sensitivity=PICKS.covers, labels=["a"], domain="observed")
+    few = dps.Scores([9000], sensitivity=PICKS.sensitivity_bound, labels=["a"], domain="observed")
     picked = session.select(PICKS, few, pay="spent")
     assert len(picked) == 1
     settled = ledger.total("visits").spent
@@ -111,7 +80,7 @@ def test_a_mixed_ledger_of_mu_squared_settles_limits_reports_and_verifies(
         for n in (3, 2)
     )
     assert whole.main > part.main >= settled.main > 0
-    assert settled == budget.price(PICKS.spent(picked))
+    assert settled == budget.price(PICKS.cost_of(picked))
     ((quota, standing),) = ledger.quotas("visits").standing()
     assert standing.spent == settled
     fits = session.affordable(HISTOGRAM, one_by_one=True)

@@ -4,18 +4,14 @@ and not one more.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from spread import spread
-from typer.testing import CliRunner
 
 import accounting as acc
 import dpselect as dps
 from accounting.ledger import Ledger
-from dpselect.cli.app import app
 from dpselect.mechanisms import members
 from dpselect.plan import Profile
 from dpselect.plan.asked import plan
@@ -102,11 +98,7 @@ def test_as_many_fit_as_were_named(tmp_path: Path, kind: str, budget: acc.Budget
 @pytest.mark.parametrize(("kind", "budget"), spread(PAYABLE, 12), ids=str)
 def test_every_mechanism_that_fails_shares_its_chance_of_it(kind: str, budget: acc.Budget) -> None:
     """`fitted` for n releases of any of them: the filter pays for n, not for n + 1."""
-    few = (
-        {"sensitivity": FEW}
-        if kind in ("sparse_histogram", "two_round_histogram", "racing_top_k")
-        else {}
-    )
+    few = {"sensitivity": FEW} if kind in ("sparse_histogram", "racing_top_k") else {}
     traits = members()[kind].traits
     one = {"k": 1} if traits.answers == "one_item" else {}
     listed = {"candidates": 100} if traits.domain == "public" else {}
@@ -184,55 +176,3 @@ def test_a_plan_fits_its_ledger(tmp_path: Path) -> None:
 
 
 # -- the command line ------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Any:
-    """`dpselect` on a log with a ledger of (1, 1e-6)."""
-    rows = "".join(
-        f"u{user},{item}\n"
-        for item, users in (("hit", 900), ("fair", 700))
-        for user in range(users)
-    )
-    (tmp_path / "log.csv").write_text("user,item\n" + rows)
-    with Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
-        ledger.create_dataset(
-            "log", acc.Budget(epsilon=1.0, delta=1e-6, failure=8e-7), "add_remove"
-        )
-
-    def run(*words: object) -> Any:
-        return CliRunner().invoke(
-            app, [*map(str, words), "--ledger", f"sqlite:///{tmp_path}/p.db", "--dataset", "log"]
-        )
-
-    return run
-
-
-@pytest.mark.slow
-def test_topk_takes_its_share_of_the_datasets_budget(shell: Any, tmp_path: Path) -> None:
-    """With --releases and no budget it is the dataset's, its failure share included: two releases
-    fit, a third is told why.
-    """
-    ask = (
-        "topk",
-        tmp_path / "log.csv",
-        "--user",
-        "user",
-        "--item",
-        "item",
-        "--k",
-        2,
-        "--releases",
-        2,
-    )
-    for words in ((), ("--epsilon", 1, "--delta", 1e-6)):  # the dataset's own, in words
-        done = shell(*ask, *words, "--json")
-        assert done.exit_code == 0, done.stderr
-        told = json.loads(done.stdout)
-        assert (told["planned_releases"], told["curve"]["delta0"]) == (2, 4e-07)
-    refused = shell(*ask)
-    assert (refused.exit_code, refused.stdout) == (3, "")
-    assert "This release does not fit because " in refused.stderr
-    nowhere = CliRunner().invoke(app, list(map(str, ask)))  # no ledger to look at
-    assert (nowhere.exit_code, "no budget is stated" in nowhere.stderr) == (2, True)
-    assert "Nothing was charged" in refused.stderr

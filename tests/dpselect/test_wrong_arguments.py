@@ -79,7 +79,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[acc.AccountingError], str]] = {
     "worst_case": (
         lambda: D.verify.worst_case(CURVE),
         dps.errors.InvalidRequest,
-        "mechanism must be .* not BoundedRange: pass",
+        "mechanism must be .* not BoundedRange. Pass",
     ),
     "worst_case, size": (
         lambda: D.verify.worst_case(EM, candidates="x"),
@@ -89,7 +89,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[acc.AccountingError], str]] = {
     "lower_bound": (
         lambda: D.verify.lower_bound(CURVE, SCORES, SCORES),
         dps.errors.InvalidRequest,
-        "mechanism must be .* not BoundedRange: pass",
+        "mechanism must be .* not BoundedRange. Pass",
     ),
     "lower_bound, samples": (
         lambda: D.verify.lower_bound(EM, SCORES, SCORES, samples="x"),
@@ -126,7 +126,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[acc.AccountingError], str]] = {
             dps.Scores([9, 8], sensitivity=ONCE, labels=["a", "b"], domain="observed")
         ),
         dps.errors.InvalidRequest,
-        "have no second look: pass",
+        "have no second look. Pass",
     ),
     "Scores.ranked": (
         lambda: D.Scores.ranked(SCORES, "x"),

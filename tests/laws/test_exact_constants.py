@@ -122,7 +122,7 @@ def test_the_chance_of_the_true_set_is_its_closed_form(gap: float, candidates: i
         max(0.0, 1 - missed), rel=1e-13
     )
     pair = mechanism.probabilities(
-        dps.Scores([gap, 0.0], sensitivity=mechanism.covers, kind="utilities")
+        dps.Scores([gap, 0.0], sensitivity=mechanism.sensitivity_bound, kind="utilities")
     )
     right = next(
         p
@@ -252,7 +252,7 @@ def test_a_quota_adds_up_what_other_machines_may_have_moved(ledger: acc.Ledger) 
     charged = [reserved(ledger, key) for key in "ab"]
     book = Accounts(ledger.dataset("visits"), [Revision(0, quota)])
     assert [list(book.follow(replace(entry, package="99.0"))) for entry in charged] == [[], []]
-    ((place, spent),) = book.found.items()
+    ((place, spent),) = book.sums.items()
     doubts = sum(2 * (1 + entry.main // 10**8) for entry in charged)
     for off, differs in (
         (0, False),

@@ -105,7 +105,7 @@ REFUSED: list[tuple[type[Exception], str, Callable[[Ledger], object]]] = [
         ),
     ),
     (Unaffordable, "pure", lambda ledger: ledger.charge("clicks", acc.GaussianDP(mu=0.1), **OURS)),
-    (acc.AccountingError, "cannot charge", lambda ledger: ledger.charge("clicks", 0.5, **OURS)),
+    (acc.AccountingError, "cannot be charged", lambda ledger: ledger.charge("clicks", 0.5, **OURS)),
     (
         acc.BudgetExceeded,
         "Nothing was charged",
@@ -143,26 +143,6 @@ def test_what_is_asked_wrongly_is_refused(
     assert ledger.verify().ok
 
 
-def test_a_refusal_says_what_would_fit(ledger: Ledger) -> None:
-    """BudgetExceeded carries the price asked for, what is spent and left and how many runs would
-    fit; `check` raises it too.
-    """
-    ledger.check("clicks", HALF, relation="add_remove", count=2)
-    ledger.charge("clicks", HALF, relation="add_remove")
-    for call in (ledger.check, ledger.charge):
-        with pytest.raises(acc.BudgetExceeded) as refused:
-            call("clicks", acc.PureDP(epsilon=0.2), relation="add_remove", count=5)
-        error = refused.value
-        assert (error.requested, error.spent, error.would_fit) == (
-            Price(UNITS, 0),
-            Price(UNITS // 2, 0),
-            2,
-        )
-        assert error.remaining is not None
-        assert error.remaining.main == 0.5
-    assert len(list(ledger.entries("clicks"))) == 1
-
-
 def test_a_key_pays_for_one_charge(ledger: Ledger) -> None:
     """The same charge again needs no room, in a check neither; another under its key is refused for
     the key, with the option.
@@ -182,7 +162,7 @@ def test_a_key_pays_for_one_charge(ledger: Ledger) -> None:
         )
         for other in ('{"kind": "toy", "k": 3, "binding": "b"}', '{"kind": "toy", "k": 3}'):
             with pytest.raises(
-                KeyConflict, match=r"job 7.*different charge.*key of its own \(--key\)"
+                KeyConflict, match=r"job 7.*different charge.*another key \(--key\)"
             ):
                 call("clicks", Described(other), key="job 7")
         with pytest.raises(acc.BudgetExceeded):

@@ -18,10 +18,8 @@ from accounting.ledger import (
     InvalidEntry,
     InvalidTransition,
     Ledger,
-    LedgerUnavailable,
     Quota,
 )
-from accounting.ledger.book import Book
 from accounting.ledger.model import Entry, price_in
 
 PICK = acc.BoundedRange(epsilon=0.1)
@@ -87,10 +85,10 @@ def test_only_reservations_are_settled_and_only_once(ledger: Ledger) -> None:
     """
     ledger.create_dataset("views", BUDGET, "add_remove")
     ledger.charge("views", WHOLE, relation="add_remove", key="charged")
-    with pytest.raises(InvalidTransition, match="for good"):
+    with pytest.raises(InvalidTransition, match="charged, not reserved"):
         ledger.release("views", "charged", spent=picks(3))
     ledger.reserve("views", WHOLE, relation="add_remove", key="open")
-    with pytest.raises(InvalidTransition, match="commit it before"):
+    with pytest.raises(InvalidTransition, match="Commit it before"):
         ledger.release("views", "open", spent=picks(3))
     for key, first in (("settled", picks(3)), ("whole", None)):
         reserved(ledger, "views", key)
@@ -119,26 +117,6 @@ def test_the_first_claim_on_a_charge_decides(ledger: Ledger) -> None:
     assert [entry.label for entry in ledger.entries("clicks") if entry.action == "release"] == [
         first.entries[0].label
     ]
-
-
-def test_quotas_and_periods_get_theirs_back(ledger: Ledger, folder: Path) -> None:
-    """Each period and each quota's account ends at what the part costs there; an export of it
-    verifies elsewhere.
-    """
-    quota = acc.Budget(rho=0.1, delta=1e-6)
-    ledger.create_dataset("days", BUDGET, "add_remove", window="day")
-    ledger.quotas("days").declare(Quota(name="teams", limit=quota, by="team"))
-    reserved(ledger, "days", "a", period=["2024-05-01", "2024-05-02"], team="ours")
-    ledger.release("days", "a", spent=picks(2))
-    assert [total.spent for total in ledger.totals("days")] == 2 * [BUDGET.price(picks(2))]
-    assert [left.spent for _, left in ledger.quotas("days").standing()] == [quota.price(picks(2))]
-    (share,) = ledger.summary("days").shares
-    assert share.main == pytest.approx(2e-12 * BUDGET.price(picks(2)).main)
-    ledger.export(folder / "days.jsonl")
-    with Ledger.open(f"sqlite:///{folder / 'copy.db'}") as copy:
-        copy.import_(folder / "days.jsonl")
-        assert copy.verify(ledger.heads()).ok
-        assert copy.totals("days") == ledger.totals("days")
 
 
 def edited(entries: list[Entry], **changes: Any) -> list[Entry]:
@@ -173,34 +151,6 @@ def test_verify_prices_a_release_anew(ledger: Ledger) -> None:
         assert "price" in {problem.kind for problem in found_in(dataset, chain)}, chain[-1]
     for harmless in ({}, {"main": back + 10**9}, {"curve": picks(2).to_json()}):
         assert found_in(dataset, edited(entries, **harmless)) == []
-
-
-def test_an_interrupted_release_keeps_the_whole(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where the record of the release cannot be written, nothing is given back, in quotas
-    neither.
-    """
-    ledger.create_dataset("views", BUDGET, "add_remove")
-    quota = acc.Budget(rho=0.1, delta=1e-6)
-    ledger.quotas("views").declare(Quota(name="teams", limit=quota, by="team"))
-    reserved(ledger, "views", "a", team="ours")
-
-    write = Book.close
-
-    def broken(book: Book) -> None:
-        write(book)
-        raise LedgerUnavailable("the store is gone")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Book, "close", broken)  # the last thing of the transaction
-        with pytest.raises(LedgerUnavailable):
-            ledger.release("views", "a", spent=picks(3))
-    assert ledger.total("views").spent == BUDGET.price(WHOLE)
-    assert [left.spent for _, left in ledger.quotas("views").standing()] == [quota.price(WHOLE)]
-    assert ledger.verify().ok
-    ledger.release("views", "a", spent=picks(3))
-    assert ledger.total("views").spent == BUDGET.price(picks(3))
 
 
 ELSEWHERE = {"package_version": lambda: "99.0", "_host": lambda: "elsewhere"}

@@ -133,19 +133,6 @@ def test_labels_as_arrays(run: Run, tmp_path: Path) -> None:
         assert file["labels"].tolist() == [[-1]] * 7
 
 
-def test_resuming(label: Run, votes: Path, tmp_path: Path) -> None:
-    """A finished job is resumed without a further charge, and writes its labels again where they
-    are gone.
-    """
-    assert label(votes).exit_code == 0
-    before = (tmp_path / "labels.jsonl").read_bytes()
-    (tmp_path / "labels.jsonl").unlink()
-    resumed = label(votes, "--resume", "--json")
-    assert resumed.exit_code == 0
-    assert (tmp_path / "labels.jsonl").read_bytes() == before
-    assert json.loads(resumed.stdout)["ledger"]["rounds_left"] == 0
-
-
 def test_a_dataset_of_records_that_come_and_go_pays_for_a_split_by_identifier(
     label: Run, votes: Path, tmp_path: Path
 ) -> None:

@@ -13,7 +13,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import accounting as acc
-import dpselect as dps
 from dpselect.cli import app
 from dpselect.plan import TopKPlan
 from dpselect.plan.default import GENEROUS
@@ -84,40 +83,6 @@ def planned(planned_once: Path, tmp_path: Path) -> Path:
     text = (planned_once / "release.toml").read_text()
     (folder / "release.toml").write_text(text.replace(str(planned_once), str(folder)))
     return folder
-
-
-@pytest.mark.slow
-def test_one_story_with_one_file(run: Run, folder: Path) -> None:
-    """plan --write, ledger init, three releases by topk, a fourth that is refused, and the report:
-    all from one file.
-    """
-    file = folder / "release.toml"
-    assert run("plan", "--config", file, "--write", file).exit_code == 0
-    written = tomllib.loads(file.read_text())
-    planned = dps.Mechanism.from_json(json.dumps(written["release"]["mechanism"]))
-    assert written["data"]["user"] == "person"
-    assert "1 dataset" in run("ledger", "init", "--config", file).output
-    assert (
-        "for 3 releases, of which this is one"
-        in run("topk", "--config", file, folder / "log.csv").output
-    )
-    for _ in range(2):
-        released = json.loads(run("topk", "--config", file, folder / "log.csv", "--json").stdout)
-        assert set(released["selection"]["labels"]) == {"hit", "fair"}
-        assert dps.Mechanism.from_json(json.dumps(released["mechanism"])) == planned
-        assert released["planned_releases"] == 3
-    refused = run("topk", "--config", file, folder / "log.csv")
-    assert refused.exit_code != 0
-    assert "does not fit" in refused.stderr
-    report = folder / "report.html"
-    assert run("ledger", "report", "--config", file, "--output", report).exit_code == 0
-    page = report.read_text()
-    assert "visits" in page
-    assert page.count('data-step="charge"') == 3
-    # another size is planned over it
-    assert run("plan", "--config", file, "--k", 1, "--write", file).exit_code == 0
-    written = tomllib.loads(file.read_text())["release"]
-    assert (written["k"], written["mechanism"].get("k", 1)) == (1, 1)
 
 
 @pytest.mark.slow

@@ -168,21 +168,3 @@ def test_the_default_reads_the_log_as_it_clips(per_town: Any, towns: Path) -> No
         "--max-groups-per-user", 1, "--k", 3, "--epsilon", 8, "--delta", 1e-6, "--clip", 1
     )
     assert "--max-items-per-user" in refused.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("most", [1, 3, 7])
-@pytest.mark.parametrize(
-    "budget",
-    [acc.Budget(rho=0.1, delta=1e-6), acc.Budget(epsilon=1.0, delta=1e-6, order="inf")],
-    ids=["zcdp", "pure sums"],
-)
-def test_discovered_groups_fit_a_budget_all_of_whose_delta_is_for_failures(
-    budget: acc.Budget, most: int
-) -> None:
-    """The parts of delta add up to no more than it: a rounding above it would leave no mechanism at
-    all.
-    """
-    request = TopKRequest(k=5, sensitivity=dps.Sensitivity())
-    chosen = default_choice(budget, request, groups=Grouping(most)).mechanism
-    assert budget.admits(chosen.curve)
