@@ -305,7 +305,7 @@ def test_of_two_runs_at_once_the_output_and_its_record_are_of_one(
     told(*asked, "2024-07-04")
     assert locked == [1, 1]
     state.write_bytes(older)
-    assert "exists and is not written over" in told(*asked, "2024-07-02", status=2)
+    assert "exists and is not overwritten" in told(*asked, "2024-07-02", status=2)
 
 
 def test_a_page_has_a_title_that_may_change(paid: list[str], tmp_path: Path) -> None:
@@ -359,7 +359,7 @@ def test_a_series_is_charged_to_the_quarter_that_it_lies_in(
     ends = {"2024-Q2": ("2024-06-29", "2024-07-01"), "2024-Q3": ("2024-09-30", "2024-10-01")}
     for since, until, zone, words in (
         ("2024-06-30", "2024-07-02", clock, "2024-Q2 to 2024-Q3: state --since and --until within"),
-        (*ends["2024-Q2"], [], "begin in 'Asia/Tokyo'"),
+        (*ends["2024-Q2"], [], "must be 'Asia/Tokyo', in which the quarters"),
     ):
         said = told(*asked, "--since", since, "--until", until, *zone, status=2 if zone else 1)
         assert words in said
