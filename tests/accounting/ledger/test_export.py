@@ -303,5 +303,5 @@ def test_an_address_is_kept_without_its_password_and_nothing_follows_it(
     assert entry.label == "postgresql://ada:***@db/privacy"
     monkeypatch.setattr(book.Book, "require_here", lambda _: None)
     old.charge("visits", acc.ZCDP(rho=0.1), relation="add_remove", period="2024-03")
-    (problem,) = old.verify().problems
-    assert (problem.kind, problem.seq) == ("state", entry.seq + 1)
+    found = [(problem.kind, problem.seq) for problem in old.verify().problems]
+    assert found == [("state", entry.seq + 1)]
