@@ -442,7 +442,9 @@ class Answer(Tabled):
 
         An interval around a sum is for the cut amounts, and not for a number of users.
         """
-        around = interval(self.mechanism)
+        shows = self.mechanism.showing
+        fresh = shows is not None and not shows.shows_what_chose
+        around = interval(self.mechanism, among=max(1, len(self.selection)) if fresh else None)
         summed = self.question.reading.value is not None
         return replace(around, at_least=False) if around is not None and summed else around
 

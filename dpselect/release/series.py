@@ -279,14 +279,15 @@ class HorizonAnswer(_OfPeriods):
         """One row for each item: period, group, rank, item, and `users` with ends, or a `score`.
 
         `users` is there if users are counted. It estimates the number of users who have the item,
-        except those with more released items than count, with an interval from `low` to `high` of
-        95% for the noise (Theorem T10). If users count in part, at least `low` of them have the
-        item, and `high` is None. A `score` is a sum of weights, and counts nothing.
+        except those with more released items than count, with an interval from `low` to `high`.
+        With 95% probability all intervals of all periods hold (Theorem T10). If users count in
+        part, at least `low` of them have the item, and `high` is None. A `score` is a sum of
+        weights, and counts nothing.
         """
         mechanism, rows = self.mechanism, list[dict[str, Any]]()
-        margins = mechanism.margins()
         for one in self.released:
-            held, margin = one.selection.columns(), float(margins[one.number - 1])
+            held = one.selection.columns()
+            margin = mechanism.margin(one.number, max(1, len(held["value"])))
             for place, value in enumerate(held["value"]):
                 row: dict[str, Any] = {
                     "period": one.number if self.names is None else self.names[one.number - 1]
@@ -370,12 +371,11 @@ class HorizonAnswer(_OfPeriods):
         if self.mechanism.counts is None:
             return None
         part = self.mechanism.in_part
-        ends = "low ends are lower bounds on numbers of users: " if part else ""
-        holds = (
-            "each interval holds with 95% probability for its noise, which is not the noise that"
-            " chose the items"
+        words = (
+            f"with 95% probability, all {'lower bounds' if part else 'intervals'} shown hold at the"
+            " same time, in all periods of the series"
         )
-        return {"confidence": 0.95, "at_least": part, "in_words": f"{ends}{holds}"}
+        return {"confidence": 0.95, "at_least": part, "in_words": words}
 
     @property
     def heads(self) -> tuple[str, ...]:

@@ -513,6 +513,9 @@ dpselect/continual/continual_top_k.py
     laws/test_continual.py::test_the_weights_of_a_user_are_bounded_in_every_order
         _BELOW_ONE = 1 - 2.0**-30 => _BELOW_ONE = 1.05
         return @(math.isqrt(self.squares[0]) + 1) / UNIT
+    laws/test_continual.py::test_all_intervals_of_a_series_hold_at_once
+        (self.periods * among) => self.periods
+        (self.periods * among) => among
     laws/test_continual.py::test_margins_hold_for_the_noise_with_the_chance_that_is_stated
         inv_cdf((1 + confidence) / 2) => inv_cdf((1 + confidence) / 2) * 0.95
         + self._rounding(self.strategy.estimator)¶¶ => ¶¶
