@@ -105,6 +105,11 @@ accounting/convert/pld/hull.py
         mass, @float(values[-1]))
     accounting/convert/test_pld_every_part.py::test_a_renyi_bound_covers_how_far_a_response_tells_its_bit
         variation = @math.sqrt(
+    laws/test_delta_side.py::test_delta_of_a_composition_is_not_below_that_of_a_part
+        np.minimum(1.0, np.max(found, axis=0)) => np.minimum(1.0, np.min(found, axis=0))
+        np.minimum(1.0, @np.max(found
+    laws/test_parallel.py::test_failures_of_parts_are_not_lost_in_a_sum
+        found = [loss.profile(y) + added for added, loss => found = [loss.profile(y) for added, loss
 accounting/convert/pld/loss.py
     accounting/convert/test_pld_every_part.py::test_a_table_composes_as_the_table_it_is
         return Pmf(low, @mass * _MANY_UP, self.lost
@@ -167,6 +172,15 @@ accounting/curves/composed.py
         decimal_sum([(1, inner.added), (1, self.added)]) => decimal_sum([(1, inner.added)])
     laws/test_delta_side.py::test_delta_is_that_of_a_pair_or_its_closed_form
         min(1.0, inner + @self.added)
+        max(cast(list[float], known)) => min(cast(list[float], known))
+    laws/test_parallel.py::test_no_user_of_any_part_loses_more_than_the_largest_of_the_curves
+        @np.max([curve._rdp(orders) for curve in self.curves], axis=0)
+    laws/test_parallel.py::test_the_bounds_of_parts_are_attained
+        return @max(values)
+        return @max(part.delta0 for part in self.curves)
+    laws/test_parallel.py::test_parts_are_refused_where_a_user_may_move_between_them
+        if one_relation(curves) == "replace_one" => if False
+        return "add_remove" => return None
 accounting/curves/discrete_gaussian.py
     laws/test_delta_side.py::test_delta_is_that_of_a_pair_or_its_closed_form
         @self.sensitivity * (self.sensitivity - 2 * x)
