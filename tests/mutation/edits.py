@@ -1385,6 +1385,15 @@ dpselect/sampling/discrete.py
     dpselect/sampling/test_discrete.py::test_an_undecided_word_is_decided_by_the_bits_that_follow
         np.flatnonzero(table[np.maximum(counts - 1, 0)] == uniform).tolist(): => ():
 dpselect/sampling/exact.py
+    dpselect/sampling/test_sweep.py::test_a_round_waits_for_what_it_cannot_rule_out
+        if not free.any() or least < threshold: => if not free.any():
+        if len(rivals) > 1:¶                winner => if len(rivals) > 2:¶                winner
+    dpselect/sampling/test_sweep.py::test_rounds_take_every_candidate_once
+        self._is_taken[winner] = True => self._is_taken[winner] = False
+        self._is_taken[list(taken)] = True => self._is_taken[list(taken)] = False
+    dpselect/sampling/test_sweep.py::test_rounds_reveal_independent_uniforms
+        return entries.index * self.count + entries.member => return entries.index
+        place, member = np.divmod(offset, self.copies) => place, member = offset // self.copies, 0 * offset
     dpselect/sampling/test_refinement.py::test_a_candidate_that_is_revealed_twice_has_the_law_of_one_draw
         >> np.uint64(64 - level)) == 0 if level else True => >> np.uint64(64 - level)) != 0 if level else True
     dpselect/sampling/test_decisions.py::test_rows_have_the_law_of_quadrature
