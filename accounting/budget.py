@@ -273,9 +273,16 @@ class Budget(Frozen):
             )
         order, count = _workload(plain.limit, plain.delta, curve)
         if count < 1:
+            remedy = (
+                "One release fits by its privacy losses: state"
+                f" Budget(epsilon={epsilon!r}, delta={format_number(delta)}, release=curve), which"
+                " counts releases of this curve."
+                if plain.admits(curve)
+                else "Raise them, or lower the cost of the mechanism."
+            )
             raise InvalidBudget(
                 f"no Renyi order pays for one {type(curve).__name__} out of epsilon={epsilon!r},"
-                f" delta={delta!r}: raise them, or lower the cost of the mechanism"
+                f" delta={format_number(delta)}. {remedy}"
             )
         failure = float_up(count * units_up(exact(curve.delta0), FAILURE_UNIT), FAILURE_UNIT)
         return cls(epsilon=epsilon, delta=delta, order=order, failure=failure)
