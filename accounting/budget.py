@@ -1,4 +1,4 @@
-"""`Budget`: what may be spent, in one of four forms, and the price at which a filter charges for
+"""`Budget`: what may be spent, in one of five forms, and the price at which a filter charges for
 it.
 """
 
@@ -108,8 +108,9 @@ class Budget(Frozen):
     `Budget(epsilon=)` is pure, `Budget(epsilon=, delta=)` approximate, `Budget(rho=)` or
     `Budget(rho=, delta=)` zero-concentrated, `delta` then being the most that the bad events
     (`Curve.delta0`) may add up to. `Budget(advantage=)` is an attacker's greatest gain
-    (`Curve.advantage`): it is for a plan, to choose a noise by, and no filter or ledger counts in
-    it.
+    (`Curve.advantage`), and `Budget(fpr=, tpr=)` the greatest true positive rate of an attacker
+    with that false positive rate (`Curve.attack`, Theorems R1 and R2): these two are for a plan, to
+    choose a noise by, and no filter or ledger counts in them.
 
     `admits` judges a plan that is fixed in advance. `price`, `capacity` and `fits` are a privacy
     filter: charges may be chosen after seeing earlier answers, and a sequence of them is allowed
@@ -142,6 +143,12 @@ class Budget(Frozen):
     advantage: Annotated[Positive, Field(lt=1)] | None = Field(
         default=None, description="an advantage in (0, 1)"
     )
+    fpr: Annotated[Positive, Field(lt=1)] | None = Field(
+        default=None, description="a false positive rate in (0, 1)"
+    )
+    tpr: Annotated[Positive, Field(lt=1)] | None = Field(
+        default=None, description="a true positive rate in (0, 1)"
+    )
     order: Annotated[Order | None, BeforeValidator(_order)] = Field(
         default=None, description="a Renyi order above 1, 'inf' or 'gaussian'"
     )
@@ -155,13 +162,22 @@ class Budget(Frozen):
 
     @model_validator(mode="after")
     def _has_one_form(self, info: ValidationInfo) -> Self:
-        if sum(amount is not None for amount in (self.epsilon, self.rho, self.advantage)) != 1:
+        if sum(amount is not None for amount in self._amounts) != 1:
             raise ValueError(
-                "give epsilon (with or without delta), rho (with or without delta) or advantage,"
-                " not both of two, and not none"
+                "give epsilon (with or without delta), rho (with or without delta), advantage, or"
+                " fpr and tpr, not both of two, and not none"
             )
-        if self.advantage is not None and self.delta > 0:
-            raise ValueError("an advantage has every failure in it: leave delta out")
+        if (self.fpr is None) != (self.tpr is None) or (
+            self.fpr is not None and self.tpr is not None and self.fpr >= self.tpr
+        ):
+            raise ValueError(
+                "fpr and tpr belong together, with fpr < tpr: a guess without looking has a true"
+                " positive rate of fpr"
+            )
+        if self.is_about_attacks and self.delta > 0:
+            raise ValueError(
+                "an advantage or a true positive rate has every failure in it: leave delta out"
+            )
         if self.release is None and self.releases is not None:
             raise ValueError(
                 "releases counts what a budget with a release pays for: leave it out, it is"
@@ -288,20 +304,31 @@ class Budget(Frozen):
         return cls(epsilon=epsilon, delta=delta, order=order, failure=failure)
 
     @property
-    def form(self) -> Literal["pure", "approximate", "zcdp", "advantage"]:
-        """Which of the four forms this is."""
+    def form(self) -> Literal["pure", "approximate", "zcdp", "advantage", "attack"]:
+        """Which of the five forms this is."""
         if self.advantage is not None:
             return "advantage"
+        if self.tpr is not None:
+            return "attack"
         if self.rho is not None:
             return "zcdp"
         return "approximate" if self.delta > 0 else "pure"
 
     @property
     def limit(self) -> float:
-        """The number that `cost` is held against: epsilon or rho, in nats, or an advantage."""
-        return next(
-            amount for amount in (self.epsilon, self.rho, self.advantage) if amount is not None
-        )
+        """The number that `cost` is held against: epsilon or rho, in nats, an advantage, or a true
+        positive rate.
+        """
+        return next(amount for amount in self._amounts if amount is not None)
+
+    @property
+    def is_about_attacks(self) -> bool:
+        """True if the limit is what an attacker can do, which is for plans and never added up."""
+        return self.form in ("advantage", "attack")
+
+    @property
+    def _amounts(self) -> tuple[float | None, ...]:
+        return self.epsilon, self.rho, self.advantage, self.tpr
 
     @property
     def conversion_delta(self) -> Decimal:
@@ -317,6 +344,8 @@ class Budget(Frozen):
         curve = curve_and_relation(curve, None)[0]
         if self.form == "advantage":
             return curve.advantage
+        if self.fpr is not None:
+            return curve.attack(self.fpr)
         if self.form == "zcdp":
             return curve.rho if exact(curve.delta0) <= exact(self.delta) else math.inf
         return (
@@ -369,9 +398,9 @@ class Budget(Frozen):
         """The most that prices may add up to, rounded down.
 
         Raises:
-            InvalidBudget: the budget is an advantage.
+            InvalidBudget: the budget is an advantage or a true positive rate.
         """
-        if self.form == "advantage":
+        if self.is_about_attacks:
             raise InvalidBudget(
                 f"{self!r} is for a plan that is fixed in advance: calibrate by it, and state the"
                 " budget of a filter or a ledger as Budget(epsilon=, delta=) or Budget(rho=,"

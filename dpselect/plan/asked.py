@@ -266,10 +266,10 @@ def _of_counts(
     if (groups := groups_of(spec)) is not None:
         asked |= {"group": "group", "max_groups_per_user": groups.max_groups_per_user}
     listed = None if spec.unknown_domain else profile.size
-    if budget.form == "advantage" and listed is None:
+    if budget.is_about_attacks and listed is None:
         raise InvalidRequest(
-            "an advantage pays for no items that are read off the log: state epsilon= and delta=,"
-            " or a public list of items"
+            "a limit on attacks pays for no items that are read off the log: state epsilon= and"
+            " delta=, or a public list of items"
         ).at("unknown_domain")
 
     def question(kind: Any) -> Question:

@@ -150,8 +150,10 @@ class TopKPlan(Plan, Stated):
     # -- in words and as data ----------------------------------------------------------------------
 
     @property
-    def unit(self) -> Literal["rho", "advantage", "epsilon"]:
+    def unit(self) -> Literal["rho", "advantage", "true positive rate", "epsilon"]:
         """What the budget's limit is of."""
+        if self.budget.tpr is not None:
+            return "true positive rate"
         if self.budget.advantage is not None:
             return "advantage"
         return "rho" if self.budget.rho is not None else "epsilon"

@@ -242,6 +242,48 @@ def test_a_budget_of_an_advantage_buys_the_noise_that_attains_it(gain: float) ->
     assert acc.Budget.model_validate_json(budget.model_dump_json()) == budget
 
 
+@pytest.mark.parametrize(("false", "true"), [(1e-3, 2e-3), (0.01, 0.02), (0.1, 0.5), (0.5, 0.501)])
+def test_a_budget_of_two_rates_buys_the_noise_whose_test_attains_them(
+    false: float, true: float
+) -> None:
+    """Closed forms: the best test of a Gaussian shift, of randomized response, and of several
+    releases of one plan finds just the true positives of the budget.
+    """
+    budget = acc.Budget(fpr=false, tpr=true)
+    mu = acc.calibrate(lambda mu: acc.GaussianDP(mu=mu), budget)
+    assert true * (1 - 1e-5) <= gaussian(mu, false) <= true * (1 + 1e-12)
+    epsilon = acc.calibrate(lambda epsilon: acc.PureDP(epsilon=epsilon), budget)
+    assert true * (1 - 1e-5) <= told(epsilon, false) <= true * (1 + 1e-12)
+    scale = acc.calibrate(lambda scale: 4 * acc.GaussianDP(mu=1 / scale), budget)
+    assert 2 / scale == pytest.approx(mu, rel=1e-4)
+    assert budget.admits(acc.GaussianDP(mu=mu))
+    assert not budget.admits(acc.GaussianDP(mu=1.01 * mu))
+    assert acc.Budget.model_validate_json(budget.model_dump_json()) == budget
+    assert (budget.form, budget.limit) == ("attack", true)
+    assert budget.cost(acc.zero()) == pytest.approx(false, rel=1e-11)
+
+
+def test_two_rates_are_given_together_and_in_order() -> None:
+    """A true positive rate at or below chance, one rate alone, and another amount are refused."""
+    for wrong, words in (
+        ({"fpr": 0.1}, "not none"),
+        ({"tpr": 0.1}, "belong together"),
+        ({"fpr": 0.1, "tpr": 0.1}, "fpr < tpr"),
+        ({"fpr": 0.1, "tpr": 0.2, "epsilon": 1.0}, "not both"),
+        ({"fpr": 0.1, "epsilon": 1.0}, "belong together"),
+        ({"fpr": 0.1, "tpr": 0.2, "delta": 1e-6}, "leave delta out"),
+        ({"fpr": 0.1, "tpr": 1.0}, "true positive rate"),
+    ):
+        with pytest.raises(acc.errors.InvalidBudget, match=words):
+            acc.Budget(**wrong)
+    for asked in (
+        lambda: acc.PrivacyFilter(acc.Budget(fpr=0.1, tpr=0.2)),
+        lambda: acc.Budget(fpr=0.1, tpr=0.2).price(acc.PureDP(epsilon=0.01)),
+    ):
+        with pytest.raises(acc.errors.InvalidBudget, match="state the budget of a filter"):
+            asked()
+
+
 def test_no_filter_counts_in_advantages(tmp_path: Path) -> None:
     """What is charged step by step is refused, with the budget that a filter or a ledger takes."""
     budget, curve = acc.Budget(advantage=0.1), acc.PureDP(epsilon=0.01)

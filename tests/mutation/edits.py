@@ -49,6 +49,8 @@ accounting/address.py
 accounting/budget.py
     laws/test_risk.py::test_a_budget_of_an_advantage_buys_the_noise_that_attains_it
         return @curve.advantage
+    laws/test_risk.py::test_a_budget_of_two_rates_buys_the_noise_whose_test_attains_them
+        return @curve.attack(self.fpr)
     laws/test_filter_laws.py::test_gaussians_one_by_one_cost_what_their_plan_costs
         _DOWN.multiply(Decimal(low), Decimal(@@low))
         @@float_down(self.conversion_delta))
