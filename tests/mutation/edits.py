@@ -451,6 +451,17 @@ accounting/risk.py
         [@math.exp(epsilon) * alpha + delta,
         @@math.exp(-epsilon) * (1 - alpha - delta)]
         [math.exp(epsilon) * alpha + @delta,
+    laws/test_risk.py::test_the_gaussian_guarantee_of_responses_is_the_least
+        (left >= deltas[:-1]) & (right >= deltas[1:]) => (left >= 0.95 * deltas[:-1]) & (right >= 0.95 * deltas[1:])
+        first, second = ndtr(@@mu / 2 - at / mu)
+    laws/test_risk.py::test_beyond_the_last_cell_the_inequality_is_that_of_the_theorem
+        _TAIL = @1.3781
+        gained = @@rho * excess
+        if mu * mu <= 2 * rho * _OUTWARD or z <= 0: => if mu * mu <= 2 * rho * _OUTWARD:
+    laws/test_risk.py::test_a_gaussian_that_may_fall_below_later_does_not_hide_the_rest
+        return rises and gained => return gained
+    laws/test_risk.py::test_gaussians_keep_their_shift_and_failures_have_none
+        if curve.delta0 > 0:¶        return math.inf => if curve.delta0 > 1:¶        return math.inf
     laws/test_risk.py::test_by_renyi_divergence_alone_the_advantage_is_that_of_a_response
         most = @bounds * _OUTWARD
         math.tanh(@math.exp(high) / 2) * _OUTWARD
