@@ -35,6 +35,11 @@ Floats = NDArray[np.float64]
 class HashableCurve(ConvertibleCurve, Hashable, Protocol):
     """What has bounds and is a value: a `Curve`."""
 
+    @property
+    def rho(self) -> float: ...
+    @property
+    def mu_squared(self) -> float: ...
+
 
 # each leaves .62 of the bracket; near its least a bound hardly changes, and every value tried is
 # one
