@@ -350,7 +350,7 @@ def test_deltas_of_one_noise(
     vectorized twin: exact, to the seven decimals that hold there.
     """
     if rate < 1:
-        curve: acc.Curve = acc.curves.SampledNoiseDP(noise=noise, shift=1 / size, rate=rate)  # type: ignore[arg-type]
+        curve: acc.Curve = acc.curves.SampledNoiseDP(noise=noise, shift=1 / size, rate=rate)
     else:
         curve = (
             acc.GaussianDP(mu=1 / size) if noise == "gaussian" else acc.LaplaceDP(epsilon=1 / size)
