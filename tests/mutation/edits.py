@@ -1053,6 +1053,10 @@ dpselect/mechanisms/sparse_histogram.py
         math.nextafter(@self.floor + hiding, math.inf)
         listed=matrix > self.floor => listed=matrix > 0
 dpselect/mechanisms/stable_queries.py
+    laws/test_sparse_vector.py::test_the_least_gap_of_top_stable_passes_as_often_as_asked
+        height = self._height - @@distance / self.test_scale
+        return 1 + @self.rule.least_distance(probability)
+        return tail if height >= 0 else 1 - tail => return tail
     laws/test_sparse_vector.py::test_the_guarantee_includes_the_true_answers
         curve=self.rule.curve, delta0=self.delta) => curve=self.rule.curve, delta0=0.01 * self.delta)
     laws/test_sparse_vector.py::test_a_session_renews_its_threshold_and_pays_for_every_run
