@@ -1,7 +1,7 @@
-"""What was promised, what it costs, what is left: privacy curves, their composition and conversion.
+"""Differential privacy accounting: privacy curves, their composition, budgets and ledgers.
 
-This package never imports `dpselect`. Epsilons and rhos are in nats. The names are those of
-`__init__.pyi`; a module is imported when one of its names is first asked for (PEP 562).
+This package never imports `dpselect`. Epsilons and rhos are in nats. The exported names are listed
+in `__init__.pyi`, and a module is imported when one of its names is first used (PEP 562).
 """
 
 import lazy_loader

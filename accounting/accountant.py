@@ -1,5 +1,6 @@
-"""`Accountant`: compose a plan that is fixed in advance, and read its cost as dp-accounting and the
-proved bound state it.
+"""`Accountant` composes a plan that is fixed in advance.
+
+It states the plan's cost as dp-accounting's figure and as the proved bound.
 """
 
 from __future__ import annotations
@@ -28,9 +29,7 @@ _MOST_LABELS = 20  # in a notebook
 
 @dataclass(frozen=True)
 class Share:
-    """One label's part of a plan: its number of curves, and their Renyi divergence at the order of
-    the breakdown (nats).
-    """
+    """One label's number of curves, and their Renyi divergence at the breakdown's order (nats)."""
 
     label: str
     count: int
@@ -40,17 +39,17 @@ class Share:
 
 @dataclass(frozen=True, repr=False)
 class Breakdown:
-    """The cost of a plan, the two figures behind it, and the share of every label. Theorem A7.
+    """Cost of a plan, the two figures behind it, and each label's share. Theorem A7.
 
-    `print` shows it as a table, a notebook as HTML.
+    `print` shows a breakdown as a table, and a notebook shows it as HTML.
 
     Attributes:
         epsilon: the reported epsilon (nats) at `delta`.
         proved: the proved bound (nats), by `route`.
         dp_accounting: dp-accounting's figure (nats); None if it has none.
         why: which of the two is reported, and why: a key of `accounting.convert.reported.WHY`.
-        order: the Renyi order at which the plan converts best and shares are stated; None if it has
-            none.
+        order: the Renyi order at which the plan converts best and shares are stated; None if there
+            is no such order.
     """
 
     epsilon: float
@@ -65,9 +64,7 @@ class Breakdown:
 
     @property
     def parts(self) -> tuple[float | None, ...]:
-        """Each label's part of the plan's Renyi divergence, from 0 to 1; None if that is not
-        finite.
-        """
+        """Each label's share of the plan's Renyi divergence, from 0 to 1; None if not finite."""
         total = math.fsum(share.rdp or 0.0 for share in self.shares)
         known = total > 0 and math.isfinite(total)
         return tuple(
@@ -85,7 +82,7 @@ class Breakdown:
         ]
 
     def _rows(self) -> list[tuple[str, int, str, str]]:
-        """Label, count, part of the Renyi divergence, and failure probability."""
+        """Table rows: label, count, share of the Renyi divergence, and failure probability."""
         both = zip(self.shares, self.parts, strict=True)
         return [
             (s.label, s.count, "-" if part is None else f"{part:.1%}", format_number(s.delta0))
@@ -119,11 +116,11 @@ _HEADS = ("label", "count", "share", "failure")
 
 @final
 class Accountant:
-    """Adds up the curves of a plan fixed in advance and converts the total through dp-accounting.
+    """An account of a plan fixed in advance, which adds up curves and converts the total.
 
-    The proved bound stands beside dp-accounting's figure: where they agree within 1% the larger is
-    reported, and otherwise the proved bound (Theorem A7). The plan may repeat queries and choose
-    inputs adaptively, but not its own length or noise: that needs a filter, see `Budget`.
+    The conversion uses dp-accounting and the proved bound. If the two agree within 1%, the larger
+    is reported, and otherwise the proved bound (Theorem A7). The plan may repeat queries and choose
+    inputs adaptively, but not its own length or noise, which needs a filter (see `Budget`).
 
     Args:
         relation: the neighboring relation of the plan; if None, the first mechanism states it.
@@ -149,14 +146,17 @@ class Accountant:
         *,
         relation: Relation | None = None,
     ) -> Self:
-        """Add a curve or mechanism, `count` times, under `label` (its kind by default). Returns the
-        accountant itself.
+        """Add a curve or mechanism `count` times and return the accountant itself.
+
+        Args:
+            label: name of the row in `breakdown`; the kind of the item by default.
+            relation: neighboring relation of a bare curve.
 
         Raises:
-            RelationMismatch: the relation differs from what was composed before, or is stated for a
-                part of the plan only: pass mechanisms, or `relation` with every bare curve.
+            RelationMismatch: the relation differs from that of earlier items, or is stated for a
+                part of the plan only. Pass mechanisms, or `relation` with every bare curve.
             InvalidArgument: count is not an integer from 0 to 10^18, item has no curve, or relation
-                is none of the two.
+                is not one of the two.
         """
         curve, stated = curve_and_relation(item, relation)
         count = checked_integer("count", count, "how many times the mechanism runs", least=0)
@@ -173,31 +173,41 @@ class Accountant:
 
     @property
     def relation(self) -> Relation | None:
-        """The common neighboring relation; None while nothing has stated one."""
+        """The common neighboring relation; None until an item states one."""
         return self._relation
 
     @property
     def curve(self) -> Curve:
-        """The composition of everything so far."""
+        """The composition of all items so far."""
         return cast(Curve, self._plan().plan)
 
     def epsilon(self, delta: float) -> float:
-        """The epsilon (nats) at `delta` in [0, 1), in whatever order the plan runs; never below the
-        proved bound.
+        """Return the epsilon (nats) at `delta` in [0, 1), never below the proved bound.
+
+        It holds for every processing order of the plan.
+
+        Raises:
+            InvalidArgument: delta is not in [0, 1).
         """
         found = self._plan().epsilon(delta)
         bounds.value_with_warning(found.proved)
         return found.value
 
     def delta(self, epsilon: float) -> float:
-        """The delta at `epsilon` (nats) >= 0; never below the proved bound."""
+        """Return the delta at `epsilon` (nats) >= 0, never below the proved bound.
+
+        Raises:
+            InvalidArgument: epsilon is negative or not finite.
+        """
         found = self._plan().delta(epsilon)
         bounds.value_with_warning(found.proved)
         return found.value
 
     def breakdown(self, delta: float) -> Breakdown:
-        """The cost at `delta`, dp-accounting's figure and the proved bound, and what each label
-        contributed.
+        """Return the cost at `delta` by both accounts, with each label's share.
+
+        Raises:
+            InvalidArgument: delta is not in [0, 1).
         """
         found = self._plan().epsilon(delta)
         order, shares = self._best_order(delta), []
@@ -231,12 +241,14 @@ class Accountant:
     def plot(
         self, axes: tuple[Axes, Axes, Axes] | None = None, *, delta: float = 1e-6
     ) -> tuple[Axes, Axes, Axes]:
-        """Draw Renyi divergence by order, epsilon by delta, and each label's share at `delta`;
-        returns the axes.
+        """Draw Renyi divergence by order, epsilon by delta, and each label's share at `delta`.
 
         Args:
             axes: three matplotlib axes to draw on; new ones if None.
-            delta: of the shares.
+            delta: the delta at which shares are stated.
+
+        Returns:
+            The three axes.
 
         Raises:
             MissingExtra: matplotlib is not installed.
@@ -250,8 +262,9 @@ class Accountant:
         )
 
     def to_dp_event(self) -> DpEvent:
-        """The dp-accounting event of the plan, read under its relation; `accounting.from_dp_event`
-        reads it back.
+        """Return the plan's dp-accounting event, which `accounting.from_dp_event` reads back.
+
+        The event has to be read under the plan's relation.
 
         Raises:
             NoEquivalent: dp-accounting has no event that means a part of the plan.
@@ -259,7 +272,7 @@ class Accountant:
         return self.curve.to_dp_event(self._relation)
 
     def _plan(self) -> PlanConverter:
-        """The plan so far with its conversions, made once until it grows."""
+        """The plan so far with its conversions, cached until the plan grows."""
         with self._lock:
             if self._converter is None:
                 self._converter = PlanConverter(
@@ -268,7 +281,7 @@ class Accountant:
             return self._converter
 
     def _labels(self) -> Counter[str]:
-        """How many curves each label has, the first label first."""
+        """Number of curves of each label, in order of first use."""
         counts: Counter[str] = Counter()
         for label, count, _ in self._items:
             counts[label] += count

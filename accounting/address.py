@@ -1,8 +1,8 @@
-"""How messages and objects show where something lies: masked, short, and never with a password.
+"""Paths and addresses as messages and objects show them: short, and never with a password.
 
-A path is no secret: answers name their log by it, partitions of a folder (`day=2024-05-01`)
-included. Secret are the password of a login and what is named as one in a query string, a
-connection string or a folder: a password, a token, a signature, a key.
+Paths are not secret. Answers name their log by its path, including partition folders such as
+`day=2024-05-01`. Secrets are the password of a login, and values named as a password, token,
+signature or key in a query string, a connection string or a folder.
 """
 
 from __future__ import annotations
@@ -20,32 +20,31 @@ _UNFINISHED = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+:/+[^:@/\s]*):(?!\d{1,5}(?:[/
 # In a query string or a connection string of libpq: password=..., sslpassword='...',
 # X-Amz-Signature=..., or a folder so named.
 _NAMED = re.compile(
-    r"((?:passw\w*|passphrase|pwd|secret\w*|token|sig(?:nature)?|(?:access|account|api|private)[_-]?key)\s*(?:=|%3D)\s*)"
+    r"((?:passw\w*|passphrase|pwd|secret\w*|token|sig(?:nature)?"
+    r"|(?:access|account|api|private)[_-]?key)\s*(?:=|%3D)\s*)"
     r"(?:'(?:[^'\\]|\\.)*'|[^&;\s]+)",
     re.IGNORECASE,
 )
 
 
 def without_password(address: object) -> str:
-    """The text of a path or an address with "***" in the place of every password."""
+    """Return the text of a path or an address with every password replaced by "***"."""
     text = _UNFINISHED.sub(r"\1:***", _LOGIN.sub(r"\1:***@", str(address)))
     return _NAMED.sub(r"\1***", text)
 
 
 def masked(address: object) -> str:
-    """A path or an address as messages show it: masked, at most 200 characters of it, no
-    password.
-    """
+    """Return a path or an address for a message: quoted, without passwords, at most 200 long."""
     text = repr(without_password(address))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 @final
 class Address(str):
-    """An address with a password, as text without it: printed, compared, written as JSON and
-    pickled it is `without_password`.
+    """An address with a password, whose text leaves the password out.
 
-    Whoever opens it asks `revealed`. A pickled one, or a copy by text, has lost the password.
+    Printing, comparing, pickling and JSON use `without_password`. Code that opens the address calls
+    `revealed`. A pickled address, or a copy of its text, has lost the password.
     """
 
     __slots__ = ("_reveal",)
@@ -61,7 +60,7 @@ class Address(str):
 
 
 def hidden(address: str) -> str:
-    """The same text, as an `Address` if it has a password."""
+    """Return the address as an `Address` if it has a password, and unchanged otherwise."""
     return (
         address
         if isinstance(address, Address) or without_password(address) == address
@@ -70,5 +69,5 @@ def hidden(address: str) -> str:
 
 
 def revealed(address: str) -> str:
-    """The text with its password, for whatever opens it."""
+    """Return the text with its password, for code that opens the address."""
     return address._reveal() if isinstance(address, Address) else address

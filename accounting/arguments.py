@@ -1,9 +1,10 @@
-"""Checks of plain arguments: numpy's numbers are numbers, a bool is none, a huge one is not
-printed; and of relations.
+"""Checks of plain arguments and of neighboring relations.
 
-`add_remove`: one user is added or removed. `replace_one`: one user's data are replaced, the number
-of users being public. A guarantee holds for one relation only, so guarantees under different
-relations are never mixed.
+NumPy's numbers are numbers, a bool is not, and a huge number is not printed.
+
+`add_remove` means that one user is added or removed. `replace_one` means that one user's data are
+replaced, and the number of users is public. A guarantee holds for one relation only, so guarantees
+under different relations are never mixed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,13 @@ def checked_integer(
     most: int = MOST_COUNT,
     error: type[AccountingError] = InvalidArgument,
 ) -> int:
-    """`value` as an int from `least` to `most`; of any integer type, numpy's included."""
+    """Return `value`, an integer of any type, as an int from `least` to `most`.
+
+    NumPy's integers are accepted, and a bool is not.
+
+    Raises:
+        InvalidArgument (or `error`): the value is not such an integer.
+    """
     if (
         isinstance(value, bool)
         or not isinstance(value, _INTEGERS)
@@ -41,7 +48,7 @@ def checked_integer(
 
 
 def shown(value: object) -> str:
-    """A number, short enough to read; of anything else only its type."""
+    """Return a number as short text, and only the type of any other value."""
     if (
         value is None
         or isinstance(value, bool | float)
@@ -60,18 +67,15 @@ WORDS: dict[Relation, str] = {
 
 
 def same_relation(first: Relation | None, second: Relation | None) -> Relation | None:
-    """The common relation of two statements, where None means "not stated"."""
+    """Return the common relation of two statements, where None means "not stated"."""
     for stated in (first, second):
         if stated is not None and stated not in tuple(WORDS):
-            raise InvalidArgument(
-                f"relation={stated!r} is not a neighboring relation: it must be one of"
-                f" {', '.join(WORDS)}"
-            )
+            raise InvalidArgument(f"relation={stated!r} must be one of {', '.join(WORDS)}")
     if first is not None and second is not None and first != second:
         raise RelationMismatch(
-            f"relation={second!r} cannot be combined with relation={first!r}: a guarantee holds for"
-            " one neighboring relation only. Configure every mechanism of one plan with"
-            f" relation={first!r}, or charge what is proved for {second!r} alone to a dataset that"
-            " was declared with it"
+            f"relation={second!r} cannot be combined with relation={first!r}, because a"
+            " guarantee holds for one neighboring relation only. Configure every mechanism of"
+            f" one plan with relation={first!r}, or charge what is proved for {second!r} alone"
+            " to a dataset that was declared with it"
         )
     return second if first is None else first

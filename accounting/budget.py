@@ -1,6 +1,4 @@
-"""`Budget`: what may be spent, in one of five forms, and the price at which a filter charges for
-it.
-"""
+"""`Budget`: a limit on privacy cost in one of five forms, with the prices of a privacy filter."""
 
 from __future__ import annotations
 
@@ -28,10 +26,10 @@ from accounting.curves import (
     LaplaceDP,
     PureDP,
 )
-from accounting.decimal_sum import exact, float_down, float_up, units_up
 from accounting.errors import InvalidArgument, InvalidBudget, Unaffordable
 from accounting.frozen import Count, Frozen, NonNegative, Positive
 from accounting.guarantee import HasCurve, curve_and_relation
+from accounting.numbers import exact, float_down, float_up, units_up
 from accounting.price import (
     FAILURE_UNIT,
     MAIN_UNIT,
@@ -103,26 +101,30 @@ def _order(value: object) -> object:
 
 @final
 class Budget(Frozen):
-    """What a plan or a dataset may spend.
+    """A limit on the privacy cost of a plan or a dataset.
 
-    `Budget(epsilon=)` is pure, `Budget(epsilon=, delta=)` approximate, `Budget(rho=)` or
-    `Budget(rho=, delta=)` zero-concentrated, `delta` then being the most that the bad events
-    (`Curve.delta0`) may add up to. `Budget(advantage=)` is an attacker's greatest gain
-    (`Curve.advantage`), and `Budget(fpr=, tpr=)` the greatest true positive rate of an attacker
-    with that false positive rate (`Curve.attack`, Theorems R1 and R2): these two are for a plan, to
-    choose a noise by, and no filter or ledger counts in them.
+    There are five forms. `Budget(epsilon=)` is pure and `Budget(epsilon=, delta=)` approximate.
+    `Budget(rho=)` and `Budget(rho=, delta=)` are zero-concentrated, where `delta` is the most that
+    the bad events (`Curve.delta0`) may add up to. `Budget(advantage=)` is an attacker's greatest
+    gain (`Curve.advantage`), and `Budget(fpr=, tpr=)` the greatest true positive rate of an
+    attacker with that false positive rate (`Curve.attack`, Theorems R1 and R2). These two serve to
+    choose the noise of a plan, and no filter or ledger counts in them.
 
-    `admits` judges a plan that is fixed in advance. `price`, `capacity` and `fits` are a privacy
+    `admits` judges a plan that is fixed in advance. `price`, `capacity` and `fits` form a privacy
     filter: charges may be chosen after seeing earlier answers, and a sequence of them is allowed
-    while the sum of prices is at most the capacity. Theorems F1 to F3. The approximate form adds up
-    one thing, which is fixed here and never changed later: Renyi divergence of one `order` (> 1),
-    or at "inf" pure epsilons (Theorems F2 and F4); at "gaussian" mu^2, for Gaussian releases
-    (Theorem F9); or the releases of one declared curve, as many as a plan of them may have
-    (Theorem F10): a charge of `release`, or of a smaller curve of its kind, is one, and nothing
-    else is paid for; `releases` records how many, and is worked out here. By default the order is
-    the best one for zCDP charges; `for_workload` chooses for other curves. `failure` is the part of
-    delta that bad events may use, by default one half, all of it at order "inf"; the rest pays for
-    the conversion.
+    while the sum of prices is at most the capacity. Theorems F1 to F3.
+
+    The approximate form adds up one quantity, which is fixed here and never changes later:
+
+    - Renyi divergence of one `order` (> 1), or pure epsilons at order "inf" (Theorems F2 and F4).
+    - mu^2 at order "gaussian", for Gaussian releases (Theorem F9).
+    - The number of releases of one declared curve, at most as many as one plan of them may have
+      (Theorem F10). A charge of `release`, or of a smaller curve of its kind, counts as one, and
+      any other curve is refused. `releases` records the number and is computed here.
+
+    By default the order is the best one for zCDP charges; `for_workload` chooses one for other
+    curves. `failure` is the part of delta that bad events may use: by default one half, or all of
+    it at order "inf". The rest pays for the conversion.
 
     Raises:
         InvalidBudget: no form or two forms are given, or a value is outside its domain.
@@ -164,24 +166,25 @@ class Budget(Frozen):
     def _has_one_form(self, info: ValidationInfo) -> Self:
         if sum(amount is not None for amount in self._amounts) != 1:
             raise ValueError(
-                "give epsilon (with or without delta), rho (with or without delta), advantage, or"
-                " fpr and tpr, not both of two, and not none"
+                "exactly one of epsilon, rho, advantage and the pair of fpr and tpr must be given"
+                " (epsilon and rho with or without delta)"
             )
         if (self.fpr is None) != (self.tpr is None) or (
             self.fpr is not None and self.tpr is not None and self.fpr >= self.tpr
         ):
             raise ValueError(
-                "fpr and tpr belong together, with fpr < tpr: a guess without looking has a true"
-                " positive rate of fpr"
+                "fpr and tpr must be given together, with fpr < tpr. Raise tpr, because a guess"
+                " without looking has a true positive rate of fpr"
             )
         if self.is_about_attacks and self.delta > 0:
             raise ValueError(
-                "an advantage or a true positive rate has every failure in it: leave delta out"
+                "delta cannot be given with an advantage or a true positive rate, which include"
+                " every failure. Leave delta out"
             )
         if self.release is None and self.releases is not None:
             raise ValueError(
-                "releases counts what a budget with a release pays for: leave it out, it is"
-                " worked out"
+                "releases needs a release, whose number it counts. Leave it out, because it is"
+                " computed"
             )
         if self.form != "approximate" and (self.order, self.failure, self.release) != (
             None,
@@ -189,14 +192,14 @@ class Budget(Frozen):
             None,
         ):
             raise ValueError(
-                "order, failure and release belong to Budget(epsilon=, delta=) with delta > 0:"
-                " leave them out"
+                "order, failure and release need Budget(epsilon=, delta=) with delta > 0."
+                " Leave them out"
             )
         if self.release is not None:
             if self.order is not None or self.failure is not None:
                 raise ValueError(
-                    "release says what is charged, and a plan of it has no order and no failure:"
-                    " leave them out"
+                    "order and failure cannot be given with a release, because a plan of"
+                    " releases has neither. Leave them out"
                 )
             self._fix_releases(recorded=info.context == RECORDED)
         elif self.form == "approximate":
@@ -204,9 +207,7 @@ class Budget(Frozen):
         return self
 
     def _fix_releases(self, *, recorded: bool) -> None:
-        """Write how many releases a plan may have, so that a ledger's count does not move with a
-        later version.
-        """
+        """Store the number of releases of a plan, so that later versions count the same number."""
         assert self.release is not None
         if self.releases is None:
             most = greatest(
@@ -214,30 +215,28 @@ class Budget(Frozen):
             )
             if most == 0:
                 raise ValueError(
-                    f"it does not pay for one release ({type(self.release).__name__}): raise it, or"
-                    " add noise"
+                    f"the budget does not pay for one release ({type(self.release).__name__})."
+                    " Raise it, or add noise"
                 )
             object.__setattr__(self, "releases", most)
         elif "capacity" in vars(self):  # validated before, and now as a field of another model
             return
         elif not (self.admitted_before if recorded else self.admits)(self.releases * self.release):
             raise ValueError(
-                f"releases={self.releases} are more than it pays for: leave it out, it is"
-                " worked out"
+                f"releases={self.releases} is more than the budget pays for. Leave it out,"
+                " because it is computed"
             )
         assert self.capacity.main > 0
 
     def _fix_filter(self) -> None:
-        """Write the defaults into the fields, so that they are stored and no later version can
-        choose others.
-        """
+        """Store the defaults in the fields, so that later versions cannot choose other ones."""
         if self.failure is None:
             half = float_down(_DOWN.divide(exact(self.delta), Decimal(2)))
             object.__setattr__(self, "failure", self.delta if self.order == "inf" else half)
         if self.conversion_delta < 0 or (self.conversion_delta == 0 and self.order != "inf"):
             raise ValueError(
                 f"failure={self.failure!r} leaves nothing of delta={self.delta!r} for the"
-                " conversion: lower it"
+                " conversion. Lower it"
             )
         if self.order is None:
             # The order that admits the most zCDP, four digits; "inf" if none admits any. It depends
@@ -248,7 +247,7 @@ class Budget(Frozen):
             object.__setattr__(self, "order", order if pays else "inf")
         if self.order == "gaussian" and rounded_down(self._main_capacity, MAIN_UNIT) == 0:
             raise ValueError(
-                "order='gaussian' leaves less than mu = 1e-6 to spend: raise epsilon or delta"
+                "order='gaussian' leaves less than mu = 1e-6 to spend. Raise epsilon or delta"
             )
         if (
             isinstance(self.order, float)
@@ -256,7 +255,7 @@ class Budget(Frozen):
         ):
             raise ValueError(
                 f"order={self.order!r} converts to more than epsilon={self.epsilon!r} before"
-                " anything is spent: raise the order"
+                " anything is spent. Raise the order"
             )
 
     @model_serializer(mode="wrap")
@@ -265,12 +264,12 @@ class Budget(Frozen):
 
     @classmethod
     def for_workload(cls, *, epsilon: float, delta: float, curve: Curve | HasCurve) -> Self:
-        """The (epsilon, delta) budget whose order and failure probability pay for most separate
-        charges of `curve`.
+        """Return the (epsilon, delta) budget that pays for most separate charges of `curve`.
 
-        Where that is Gaussian, or nearly, the budget adds up mu^2, and pays for as many as a plan
-        would; else Renyi divergence. Any other curve may be charged too: the choice decides how far
-        the budget goes, never what it promises.
+        It chooses the order and the failure probability. If the curve is Gaussian, or nearly, the
+        budget adds up mu^2 and pays for as many charges as a plan would. Otherwise it adds up Renyi
+        divergence. Any other curve may be charged too: the choice decides how far the budget goes,
+        and never changes its guarantee.
 
         Raises:
             InvalidBudget: epsilon or delta is outside its domain, or no order pays for one charge
@@ -280,11 +279,11 @@ class Budget(Frozen):
         plain, curve = cls(epsilon=epsilon, delta=delta), curve_and_relation(curve, None)[0]
         if plain.form != "approximate":
             raise InvalidBudget(
-                "for_workload needs a delta > 0: a pure budget has no order to choose"
+                "for_workload needs a delta > 0, because a pure budget has no order to choose"
             )
         if curve.core_epsilon == 0:
             raise InvalidArgument(
-                f"{type(curve).__name__} has no Renyi cost: take Budget(epsilon=, delta=,"
+                f"{type(curve).__name__} has no Renyi cost. Use Budget(epsilon=, delta=,"
                 " order='inf')"
             )
         order, count = _workload(plain.limit, plain.delta, curve)
@@ -305,7 +304,7 @@ class Budget(Frozen):
 
     @property
     def form(self) -> Literal["pure", "approximate", "zcdp", "advantage", "attack"]:
-        """Which of the five forms this is."""
+        """The form of the budget, one of five."""
         if self.advantage is not None:
             return "advantage"
         if self.tpr is not None:
@@ -316,9 +315,7 @@ class Budget(Frozen):
 
     @property
     def limit(self) -> float:
-        """The number that `cost` is held against: epsilon or rho, in nats, an advantage, or a true
-        positive rate.
-        """
+        """The bound on `cost`: epsilon or rho, in nats, an advantage, or a true positive rate."""
         return next(amount for amount in self._amounts if amount is not None)
 
     @property
@@ -332,14 +329,17 @@ class Budget(Frozen):
 
     @property
     def conversion_delta(self) -> Decimal:
-        """The part of delta that pays for turning the sum of charges into epsilon; exact."""
+        """The part of delta, exact, that pays for converting the sum of charges into epsilon."""
         return _DOWN.subtract(exact(self.delta), exact(self.failure or 0.0))
 
     # -- a plan that is fixed in advance -----------------------------------------------------------
 
     def cost(self, curve: Curve | HasCurve, *, thorough: bool = False) -> float:
-        """What `curve` costs in the unit of `limit`, in nats; inf if nothing admits it. `thorough`:
-        as `best_epsilon`.
+        """Return the cost of `curve`, as a fixed plan, in the unit of `limit`; inf if it has none.
+
+        Args:
+            curve: a curve or mechanism.
+            thorough: True to try every conversion, as in `best_epsilon`.
         """
         curve = curve_and_relation(curve, None)[0]
         if self.form == "advantage":
@@ -355,32 +355,26 @@ class Budget(Frozen):
         )
 
     def admits(self, curve: Curve | HasCurve) -> bool:
-        """Whether the whole budget pays for `curve`, a plan that is fixed in advance."""
+        """Return True if the whole budget pays for `curve`, as a plan that is fixed in advance."""
         cost = self.cost(curve)
         return self.covers(
             self.cost(curve, thorough=True) if self.limit < cost <= _NEAR * self.limit else cost
         )
 
     def admitted_before(self, curve: Curve) -> bool:
-        """Whether another version may have admitted `curve`: it costs the budget, or one part in
-        1,000 more.
-        """
+        """Return True if another version may have admitted `curve`, with a tolerance of 0.1%."""
         cost = self.cost(curve, thorough=True)
         return cost <= self.limit * _VERSIONS
 
     def covers(self, cost: float) -> bool:
-        """Whether `cost`, in the unit of `limit`, is within it, both read as the decimals that they
-        print as.
-        """
+        """Return True if `cost` is at most `limit`, comparing both as printed decimals."""
         return math.isfinite(cost) and exact(cost) <= exact(self.limit)
 
     # -- a filter: charges chosen one after the other ----------------------------------------------
 
     @property
     def measure(self) -> Measure:
-        """What the main part of a price adds up: pure epsilon, rho, or Renyi divergence of the
-        order given here.
-        """
+        """The quantity that main prices add up, or the order of a Renyi divergence."""
         if self.form == "zcdp":
             return "rho"
         if self.release is not None:
@@ -395,16 +389,16 @@ class Budget(Frozen):
 
     @cached_property
     def capacity(self) -> Price:
-        """The most that prices may add up to, rounded down.
+        """The largest allowed sum of prices, rounded down.
 
         Raises:
             InvalidBudget: the budget is an advantage or a true positive rate.
         """
         if self.is_about_attacks:
             raise InvalidBudget(
-                f"{self!r} is for a plan that is fixed in advance: calibrate by it, and state the"
-                " budget of a filter or a ledger as Budget(epsilon=, delta=) or Budget(rho=,"
-                " delta=)"
+                f"{self!r} is for a plan that is fixed in advance. Calibrate with it, and state"
+                " the budget of a filter or a ledger as Budget(epsilon=, delta=) or"
+                " Budget(rho=, delta=)"
             )
         # that of a release is part of its plan
         failure = self.failure if self.form == "approximate" else self.delta
@@ -424,15 +418,15 @@ class Budget(Frozen):
         return exact(self.limit)
 
     def price(self, curve: Curve | HasCurve) -> Price:
-        """What the filter charges for `curve`, rounded up; a composition given as one curve is a
-        fixed plan, one item.
+        """Return the price that the filter charges for `curve`, rounded up.
 
-        A plan that the filter's own unit overrates, but that `admits` allows, costs the whole
-        capacity: it fits when nothing else is charged before or after it. Theorem F5.
+        A composition given as one curve is priced as one fixed plan. If the filter's own unit
+        overrates a plan that `admits` allows, the plan costs the whole capacity, so it fits only
+        when nothing else is charged before or after it. Theorem F5.
 
         Raises:
             Unaffordable: no budget of this form, order and delta can ever pay for the curve; the
-                message says what could.
+                message says which one could.
         """
         curve = curve_and_relation(curve, None)[0]
         price = self._itemised(curve)
@@ -446,8 +440,9 @@ class Budget(Frozen):
         return price
 
     def unused(self, whole: Curve, part: Curve) -> Price:
-        """What is given back of `whole`'s price where `part` of it ran: nothing if that was all of
-        the capacity. Theorem F8.
+        """Return the refund of `whole`'s price after only `part` of it ran. Theorem F8.
+
+        The refund is nothing if the price was the whole capacity.
         """
         price, used = self._itemised(whole), self._itemised(part)
         # A release holds its own chance of failure, which stays charged.
@@ -473,10 +468,9 @@ class Budget(Frozen):
     def _why_not(self, curve: Curve) -> str:
         if self.release is not None:
             return (
-                f"this budget was declared for releases of {self.release!r} and pays for those, and"
-                f" for smaller ones of that kind; what is charged is a {type(curve).__name__} that"
-                " is neither. Lower its cost, add the declared noise, or declare another dataset"
-                " with a budget for it"
+                f"this {type(curve).__name__} is not paid for by a budget that was declared for"
+                f" releases of {self.release!r} and smaller ones of that kind. Lower its cost,"
+                " add the declared noise, or declare another dataset with a budget for it"
             )
         name, measure = type(curve).__name__, self.measure
         if curve.delta0 > 0 and self.capacity.failure == 0:
@@ -488,8 +482,8 @@ class Budget(Frozen):
             )
         if math.isfinite(main := main_cost(curve, measure)):
             return (
-                f"{name} costs {main:g} nats, more than a filter can count (9e6 nats): it offers no"
-                " privacy; add noise."
+                f"{name} costs {main:g} nats, which offers no privacy and is more than a filter"
+                " can count (9e6 nats). Add noise."
             )
         remedy = _INSTEAD.get(measure, _OTHER_ORDER)
         return (
@@ -498,11 +492,10 @@ class Budget(Frozen):
         )
 
     def cost_of_each(self, curve: Curve | HasCurve, charges: int | Fraction) -> float:
-        """What `charges` separate charges of `curve` cost the filter together, in the unit of
-        `limit`, nats.
+        """Return the filter's cost of `charges` separate charges of `curve`, in `limit`'s unit.
 
-        At most `limit` exactly where `how_many` counts as many; inf where their chances of failure
-        do not fit.
+        The cost is at most `limit` if and only if `how_many` allows that many charges, and inf if
+        their failure probabilities do not fit.
         """
         price = self._itemised(curve_and_relation(curve, None)[0])
         total = None if price is None else price.times(charges)
@@ -516,16 +509,17 @@ class Budget(Frozen):
         )
 
     def failure_of_each(self, charges: int | Fraction) -> float:
-        """The chance of failure (`Curve.delta0`) that each of `charges` charges may have; six
-        digits, rounded down; 0 if none.
+        """Return the largest failure probability (`Curve.delta0`) of each of `charges` charges.
+
+        It is rounded down to six digits, and is 0 if no failure is allowed.
         """
         return float(_SHORT.multiply(Decimal(self.capacity.failure // charges), FAILURE_UNIT))
 
     def fits(self, spent: Price, price: Price) -> bool:
-        """Whether `price` may be charged after `spent`.
+        """Return True if `price` may be charged after `spent`.
 
         Raises:
-            InvalidArgument: one of them is negative or no price.
+            InvalidArgument: a price is negative or not made of whole units.
         """
         spent.require_charge()
         price.require_charge()
@@ -533,8 +527,9 @@ class Budget(Frozen):
         return total.main <= self.capacity.main and total.failure <= self.capacity.failure
 
     def can_afford(self, spent: Price, curve: Curve | HasCurve) -> bool:
-        """Whether `curve` may be charged after `spent`; False also for a curve that this form can
-        never pay for.
+        """Return True if `curve` may be charged after `spent`.
+
+        It is False also for a curve that this form can never pay for.
         """
         try:
             return self.fits(spent, self.price(curve))
@@ -542,8 +537,9 @@ class Budget(Frozen):
             return False
 
     def how_many(self, curve: Curve | HasCurve, spent: Price = NOTHING) -> int:
-        """How many separate charges of `curve` fit after `spent`; a plan that is fixed now is often
-        longer (`calibrate_count`).
+        """Return the number of separate charges of `curve` that fit after `spent`.
+
+        A plan that is fixed now is often longer (see `calibrate_count`).
 
         Raises:
             InvalidArgument: the curve costs nothing, so any number fits.
@@ -552,7 +548,7 @@ class Budget(Frozen):
         price = self.price(curve)
         if price == NOTHING:
             raise InvalidArgument(
-                f"{type(curve).__name__} costs nothing: any number of charges fits"
+                f"{type(curve).__name__} costs nothing, so any number of charges fits"
             )
         return min(
             have // need
@@ -562,9 +558,7 @@ class Budget(Frozen):
 
 
 def greatest(admits: Callable[[int], bool], most: int) -> int:
-    """The greatest count, `most` at most, that is admitted as all smaller ones are; 0 if not even 1
-    is.
-    """
+    """Return the greatest count <= `most` that is admitted with all smaller ones, or 0."""
     low, high = 0, 1
     while high <= most and admits(high):
         low, high = high, 2 * high
@@ -579,18 +573,19 @@ __all__ = ["NOTHING", "Budget", "Measure", "Price"]
 
 
 def checked_budget(budget: object) -> Budget:
-    """A budget, if it is one."""
+    """Return `budget`, or raise InvalidArgument if it is not a Budget."""
     if not isinstance(budget, Budget):
         raise InvalidArgument(
-            f"budget must be a Budget, not {type(budget).__name__}: state one, as"
+            f"budget must be a Budget, not {type(budget).__name__}. State one, for example"
             " Budget(epsilon=1.0)"
         )
     return budget
 
 
 def _releases_in(curve: Curve, release: Curve) -> int | None:
-    """The least number of times that `release`, repeated, is seen to cover `curve`; None if it is
-    not. What is free counts 0.
+    """Return the least number of copies of `release` known to cover `curve`; None if there is none.
+
+    A curve that is free counts 0.
     """
     if curve.core_epsilon == 0 and curve.delta0 == 0:
         return 0
@@ -607,8 +602,9 @@ def _releases_in(curve: Curve, release: Curve) -> int | None:
 
 
 def _is_covered(curve: Curve, release: Curve) -> bool:
-    """Whether what satisfies `curve` satisfies `release`: they are equal, or of one kind and no
-    parameter is larger.
+    """Return True if every mechanism that satisfies `curve` is seen to satisfy `release`.
+
+    The two are equal, or of one kind with no larger parameter.
     """
     if curve == release:
         return True
@@ -623,10 +619,10 @@ def _is_covered(curve: Curve, release: Curve) -> bool:
 
 @lru_cache(maxsize=256)
 def _renyi_capacity(epsilon: float, delta: Decimal, order: float) -> Decimal:
-    """The largest Renyi divergence of `order` that gives (epsilon, delta)-DP, rounded down;
-    negative if there is none.
+    """Return the largest Renyi divergence that implies (epsilon, delta)-DP, rounded down.
 
-    Proposition 12 of Canonne, Kamath and Steinke (2020), solved for the divergence. Theorem F4.
+    It is negative if there is none. Proposition 12 of Canonne, Kamath and Steinke (2020), solved
+    for the divergence. Theorem F4.
     """
     a, one = exact(order), Decimal(1)
     gain = _PRECISE.ln(_PRECISE.subtract(one, _PRECISE.divide(one, a)))
@@ -636,8 +632,9 @@ def _renyi_capacity(epsilon: float, delta: Decimal, order: float) -> Decimal:
 
 @lru_cache(maxsize=256)
 def _gaussian_capacity(epsilon: float, delta: float) -> Decimal:
-    """The square of the largest mu for which GaussianDP(mu) is (epsilon, delta)-DP, rounded down; 0
-    if none is. Theorem F9.
+    """Return the square of the largest mu for which GaussianDP(mu) is (epsilon, delta)-DP.
+
+    It is rounded down, and 0 if there is no such mu. Theorem F9.
     """
     low, high = 0.0, 1.0
     while high < _MOST_MU and GaussianDP(mu=high).profile(epsilon) <= delta:
@@ -650,16 +647,15 @@ def _gaussian_capacity(epsilon: float, delta: float) -> Decimal:
 
 
 def anytime_overhead(delta: float, order: float) -> Decimal:
-    """ln(1/delta)/(order - 1): what a statement about all moments at once costs; rounded up.
-    Theorem F6.
-    """
+    """Overhead ln(1/delta)/(order - 1), rounded up, of a guarantee at all times. Theorem F6."""
     price = _PRECISE.divide(_PRECISE.ln(exact(delta)), _PRECISE.subtract(exact(order), Decimal(1)))
     return _PRECISE.subtract(_GUARD, price)
 
 
 def _workload(epsilon: float, delta: float, curve: Curve) -> tuple[Order, int]:
-    """At which order (epsilon, delta) pays for most charges of `curve`, bad events included, and
-    for how many.
+    """Return the order that pays for most charges of `curve`, and the number of charges.
+
+    The failure probabilities of the charges are paid for too.
     """
 
     def at(count: float) -> tuple[Order, float]:
@@ -687,7 +683,7 @@ def _workload(epsilon: float, delta: float, curve: Curve) -> tuple[Order, int]:
 
 
 def _crossing(falling: Callable[[float], float], most: float) -> float:
-    """The greatest n in [0, most] with falling(n) >= n, to one part in 10^4 or 1/8."""
+    """Return the greatest n in [0, most] with falling(n) >= n, to one part in 10^4 or 1/8."""
     if falling(most) >= most:
         return most
     low, high = 0.0, most
@@ -698,24 +694,23 @@ def _crossing(falling: Callable[[float], float], most: float) -> float:
 
 
 def rounded_down(value: Decimal, unit: Decimal) -> int:
-    """`value` in whole units, rounded down, at least 0."""
+    """Return `value` in whole units, rounded down, at least 0."""
     return max(
         0, int(_DOWN.divide(value, unit).to_integral_value(rounding=ROUND_FLOOR, context=_DOWN))
     )
 
 
 def _capacities(epsilon: float, delta: float, orders: Floats) -> Floats:
-    """`_renyi_capacity` in floating point: it decides which order is chosen, never what that order
-    may spend.
-    """
+    """Approximate `_renyi_capacity` in floating point, only to choose an order."""
     return np.maximum(
         0.0, epsilon - np.log1p(-1 / orders) + (math.log(delta) + np.log(orders)) / (orders - 1)
     )
 
 
 def _argmax(score: Callable[[Floats], Floats], table: tuple[float, ...]) -> tuple[float, float]:
-    """The order of the greatest score, among the tabulated ones if there are any, and that
-    score.
+    """Return the order with the greatest score, and the score.
+
+    If there are tabulated orders, only these are considered.
     """
     orders = np.array(table) if table else _ORDERS
     for _ in range(0 if table else _ROUNDS):

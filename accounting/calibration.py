@@ -1,4 +1,4 @@
-"""Find the parameter that spends a budget, and return the safe end of the search."""
+"""Calibration: find the parameter that spends a budget, and return the safe end of the search."""
 
 from __future__ import annotations
 
@@ -38,26 +38,30 @@ def calibrate(
     *,
     charges: int | Fraction | None = None,
 ) -> float:
-    """The costliest parameter that `budget` still admits, to one part in 10^9 and on the safe side.
+    """Return the costliest parameter that `budget` still admits, to one part in 10^9.
 
-    Where equal bounded-range curves are repeated, the parameter is raised to what the optimal
-    recursion allows, as far as the bracket does, and then to one part in 10^4.
+    The result is on the safe side. If equal bounded-range curves are repeated, the parameter is
+    raised as far as the optimal recursion and the bracket allow, and then holds to one part in
+    10^4.
 
     Args:
-        family: maps a positive parameter to a curve; its cost may rise (an epsilon) or fall (a
-            noise scale), not both. Where it raises an AccountingError, ValueError or
-            ArithmeticError, the parameter is outside its domain, an interval.
-        budget: what the curve may cost, as a plan that is fixed in advance.
-        bracket: least and greatest parameter to consider, both from 2.23e-308. If None, decades are
-            searched outward from 1.
-        charges: how many separate charges of the curve the budget has to pay for, as
-            `Budget.how_many` counts them; None for one plan. Of a Fraction n each takes at most 1/n
-            of the budget, of its failure probability too.
+        family: maps a positive parameter to a curve. Its cost may rise with the parameter (an
+            epsilon) or fall (a noise scale), not both. A parameter at which it raises an
+            AccountingError, ValueError or ArithmeticError is outside its domain, which must be an
+            interval.
+        budget: limit on the cost of the curve, as a plan that is fixed in advance.
+        bracket: least and greatest parameter to consider, both at least 2.23e-308. If None, decades
+            are searched outward from 1.
+        charges: number of separate charges of the curve that the budget has to pay for, as counted
+            by `Budget.how_many`; None for one plan. With a Fraction n, each charge takes at most
+            1/n of the budget and of its failure probability.
 
     Returns:
-        A parameter that the budget admits, while one part in 10^9 further towards the costlier side
-        it does not, or the domain ends. If the budget admits all of a given bracket, its costlier
-        end.
+        A parameter that the budget admits. One part in 10^9 further towards the costlier side,
+            either
+        the budget does not admit it or the domain ends. If the budget admits all of a given
+            bracket,
+        the costlier end of the bracket.
 
     Raises:
         InvalidArgument: the bracket is not two positive numbers in order, budget is not a Budget,
@@ -89,13 +93,12 @@ def calibrate(
 
 
 def calibrate_count(family: Curve | Callable[[int], Curve], budget: Budget) -> int:
-    """The greatest count that `budget` admits, as a plan that is fixed in advance; 0 if it admits
-    not even one.
+    """Return the greatest count that `budget` admits as a plan fixed in advance, or 0.
 
     Args:
         family: a curve to repeat, or a map from a count >= 1 to a curve whose cost rises with it.
-        budget: what the whole may cost. `Budget.how_many` counts charges that are chosen one after
-            the other instead.
+        budget: limit on the cost of the whole plan. For charges that are chosen one after the
+            other, use `Budget.how_many`.
 
     Raises:
         InvalidArgument: budget is not a Budget, or family is neither a Curve nor a function that
@@ -118,7 +121,7 @@ def calibrate_count(family: Curve | Callable[[int], Curve], budget: Budget) -> i
     found = greatest(lambda count: budget.admits(_checked_curve(made(count))), _MOST_COUNTED)
     if found == _MOST_COUNTED:
         raise CalibrationError(
-            f"{budget!r} admits any number: the cost does not rise with the count"
+            f"{budget!r} admits any number, because the cost does not rise with the count"
         )
     return found
 
@@ -126,14 +129,14 @@ def calibrate_count(family: Curve | Callable[[int], Curve], budget: Budget) -> i
 def _checked_family(family: Callable[[_Number], Curve], number: str) -> Callable[[_Number], Curve]:
     if not callable(family):
         raise InvalidArgument(
-            f"family must be a function from a {number} to a curve, not {type(family).__name__}:"
-            f" pass one, as lambda {number}: ..."
+            f"family must be a function from a {number} to a curve, not"
+            f" {type(family).__name__}. Pass one, for example lambda {number}: ..."
         )
     return family
 
 
 def checked_bracket(bracket: tuple[float, float]) -> tuple[float, float]:
-    """Two positive numbers in order, or InvalidArgument."""
+    """Return the bracket as two positive numbers in order, or raise InvalidArgument."""
     try:
         low, high = map(float, bracket)
     except (TypeError, ValueError, OverflowError):
@@ -150,12 +153,12 @@ def checked_bracket(bracket: tuple[float, float]) -> tuple[float, float]:
 
 
 def _checked_curve(found: object) -> Curve:
-    """What a family returned, or its curve; InvalidArgument if it is neither."""
+    """Return the curve that a family returned, or raise InvalidArgument if it has none."""
     curve = getattr(found, "curve", found) if not isinstance(found, Curve) else found
     if not isinstance(curve, Curve):
         raise InvalidArgument(
-            f"the family returned a {type(found).__name__}: return a Curve, a mechanism or n *"
-            " mechanism"
+            f"family must return a Curve, not a {type(found).__name__}. Return a Curve, a"
+            " mechanism or n * mechanism"
         )
     return curve
 
@@ -163,9 +166,7 @@ def _checked_curve(found: object) -> Curve:
 # -- what is known ---------------------------------------------------------------------------------
 @final
 class _Probes:
-    """All that was tried, only ever added to: `costs` of parameters in the family's domain,
-    `errors` of those outside.
-    """
+    """All parameters tried so far: `costs` inside the family's domain, and `errors` outside it."""
 
     def __init__(
         self,
@@ -198,18 +199,16 @@ class _Probes:
                 self.costs[parameter] = cost
 
     def admits(self, parameter: float) -> bool:
-        """Whether the parameter is in the domain and within the budget."""
+        """Return True if the parameter is in the domain and within the budget."""
         self.add(parameter)
         return parameter in self.costs and self.budget.covers(self.costs[parameter])
 
     def tried(self) -> list[float]:
-        """Every parameter, in order."""
+        """Return all parameters tried, in increasing order."""
         return sorted([*self.costs, *self.errors])
 
     def rising(self, slack: float = _SLACK) -> bool | None:
-        """True if the cost rises with the parameter, False if it falls, None if no two probes
-        differ.
-        """
+        """Return True if the cost rises with the parameter, False if it falls, None if unknown."""
         costs = [self.costs[parameter] for parameter in sorted(self.costs)]
         rises = all(a <= b * (1 + slack) for a, b in pairwise(costs))
         falls = all(a * (1 + slack) >= b for a, b in pairwise(costs))
@@ -218,32 +217,28 @@ class _Probes:
         return None if rises and falls else rises
 
     def towards_cost(self) -> list[float]:
-        """Every parameter, from the cheap side to the costly one; none while it is unknown which is
-        which.
-        """
+        """Return all parameters from the cheap to the costly side; none if the side is unknown."""
         return {True: self.tried(), False: self.tried()[::-1], None: []}[self.rising()]
 
     def ends(self) -> tuple[float, float | None] | None:
-        """The costliest admitted parameter and the next one on the costlier side, None if there is
-        none.
-        """
+        """Return the costliest admitted parameter and the next costlier one, or None."""
         towards = self.towards_cost()[::-1]
         pairs = zip(towards, [None, *towards], strict=False)
         return next((pair for pair in pairs if self.admits(pair[0])), None)
 
 
 class _Bracket(NamedTuple):
-    """An admitted parameter, and one on the costlier side of it that is refused."""
+    """An admitted parameter, and a refused one on its costlier side."""
 
     safe: float
     unsafe: float
 
     def at(self, share: float) -> float:
-        """The parameter at a share of the way to `unsafe`."""
+        """Return the parameter at a share of the way to `unsafe`."""
         return self.safe ** (1 - share) * self.unsafe**share
 
     def narrowed(self, probes: _Probes, points: list[float]) -> _Bracket:
-        """What is left of it after a try at each of the points that still lies inside."""
+        """Return the smaller bracket after a probe at each of the points that still lie inside."""
         left = self
         for point in points:
             if min(left) < point < max(left):
@@ -257,8 +252,9 @@ class _Bracket(NamedTuple):
 
 # -- where to look: until an admitted parameter lies beside a refused one --------------------------
 def _outward(probes: _Probes) -> None:
-    """Probe ever more distant decades around 1, on the sides that may matter; in pairs while the
-    direction is unknown.
+    """Probe ever more distant decades around 1 on the sides that may matter.
+
+    Decades are probed in pairs while the direction is unknown.
     """
     probes.add(1.0, _NUDGE)
     for decade in range(1, _DECADES + 1):
@@ -278,8 +274,9 @@ def _outward(probes: _Probes) -> None:
 
 
 def _from_the_edge(probes: _Probes, inside: float) -> tuple[float, float] | None:
-    """Where the cheap side of the domain ends before `inside`, its cheapest probe, an admitted
-    parameter next to that edge.
+    """Find the cheap edge of the domain and return an admitted parameter next to it.
+
+    `inside` is the cheapest probe in the domain.
     """
     towards = probes.towards_cost()
     outside = towards[max(0, towards.index(inside) - 1)]
@@ -293,7 +290,7 @@ def _from_the_edge(probes: _Probes, inside: float) -> tuple[float, float] | None
 
 # -- how to close in, and what ends it -------------------------------------------------------------
 def _safe_end(probes: _Probes) -> float:
-    """The costliest admitted parameter, once the probes show where it must lie."""
+    """Return the costliest admitted parameter, once the probes show where it must lie."""
     if not probes.costs:
         raise [*probes.errors.values()][-1]
     if len(probes.costs) == 1:  # it shows no direction: probe next to it, within what was probed
@@ -319,8 +316,9 @@ def _safe_end(probes: _Probes) -> float:
 
 
 def _close(probes: _Probes, bracket: _Bracket) -> float:
-    """The safe end; round numbers win ties. A cost that wavers is followed to where it stays above
-    the limit nearby.
+    """Return the safe end; round numbers win ties.
+
+    A cost that wavers is followed to the point from which it stays above the limit nearby.
     """
     bracket = _shrunk(probes, bracket)
     beyond = math.copysign(_BEYOND, bracket.unsafe - bracket.safe)
@@ -354,8 +352,9 @@ def _apart(one: float, other: float) -> float:
 
 
 def _guesses(probes: _Probes, bracket: _Bracket) -> list[float]:
-    """Short of and past where the costs nearest to the limit, as a smooth curve, reach it; the
-    middle if they do not form one.
+    """Return guesses just short of and past the limit, predicted from the nearest costs.
+
+    The middle is returned if these costs do not form a smooth curve.
     """
     limit = math.log(probes.budget.limit)
     over = [
@@ -373,8 +372,9 @@ def _guesses(probes: _Probes, bracket: _Bracket) -> list[float]:
 
 
 def where_zero(points: list[tuple[float, float]]) -> float:
-    """Where the polynomial through points (value, place), no value twice, takes the value 0: by
-    Neville's rule.
+    """Return the place at which an interpolating polynomial takes the value 0, by Neville's rule.
+
+    The points are (value, place) pairs with distinct values.
     """
     values, places = [value for value, _ in points], [place for _, place in points]
     for order in range(1, len(points)):
@@ -386,10 +386,9 @@ def where_zero(points: list[tuple[float, float]]) -> float:
 
 
 def _thorough_end(probes: _Probes, safe: float) -> float:
-    """A costlier parameter than `safe`, where the thorough account of the budget (Theorem D6)
-    admits one; else `safe`.
+    """Return a costlier parameter that the budget's thorough account admits, or else `safe`.
 
-    That account is of one plan: separate charges are paid for by the filter.
+    The thorough account (Theorem D6) is for one plan. Separate charges are paid for by the filter.
     """
     budget, rising = probes.budget, probes.rising()
     if budget.form != "approximate" or rising is None or probes.charges is not None:
@@ -420,26 +419,26 @@ def _thorough_end(probes: _Probes, safe: float) -> float:
 
 # -- what to say if in vain ------------------------------------------------------------------------
 _NOT_MONOTONE = (
-    "the cost is not monotone between {least:g} and {most:g}: calibrate needs a family whose cost"
-    " only rises or only falls with its parameter; narrow the bracket to one branch"
+    "the cost is not monotone between {least:g} and {most:g}. Use a family whose cost only"
+    " rises or only falls with its parameter, or narrow the bracket to one branch"
 )
 _ENDLESS = (
-    "no end after {tried} parameters from {least:g} to {most:g}: the cost goes up and down; narrow"
-    " the bracket"
+    "no end after {tried} parameters from {least:g} to {most:g}, because the cost goes up and"
+    " down. Narrow the bracket"
 )
 _NO_COSTLIEST = (
-    "{budget!r} admits every parameter from 1e-{decades} to 1e{decades} that was tried: none is the"
-    " costliest. Give a bracket, or a smaller budget"
+    "{budget!r} admits every parameter from 1e-{decades} to 1e{decades} that was tried, so"
+    " none is the costliest. Give a bracket, or a smaller budget"
 )
 _NO_COST = "every parameter tried from {least:g} to {most:g} has no finite cost. {remedy}"
 _ONE_COST = (
-    "every parameter tried from {least:g} to {most:g} costs the same, {cost:g} against {limit:g}."
-    " {remedy}"
+    "every parameter tried from {least:g} to {most:g} costs the same, {cost:g}, and the limit"
+    " is {limit:g}. {remedy}"
 )
 _TOO_COSTLY = (
-    "{budget!r} admits no parameter: every parameter tried from {least:g} to {most:g} costs too"
-    " much, the cheapest, {at:g}, costs {cost:g} against {limit:g}. Widen the bracket, or raise the"
-    " budget or its delta"
+    "{budget!r} admits no parameter tried from {least:g} to {most:g}. The cheapest, {at:g},"
+    " costs {cost:g}, and the limit is {limit:g}. Widen the bracket, or raise the budget or"
+    " its delta"
 )
 
 
@@ -460,8 +459,9 @@ def _in_vain(
 
 
 def _remedy(probes: _Probes, parameter: float) -> str:
-    """Why a cost that is the same everywhere may be infinite: the form of the budget cannot pay for
-    such curves.
+    """Return the remedy for a cost that is infinite, or the same everywhere.
+
+    If the form of the budget can never pay for such curves, the remedy says so.
     """
     curve, budget = _checked_curve(probes.family(parameter)), probes.budget
     try:
@@ -472,7 +472,7 @@ def _remedy(probes: _Probes, parameter: float) -> str:
         budget.delta if probes.charges is None else budget.failure_of_each(probes.charges)
     ):
         return (
-            "Its bad events (delta0) are likelier than the delta of the budget allows: lower them,"
-            " or raise the delta"
+            "Its failure probability (delta0) is larger than the delta of the budget allows."
+            " Lower it, or raise the delta"
         )
     return "Check that the family uses its parameter, or widen the bracket"

@@ -1,9 +1,10 @@
-"""To and from dp-accounting's `DpEvent`s: what has an exact counterpart is converted, all else is
-refused with a reason.
+"""Conversion to and from dp-accounting's `DpEvent`s, for those with an exact counterpart.
 
-Events are read by their class, never by a name in a text: nothing is imported or called because a
-file says so. Poisson sampling amplifies where a proof covers it: one application, add_remove, the
-sample kept secret.
+All others are refused with a reason.
+
+Events are read by their class, never by a name in a text, so that no file can make this module
+import or call anything. Poisson sampling amplifies privacy if a proof covers it: one application,
+under add_remove, with the sample kept secret.
 """
 
 from __future__ import annotations
@@ -55,18 +56,17 @@ def poisson_sampled(
 def poisson_sampled(
     curve: Curve | HasCurve, rate: float, *, relation: Relation | None = None
 ) -> Curve | Guarantee:
-    """`curve`'s mechanism run once on a secret sample that takes each user independently with
-    probability `rate`. Theorem G5.
+    """Return the curve of `curve`'s mechanism, run once on a secret Poisson sample. Theorem G5.
 
-    Compose the result for several runs on fresh samples: `n * poisson_sampled(curve, rate)`. A
-    composition as argument means that all of its parts see the same sample.
+    For several runs on fresh samples, compose the result: `n * poisson_sampled(curve, rate)`. If
+    the argument is itself a composition, all of its parts see the same sample.
 
     Args:
-        curve: of the mechanism on the sample; of Gaussian ones the result is exact. A mechanism
-            gives a `Guarantee`.
-        rate: sampling probability, in (0, 1].
-        relation: of a bare curve; must be add_remove: replacing a user of a Poisson sample is not
-            covered.
+        curve: curve of the mechanism on the sample; for a Gaussian one the result is exact. A
+            mechanism gives a `Guarantee`.
+        rate: probability in (0, 1] that a user is in the sample, independently of the others.
+        relation: neighboring relation of a bare curve. It must be add_remove, because no proof
+            covers replacing a user of a Poisson sample.
 
     Raises:
         NoEquivalent: the relation is replace_one.
@@ -80,14 +80,14 @@ def poisson_sampled(
         )
     if relation != "add_remove":
         raise NoEquivalent(
-            f"relation={relation!r}: amplification by Poisson sampling is proved here for"
-            " add_remove only. Configure the mechanism under add_remove, or use the curve without"
-            " amplification"
+            f"relation={relation!r} is not covered by the proof of amplification by Poisson"
+            " sampling, which is for add_remove only. Configure the mechanism under"
+            " add_remove, or use the curve without amplification"
         )
     if isinstance(rate, bool) or not isinstance(rate, numbers.Real) or not 0 < rate <= 1:
         raise InvalidArgument(
-            f"rate={str(rate)[:30]} must lie in (0, 1]: the probability with which a user is"
-            " sampled"
+            f"rate={str(rate)[:30]} must lie in (0, 1]. It is the probability that a user is in"
+            " the sample"
         )
     if rate == 1:
         return curve
@@ -110,7 +110,7 @@ def _times(rate: float, delta: float) -> float:
 
 
 def _less(epsilon: float, rate: float) -> float:
-    """ln(1 + rate (e^epsilon - 1)), rounded up."""
+    """Return ln(1 + rate (e^epsilon - 1)), rounded up."""
     if epsilon > 700:
         return epsilon
     return min(epsilon, math.log1p(rate * math.expm1(epsilon)) * (1 + 1e-14))
@@ -126,17 +126,20 @@ _ORDERS = tuple(
 
 
 def from_dp_event(event: dp_event.DpEvent, relation: Relation | None = None) -> Curve:
-    """The curve of a dp-accounting event, compositions included, with their counts. Theorem G6.
+    """Return the curve of a dp-accounting event. Theorem G6.
+
+    Compositions are included, with their counts.
 
     Args:
-        event: NoOp, Gaussian, Laplace, DiscreteLaplace, RandomizedResponse, ZCD, compositions of
-            them, and Poisson samples, which are taken to be kept secret, as dp-accounting takes
-            them; the best of a random number of runs of one of these. Where the installed version
-            has them: DiscreteGaussian, EpsilonDelta, ExponentialMechanism, PermuteAndFlip.
-        relation: the neighboring relation, to be stated: events carry none, dp-accounting assumes
-            add_remove. Noise is relative to the norm of one user's contribution, so replacing it
-            costs twice as much; randomized response exists under replace_one only. An epsilon that
-            an event states is that of the relation stated here.
+        event: a NoOp, Gaussian, Laplace, DiscreteLaplace, RandomizedResponse or ZCD event; a
+            composition or a Poisson sample of them; or the best of a random number of runs of one.
+            Samples are assumed to be kept secret, as in dp-accounting. If the installed version has
+            them, also DiscreteGaussian, EpsilonDelta, ExponentialMechanism and PermuteAndFlip.
+        relation: the neighboring relation. It has to be stated, because events carry none and
+            dp-accounting assumes add_remove. Noise is relative to the norm of one user's
+            contribution, so replacing it costs twice as much. Randomized response exists under
+            replace_one only. An epsilon that an event states is taken to hold for the relation
+            stated here.
 
     Raises:
         InvalidArgument: no relation is stated.
@@ -147,34 +150,37 @@ def from_dp_event(event: dp_event.DpEvent, relation: Relation | None = None) -> 
     """
     if relation is None:
         raise InvalidArgument(
-            "an event does not say which relation its price is for: pass relation='add_remove',"
-            " which dp-accounting assumes, or 'replace_one', under which the same noise costs more"
+            "relation is missing, and an event does not state one. Pass relation='add_remove',"
+            " which dp-accounting assumes, or 'replace_one', under which the same noise costs"
+            " more"
         )
     name = type(event).__name__
     # but another class of that name
     if name not in _READERS or getattr(dp_event, name, None) is not type(event):
         raise NoEquivalent(
-            f"{name} has no curve: {_REFUSED.get(name, 'it is not a known event of dp-accounting')}"
+            f"{name} has no curve, because"
+            f" {_REFUSED.get(name, 'it is not a known event of dp-accounting')}"
         )
     return _READERS[name](event, same_relation(None, relation) or _RELATION)
 
 
 def to_dp_event(curve: Curve, relation: Relation | None = None) -> dp_event.DpEvent:
-    """The dp-accounting event of a curve: exactly its counterpart, up to rounding towards more
-    privacy loss. Theorem G6.
+    """Return the dp-accounting event of a curve. Theorem G6.
+
+    The event is the exact counterpart, up to rounding towards more privacy loss.
 
     Args:
         curve: GaussianDP, LaplaceDP, PureDP, ZCDP, one user's noise on a sample, RepeatAndSelectDP,
             the identity, and compositions; where the installed version has events for them,
             BoundedRange and ApproxDP.
-        relation: the neighboring relation that the event will be read under, add_remove if None.
+        relation: neighboring relation that the event will be read under; add_remove if None.
 
     Raises:
         NoEquivalent: the curve, or a part of it, has no event.
     """
     if not isinstance(curve, Curve):
         raise InvalidArgument(
-            f"to_dp_event takes a Curve, not {type(curve).__name__}: pass mechanism.curve"
+            f"to_dp_event takes a Curve, not {type(curve).__name__}. Pass mechanism.curve"
         )
     if curve.core_epsilon == curve.delta0 == 0:
         return dp_event.NoOpDpEvent()
@@ -185,7 +191,7 @@ def to_dp_event(curve: Curve, relation: Relation | None = None) -> dp_event.DpEv
         return event(*(getattr(curve, parameter) for parameter in parameters))
     instead = "Keep this part in this package."
     if curve.delta0 > 0:
-        instead = "No event has a failure probability: keep this part in this package."
+        instead = "No event has a failure probability. Keep this part in this package."
     elif math.isfinite(curve.rho):
         instead = f"A valid but looser event is that of ZCDP(rho={curve.rho:.6g})."
     raise NoEquivalent(f"{type(curve).__name__} has no DpEvent in dp-accounting. {instead}")
@@ -195,14 +201,15 @@ _MOST_DEEP = 20
 
 
 def event_from_json(text: str | bytes) -> dp_event.DpEvent:
-    """The event that a JSON object states: "event" names its class, the rest are its fields, and
-    inner events are objects too.
+    """Return the event that a JSON object states.
+
+    "event" names its class, the other keys are its fields, and inner events are objects too.
 
     Only the classes of `from_dp_event` are known, and nothing that the text names is imported or
     called.
 
     Raises:
-        InvalidCurve: it states no such event, or other fields than the event has.
+        InvalidCurve: the text states no such event, or fields that the event does not have.
 
     Example:
         >>> import accounting as acc
@@ -226,7 +233,7 @@ def _event(data: object, deep: int) -> dp_event.DpEvent:
         known = ", ".join(
             sorted(one.removesuffix("DpEvent") for one in _READERS if hasattr(dp_event, one))
         )
-        raise InvalidCurve(f"event={data['event'][:40]!r} is none of {known}")
+        raise InvalidCurve(f"event={data['event'][:40]!r} must be one of {known}")
     given = {field: value for field, value in data.items() if field != "event"}
     if "of" in given:
         inner = given.pop("of")
@@ -244,12 +251,14 @@ def _event(data: object, deep: int) -> dp_event.DpEvent:
 
 
 def dp_sgd(noise_multiplier: float, sampling_rate: float, steps: int) -> dp_event.DpEvent:
-    """The event of DP-SGD: `steps` Gaussian sums of clipped gradients, each over a fresh secret
-    Poisson sample.
+    """Return the event of DP-SGD, which composes sampled Gaussian sums of clipped gradients.
+
+    Each step sums over a fresh secret Poisson sample.
 
     Args:
-        noise_multiplier: of the noise, in norms to which a gradient is clipped.
-        sampling_rate: the probability with which a record is in a batch, in (0, 1].
+        noise_multiplier: standard deviation of the noise, over the norm to which gradients are
+            clipped.
+        sampling_rate: probability that a record is in a batch, in (0, 1]. steps: number of steps.
     """
     one = dp_event.PoissonSampledDpEvent(sampling_rate, dp_event.GaussianDpEvent(noise_multiplier))
     return dp_event.SelfComposedDpEvent(
@@ -261,20 +270,22 @@ def dp_sgd(noise_multiplier: float, sampling_rate: float, steps: int) -> dp_even
 
 
 def _randomized_response(event: dp_event.RandomizedResponseDpEvent, relation: Relation) -> Curve:
-    """Of k answers the true one with probability 1 - noise, else a uniform one; neighbors have
+    """Return the curve of randomized response over k answers.
+
+    The answer is the true one with probability 1 - noise, and otherwise uniform. Neighbors have
     different true answers.
     """
     if relation != "replace_one":
         raise NoEquivalent(
-            "RandomizedResponseDpEvent has no curve under add_remove: a removed user's answer is"
-            " missing, which anyone sees. Pass relation='replace_one'"
+            "RandomizedResponseDpEvent has no curve under add_remove, because anyone sees that"
+            " a removed user's answer is missing. Pass relation='replace_one'"
         )
     noise, buckets = event.noise_parameter, event.num_buckets
     if isinstance(buckets, bool) or not isinstance(buckets, int) or buckets < 1:
         raise InvalidCurve(f"num_buckets={buckets!r} must be an integer >= 1")
     if not 0 <= noise <= 1 or (noise == 0 and buckets > 1):
         raise InvalidCurve(
-            f"noise_parameter={noise!r} must lie in (0, 1]: without noise nothing is guaranteed"
+            f"noise_parameter={noise!r} must lie in (0, 1]. Without noise there is no guarantee"
         )
     if buckets == 1 or noise == 1:
         return zero()
@@ -287,8 +298,9 @@ def _randomized_response(event: dp_event.RandomizedResponseDpEvent, relation: Re
 
 
 def _discrete_gaussian(event: Any, relation: Relation) -> Curve:
-    """One integer exactly; integer vectors: zCDP of half the squared shift over sigma, in any
-    dimension.
+    """Return the curve of discrete Gaussian noise, exact for one integer.
+
+    Integer vectors have zCDP of half the squared shift over sigma, in any dimension.
     """
     moved = (
         math.floor(event.sensitivity * _MOVES[relation])
@@ -333,8 +345,8 @@ def _shift(noise_multiplier: float, relation: Relation) -> float:
     """Shift of the answer over the scale of its noise, rounded up."""
     if isinstance(noise_multiplier, bool) or not noise_multiplier > 0:
         raise InvalidCurve(
-            f"noise_multiplier={noise_multiplier!r} must be a number > 0: without noise nothing is"
-            " guaranteed"
+            f"noise_multiplier={noise_multiplier!r} must be a number > 0. Without noise there"
+            " is no guarantee"
         )
     return 0.0 if math.isinf(noise_multiplier) else _up(_MOVES[relation] / noise_multiplier)
 
@@ -360,8 +372,8 @@ def _from_sampled(
     loss = curve._loss
     if relation != "add_remove" or loss.group > 1:
         raise NoEquivalent(
-            f"{type(curve).__name__} has an event under add_remove and for one user only: a user's"
-            " replacement is not covered by its proof, and events know no groups"
+            f"{type(curve).__name__} has an event for one user and under add_remove only,"
+            " because its proof does not cover replacing a user, and events have no groups"
         )
     noise = dp_event.GaussianDpEvent if loss.noise == "gaussian" else dp_event.LaplaceDpEvent
     return dp_event.PoissonSampledDpEvent(loss.rate, noise(_down(1 / loss.shift)))
@@ -448,7 +460,7 @@ _LATER: dict[type[Curve], tuple[str, tuple[str, ...]]] = {
 
 _REFUSED: dict[str, str] = {
     "NonPrivateDpEvent": (
-        "it states that nothing is guaranteed. Leave it out only if it touches no private data"
+        "it states that there is no guarantee. Leave it out only if it touches no private data"
     ),
     "UnsupportedDpEvent": (
         "it states no guarantee. Replace it by the event of the mechanism that ran"
@@ -460,10 +472,12 @@ _REFUSED: dict[str, str] = {
         "no bound for it is proved here. Convert the inner event for a valid, looser curve"
     ),
     "SingleEpochTreeAggregationDpEvent": (
-        "its guarantee is for replacing a record by a special one, neither relation known here"
+        "its guarantee is for replacing a record by a special one, which is neither of the two"
+        " relations"
     ),
     "MixtureOfGaussiansDpEvent": (
-        "no curve describes its one-sided pair of laws. Use GaussianDP with the largest sensitivity"
+        "no curve describes its one-sided pair of distributions. Use GaussianDP with the"
+        " largest sensitivity"
     ),
     "TruncatedSubsampledGaussianDpEvent": (
         "no bound for it is proved here. Convert a GaussianDpEvent for a valid, looser curve"
@@ -479,17 +493,20 @@ _MOST_SHIFT = 200
 
 
 def _up(value: float) -> float:
-    """The next float above."""
+    """Return the next float above."""
     return math.nextafter(value, math.inf)
 
 
 def _down(value: float) -> float:
-    """The next float below."""
+    """Return the next float below."""
     return math.nextafter(value, 0.0)
 
 
 def _discrete_laplace(rate: float, shift: int) -> Curve:
-    """Integer noise with probabilities proportional to exp(-rate |x|), neighbors `shift` apart."""
+    """Return the curve of integer noise of probability proportional to exp(-rate |x|).
+
+    Neighbors are `shift` apart.
+    """
     if isinstance(rate, bool) or not 0 < rate < math.inf:
         raise InvalidCurve(f"noise_parameter={rate!r} must be a finite number > 0")
     if isinstance(shift, bool) or not isinstance(shift, int) or shift < 1:
@@ -498,8 +515,8 @@ def _discrete_laplace(rate: float, shift: int) -> Curve:
         return PureDP(epsilon=rate)
     if shift > _MOST_SHIFT:
         raise NoEquivalent(
-            f"DiscreteLaplaceDpEvent with neighbors {shift} apart has no curve of bearable size: "
-            f"PureDP(epsilon={rate * shift:g}) is valid and looser"
+            f"DiscreteLaplaceDpEvent with neighbors {shift} apart has no curve of acceptable"
+            f" size. PureDP(epsilon={rate * shift:g}) is valid and looser"
         )
     kinks = sorted({0.0} | {_up(rate * (shift - 2 * i)) for i in range((shift + 1) // 2)})
     points = [(loss, _hockey_stick(rate, shift, loss)) for loss in kinks]
@@ -511,8 +528,9 @@ def _discrete_laplace(rate: float, shift: int) -> Curve:
 
 
 def _hockey_stick(rate: float, shift: int, epsilon: float) -> float:
-    """Sum of (P - exp(epsilon) Q)_+: all integers up to 0 together, then each between 0 and the
-    shift.
+    """Return the sum of (P - exp(epsilon) Q)_+ over the integers.
+
+    All integers up to 0 are added together, and then each one between 0 and the shift.
     """
     ends = -math.expm1(min(0.0, epsilon - rate * shift)) / (1 + math.exp(-rate))
     weight = math.tanh(rate / 2)

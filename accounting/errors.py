@@ -1,7 +1,7 @@
-"""Every error this distribution raises derives from `AccountingError`.
+"""Errors: every error that this distribution raises derives from `AccountingError`.
 
-None of them subclasses `ValueError`: pydantic swallows those raised inside a validator, and a
-nested model's message would then come out as pydantic's own, which prints its input.
+None of them subclasses `ValueError`. pydantic swallows a `ValueError` raised inside a validator,
+and a nested model's message would then be pydantic's own, which prints its input.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Self
 
 
 class AccountingError(Exception):
-    """Base of every error raised by `accounting` and `dpselect`.
+    """Base class of every error raised by `accounting` and `dpselect`.
 
     Attributes:
         path: names and places that lead to the refused field, the outermost first; empty if no
@@ -27,73 +27,77 @@ class AccountingError(Exception):
         return next((step for step in reversed(self.path) if isinstance(step, str)), None)
 
     def at(self, *path: str | int) -> Self:
-        """This error, found at `path`."""
+        """Return this error, with `path` put before the path to the refused field."""
         self.path = (*path, *self.path)
         return self
 
 
 class InvalidArgument(AccountingError):
-    """An argument (an order, a delta, a count, ...) is outside its stated domain."""
+    """Error raised if an argument (an order, a delta, a count, ...) is outside its domain."""
 
 
 class InvalidCurve(AccountingError):
-    """A privacy curve was built from values that do not state a privacy guarantee."""
+    """Error raised if the values of a curve do not state a privacy guarantee."""
 
 
 class NoEquivalent(InvalidCurve):
-    """A curve, event, group or sample has no counterpart with a proof; the message says why and
-    what to do instead.
+    """Error raised if a curve, event, group or sample has no counterpart with a proof.
+
+    The message says why, and what to do instead.
     """
 
 
 class InvalidBudget(AccountingError):
-    """A budget was stated in no known form, or with a value outside its domain."""
+    """Error raised if a budget has no known form, or a value outside its domain."""
 
 
 class RelationMismatch(AccountingError):
-    """Guarantees under different neighboring relations were about to be mixed."""
+    """Error raised if guarantees under different neighboring relations would be mixed."""
 
 
 class Unaffordable(InvalidBudget):
-    """A curve that no budget of this form (and order, and delta) can ever pay for."""
+    """Error raised if no budget of this form, order and delta can ever pay for a curve."""
 
 
 class ForeignProcess(AccountingError):
-    """Something that counts what one process spends was used in a fork of that process; nothing was
-    charged or drawn.
+    """Error raised if an object that counts one process's spending is used in a fork.
+
+    Nothing was charged or drawn.
     """
 
 
 class CalibrationError(AccountingError):
-    """No parameter in the bracket meets the budget, or the family is not monotone."""
+    """Error raised if no parameter in the bracket meets the budget, or costs are not monotone."""
 
 
 class OutputError(AccountingError):
-    """A file that was asked for cannot be written; nothing is left of it."""
+    """Error raised if an output file cannot be written; no part of it is left."""
 
 
 class OutputRefused(OutputError):
-    """A file that was to be written exists already, has no folder, or may not be written there:
-    nothing was touched.
+    """Error raised if an output file exists, has no folder, or may not be written there.
+
+    Nothing was touched.
     """
 
 
 class MissingExtra(AccountingError):
-    """An optional dependency is not installed; the message names the extra that brings it."""
+    """Error raised if an optional dependency is not installed; the message names its extra."""
 
 
 def missing_extra(needs: str, extra: str) -> MissingExtra:
-    """The error for `needs`, as in "plots need matplotlib", with the command that is true while no
-    index has the package.
+    """Return the error for `needs`, as in "plots need matplotlib", with the command that helps.
+
+    The command is right while no index has the package.
     """
     return MissingExtra(
-        f"{needs}: install it with pip install '.[{extra}]' in a checkout of dpselect"
+        f"{needs}. Install it with pip install '.[{extra}]' in a checkout of dpselect"
     )
 
 
 @contextmanager
 def located(*path: str | int) -> Iterator[None]:
-    """Say of an error that leaves the block that it was found at `path`."""
+    """Mark errors that leave the block as found at `path`."""
     try:
         yield
     except AccountingError as error:
@@ -102,6 +106,4 @@ def located(*path: str | int) -> Iterator[None]:
 
 
 class GridEdgeWarning(UserWarning):
-    """The best Renyi order lies at the end of the orders that were tried: the bound is valid but
-    may be loose.
-    """
+    """Warning that the best Renyi order is the last one tried, so a valid bound may be loose."""

@@ -1,6 +1,4 @@
-"""Files: read without trust in their size, and written whole or not at all, in no other file's
-place.
-"""
+"""Size-limited reads and atomic writes that never overwrite an existing file."""
 
 from __future__ import annotations
 
@@ -26,13 +24,21 @@ _TEXT_BYTES = 2**26
 def read_bytes(
     path: Path, error: type[AccountingError], what: str = "the file", most: int = _TEXT_BYTES
 ) -> bytes:
-    """All of a regular file that has at most `most` bytes; `what` is how messages call it."""
+    """Return the content of a regular file.
+
+    Args:
+        path: the file.
+        error: class of the error to raise.
+        what: name of the file in messages.
+        most: largest size allowed, in bytes.
+
+    Raises:
+        error: it cannot be read, is not a regular file, or is too large.
+    """
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise error(
-                    f"{what} {masked(path)} cannot be read: it is not a regular file; name one"
-                )
+                raise error(f"{what} {masked(path)} is not a regular file. Name one")
             held = io.BytesIO()
             # read at once, it would take `most` bytes for any file
             while held.tell() <= most and (piece := stream.read(_PIECE)):
@@ -41,11 +47,11 @@ def read_bytes(
     except (OSError, ValueError) as failure:
         reason = getattr(failure, "strerror", None) or "no name of a file"
         raise error(
-            f"{what} {masked(path)} cannot be read ({reason}): check its name and its permissions"
+            f"{what} {masked(path)} cannot be read ({reason}). Check its name and its permissions"
         ) from None
     if len(content) > most:
         raise error(
-            f"{what} {masked(path)} has more than {most:,} bytes, the most that is read: give a"
+            f"{what} {masked(path)} has more than {most:,} bytes, which is the limit. Give a"
             " smaller one"
         )
     return content
@@ -54,30 +60,37 @@ def read_bytes(
 def read_text(
     path: Path, error: type[AccountingError], what: str = "the file", most: int = _TEXT_BYTES
 ) -> str:
-    """`read_bytes` as text in UTF-8; a byte order mark is left out."""
+    """Return a file's content as UTF-8 text without byte order mark; arguments as `read_bytes`."""
     try:
         return read_bytes(path, error, what, most).decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise error(f"{what} {masked(path)} cannot be read as text: save it as UTF-8") from None
+        raise error(f"{what} {masked(path)} cannot be read as text. Save it as UTF-8") from None
 
 
 def require_new(path: Path, what: str = "the file") -> None:
-    """Check, before any work, that a new file can be made at `path`; `what` is how messages call
-    it.
+    """Check, before any work, that a new file can be made at `path`.
+
+    Args:
+        path: the file.
+        what: name of the file in messages.
+
+    Raises:
+        OutputRefused: the file exists, has no folder, or may not be written there.
     """
     shown = f"{what} {masked(path)}"
     if "\0" in str(path) or not path.name:
-        raise OutputRefused(f"{shown} is not the name of a file: name one")
+        raise OutputRefused(f"{shown} is not the name of a file. Name one")
     if os.path.lexists(path):
         raise OutputRefused(
-            f"{shown} exists and is not written over: name another file, or move that one away"
-            " first"
+            f"{shown} exists and is not overwritten. Name another file, or move that one away first"
         )
     if not os.access(path.parent / ".", os.F_OK):
-        raise OutputRefused(f"{shown} cannot be written: its folder does not exist; make it first")
+        raise OutputRefused(
+            f"{shown} cannot be written, because its folder does not exist. Make it first"
+        )
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise OutputRefused(
-            f"{shown} cannot be written: its folder may not be written to; name another"
+            f"{shown} cannot be written, because its folder is not writable. Name another"
         )
 
 
@@ -90,16 +103,17 @@ def new_file(
     encoding: str | None = None,
     replace: bool = False,
 ) -> Iterator[IO[Any]]:
-    """A stream whose content becomes the file at `path` when the block ends, durably; if it fails,
-    no file appears.
+    """Open a stream whose content becomes the file at `path` when the block ends, durably.
+
+    If the block fails, no file appears.
 
     Args:
-        path: where. The content is written beside it first, under another name.
-        what: how messages call it.
-        mode: of the file, before the process's mask.
-        encoding: of a text stream; None is for bytes.
-        replace: whether a file that is there is replaced: only for a file that the same work has
-            written before.
+        path: the file. The content is first written beside it, under another name.
+        what: name of the file in messages.
+        mode: permissions of the file, before the process's mask.
+        encoding: encoding of a text stream; None for bytes.
+        replace: True to replace an existing file. Use it only for a file that the same work wrote
+            before.
 
     Raises:
         OutputRefused: as `require_new`, before the block or after it.
@@ -123,13 +137,13 @@ def new_file(
             sync_folder(path.parent)
         elif not settle(scratch, path):
             raise OutputRefused(
-                f"{what} {masked(path)} came to be meanwhile and is not written over: name another"
-                " file"
+                f"{what} {masked(path)} was made by another process meanwhile and is not"
+                " overwritten. Name another file"
             )
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise OutputError(
-            f"{what} {masked(path)} cannot be written ({reason}); nothing is left of it"
+            f"{what} {masked(path)} cannot be written ({reason}), and no part of it is left"
         ) from None
     finally:
         with contextlib.suppress(OSError):
@@ -137,8 +151,9 @@ def new_file(
 
 
 def write_text(target: Path | str | IO[str], what: str, pieces: Iterable[str], mode: int) -> None:
-    """Write text piece by piece to a new file, or to one that is open. Arguments and errors: as
-    `new_file`.
+    """Write text piece by piece to a new file, or to an open one.
+
+    Arguments and errors are those of `new_file`.
     """
     try:
         with (
@@ -150,13 +165,14 @@ def write_text(target: Path | str | IO[str], what: str, pieces: Iterable[str], m
                 file.write(piece)
     except OSError as error:
         raise OutputError(
-            f"{what} cannot be written ({error.strerror}): what was written is incomplete"
+            f"{what} cannot be written ({error.strerror}), and the written part is incomplete"
         ) from None
 
 
 def write_draft(path: Path, content: bytes) -> None:
-    """Make a private file durable, its name included; one that is there is replaced. What
-    interrupts it may leave a part.
+    """Write a private file durably, its name included, and replace an existing one.
+
+    An interruption may leave a part of it.
     """
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE), "wb") as file:
         file.write(content)
@@ -166,8 +182,9 @@ def write_draft(path: Path, content: bytes) -> None:
 
 
 def settle(scratch: Path, path: Path) -> bool:
-    """Give a file whose content is whole its name, durably; False, and the content is dropped, if
-    the name is taken.
+    """Give a finished scratch file its name, durably, and return True.
+
+    If the name is taken, drop the content and return False.
     """
     try:
         return name_file(scratch, path)
@@ -176,7 +193,10 @@ def settle(scratch: Path, path: Path) -> bool:
 
 
 def name_file(scratch: Path, path: Path) -> bool:
-    """As `settle`, but a file whose name is taken keeps its other one."""
+    """Give a finished scratch file its name, durably, and return True.
+
+    If the name is taken, return False and keep the scratch file.
+    """
     try:
         _named(scratch, path)
         # before the other name goes: a power cut might undo the new name and not that
@@ -188,8 +208,9 @@ def name_file(scratch: Path, path: Path) -> bool:
 
 
 def durable_folder(folder: Path) -> None:
-    """Make a folder that only its owner may enter, and those above it, durably; one that is there
-    stays as it is.
+    """Make a folder that only its owner may enter, and those above it, durably.
+
+    An existing folder stays as it is.
     """
     if folder.is_dir():
         return
@@ -199,8 +220,9 @@ def durable_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable; where folders cannot be opened (Windows), as durable as
-    the system makes them.
+    """Make the names in a folder durable.
+
+    If folders cannot be opened (Windows), they are as durable as the system makes them.
     """
     if os.name == "nt":
         return

@@ -1,5 +1,6 @@
-"""Charges that are chosen along the way, in memory: `PrivacyFilter` never passes its budget,
-`PrivacyOdometer` keeps a total.
+"""Filters and odometers in memory, for charges that are chosen along the way.
+
+`PrivacyFilter` never passes its budget, and `PrivacyOdometer` keeps a running total.
 
 `Ledger` keeps a filter in a file.
 """
@@ -23,9 +24,9 @@ from accounting.budget import (
 )
 from accounting.convert.renyi import check_delta
 from accounting.curves import Composed, Curve
-from accounting.decimal_sum import exact, float_up, of_unit
 from accounting.errors import InvalidArgument, Unaffordable
 from accounting.guarantee import HasCurve, common_relation, curve_and_relation
+from accounting.numbers import exact, float_up, of_unit
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, in_words, itemised
 from accounting.process_state import ProcessState
 from accounting.remaining import BudgetExceeded, Remaining, refusal
@@ -34,7 +35,7 @@ from accounting.wording import format_number
 
 @dataclass(frozen=True)
 class Charge:
-    """One line of a filter: what ran, how often, under which label, and its price."""
+    """One line of a filter: the curve that ran, its count and label, and its price."""
 
     curve: Curve
     count: int
@@ -50,15 +51,14 @@ class _State(NamedTuple):
 
 @final
 class PrivacyFilter:
-    """Keeps a sequence of charges within `budget`, whatever made the caller choose them.
-    Theorems F1 to F3.
+    """A filter that keeps adaptively chosen charges within `budget`. Theorems F1 to F3.
 
-    Each mechanism may depend on all earlier answers. The whole sequence satisfies the budget: pure
-    or (epsilon, delta) differential privacy, or delta-approximate rho-zCDP. Safe to share between
-    threads. Charge first, then draw the noise.
+    Each mechanism may depend on all earlier answers, and the whole sequence satisfies the budget:
+    pure or (epsilon, delta) differential privacy, or delta-approximate rho-zCDP. A filter is safe
+    to share between threads. Charge first, and then draw the noise.
 
     Args:
-        budget: what may be spent.
+        budget: limit on the total cost, in a form other than an advantage.
         relation: the neighboring relation; if None, the first mechanism states it.
 
     Raises:
@@ -95,12 +95,11 @@ class PrivacyFilter:
         *,
         relation: Relation | None = None,
     ) -> Price:
-        """Charge `count` runs of a curve or mechanism, reserved together and priced as one
-        composition; the price.
+        """Charge `count` runs of a curve or mechanism as one composition, and return the price.
 
         Raises:
-            BudgetExceeded: it does not fit; nothing is charged. Its attributes say what was asked,
-                spent and left.
+            BudgetExceeded: the price does not fit, and nothing is charged. The error's attributes
+                hold the requested, spent and remaining amounts.
             Unaffordable: the form of the budget can never pay for it; nothing is charged.
             RelationMismatch: the relation differs from that of earlier charges, or is stated for
                 some of them only.
@@ -121,12 +120,12 @@ class PrivacyFilter:
 
     @property
     def budget(self) -> Budget:
-        """What may be spent."""
+        """The budget that the filter keeps to."""
         return self._budget
 
     @property
     def relation(self) -> Relation | None:
-        """The common neighboring relation; None while nothing has stated one."""
+        """The common neighboring relation; None until a charge states one."""
         return self._kept.value.relation
 
     @property
@@ -136,33 +135,35 @@ class PrivacyFilter:
 
     @property
     def remaining(self) -> Remaining:
-        """Where the budget stands: the share used, the cost as charged and what is left."""
+        """The state of the budget in three figures."""
         charged = Composed.of([(charge.count, charge.curve) for charge in self.charges])
         return Remaining(self._budget, self.spent, charged=charged)
 
     @property
     def charges(self) -> tuple[Charge, ...]:
-        """Every charge, in order."""
+        """All charges, in order."""
         return tuple(self._charges[: self._kept.value.number])
 
     def can_afford(self, item: Curve | HasCurve) -> bool:
-        """Whether one run of a curve or mechanism may still be charged."""
+        """Return True if one more run of a curve or mechanism fits."""
         same_relation(self.relation, curve_and_relation(item, None)[1])
         return self._budget.can_afford(self.spent, item)
 
     def how_many(self, item: Curve | HasCurve) -> int:
-        """How many separate runs of a curve or mechanism still fit; Unaffordable if the budget's
-        form never pays for it.
+        """Return the number of further separate runs of a curve or mechanism that fit.
+
+        Raises:
+            InvalidArgument: the curve costs nothing, so any number fits.
+            Unaffordable: the form of the budget can never pay for the curve.
         """
         same_relation(self.relation, curve_and_relation(item, None)[1])
         return self._budget.how_many(item, self.spent)
 
     def epsilon(self, delta: float) -> float:
-        """The epsilon (nats) at `delta` of what was charged, read as a plan that had been fixed in
-        advance.
+        """Return the epsilon (nats) at `delta` of the charges, as if they were a fixed plan.
 
-        If the charges were chosen after seeing answers, this number is not a guarantee: the budget
-        is, and a `PrivacyOdometer` gives a running total that is.
+        If the charges were chosen after seeing answers, this number is not a guarantee. The budget
+        is one, and so is the running total of a `PrivacyOdometer`.
         """
         return Composed.of([(charge.count, charge.curve) for charge in self.charges]).epsilon(delta)
 
@@ -175,17 +176,18 @@ class PrivacyFilter:
 
 @final
 class PrivacyOdometer:
-    """With probability at least 1 - delta - failure, the privacy loss is at most `epsilon` at all
-    times. Theorem F6.
+    """A running bound on the privacy loss that holds at all times. Theorem F6.
+
+    With probability at least 1 - delta - failure, the loss is at most `epsilon` at all times.
 
     Mechanisms may be chosen after seeing answers, and so may the moment to stop. The loss is that
     of the transcript: the log of the ratio of its probabilities under two neighboring inputs.
 
     Args:
-        delta: of the statement, in (0, 1); 0 is allowed at order "inf".
+        delta: failure probability of the bound, in (0, 1); 0 is allowed at order "inf".
         order: the Renyi order (> 1) at which charges are added, or "inf" for the sum of pure
             epsilons; fixed here.
-        failure: how much `Curve.delta0` may be charged in total.
+        failure: limit on the sum of the charges' `Curve.delta0`.
         relation: the neighboring relation; if None, the first mechanism states it.
     """
 
@@ -212,8 +214,8 @@ class PrivacyOdometer:
             self._measure = float(order)
             if check_delta(delta) == 0:
                 raise InvalidArgument(
-                    "delta=0 needs order='inf': at a Renyi order the statement holds with"
-                    " probability below one"
+                    "delta=0 needs order='inf', because the bound at a Renyi order holds with"
+                    " a probability below one"
                 )
             self._start = anytime_overhead(delta, self._measure)
         self._failure = rounded_down(exact(check_delta(failure)), FAILURE_UNIT)
@@ -226,7 +228,7 @@ class PrivacyOdometer:
     def charge(
         self, item: Curve | HasCurve, count: int = 1, *, relation: Relation | None = None
     ) -> float:
-        """Add `count` runs of a curve or mechanism; the running epsilon.
+        """Add `count` runs of a curve or mechanism and return the running epsilon (nats).
 
         Raises:
             Unaffordable: the curve has no finite cost at this order.
@@ -242,8 +244,8 @@ class PrivacyOdometer:
         )
         if price is None:
             raise Unaffordable(
-                f"{type(curve).__name__} has no finite {in_words(self._measure)}: choose another"
-                " order"
+                f"{type(curve).__name__} has no finite {in_words(self._measure)}. Choose"
+                " another order"
             )
         with self._kept.locked() as (common, spent):
             relation, total = (
@@ -254,9 +256,9 @@ class PrivacyOdometer:
                 left = of_unit(self._failure - spent.failure, FAILURE_UNIT)
                 raise BudgetExceeded(
                     f"{type(curve).__name__} may fail with probability"
-                    f" {format_number(curve.delta0)}, but only {left} of failure is left. Nothing"
-                    " was charged: give the odometer a larger failure, or lower the mechanism's"
-                    " delta.",
+                    f" {format_number(curve.delta0)}, but only {left} of failure remains."
+                    " Nothing was charged. Give the odometer a larger failure, or lower the"
+                    " mechanism's delta.",
                     requested=price,
                     spent=spent,
                 )
@@ -265,7 +267,7 @@ class PrivacyOdometer:
 
     @property
     def epsilon(self) -> float:
-        """What the loss has not passed so far, in nats; rounded up. Before any charge it is 0."""
+        """The bound on the loss so far, in nats, rounded up; 0 before any charge."""
         return 0.0 if self.spent == NOTHING else float_up(self.spent.main, MAIN_UNIT, self._start)
 
     @property

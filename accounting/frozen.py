@@ -1,7 +1,6 @@
-"""The pydantic base of everything that is configuration: frozen, closed, and with errors that never
-echo data.
+"""Pydantic base of all configuration: frozen, closed, and with errors that never echo data.
 
-`Registry` holds the members of a family by their kind, those of installed packages included.
+`Registry` holds the members of a family by their kind, including those of installed packages.
 """
 
 from __future__ import annotations
@@ -60,29 +59,33 @@ class Frozen(BaseModel):
 
     @classmethod
     def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
-        """The model that the text describes.
+        """Return the model that the text describes.
 
         Raises:
-            The family's own error class: the text is not JSON, or its values are refused.
+            Frozen.error_class: the text is not JSON, or its values are refused.
         """
         try:
             return super().model_validate_json(json_data, **options)
         except ValidationError:  # what is wrong with values has become `error_class` already
             raise cls.error_class(
-                f"the text is not the JSON of {cls.__name__}: pass what model_dump_json wrote"
+                f"the text is not the JSON of {cls.__name__}. Pass the text that"
+                " model_dump_json wrote"
             ) from None
 
     @classmethod
-    def model_construct(cls, _fields_set: set[str] | None = None, **values: Any) -> Self:  # type: ignore[override]
-        """The validated model: a guarantee that skipped validation is none, so nothing skips it."""
+    def model_construct(  # type: ignore[override]
+        cls, _fields_set: set[str] | None = None, **values: Any
+    ) -> Self:
+        """Return the validated model, because a guarantee that skipped validation is none."""
         return cls.model_validate(values)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with some fields replaced, by name or alias, and all of them validated again;
-        nothing cached comes along.
+        """Return a copy with some fields replaced, by name or alias, and all validated again.
+
+        Cached values are not copied.
 
         Raises:
-            The family's own error class: a value is refused, or a field is unknown.
+            Frozen.error_class: a value is refused, or a field is unknown.
         """
         aliases = {name: field.alias or name for name, field in type(self).model_fields.items()}
         given = {alias: getattr(self, name) for name, alias in aliases.items()}
@@ -90,7 +93,10 @@ class Frozen(BaseModel):
         return type(self).model_validate({**given, **replaced})
 
     def copy(self, **options: Any) -> Self:
-        """As `model_copy`: pydantic's older name, which takes nothing else here."""
+        """Return a copy, as `model_copy` does, under pydantic's older name.
+
+        It takes no other options than `model_copy`.
+        """
         return self.model_copy(**options)
 
     # What is computed from the fields and kept beside them, by cached_property, is not part of the
@@ -129,9 +135,9 @@ def _explain_one(cls: type[Frozen], detail: ErrorDetails) -> str:
         (field.alias or name) for name, field in cls.model_fields.items() if name != "kind"
     )
     if detail["type"] == "extra_forbidden":
-        return f"{cls.__name__} has no field {path!r}: its fields are {known}"
+        return f"{cls.__name__} has no field {path!r}. Its fields are {known}"
     if detail["type"] == "missing":
-        return f"{cls.__name__}.{path} is missing: its fields are {known}"
+        return f"{cls.__name__}.{path} is missing. The fields are {known}"
     rule = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     if not path:
         return f"{cls.__name__}: {rule}"
@@ -139,12 +145,13 @@ def _explain_one(cls: type[Frozen], detail: ErrorDetails) -> str:
         field.description for name, field in cls.model_fields.items() if path in (name, field.alias)
     )
     remedy = f" (expected: {words})" if (words := next(expected, None)) else ""
-    return f"{cls.__name__}.{path}={_shown(detail['input'])} is refused: it must be {rule}{remedy}"
+    return f"{cls.__name__}.{path}={_shown(detail['input'])} must be {rule}{remedy}"
 
 
 def _shown(value: object) -> str:
-    """Scalars are configuration and may be quoted; anything larger could be data, so only its type
-    is named.
+    """Return a scalar as text, and only the type of anything larger.
+
+    Scalars are configuration and may be quoted; anything larger could be data.
     """
     if value is None or isinstance(value, bool | int | float | str):
         text = repr(value)
@@ -153,8 +160,9 @@ def _shown(value: object) -> str:
 
 
 def _real(value: object) -> object:
-    """Numbers of any numeric type, numpy's included, as float; never a bool or a string that looks
-    like a number.
+    """Return a number of any numeric type, NumPy's included, as a float.
+
+    A bool, or a string that looks like a number, is refused.
     """
     if type(value) is float:
         # the common case, -0.0 made 0.0; NaN and infinity are refused by the model's configuration
@@ -171,7 +179,10 @@ def _real(value: object) -> object:
 
 
 def _integer(value: object) -> object:
-    """Integers of any integer type, numpy's included; never a bool, a float or a string."""
+    """Return an integer of any type, NumPy's included, as an int.
+
+    A bool, a float or a string is refused.
+    """
     if type(value) is int:
         return value
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
@@ -192,14 +203,19 @@ _LONGEST_KIND = 40  # characters of an unknown kind that an error quotes
 
 @final
 class Registry(Generic[M]):
-    """Members by `kind`. An installed package adds one by an entry point of `group`: its name is
-    the kind, its object the class.
+    """A family of classes by their `kind`.
 
-    Such a package is imported when its kind is asked for or all members are listed, and not before.
-    A kind that neither the library nor an installed package declares stays unknown: text never
-    decides what is imported. `what` is the family in words, `error` is raised for an unknown kind,
-    and `homes` are the library's own packages of members. A home exports each member under its
-    class name, whose words are the kind, so that asking for one kind imports one module.
+    An installed package adds a member by an entry point of `group`, whose name is the kind and
+    whose object is the class. Such a package is imported only when its kind is asked for or all
+    members are listed. A kind that neither the library nor an installed package declares stays
+    unknown, because text must never decide what is imported.
+
+    Args:
+        what: the family in words, for messages.
+        group: name of the entry points of installed packages.
+        error: class of the error raised for an unknown kind.
+        homes: the library's own packages of members. A home exports each member under its class
+            name, whose words are the kind, so that asking for one kind imports one module.
     """
 
     def __init__(
@@ -209,7 +225,11 @@ class Registry(Generic[M]):
         self._known: dict[str, type[M]] = {}
 
     def add(self, member: type[M]) -> None:
-        """Register a class under its kind."""
+        """Register a class under its kind.
+
+        Raises:
+            TypeError: the class is abstract, its kind has no default, or its kind is taken.
+        """
         if isabstract(member):
             raise TypeError(
                 f"{member.__name__} lacks {', '.join(sorted(member.__abstractmethods__))}: every"
@@ -217,8 +237,8 @@ class Registry(Generic[M]):
             )
         if member.model_fields["kind"].is_required():
             raise TypeError(
-                f"{member.__name__}.kind has no default: give it one, as in kind: Literal['mine'] ="
-                " 'mine'"
+                f"{member.__name__} has no default kind. Give it one, for example kind:"
+                " Literal['mine'] = 'mine'"
             )
         kind = kind_of(member)
         if self._known.setdefault(kind, member) is not member:
@@ -227,8 +247,9 @@ class Registry(Generic[M]):
             )
 
     def members(self) -> dict[str, type[M]]:
-        """All of them by kind. A package that cannot be loaded is left out, with a warning that
-        says why.
+        """Return all members by kind.
+
+        A package that cannot be loaded is left out, with a warning that says why.
         """
         for home in self._homes:
             _import_all(home)
@@ -240,7 +261,7 @@ class Registry(Generic[M]):
         return dict(self._known)
 
     def member(self, kind: object) -> type[M]:
-        """The class of this kind."""
+        """Return the class of this kind, or raise the family's error if there is none."""
         if isinstance(kind, str) and kind not in self._known:
             for home in self._homes:
                 _import_named(home, kind)
@@ -253,30 +274,31 @@ class Registry(Generic[M]):
                 repr(kind[:_LONGEST_KIND]) if isinstance(kind, str) else f"<{type(kind).__name__}>"
             )
             raise self._error(
-                f"kind={shown} is not a {self._what}: it must be one of"
+                f"kind={shown} is not a {self._what}. It must be one of"
                 f" {', '.join(sorted(self._known))}"
             )
         return self._known[kind]
 
     def read(self, text: str | bytes, *, writer: str, too_deep: str) -> M:
-        """The member that `writer` wrote as JSON; `too_deep` is said where it is nested deeper than
-        it can be read.
+        """Return the member that `writer` wrote as JSON.
+
+        `too_deep` is the message for JSON that is nested too deeply to be read.
         """
         try:
             data = json.loads(text)
         except (ValueError, TypeError, RecursionError):
-            raise self._error(f"the text is not JSON: pass what {writer} wrote") from None
+            raise self._error(f"the text is not JSON. Pass the text that {writer} wrote") from None
         try:
             return self.build(data)
         except RecursionError:
             raise self._error(too_deep) from None
 
     def build(self, data: object) -> M:
-        """The member that decoded JSON describes."""
+        """Return the member that decoded JSON describes."""
         if not isinstance(data, Mapping):
             raise self._error(
-                f"<{type(data).__name__}> is not a {self._what}: give one, or an object with its"
-                " kind"
+                f"<{type(data).__name__}> is not a {self._what}. Pass one, or an object with"
+                " its kind"
             )
         return self.member(data.get("kind")).model_validate(data)
 
@@ -289,12 +311,12 @@ class Registry(Generic[M]):
         except Exception as error:
             raise self._error(
                 f"{self._what} {point.name!r} of the installed {package} cannot be loaded"
-                f" ({type(error).__name__}: {error}): repair or remove {package}"
+                f" ({type(error).__name__}: {error}). Repair or remove {package}"
             ) from error
         if point.name not in self._known:
             raise self._error(
-                f"{package} declares {self._what} {point.name!r} as {point.value}, which has not"
-                " that kind: repair or remove it"
+                f"{package} declares {self._what} {point.name!r} as {point.value}, which does"
+                " not have that kind. Repair or remove it"
             )
 
 
@@ -306,9 +328,7 @@ def _import_all(home: str) -> None:
 
 
 def _import_named(home: str, kind: str) -> None:
-    """Import what a package exports under the class name of this kind: `PeelingTopK` for
-    "peeling_top_k".
-    """
+    """Import the export whose class name is this kind: `PeelingTopK` for "peeling_top_k"."""
     module = import_module(home)
     for name in module.__all__:
         if name.lower() == kind.replace("_", ""):
@@ -316,11 +336,11 @@ def _import_named(home: str, kind: str) -> None:
 
 
 def kind_of(member: type[Frozen]) -> str:
-    """The `kind` of a class."""
+    """Return the `kind` of a class."""
     return str(member.model_fields["kind"].default)
 
 
 @lru_cache(maxsize=8)
-def _points(group: str, path: tuple[str, ...]) -> EntryPoints:  # noqa: ARG001 it is what the answer depends on
-    """What the packages on this import path declare."""
+def _points(group: str, path: tuple[str, ...]) -> EntryPoints:  # noqa: ARG001 a key of the cache
+    """Return the entry points declared by the packages on this import path."""
     return entry_points(group=group)

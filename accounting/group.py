@@ -1,11 +1,10 @@
-"""Group privacy: from one user's protection to that of a group, or from one event's to that of a
-user with several.
+"""Group privacy: guarantees for groups of users, or for users with several records.
 
 A curve holds for inputs that differ by one neighboring step: one user added or removed, or one
-replaced. Inputs that differ by `size` steps are told apart more easily; `group_privacy` bounds by
-how much. Two uses: a household of `size` users, and a user-level guarantee from an event-level one,
-when a user holds at most `size` of the records that a step may change. The bound on records per
-user must be enforced, not observed.
+replaced. Inputs that differ by `size` steps are easier to tell apart, and `group_privacy` bounds by
+how much. It has two uses. One is a household of `size` users. The other is a user-level guarantee
+from an event-level one, if a user holds at most `size` of the records that a step may change. That
+bound on records per user must be enforced, not observed.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from accounting.arguments import Relation, checked_integer
 from accounting.curves.base import Curve, Floats
 from accounting.curves.profile_table import as_table, sampled_profile
 from accounting.curves.sampled import MOST_EXACT
-from accounting.decimal_sum import decimal_sum
 from accounting.errors import NoEquivalent
 from accounting.guarantee import Guarantee, HasCurve, curve_and_relation
+from accounting.numbers import decimal_sum
 from accounting.wording import format_number
 
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 281)
@@ -37,16 +36,18 @@ def group_privacy(curve: Curve, size: int) -> Curve: ...
 @overload
 def group_privacy(curve: HasCurve, size: int) -> Guarantee: ...
 def group_privacy(curve: Curve | HasCurve, size: int) -> Curve | Guarantee:
-    """What `curve` guarantees for inputs that are `size` neighboring steps apart. Theorems G1 to
-    G4.
+    """Return the guarantee of `curve` for inputs `size` neighboring steps apart. Theorems G1 to G4.
 
-    Exact for PureDP, BoundedRange, GaussianDP, LaplaceDP and ZCDP; compositions are taken part by
-    part. A mechanism gives a `Guarantee`, under its own relation. What is proved for one relation
-    only is so for groups.
+    It is exact for PureDP, BoundedRange, GaussianDP, LaplaceDP and ZCDP. Compositions are taken
+    part by part. A curve that is proved for one relation only keeps it.
+
+    Args:
+        curve: a curve, or a mechanism, which gives a `Guarantee` under its own relation.
+        size: number of neighboring steps.
 
     Raises:
         InvalidArgument: size is not an integer >= 1.
-        NoEquivalent: nothing is left for a group of this size.
+        NoEquivalent: no guarantee remains for a group of this size.
 
     Example:
         >>> import accounting as acc
@@ -74,8 +75,10 @@ def _times(size: int, value: float) -> float:
 
 
 def _general(curve: Curve, size: int) -> Curve:
-    """Any curve: by Renyi divergences and the pure epsilon if it has no bad event, else by its
-    (epsilon, delta) guarantees.
+    """Return the group guarantee of any curve.
+
+    A curve without a bad event is converted by its Renyi divergences and pure epsilon, and any
+    other curve by its (epsilon, delta) guarantees.
     """
     if curve.delta0 > 0:
         return _by_profile(curve, size)
@@ -87,15 +90,16 @@ def _general(curve: Curve, size: int) -> Curve:
     known += [] if (chained := _chain(curve, size)) is None else [chained]
     if not known:
         raise NoEquivalent(
-            f"a group of {size} is beyond the orders of {type(curve).__name__}: give it larger"
-            " orders, or take a smaller group"
+            f"a group of {size} is beyond the orders of {type(curve).__name__}. Give it larger"
+            " orders, or choose a smaller group"
         )
     return curves.tighter(*known)
 
 
 def _chain(curve: Curve, size: int) -> curves.RenyiTable | None:
-    """The triangle inequality of Theorem G3 along the path, every intermediate order on one
-    grid.
+    """Return Renyi bounds along the path, by the triangle inequality of Theorem G3.
+
+    Every intermediate order lies on one grid.
     """
     orders = np.unique(np.append(_ORDERS, [a for a in curve.table_orders if a > 1.01]))
     if isinstance(curve, curves.SampledNoiseDP):
@@ -119,8 +123,9 @@ def _chain(curve: Curve, size: int) -> curves.RenyiTable | None:
 
 
 def _step(curve: Curve, orders: Floats) -> Floats:
-    """At (i, j): what one step adds at order i if the rest of the path is taken at the larger order
-    j; inf elsewhere.
+    """Return, at (i, j), the cost of one step at order i if the rest of the path has order j > i.
+
+    It is inf elsewhere.
     """
     a, b = orders[:, None], orders[None, :]
     later = b > a
@@ -138,7 +143,7 @@ def _by_profile(curve: Curve, size: int) -> Curve:
 
 
 def _grown(delta: float, epsilon: float, size: int) -> float:
-    """delta (1 + e^epsilon + ... + e^((size - 1) epsilon)), rounded up."""
+    """Return delta (1 + e^epsilon + ... + e^((size - 1) epsilon)), rounded up."""
     if delta == 0:
         return 0.0
     if epsilon == 0:
@@ -154,15 +159,17 @@ def _approximate_dp(curve: curves.ApproxDP, size: int) -> Curve:
     delta = _grown(curve.failure, curve.epsilon0, size)
     if delta >= 1:
         raise NoEquivalent(
-            f"a group of {size} has no guarantee from {curve!r}: its delta grows to"
-            f" {format_number(delta)}; take a smaller group"
+            f"a group of {size} has no guarantee from {curve!r}, because its delta grows to"
+            f" {format_number(delta)}. Choose a smaller group"
         )
     return curves.ApproxDP(epsilon=_times(size, curve.epsilon0), delta=delta)
 
 
 def _sampled(curve: curves.SampledGaussianDP | curves.SampledNoiseDP, size: int) -> Curve:
-    """Renyi divergences along the path of all users, up to 16 of them the exact pairs of their
-    number in a sample, and for more what they cost when all are in it.
+    """Return Renyi bounds for a group of sampled users along the path of all of them.
+
+    For up to 16 users they are the exact pairs of their number in a sample. For more users, the
+    bound is the cost if all of them are in it.
     """
     loss = curve._loss
     single, users = (

@@ -1,6 +1,4 @@
-"""`Guarantee`: a curve that keeps the neighboring relation it was proved for, alone and in
-sums.
-"""
+"""`Guarantee`: a curve with the neighboring relation that it was proved for, alone and in sums."""
 
 from __future__ import annotations
 
@@ -25,8 +23,9 @@ class HasCurve(Protocol):
 
 
 class Summable:
-    """`n * a` and `a + b` for what has a curve and a relation: a Guarantee under their common
-    relation. Nothing is drawn.
+    """Base class of objects with a curve and a relation that form sums: `n * a` and `a + b`.
+
+    A sum is a Guarantee under the common relation. Nothing is drawn.
     """
 
     __slots__ = ()
@@ -54,11 +53,12 @@ class Summable:
 @final
 @dataclass(frozen=True)
 class Guarantee(Summable):
-    """A curve and the relation it is proved for: what `n * mechanism` and `mechanism + mechanism`
-    give, and what a bare curve needs to join them.
+    """A curve and the relation that it is proved for.
+
+    `n * mechanism` and `mechanism + mechanism` give one, and a bare curve needs one to join them.
 
     Raises:
-        InvalidArgument: curve is not a Curve, or relation is not a relation.
+        InvalidArgument: curve is not a Curve, or relation is neither of the two.
 
     Example:
         >>> import accounting as acc
@@ -78,19 +78,20 @@ class Guarantee(Summable):
     def __post_init__(self) -> None:
         if not isinstance(self.curve, Curve):
             raise InvalidArgument(
-                "a Guarantee is made of a Curve and a relation, not of a"
-                f" {type(self.curve).__name__}"
+                f"a Guarantee needs a Curve and a relation, not a {type(self.curve).__name__}"
             )
         if same_relation(None, self.relation) is None:
             raise InvalidArgument(
-                "relation=None: state what the curve was proved for, 'add_remove' or 'replace_one'"
+                "relation=None must be the relation that the curve was proved for,"
+                " 'add_remove' or 'replace_one'"
             )
         _proved(self.curve, self.relation)
 
     @property
     def uses_linf_only(self) -> bool:
-        """Whether every part is a mechanism that declares so: see
-        `accounting.ledger.Chargeable`.
+        """True if every part is a mechanism that declares it.
+
+        See `accounting.ledger.Chargeable`.
         """
         return bool(self.parts) and all(
             getattr(part, "uses_linf_only", False) is True for _, part in self.parts
@@ -98,8 +99,9 @@ class Guarantee(Summable):
 
     @property
     def unit(self) -> str | None:
-        """The unit of privacy that the parts are priced for, where they state one: see
-        `accounting.ledger.Chargeable`.
+        """The unit of privacy that the parts state; None if they state none.
+
+        See `accounting.ledger.Chargeable`.
         """
         return next(
             (unit for _, part in self.parts if (unit := getattr(part, "unit", None)) is not None),
@@ -108,12 +110,12 @@ class Guarantee(Summable):
 
     @classmethod
     def of(cls, items: Iterable[tuple[int, HasCurve]]) -> Self:
-        """The composition of (count, mechanism or Guarantee) pairs.
+        """Return the composition of (count, mechanism or Guarantee) pairs.
 
         Raises:
             RelationMismatch: their relations or their units differ.
-            InvalidArgument: not a pair, a count that is not an integer >= 1, or something without
-                curve and relation.
+            InvalidArgument: an item is not a pair, a count is not an integer >= 1, or something has
+                no curve and relation.
         """
         relation: Relation | None = None
         curves: list[tuple[int, Curve]] = []
@@ -126,28 +128,36 @@ class Guarantee(Summable):
             parts += [(times * n, part) for n, part in _parts(item)]
         if relation is None:
             raise InvalidArgument(
-                "a composition needs at least one mechanism, or a Guarantee: a bare curve states no"
-                " relation"
+                "a composition needs at least one mechanism, or a Guarantee, because a bare"
+                " curve states no relation"
             )
         units = sorted({getattr(part, "unit", None) or "record" for _, part in parts})
         if len(units) > 1:
             raise RelationMismatch(
-                f"guarantees for one {units[0]} and for one {units[1]} do not add up: what is a"
-                " neighbor differs. Configure every mechanism with unit='record', whose price"
-                " covers a changed record"
+                f"guarantees for one {units[0]} and for one {units[1]} do not add up, because"
+                " their neighbors differ. Configure every mechanism with unit='record', whose"
+                " price covers a changed record"
             )
         return cls(Composed.of(curves), relation, tuple(parts))
 
     def epsilon(self, delta: float) -> float:
-        """As `Curve.epsilon`, in nats."""
+        """Return the epsilon (nats) at `delta`; see `Curve.epsilon`.
+
+        Raises:
+            InvalidArgument: delta is not in [0, 1).
+        """
         return self.curve.epsilon(delta)
 
     def delta(self, epsilon: float) -> float:
-        """As `Curve.delta`."""
+        """Return the delta at `epsilon` (nats); see `Curve.delta`.
+
+        Raises:
+            InvalidArgument: epsilon is negative, NaN or infinite.
+        """
         return self.curve.delta(epsilon)
 
     def to_json(self) -> str:
-        """What it is composed of, for the ledger."""
+        """Return JSON of the parts, for the ledger."""
         kinds = (
             (n, "curve" if isinstance(part, Curve) else "mechanism", part)
             for n, part in _parts(self)
@@ -191,15 +201,17 @@ def parallel(*parts: Curve | HasCurve) -> Curve:
 def curve_and_relation(
     item: Curve | HasCurve, relation: Relation | None
 ) -> tuple[Curve, Relation | None]:
-    """The curve of `item` and the relation that it or the caller states; RelationMismatch if the
-    curve is not proved for it.
+    """Return the curve of `item`, and the relation stated by the item or the caller.
+
+    Raises:
+        RelationMismatch: the curve is not proved for that relation.
     """
     if isinstance(item, Curve):
         return item, None if relation is None else _proved(item, same_relation(None, relation))
     if isinstance(getattr(item, "curve", None), Curve) and hasattr(item, "relation"):
         return item.curve, _proved(item.curve, same_relation(relation, item.relation))
     raise InvalidArgument(
-        f"cannot charge a {type(item).__name__}: pass a Curve, or a mechanism that has one"
+        f"a {type(item).__name__} cannot be charged. Pass a Curve, or a mechanism that has one"
     )
 
 
@@ -207,8 +219,8 @@ def _proved(curve: Curve, relation: Relation | None) -> Relation | None:
     if relation is not None and curve.proved_for not in (None, relation):
         raise RelationMismatch(
             f"{type(curve).__name__} is proved for relation={curve.proved_for!r} only, not for"
-            f" relation={relation!r}: charge it where {curve.proved_for!r} is declared, or a curve"
-            f" that is proved for {relation!r}"
+            f" relation={relation!r}. Charge it where {curve.proved_for!r} is declared, or"
+            f" charge a curve that is proved for {relation!r}"
         )
     return relation
 
@@ -216,21 +228,26 @@ def _proved(curve: Curve, relation: Relation | None) -> Relation | None:
 def common_relation(
     common: Relation | None, stated: Relation | None, *, begun: bool
 ) -> Relation | None:
-    """The relation of a sum that states `common` and an item that states `stated`: once it is
-    known, every item has to state it.
+    """Return the relation of a sum that states `common` and a new item that states `stated`.
 
-    `begun` says whether the sum has items already.
+    Args:
+        common: relation of the sum; None if it states none.
+        stated: relation of the item; None if it states none.
+        begun: True if the sum has items already.
+
+    Raises:
+        RelationMismatch: the two differ, or only some of the items state one.
     """
     if common is not None and stated is None:
         raise RelationMismatch(
-            f"a bare curve does not say which relation it was proved for, and relation={common!r}"
-            " is stated for the rest: pass the mechanism itself (n * mechanism keeps the"
-            " relation), or relation= (--relation), what the curve was proved for"
+            "a bare curve does not say which relation it was proved for, and the rest has"
+            f" relation={common!r}. Pass the mechanism itself (n * mechanism keeps the"
+            " relation), or the relation that the curve was proved for (relation=, --relation)"
         )
     if common is None and stated is not None and begun:
         raise RelationMismatch(
-            f"relation={stated!r} comes after curves for which no relation was stated: state it for"
-            " all of them, or pass the mechanisms that they belong to"
+            f"relation={stated!r} comes after curves without a relation. State it for all of"
+            " them, or pass their mechanisms"
         )
     return same_relation(common, stated)
 

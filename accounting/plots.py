@@ -1,5 +1,6 @@
-"""Plans and ledgers on matplotlib axes: axes in, axes out. Needs the extra `dpselect[plot]`. Curves
-plot themselves.
+"""Plots of plans and ledgers on matplotlib axes, with the extra `dpselect[plot]`.
+
+Functions take axes and return axes. Curves plot themselves.
 """
 
 from __future__ import annotations
@@ -55,14 +56,14 @@ def plot_plan(
     shares: Iterable[tuple[str, float | None]],
     axes: tuple[Axes, Axes, Axes] | None,
 ) -> tuple[Axes, Axes, Axes]:
-    """Draw a plan: see `Accountant.plot`.
+    """Draw a plan on three axes and return them (see `Accountant.plot`).
 
     Args:
         curve: the plan's curve.
         epsilon: the plan's epsilon at a delta.
-        delta: of the shares and of `order`.
+        delta: the delta of the shares and of `order`.
         order: the Renyi order at which the plan converts best.
-        shares: each label, and its part from 0 to 1.
+        shares: each label and its share, from 0 to 1.
         axes: three axes to draw on; new ones if None.
     """
     left, middle, right = _subplots(3, 14.4) if axes is None else axes
@@ -98,12 +99,13 @@ def plot_plan(
 
 
 def plot_ledger(ledger: Ledger, dataset: str | None = None, *, ax: Axes | None = None) -> Axes:
-    """How much of a dataset's budget is spent, in percent: entry after entry, or a bar for each of
-    its latest periods.
+    """Draw the used share of a dataset's budget, in percent, and return the axes.
+
+    It is drawn entry after entry, or as a bar for each of the latest periods.
 
     Args:
-        ledger: whose datasets' budgets are public, as what is spent of them is.
-        dataset: which; None where the ledger declares one only.
+        ledger: the ledger. Budgets and spending are public.
+        dataset: name of a dataset; None if the ledger declares only one.
         ax: axes to draw on; new ones if None.
 
     Raises:
@@ -114,7 +116,7 @@ def plot_ledger(ledger: Ledger, dataset: str | None = None, *, ax: Axes | None =
     names = [known.name for known in ledger.datasets()] if dataset is None else [dataset]
     if len(names) != 1:
         raise InvalidArgument(
-            f"dataset must be named: the ledger declares {len(names)},"
+            f"dataset must be named, because the ledger declares {len(names)}:"
             f" {', '.join(map(repr, names[:9]))}"
         )
     summary = ledger.summary(names[0])

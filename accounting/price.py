@@ -1,6 +1,4 @@
-"""Prices of a filter: whole units, so that they add up exactly in any order, in any process and in
-any database.
-"""
+"""Prices of a filter in whole units, which add up exactly in any order, process or database."""
 
 from __future__ import annotations
 
@@ -10,8 +8,8 @@ from fractions import Fraction
 from typing import Literal, NamedTuple
 
 from accounting.curves import Curve
-from accounting.decimal_sum import exact, times_up, units_up
 from accounting.errors import InvalidArgument, InvalidCurve
+from accounting.numbers import exact, times_up, units_up
 
 # a float is the order of a Renyi divergence
 Measure = float | Literal["epsilon", "rho", "mu^2", "release"]
@@ -25,35 +23,34 @@ _OUTWARD = Decimal("1.000000000001")
 
 
 class Price(NamedTuple):
-    """What a filter has charged, in whole units: `main` of 10^-12 of what its measure adds up
-    (nats, mu^2 or releases), `failure` of 10^-18. Integers add up exactly.
+    """A price that a filter charges, in whole units that add up exactly.
+
+    `main` counts 10^-12 of the budget's measure (nats, mu^2 or releases), and `failure` counts
+    10^-18 of failure probability.
     """
 
     main: int
     failure: int
 
     def plus(self, other: Price) -> Price:
-        """The two prices together."""
+        """Return the sum of the two prices."""
         return Price(self.main + other.main, self.failure + other.failure)
 
     def minus(self, other: Price) -> Price:
-        """What is left of this price without the other, at least 0."""
+        """Return this price less the other, at least 0."""
         return Price(max(0, self.main - other.main), max(0, self.failure - other.failure))
 
     def require_charge(self) -> None:
-        """Refuse what would give budget back.
+        """Refuse a price that would give budget back.
 
         Raises:
             InvalidArgument: a part is negative or no whole number.
         """
         if not all(type(part) is int and part >= 0 for part in self):
-            raise InvalidArgument(
-                "a price with a negative or fractional part cannot be charged: prices are whole"
-                " units >= 0"
-            )
+            raise InvalidArgument("a price must be whole units >= 0")
 
     def times(self, count: int | Fraction) -> Price:
-        """The price of `count` such charges, rounded up."""
+        """Return the price of `count` such charges, rounded up."""
         return Price(math.ceil(count * self.main), math.ceil(count * self.failure))
 
 
@@ -69,20 +66,21 @@ _WORDS = {
 
 
 def in_words(measure: Measure) -> str:
-    """`measure` as an error message says it."""
+    """Return `measure` in words, for messages."""
     if isinstance(measure, str):
         return _WORDS[measure]
     return f"Renyi divergence of order {measure:g}"
 
 
 def unit_in_words(measure: Measure) -> str:
-    """What is counted, in the plural."""
+    """Return the unit of `measure` in words, in the plural."""
     return in_words(measure) if measure in ("mu^2", "release") else f"nats of {in_words(measure)}"
 
 
 def main_cost(curve: Curve, measure: Measure) -> float:
-    """What `curve` adds to the sum; inf if it has no such guarantee. Releases of a declared curve
-    are counted by `Budget`.
+    """Return the amount that `curve` adds to the sum; inf if it has no such guarantee.
+
+    Releases of a declared curve are counted by `Budget`.
     """
     if measure == "release":
         return math.inf
@@ -94,12 +92,12 @@ def main_cost(curve: Curve, measure: Measure) -> float:
 
 
 def itemised(curve: Curve, measure: Measure) -> Price | None:
-    """The price of `curve`, rounded up; None if it is infinite or beyond what a price can count."""
+    """Return the price of `curve`, rounded up; None if it is infinite or too large for a price."""
     main = main_cost(curve, measure)
     if not (main >= 0 and 0 <= curve.delta0 <= 1):
         raise InvalidCurve(
-            f"{type(curve).__name__} guarantees nothing: a cost is NaN or negative, or delta0 is"
-            " not a probability"
+            f"{type(curve).__name__} has no guarantee, because a cost is NaN or negative, or"
+            " delta0 is not a probability"
         )
     if not math.isfinite(main):
         return None

@@ -1,4 +1,4 @@
-"""`ProcessState`: a value that outlives a call, changed by one process and one thread at a time."""
+"""`ProcessState`: a value that outlives a call, changed by one process and thread at a time."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ T = TypeVar("T")
 
 @final
 class ProcessState(Generic[T]):
-    """The state of a filter, a plan's draws or a session of queries, whose copies would each spend
-    the same budget.
+    """A state that must not be copied, such as that of a filter, a plan's draws or a session.
 
-    Replace `value` as a whole inside `turn`: an interruption then leaves either the old or the new
-    state, never half of both. A shallow copy of the owner shares the state; pickling and deep
-    copies are refused.
+    Copies would each spend the same budget. Replace `value` as a whole inside `locked`, so that an
+    interruption leaves either the old or the new state. A shallow copy of the owner shares the
+    state; pickling and deep copies are refused.
 
     Args:
         value: the first state.
-        owner: what holds it, as an error message calls it.
-        remedy: what to do in another process.
+        owner: name of its owner in messages.
+        remedy: advice for use in another process, in messages.
     """
 
     __slots__ = ("_lock", "_owner", "_process", "_remedy", "value")
@@ -38,20 +37,20 @@ class ProcessState(Generic[T]):
 
     @contextmanager
     def locked(self) -> Iterator[T]:
-        """The state, for one thread at a time."""
+        """Yield the state, to one thread at a time."""
         # Asked before the lock, which a thread that the fork left behind may hold for ever.
         if os.getpid() != self._process:
             raise ForeignProcess(
-                f"{self._owner} was made in another process, which counts what it spends:"
-                f" {self._remedy}"
+                f"{self._owner} was made in another process, which counts its spending."
+                f" {self._remedy[0].upper()}{self._remedy[1:]}"
             )
         with self._lock:
             yield self.value
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"{self._owner} counts what one process spends and is neither pickled nor copied:"
-            f" {self._remedy}"
+            f"{self._owner} counts the spending of one process and cannot be pickled or copied."
+            f" {self._remedy[0].upper()}{self._remedy[1:]}"
         )
 
     def __repr__(self) -> str:

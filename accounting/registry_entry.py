@@ -1,5 +1,6 @@
-"""A dataset's entry for a registry of deployments of differential privacy, as far as its ledger
-knows it.
+"""Entry of a dataset for a public registry of differential privacy deployments.
+
+It states only facts that the ledger knows.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ _SUMMED = {
 
 
 def entry(ledger: Ledger, name: str) -> str:
-    """YAML of one dataset's deployment by the registry's schema of July 2026. What the ledger does
-    not know begins with `TO_FILL_IN`; what the schema lists the choices of is set, and to be
-    checked.
+    """Return YAML of one dataset's deployment, by the registry's schema of July 2026.
+
+    Facts that the ledger does not know begin with `TO_FILL_IN`. Fields with a list of choices are
+    set, and have to be checked.
     """
     dataset = ledger.dataset(name)
     budget, window = dataset.budget, "" if dataset.window == "whole" else dataset.window
@@ -90,7 +92,7 @@ def entry(ledger: Ledger, name: str) -> str:
 
 
 def _mechanisms(ledger: Ledger, name: str) -> str:
-    """The curves that were charged and how often, and what drew the noise."""
+    """Return the charged curves with their counts, and the mechanisms that drew the noise."""
     runs: Counter[str] = Counter()
     void = {(one.key, one.period) for one in ledger.entries(name) if one.action == "void"}
     for one in ledger.entries(name):

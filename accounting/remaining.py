@@ -1,9 +1,10 @@
-"""`Remaining`: where a budget stands, in three figures: the share that is used, the cost as
-charged, how many more releases fit.
+"""`Remaining`: the state of a budget in three figures.
 
-The same figures in the same order and words stand in reports, terminals, refusals and answers. What
-else is known of a standing, shares of the budget, currencies that auditors ask for, what runs out
-first and what to change, hangs on the same object.
+They are the share used, the cost as charged, and the number of further releases.
+
+Reports, terminals, refusals and answers show the same figures in the same order and words. The same
+object also has shares of the budget, units that auditors ask for, the part that runs out first, and
+what to change.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from accounting.curves import (
     RenyiTable,
     zero,
 )
-from accounting.decimal_sum import decimal_sum, exact, float_down, float_up, of_unit, times_up
 from accounting.errors import AccountingError, Unaffordable
+from accounting.numbers import decimal_sum, exact, float_down, float_up, of_unit, times_up
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, Measure, unit_in_words
 from accounting.wording import format_number, percent_up, rounded
 
@@ -40,7 +41,7 @@ _EXACT = Context(prec=60)
 # covers both.
 _INWARD = 1 - 1e-11
 _SPENT = (
-    "nothing: it is spent, and no command adds to a budget; rows that are new are a new dataset or"
+    "nothing. The budget is used up and cannot be raised, but new rows can be a new dataset or"
     " period"
 )
 
@@ -48,15 +49,15 @@ _SPENT = (
 @final
 @dataclass(frozen=True)
 class Remaining:
-    """Where a budget stands after `spent`, and for how many more releases like `curve` it lasts.
+    """The state of a budget after `spent`, and for how many more releases like `curve` it lasts.
 
     Args:
-        budget: of a dataset, a period of one, or a quota.
+        budget: budget of a dataset, of a period, or of a quota.
         spent: the sum of the prices so far.
-        curve: of one release, for what is said in releases; None says nothing in releases.
-        account: whose rows or which quota, in words; "" for all rows.
-        charged: the composition of all that was charged; None if it is not known, which leaves one
-            of two bounds on its cost.
+        curve: curve of one release, to count releases by; None to count none.
+        account: the period or quota in words; "" for all rows.
+        charged: composition of all charges; None if it is not known, so that only one of two bounds
+            on their cost is available.
 
     Example:
         >>> import accounting as acc
@@ -79,13 +80,13 @@ class Remaining:
 
     @cached_property
     def so_far(self) -> tuple[float, float]:
-        """The filter's bound: (epsilon, delta), rounded up, of every way of charging that adds up
-        to what is spent.
+        """The filter's bound on all charges as (epsilon, delta), rounded up.
 
-        The budget's filter with a capacity of what is spent, at the same order (Theorem F12): it
-        begins at what the order costs and ends at the budget. The budget itself where all of it is
-        spent, perhaps by a plan that another route admitted; of a zCDP budget without a delta,
-        which states no epsilon, (inf, 0).
+        It holds for every way of charging that adds up to `spent`: it is the budget's filter with a
+        capacity of `spent`, at the same order (Theorem F12). It starts at the overhead of the order
+        and ends at the budget. If all of the budget is spent, perhaps by a plan that another route
+        admitted, it is the budget itself. For a zCDP budget without a delta, which states no
+        epsilon, it is (inf, 0).
         """
         budget, delta = self.budget, self.delta
         if self.spent == NOTHING:
@@ -98,12 +99,11 @@ class Remaining:
 
     @property
     def as_charged(self) -> tuple[float, float]:
-        """Cost of all charges as (epsilon, delta), rounded up: the smaller of two bounds. Charges
-        may depend on answers.
+        """The cost of all charges as (epsilon, delta), rounded up. Charges may depend on answers.
 
-        The sum of pure epsilons outside of the charges' bad events, whose probabilities add up to
-        the delta; and the filter's, `so_far` (Theorem F13). It grows with every charge and ends at
-        most at the budget.
+        It is the smaller of two bounds (Theorem F13). One is the sum of pure epsilons outside of
+        the charges' bad events, whose probabilities add up to the delta. The other is the filter's,
+        `so_far`. The cost grows with every charge and never exceeds the budget.
         """
         summed, whole = self.charged, self.so_far
         if summed is not None and summed.delta0 <= self.delta and summed.core_epsilon <= whole[0]:
@@ -111,7 +111,7 @@ class Remaining:
         return whole
 
     def after(self, curve: Curve) -> Remaining:
-        """Where the budget stands once `curve` is charged too."""
+        """Return the state of the budget after a further charge of `curve`."""
         charged = None if self.charged is None else self.charged + curve
         return replace(self, spent=self.spent.plus(self.budget.price(curve)), charged=charged)
 
@@ -128,9 +128,7 @@ class Remaining:
 
     @cached_property
     def _sum(self) -> Curve:
-        """What the charges so far add up to outside of their bad events, as the budget counts
-        them.
-        """
+        """The sum of the charges outside of their bad events, as a curve in the budget's unit."""
         total, budget = float_up(self.spent.main, MAIN_UNIT), self.budget
         if budget.release is not None:
             return math.ceil(total) * budget.release
@@ -142,8 +140,9 @@ class Remaining:
 
     @property
     def guarantee(self) -> Curve:
-        """A curve of every way of charging that adds up to what is spent (Theorem F12), for
-        `Curve.attack` for example.
+        """A curve for every way of charging that adds up to `spent` (Theorem F12).
+
+        Use it for `Curve.attack`, for example.
         """
         if self.spent == NOTHING:
             return zero()
@@ -159,8 +158,9 @@ class Remaining:
 
     @property
     def figures(self) -> dict[str, str]:
-        """The budget, and the three figures: the share that is used, the cost as charged and what
-        is left, in words.
+        """The budget and the three figures in words.
+
+        They are the share used, the cost as charged, and the rest in releases.
         """
         epsilon, delta = self.as_charged
         if self.spent == NOTHING:
@@ -181,26 +181,25 @@ class Remaining:
 
     @property
     def why_share(self) -> str:
-        """Why the share of the budget that is used is not the ratio of two epsilons; "" where it
-        is.
-        """
+        """The reason why the used share is not the ratio of two epsilons; "" if it is."""
         budget = self.budget
         if budget.epsilon is None or budget.release is not None or self.measure == "epsilon":
             return ""
         small = budget.epsilon / 100
         used = percent_up(max(_shares(budget.price(PureDP(epsilon=small)), budget.capacity)))
         return (
-            "Shares add up and epsilons do not: the budget is counted in"
-            f" {unit_in_words(self.measure)}, so a release of epsilon {format_number(small)} uses"
-            f" {used} of epsilon {format_number(budget.epsilon)} and not 1%."
+            "Shares add up and epsilons do not. The budget is counted in"
+            f" {unit_in_words(self.measure)}, so a release of epsilon {format_number(small)}"
+            f" uses {used} of epsilon {format_number(budget.epsilon)} and not 1%."
         )
 
     def __str__(self) -> str:
         return "; ".join(f"{name}: {words}" for name, words in self.figures.items())
 
     def as_data(self) -> dict[str, Any]:
-        """The three figures as plain data, and each bound by itself; "releases" is None without a
-        curve.
+        """Return the three figures as plain data, and each bound by itself.
+
+        "releases" is None without a curve.
         """
         budget = {
             "epsilon": self.budget.epsilon,
@@ -223,8 +222,9 @@ class Remaining:
         }
 
     def left_in_words(self) -> str:
-        """How many more releases like `curve` fit; without one, or where it is free, which share of
-        the budget is left.
+        """Return the number of further releases like `curve`, in words.
+
+        Without a curve, return the share of the budget that remains.
         """
         if self.curve is None:
             least = min(self.left if self.budget.capacity.failure else self.left[:1])
@@ -234,7 +234,7 @@ class Remaining:
                 else f"{math.floor(1000 * least) / 10:g}% of the budget"
             )
         if self.runs_out is None and self.releases:
-            return "any number of releases like this one: it costs nothing"
+            return "any number of releases like this one, because it costs nothing"
         return f"{self.releases:,} more release{'' if self.releases == 1 else 's'} like this one"
 
     # -- what is left of each part, and as epsilon and mu ------------------------------------------
@@ -245,40 +245,38 @@ class Remaining:
 
     @property
     def measure(self) -> Measure:
-        """What `main` is counted in: `Budget.measure`."""
+        """The unit of `main` (see `Budget.measure`)."""
         return self.budget.measure
 
     @property
     def main(self) -> float:
-        """What is left of what the budget adds up (nats, mu^2 or releases), rounded down."""
+        """The remaining amount of the budget's measure (nats, mu^2 or releases), rounded down."""
         return float_down(of_unit(self._left.main, MAIN_UNIT))
 
     @property
     def failure(self) -> float:
-        """The failure probability that is left, rounded down."""
+        """The remaining failure probability, rounded down."""
         return float_down(of_unit(self._left.failure, FAILURE_UNIT))
 
     @property
     def used(self) -> tuple[float, float]:
-        """The shares of the budget's main part and of its failure probability that are spent, from
-        0 to 1.
-        """
+        """The spent shares of the budget's main part and failure probability, from 0 to 1."""
         return _shares(self.spent, self.budget.capacity)
 
     @property
     def left(self) -> tuple[float, float]:
-        """The shares that are left, from 0 to 1."""
+        """The remaining shares of both parts, from 0 to 1."""
         return _shares(self._left, self.budget.capacity)
 
     @property
     def epsilon(self) -> float | None:
-        """Nats; with probability at least 1 - `delta` the loss of all charges so far is at most
-        this, whenever one looks.
+        """The odometer's bound (nats) on the loss of all charges so far, rounded up.
 
-        However they were chosen: a `PrivacyOdometer`, at an order that the budget alone decides
-        (Theorems F3, F6 and F9). Rounded up; None where no delta is declared that could pay for an
-        epsilon, where releases are counted, and where all of the budget is spent, perhaps by a plan
-        that another route admitted: the budget's own promise holds then.
+        With probability at least 1 - `delta`, the loss is at most this at all times, however the
+        charges were chosen. It is a `PrivacyOdometer` at an order that the budget alone decides
+        (Theorems F3, F6 and F9). None in three cases: no delta is declared that could pay for an
+        epsilon; releases are counted; or all of the budget is spent, perhaps by a plan that another
+        route admitted, in which case the budget's own guarantee holds.
         """
         # A plan that another route admitted costs the whole capacity, and its real divergence may
         # be larger.
@@ -290,8 +288,9 @@ class Remaining:
 
     @property
     def epsilon_left(self) -> float | None:
-        """Nats; how much spending all that is left can still add to `epsilon`. Rounded down; None
-        as there.
+        """The most (nats) that spending the rest can add to `epsilon`, rounded down.
+
+        None if `epsilon` is not stated for this budget.
         """
         return (
             None
@@ -301,9 +300,7 @@ class Remaining:
 
     @cached_property
     def _odometer(self) -> tuple[Decimal, Decimal] | None:
-        """Nats that `epsilon` begins at, and for each unit that is spent; None where it is not
-        stated.
-        """
+        """The start of `epsilon` and its increase per unit spent, in nats, or None."""
         budget, measure = self.budget, self.measure
         if measure == "release" or (measure == "rho" and not budget.delta):
             return None
@@ -324,8 +321,10 @@ class Remaining:
 
     @property
     def delta(self) -> float:
-        """Of the statement about `epsilon`: the budget's own, twice that of a zCDP budget, whose
-        own is for failures.
+        """The delta of the statement about `epsilon`.
+
+        It is the budget's own delta, or twice that of a zCDP budget, whose own delta is for
+        failures.
         """
         return 2 * self.budget.delta if self.measure == "rho" else self.budget.delta
 
@@ -333,8 +332,7 @@ class Remaining:
     def mu_left(self) -> float | None:
         """The greatest mu for which one more Gaussian release (`GaussianDP`) fits, rounded down.
 
-        None where the budget adds up pure epsilon, which no Gaussian release has, or counts
-        releases.
+        None if the budget counts releases, or adds up pure epsilon, which no Gaussian release has.
         """
         if self.measure in ("epsilon", "release"):
             return None
@@ -350,7 +348,7 @@ class Remaining:
 
     @cached_property
     def _price(self) -> Price | str:
-        """Of one release; why no budget of this form pays for it."""
+        """The price of one release, or the reason why no budget of this form pays for it."""
         try:
             return NOTHING if self.curve is None else self.budget.price(self.curve)
         except Unaffordable as error:
@@ -358,10 +356,10 @@ class Remaining:
 
     @cached_property
     def releases(self) -> int:
-        """How many more releases like `curve` fit, charged one by one, perhaps chosen after earlier
-        answers; at most 10^12.
+        """Number of further releases like `curve` that fit, charged one by one; at most 10^12.
 
-        The filter's own arithmetic (Theorems F1 to F3).
+        Each may be chosen after earlier answers, by the filter's own arithmetic (Theorems F1 to
+        F3).
         """
         if isinstance(self._price, str):
             return 0
@@ -369,18 +367,19 @@ class Remaining:
         return min(MOST_RUNS, *counts) if counts else MOST_RUNS
 
     def as_one_plan(self, most: int = MOST_RUNS) -> int:
-        """How many releases like `curve` fit as one item, which is priced as a whole; at most
-        `most`.
+        """Return the number of releases like `curve` that fit as one item, at most `most`.
+
+        The item is priced as a whole.
         """
         curve = zero() if self.curve is None else self.curve
         return greatest(lambda runs: self.budget.can_afford(self.spent, runs * curve), most)
 
     @property
     def runs_out(self) -> Literal["divergence", "failure"] | None:
-        """What is used up first by more releases: "divergence" (of what the budget adds up) or
-        "failure" (probability).
+        """The part that further releases use up first: "divergence" or "failure" (probability).
 
-        None where the release is free, or no budget of this form pays for it.
+        "divergence" is the amount that the budget adds up. None if the release is free, or if no
+        budget of this form pays for it.
         """
         if isinstance(self._price, str) or self._price == NOTHING:
             return None
@@ -390,7 +389,7 @@ class Remaining:
 
     @property
     def reason(self) -> str:
-        """What is left, what one release takes, and how many each part pays for."""
+        """The amount of each part that remains, the need of one release, and the number."""
         if isinstance(self._price, str):
             return self._price
         if self._price == NOTHING:
@@ -409,11 +408,11 @@ class Remaining:
 
     @property
     def remedy(self) -> str:
-        """What to change so that twice as many fit (one, where none does)."""
+        """The change that lets twice as many releases fit, or one if none fits."""
         if isinstance(self._price, str):
-            return "choose another mechanism: this dataset's budget never pays for it"
+            return "choose another mechanism, because this dataset's budget never pays for this one"
         if self._price == NOTHING:
-            return "nothing: any number fits"
+            return "nothing, because any number fits"
         goal = 2 * self.releases or 1
         short = [
             (have // goal, whole, of)
@@ -441,7 +440,7 @@ class Remaining:
 
 
 def stated(budget: Budget) -> str:
-    """A budget in words, as it was declared: "epsilon 3, delta 1e-6"."""
+    """Return a budget in words, as it was declared: "epsilon 3, delta 1e-6"."""
     words = f"{'rho' if budget.epsilon is None else 'epsilon'} {format_number(budget.limit)}"
     return words + (f", delta {format_number(budget.delta)}" if budget.delta else "")
 
@@ -455,8 +454,9 @@ def _shares(part: Price, whole: Price) -> tuple[float, float]:
 
 
 def _share(amount: int, whole: int, of: str, rounding: str) -> str:
-    """An amount of one part: a failure probability as such, all else as a share of the budget,
-    never of epsilon.
+    """Return an amount of one part in words.
+
+    A failure probability is given as such, all else as a share of the budget, never of epsilon.
     """
     if of == _FAILURE:
         return f"{rounded(of_unit(amount, FAILURE_UNIT), rounding, 4)} of {of}"
@@ -469,12 +469,12 @@ def _share(amount: int, whole: int, of: str, rounding: str) -> str:
 
 
 def over_periods(budget: Budget, totals: Iterable[Remaining]) -> tuple[float, float]:
-    """(epsilon, delta), rounded up, for somebody whose rows lie in all periods that have a budget
-    each and stand like this.
+    """Return (epsilon, delta), rounded up, for a user with rows in all periods.
 
-    All charges together are one filter whose capacity is their sum (Theorem F12), or each period's
-    own cost and their sum, whichever epsilon is smaller. A period of which everything is spent
-    counts by its promise: see `Remaining.so_far`.
+    Each period has its own budget, of which `totals` states the use. The result is the smaller
+    epsilon of two: one filter whose capacity is the sum of all charges (Theorem F12), or the sum of
+    the periods' own costs. A period that is fully spent counts by its budget (see
+    `Remaining.so_far`).
     """
     periods = [one for one in totals if one.spent != NOTHING]
     charged = [one.spent for one in periods]
@@ -503,15 +503,16 @@ def over_periods(budget: Budget, totals: Iterable[Remaining]) -> tuple[float, fl
 
 
 def in_all_in_words(epsilon: float, delta: float, periods: int, window: str) -> str:
-    """The sum over periods as a sentence; `window` is what a period is called."""
+    """Return the sum over periods as a sentence; `window` is the name of a period."""
     of = f"all {periods:,} {window}s" if periods != 1 else f"the one {window}"
     if not math.isfinite(epsilon):
         return (
-            f"somebody whose rows lie in {of} faces all their rho in all; no epsilon is stated"
-            " without a delta"
+            f"for a user whose rows lie in {of}, the rho of all of them adds up; no epsilon is"
+            " stated without a delta"
         )
     words = (
-        f"somebody whose rows lie in {of} faces epsilon {rounded(exact(epsilon), ROUND_CEILING, 4)}"
+        f"for a user whose rows lie in {of}, the cost is epsilon"
+        f" {rounded(exact(epsilon), ROUND_CEILING, 4)}"
     )
     return (
         words + (f", delta {rounded(exact(delta), ROUND_CEILING, 4)}" if delta else "") + " in all"
@@ -522,13 +523,13 @@ def in_all_in_words(epsilon: float, delta: float, periods: int, window: str) -> 
 
 
 class BudgetExceeded(AccountingError):
-    """A charge does not fit into what is left of a budget; nothing was charged.
+    """Error raised if a charge does not fit into the rest of a budget. Nothing was charged.
 
     Attributes (None where the raiser did not say):
         requested: the price that was refused.
-        spent: what had been charged before.
-        remaining: what is left.
-        would_fit: how many of the requested number of runs still fit.
+        spent: the sum of the earlier prices.
+        remaining: the state of the budget.
+        would_fit: number of the requested runs that still fit.
     """
 
     def __init__(
@@ -550,8 +551,9 @@ class BudgetExceeded(AccountingError):
 
 
 def refusal(remaining: Remaining, count: int, where: str) -> BudgetExceeded:
-    """Why `count` releases like `remaining.curve`, charged as one item, do not fit, how many do,
-    and what truly helps.
+    """Return the error for `count` releases like `remaining.curve` that do not fit as one item.
+
+    It says why, how many do fit, and what helps.
     """
     budget, spent, curve = remaining.budget, remaining.spent, remaining.curve
     assert curve is not None
@@ -570,11 +572,11 @@ def refusal(remaining: Remaining, count: int, where: str) -> BudgetExceeded:
 
 
 def shortfall(budget: Budget, spent: Price, price: Price, where: str) -> str:
-    """Which parts of a price do not fit after `spent`, and by how much, as what follows "it needs";
-    `where` has the budget.
+    """Return the parts of a price that do not fit after `spent`, to complete "it needs ...".
 
-    What is asked for is rounded up and what is left is rounded down, so that the two never print
-    alike.
+    `where` names the budget.
+
+    Needs are rounded up and rests are rounded down, so that the two never print alike.
     """
     left, capacity = budget.capacity.minus(spent), budget.capacity
     short = []
@@ -595,7 +597,7 @@ def shortfall(budget: Budget, spent: Price, price: Price, where: str) -> str:
 
 
 def _remedies(remaining: Remaining, price: Price, fit: int) -> Iterator[str]:
-    """What can be done about a price that does not fit; each was found to hold."""
+    """Yield remedies for a price that does not fit, each of which was checked to hold."""
     budget, left = remaining.budget, remaining._left
     if fit:
         yield f"Ask for at most {fit:,} of them"
@@ -605,8 +607,8 @@ def _remedies(remaining: Remaining, price: Price, fit: int) -> Iterator[str]:
     if left.main and price.failure > left.failure:
         most = rounded(of_unit(left.failure, FAILURE_UNIT), ROUND_FLOOR)
         yield (
-            f"Lower the mechanism's delta to a failure probability of at most {most} in all: more"
-            " noise does not help, and releases=N gives each of N releases an equal part"
+            f"Lower the mechanism's delta to a failure probability of at most {most} in all."
+            " More noise does not help, but releases=N gives each of N releases an equal part"
             if left.failure
             else "Use a mechanism that never fails"
         )
@@ -623,8 +625,9 @@ def _remedies(remaining: Remaining, price: Price, fit: int) -> Iterator[str]:
 
 @lru_cache(maxsize=64)
 def _for_new_rows(budget: Budget, curve: Curve | None) -> str | None:
-    """What a new dataset with the same (epsilon, delta) would give, one by one, as one plan, and
-    declared for such releases.
+    """Return the releases that a new dataset with the same (epsilon, delta) pays for, in words.
+
+    It is stated one by one, as one plan, and for a budget declared for such releases.
     """
     if (
         curve is None

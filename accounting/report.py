@@ -1,8 +1,7 @@
-"""The audit report: one HTML page that needs no network, for people who check a ledger rather than
-run it.
+"""The audit report: one HTML page, without network access, for people who check a ledger.
 
-A dataset's section is everything that the template prints, as text and numbers, with the theorems
-of each price.
+A dataset's section holds everything that the template prints, as text and numbers, with the
+theorems behind each price.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ from accounting.wording import at_most, format_number, in_words, percent_up, rou
 # ruff: noqa: RUF001 - written for readers: Greek letters, a true minus, a multiplication sign
 
 Proofs = Mapping[str, tuple[str, ...]]
-"""Names of theorems, C8 for example, by the kind of a mechanism or curve."""
+"""Names of theorems, such as C8, by the kind of a mechanism or curve."""
 
 DELTAS = (1e-5, 1e-6, 1e-9)
 MOST_PERIODS, MOST_CURVES = 60, 40
@@ -60,9 +59,9 @@ _MOST_THEOREMS = 6
 _CITED = re.compile(r"Theorems? ((?:[A-Z]\d+(?:, and |, | and )?)+)")
 _NAME = re.compile(r"[A-Z]\d+")
 _STEPS = {
-    "commit": "data are about to be read",
+    "commit": "data about to be read",
     "release": "result handed out",
-    "void": "reservation given back",
+    "void": "reservation refunded",
     "quota": "a limit within the budget",
 }
 ROUTES: dict[Route, str] = {
@@ -87,17 +86,18 @@ def write_report(
 ) -> None:
     """Write the report on all datasets of `ledger`.
 
-    Sums are made by the store and the page is written piece by piece, so that memory does not grow
-    with old entries.
+    The store adds up sums and the page is written piece by piece, so that memory does not grow with
+    old entries.
 
     Args:
         target: a path at which there is nothing yet, or an open text file.
         deltas: the deltas in (0, 1) at which epsilon is stated.
-        latest: how many entries of each dataset are listed, at least 0.
-        verification: the outcome of `Ledger.verify`, to be shown; None says that it was not run.
-        proofs: theorems by the kind of a mechanism, which the mechanisms' package knows; those of
-            curves are known here.
-        mode: of the file, by default for its owner alone: labels and names stand in it.
+        latest: number of entries listed for each dataset, at least 0.
+        verification: result of `Ledger.verify` to show; None to state that it was not run.
+        proofs: theorems by the kind of a mechanism, from the mechanisms' package. Those of curves
+            are known here.
+        mode: permissions of the file, by default for its owner alone, because it has labels and
+            names.
 
     Raises:
         InvalidArgument: a delta is outside (0, 1), or `latest` is negative.
@@ -105,11 +105,9 @@ def write_report(
         LedgerUnavailable: the store cannot be read.
     """
     if not all(0 < delta < 1 for delta in deltas):
-        raise InvalidArgument("deltas must lie strictly between 0 and 1: 1e-6 is a common choice")
+        raise InvalidArgument("deltas must lie strictly between 0 and 1. A common choice is 1e-6")
     if latest < 0:
-        raise InvalidArgument(
-            f"latest={latest} must be at least 0: how many entries of each dataset are listed"
-        )
+        raise InvalidArgument(f"latest={latest} must be at least 0")
     pieces = _page(ledger, deltas, latest, verification, {**curve_proofs(), **(proofs or {})})
     write_text(target, "the report", pieces, mode)
 
@@ -150,9 +148,7 @@ def _page(
 def _section(
     ledger: Ledger, name: str, deltas: Sequence[float], latest: int, proofs: Proofs
 ) -> dict[str, Any]:
-    """The dataset's promise and declaration, where it stands, what it cost, and its latest entries:
-    what the template prints.
-    """
+    """Return the data of a dataset's section of the page."""
     summary, entries = ledger.summary(name), ledger.latest(name, latest)
     dataset, budget, windowed = (
         summary.dataset,
@@ -212,7 +208,7 @@ def _section(
 
 
 def _promise(dataset: Dataset) -> str:
-    """What was promised to whom, in sentences."""
+    """Return the guarantee and whom it protects, in sentences."""
     budget = dataset.budget
     if budget.rho is not None:
         bound = f"with ρ-zero-concentrated differential privacy, ρ = {format_number(budget.rho)}"
@@ -230,13 +226,13 @@ def _promise(dataset: Dataset) -> str:
     rows = (
         ""
         if dataset.window == "whole"
-        else f", for the rows of each {dataset.window} taken by themselves"
+        else f", for the rows of each {dataset.window} by themselves"
     )
     return (
-        f"To every {dataset.unit}: {WORDS[dataset.relation]} changes the chance of whatever anybody"
-        f" concludes from all that is released here{rows}, {bound}. This holds whatever else they"
-        " know, and however later questions depended on earlier answers, provided that nothing is"
-        " released beside this ledger."
+        f"To every {dataset.unit}: {WORDS[dataset.relation]} changes the probability of any"
+        f" conclusion from all releases here{rows}, {bound}. This holds for people with any"
+        " other knowledge, and even if later questions depended on earlier answers, provided"
+        " that nothing is released outside this ledger."
     )
 
 
@@ -252,7 +248,7 @@ def _facts(dataset: Dataset, summary: Summary) -> Iterator[tuple[str, str]]:
     if dataset.most_per_release is not None:
         yield (
             "A single release",
-            f"at most {stated(dataset.most_per_release)}, unless it states why",
+            f"at most {stated(dataset.most_per_release)}, unless it states a reason",
         )
     if dataset.window != "whole" and summary.totals:  # what somebody faces who is in all periods
         epsilon, delta = over_periods(dataset.budget, summary.totals)
@@ -270,18 +266,18 @@ def _facts(dataset: Dataset, summary: Summary) -> Iterator[tuple[str, str]]:
     yield "Declared", f"{dataset.at[:19].replace('T', ' ')} UTC by {dataset.actor}"
     if why := Remaining(dataset.budget, NOTHING).why_share:
         yield "Shares", why
-    yield "Head", f"entry {summary.entries:,}, {summary.head}"
+    yield "Chain head", f"entry {summary.entries:,}, {summary.head}"
 
 
 def fullest_of(totals: Iterable[Remaining]) -> Remaining | None:
-    """The account of which most is spent."""
+    """Return the account with the largest share spent; None if there is none."""
     return max(totals, key=lambda one: max(one.used), default=None)
 
 
 def _tiles(
     dataset: Dataset, fullest: Remaining, latest: Sequence[Entry]
 ) -> Iterator[tuple[str, str, str]]:
-    """The budget and the three figures, of the fullest period where there are several."""
+    """Yield the budget and the three figures, of the fullest period if there are several."""
     last = next((entry for entry in latest if entry.opens and max(entry.price) > 0), None)
     left = replace(
         fullest, curve=None if last is None else last.count * Curve.from_json(last.curve or "")
@@ -295,7 +291,7 @@ def _tiles(
 
 
 def _bar(total: Remaining) -> dict[str, Any]:
-    """A bar that is filled to what is spent; its text says the same."""
+    """Return a bar that is filled to the share spent, with the same share as text."""
     share = max(total.used)
     level = "full" if share >= 0.9 else "high" if share >= 0.7 else "low"
     return {
@@ -309,8 +305,9 @@ def _bar(total: Remaining) -> dict[str, Any]:
 def ledger_overview_html(
     title: str, datasets: Callable[[], list[Dataset]], totals: Callable[[str], list[Remaining]]
 ) -> str:
-    """Every dataset, its budget, and what is spent of it, in the period that is nearest its end: a
-    ledger in a notebook.
+    """Return a notebook card of a ledger: every dataset, its budget, and the share spent.
+
+    With periods, the share is that of the fullest one.
     """
     rows = []
     try:
@@ -333,8 +330,9 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 14, 18, 34
 
 
 def _figure(summary: Summary) -> dict[str, Any] | None:
-    """Spending over time as places in a figure, with a budget per period that of the fullest so
-    far; None without entries.
+    """Return the places of a figure of spending over time; None without entries.
+
+    With a budget per period, it shows the fullest period so far.
     """
     points, budget, windowed = (
         summary.points,
@@ -425,15 +423,18 @@ def _guarantee(budget: Budget, curves: dict[str, Curve] | None, delta: float) ->
         return [format_number(delta), "not computed" if curves is None else "0", "", "", whole]
     worst = max(bounds, key=lambda bound: bound.value)
     route = (
-        ROUTES[worst.route] if math.isfinite(worst.value) else "more may fail than this δ allows"
+        ROUTES[worst.route]
+        if math.isfinite(worst.value)
+        else "the failure probability exceeds this δ"
     )
     order = f"{worst.order:.4g}" if worst.order is not None and math.isfinite(worst.value) else ""
     return [format_number(delta), at_most(worst.value), route, order, whole]
 
 
 def whole_epsilon(budget: Budget, delta: float) -> float | None:
-    """The epsilon (nats) at `delta` that the budget enforces, however charges were chosen; None if
-    it states none there.
+    """Return the epsilon (nats) at `delta` that the budget enforces; None if it states none there.
+
+    It holds however charges were chosen.
     """
     if budget.epsilon is not None:
         return budget.epsilon if delta >= budget.delta else None
@@ -442,9 +443,7 @@ def whole_epsilon(budget: Budget, delta: float) -> float | None:
 
 
 def _by_curve(curves: Mapping[str, Curve], proofs: Proofs) -> list[tuple[str, str, list[str]]]:
-    """Everything that was charged, entries that are not listed included: each curve, how often, and
-    what proves its price.
-    """
+    """Return every charged curve, listed or not, with its count and theorems."""
     runs: Counter[str] = Counter()
     for composed in curves.values():
         for count, curve in composed.parts if isinstance(composed, Composed) else ((1, composed),):
@@ -454,7 +453,7 @@ def _by_curve(curves: Mapping[str, Curve], proofs: Proofs) -> list[tuple[str, st
 
 
 def _line(entry: Entry, proofs: Proofs) -> dict[str, Any]:
-    """An entry as it is printed; the cost is that of a charge, or what a void gives back."""
+    """Return an entry as it is printed, with the cost of a charge or the refund of a void."""
     opens, costs = entry.opens, entry.opens or entry.action == "void"
     return {
         "entry": entry,
@@ -484,12 +483,12 @@ def _declared(entry: Entry) -> str:
 
 @cache
 def curve_proofs() -> Proofs:
-    """What every kind of curve cites."""
+    """Return the theorems cited by every kind of curve."""
     return {kind: cited_by(member) for kind, member in CURVES.members().items()}
 
 
 def cited_by(member: type) -> tuple[str, ...]:
-    """The theorems that a docstring cites, in order."""
+    """Return the theorems that a docstring cites, in order."""
     text = " ".join((inspect.getdoc(member) or "").split())
     return tuple(
         dict.fromkeys(name for found in _CITED.findall(text) for name in _NAME.findall(found))
@@ -497,8 +496,9 @@ def cited_by(member: type) -> tuple[str, ...]:
 
 
 def theorems_of(texts: Iterable[str | None], proofs: Proofs) -> list[str]:
-    """What the JSON of a mechanism and its curve rests on, the mechanism's own theorems first; none
-    where no kind is known.
+    """Return the theorems behind the JSON of a mechanism and its curve, the mechanism's own first.
+
+    Unknown kinds have none.
     """
     found = [
         name for text in texts if text for kind in _kinds(text) for name in proofs.get(kind, ())
@@ -524,8 +524,9 @@ def _walk(value: Any) -> Iterator[str]:
 
 
 def stated_theorems(names: Iterable[str]) -> list[tuple[str, list[list[str]]]]:
-    """Cited theorems in alphabetical order: each with its title, page below `docs` and words
-    (twice, where two pages use it).
+    """Return cited theorems in alphabetical order, with title, page below `docs` and words.
+
+    A theorem that two pages use has two of these.
     """
     known = json.loads(asset("accounting.page", "theorems.json"))
     return [

@@ -1,9 +1,9 @@
-"""What an attacker can do against a guarantee: how many users are found at a false alarm rate, and
-how often a guess is right.
+"""Success of an attacker against a guarantee.
 
-A test of "was this user in the log?" is bounded by the profile of the curve, at every epsilon,
-whatever the test, and by its Renyi divergence: theorems R1 to R3 in docs/theorems/risk.md. Both
-rates are bounds: the truth may lie below, never above.
+It is stated as the share of users found at a false alarm rate, and as the share of right guesses.
+Any test of "was this user in the log?" is bounded by the profile of the curve, at every epsilon,
+and by its Renyi divergence (theorems R1 to R3 in docs/theorems/risk.md). Both rates are upper
+bounds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 
 
 class HashableCurve(ConvertibleCurve, Hashable, Protocol):
-    """What has bounds and is a value: a `Curve`."""
+    """A hashable object with bounds, such as a `Curve`."""
 
     @property
     def rho(self) -> float: ...
@@ -62,11 +62,11 @@ _COMMON = 0.05  # a false positive rate, above which small epsilons bound the te
 
 
 def attack(curve: HashableCurve, fpr: float) -> float:
-    """The most true positives at a false positive rate: see `Curve.attack`."""
+    """Return the highest true positive rate at a false positive rate (see `Curve.attack`)."""
     if isinstance(fpr, bool) or not isinstance(fpr, numbers.Real) or not 0 <= fpr <= 1:
         raise InvalidArgument(
-            f"fpr={shown(fpr)} must lie in [0, 1]: the share of false alarms that the attacker"
-            " accepts"
+            f"fpr={shown(fpr)} must lie in [0, 1]. It is the false positive rate that the"
+            " attacker accepts"
         )
     alpha = float(fpr)
     found = [1.0, alpha + advantage(curve), _true_positives(curve, alpha)]
@@ -87,7 +87,9 @@ def attack(curve: HashableCurve, fpr: float) -> float:
 
 @lru_cache(maxsize=256)
 def advantage(curve: HashableCurve) -> float:
-    """The most by which true positives exceed false ones: see `Curve.advantage`.
+    """Return the most by which true positives exceed false ones (see `Curve.advantage`).
+
+    It is delta(0), or the Renyi bound plus the bad events.
 
     delta(0), or what Renyi divergence leaves, with the bad events on top.
     """
@@ -98,14 +100,15 @@ def advantage(curve: HashableCurve) -> float:
 
 @lru_cache(maxsize=256)
 def _renyi(curve: HashableCurve) -> tuple[Floats, Floats]:
-    """The orders that are tried, and the bounds at them."""
+    """Return the orders that are tried, and the bounds at them."""
     orders = np.array([*_ORDERS, *curve.table_orders])
     return orders, curve.rdp(orders)
 
 
 def _advantage_by_renyi(curve: HashableCurve) -> float:
-    """The advantage of the least response, true with e^loss times the chance of false, that some
-    order rules out. Theorem R2.
+    """Return the least advantage of a response that some Renyi order rules out. Theorem R2.
+
+    The response is true with e^loss times the probability of false.
     """
     orders, bounds = _renyi(curve)
     most = bounds * _OUTWARD
@@ -118,9 +121,7 @@ def _advantage_by_renyi(curve: HashableCurve) -> float:
 
 
 def _true_positives(curve: HashableCurve, alpha: float) -> float:
-    """The least share of true positives that some Renyi order rules out at these false ones.
-    Theorem R2.
-    """
+    """Return the least true positive rate that some Renyi order rules out. Theorem R2."""
     if curve.delta0 > 0 or alpha == 1:
         return 1.0
     orders, most = _renyi(curve)
@@ -198,7 +199,7 @@ def _hides_beyond(rho: float, mu: float, end: float) -> bool:
 
 
 def _least_divergence(orders: Floats, p: float, q: float) -> Floats:
-    """Renyi divergence of two coins, rounded down."""
+    """Return the Renyi divergence of two coins, rounded down."""
     with np.errstate(divide="ignore", invalid="ignore"):
         parts = np.log([[p], [1 - p]]) * orders, np.log([[q], [1 - q]]) * (1 - orders)
         logs = parts[0] + parts[1]
@@ -213,15 +214,14 @@ def _deltas(curve: HashableCurve, epsilon: float) -> Callable[[float], float]:
 
 
 def _both(alpha: float, epsilon: float, delta: float) -> list[float]:
-    """Bounds on true positives by one epsilon: of P against Q, and by symmetry of the events'
-    complements.
-    """
+    """Return bounds on true positives by one epsilon, for P against Q and for complements."""
     return [math.exp(epsilon) * alpha + delta, 1 - math.exp(-epsilon) * (1 - alpha - delta)]
 
 
 def _least(value: Callable[[float], float], end: float) -> float:
-    """The least of a function on [0, end] that falls and then rises, by golden sections; any value
-    tried is a bound.
+    """Return the least value of a function on [0, end] that falls and then rises.
+
+    The search uses golden sections, and any value tried is a bound.
     """
     low, high = 0.0, end
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
@@ -252,14 +252,15 @@ _GROUPS: dict[tuple[Relation, Unit], tuple[str, str]] = {
 @final
 @dataclass(frozen=True)
 class Risk:
-    """What an attacker can do against one curve, as plain data and as a sentence; every share is
-    rounded up.
+    """An attacker's success against one curve, as plain data and as a sentence.
+
+    Every share is rounded up.
 
     Attributes:
         advantage: the most by which true positives exceed false ones.
-        right_guesses: how often a guess at even odds is right, at most.
-        fpr: the share of false alarms that `found` is stated at.
-        found: how many of those who are there are found, at most.
+        right_guesses: largest share of right guesses at even odds.
+        fpr: false positive rate at which `found` is stated.
+        found: largest share of the users in the data who are found.
     """
 
     advantage: float
@@ -269,7 +270,7 @@ class Risk:
 
     @classmethod
     def of(cls, curve: HashableCurve, fpr: float = 0.01) -> Risk:
-        """Of a curve, at a false positive rate.
+        """Return the risk of a curve at a false positive rate.
 
         Raises:
             InvalidArgument: fpr is outside of [0, 1].
@@ -280,11 +281,11 @@ class Risk:
     def as_data(
         self, relation: Relation = "add_remove", unit: Unit = "user"
     ) -> dict[str, float | str]:
-        """Plain data, the sentence under "in_words"."""
+        """Return plain data, with the sentence under "in_words"."""
         return {**asdict(self), "in_words": self.in_words(relation, unit)}
 
     def in_words(self, relation: Relation = "add_remove", unit: Unit = "user") -> str:
-        """The sentence, about what is protected: all that a user did, or a record."""
+        """Return the sentence, for the unit that is protected: all data of a user, or a record."""
         absent, present = _GROUPS[relation, unit]
         accepted = (
             "one false accusation" if self.fpr == 0.01 else f"{100 * self.fpr:g} false accusations"
@@ -305,7 +306,7 @@ def _of_100(share: float) -> str:
 
 
 def plot(curve: HashableCurve, axes: tuple[Axes, Axes] | None = None) -> tuple[Axes, Axes]:
-    """The trade-off of a test, and epsilon against delta: see `Curve.plot`."""
+    """Draw the trade-off of a test, and epsilon against delta (see `Curve.plot`)."""
     if axes is None:
         try:
             pyplot = importlib.import_module("matplotlib.pyplot")

@@ -1,4 +1,4 @@
-"""JSON that says one thing only: an object with distinct keys and finite numbers."""
+"""Strict JSON: one object with distinct keys and finite numbers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from accounting.ledger.errors import InvalidEntry
 
 
 def read_json(text: str | bytes) -> dict[str, Any]:
-    """The object that `text` holds. Nothing it names is imported or called."""
+    """Return the object that `text` holds. Nothing that it names is imported or called."""
     try:
         value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
     except (ValueError, RecursionError):
-        raise InvalidEntry("not a JSON object with distinct keys and finite numbers") from None
+        raise InvalidEntry(
+            "the text is not a JSON object with distinct keys and finite numbers"
+        ) from None
     if not isinstance(value, dict):
-        raise InvalidEntry(f"a JSON object is expected, not {type(value).__name__}")
+        raise InvalidEntry(f"the text must be a JSON object, not {type(value).__name__}")
     return value
 
 

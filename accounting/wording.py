@@ -1,5 +1,6 @@
-"""Numbers in words, and curves and mechanisms from their JSON alone: an auditor need not install
-what drew the noise.
+"""Numbers in words, and curves and mechanisms in words from their JSON alone.
+
+An auditor need not install the packages that drew the noise.
 """
 
 # ruff: noqa: RUF001 - written for readers: Greek letters, a true minus, a multiplication sign
@@ -31,7 +32,7 @@ _DEEPEST = 4
 
 
 def in_words(text: str | None) -> str:
-    """What a curve's or mechanism's JSON says, as one line; "" for None."""
+    """Return the JSON of a curve or mechanism as one line of text; "" for None."""
     if text is None:
         return ""
     try:
@@ -86,23 +87,24 @@ def _composed(parts: object, depth: int) -> str:
 
 
 def rounded_up(value: Decimal | float, digits: int = 4) -> str:
-    """`value` to `digits` significant digits, never less than it is."""
+    """Return `value` to `digits` significant digits, rounded up."""
     return rounded(value, ROUND_CEILING, digits)
 
 
 def at_most(epsilon: float) -> str:
-    """An upper bound, rounded up; "none" where there is none."""
+    """Return an upper bound, rounded up, or "none" if it is infinite."""
     return f"\u2264 {rounded_up(epsilon)}" if math.isfinite(epsilon) else "none"
 
 
 def rounded_down(value: Decimal | float, digits: int = 4) -> str:
-    """`value` to `digits` significant digits, never more than it is."""
+    """Return `value` to `digits` significant digits, rounded down."""
     return rounded(value, ROUND_FLOOR, digits)
 
 
 def rounded(value: Decimal | float, rounding: str, digits: int = 6) -> str:
-    """`value` to `digits` significant digits, rounded as `decimal` names it: ROUND_CEILING or
-    ROUND_FLOOR.
+    """Return `value` to `digits` significant digits, with a rounding mode of `decimal`.
+
+    The mode is ROUND_CEILING or ROUND_FLOOR.
     """
     exact = value if isinstance(value, Decimal) else Decimal(repr(float(value)))
     if not exact.is_finite():
@@ -113,13 +115,14 @@ def rounded(value: Decimal | float, rounding: str, digits: int = 6) -> str:
 
 
 def format_number(value: float, digits: int = 6) -> str:
-    """A number as people write it: 1e-6, not 1e-06. Whatever people read prints numbers by this
-    function.
+    """Return a number as people write it: 1e-6, not 1e-06.
+
+    All text for people prints numbers by this function.
     """
     return f"{value:.{digits}g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
 
 
 def percent_up(share: float) -> str:
-    """A share in percent to three digits, rounded up; 100% only where nothing is left."""
+    """Return a share in percent to three digits, rounded up; 100% only if all is used."""
     words = rounded_up(Decimal(repr(float(share))).scaleb(2, Context(prec=30)), 3)
     return "over 99.9%" if words == "100" and share < 1 else f"{words}%"

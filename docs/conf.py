@@ -31,6 +31,7 @@ extensions = [
     "sphinx.ext.napoleon",
     # MathJax and its fonts are part of the site: no network is needed to read it
     "sphinx-mathjax-offline",
+    "sphinx_copybutton",
 ]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
@@ -56,6 +57,11 @@ python_use_unqualified_type_names = True
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
+
+# What is copied is the input: without prompts, and without the output below them.
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+copybutton_line_continuation_character = "\\"
 
 html_theme = "furo"
 html_static_path = ["_static"]

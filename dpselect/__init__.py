@@ -1,7 +1,7 @@
 """Differentially private selection and top-k, with privacy accounting you can trust.
 
-The names are those of `__init__.pyi`; a module is imported when one of its names is first asked for
-(PEP 562).
+The names are those of `__init__.pyi`. A module is imported when one of its names is first used (PEP
+562).
 """
 
 from typing import Any

@@ -31,7 +31,6 @@ from .mechanisms import StabilityTest as StabilityTest
 from .mechanisms import StableTopK as StableTopK
 from .mechanisms import StableTopKFixed as StableTopKFixed
 from .mechanisms import TopStable as TopStable
-from .mechanisms import TwoRoundHistogram as TwoRoundHistogram
 from .mechanisms import WithValues as WithValues
 from .plan.asked import plan as plan
 from .plan.profile import Profile as Profile

@@ -1,4 +1,4 @@
-"""`python -m dpselect`, for where the script is not on the path."""
+"""The command as `python -m dpselect`, for systems without the script on the path."""
 
 from dpselect.cli.app import main
 

@@ -1,5 +1,6 @@
-"""Zip archives read without trust: in pieces, no more than they state, and by methods that take
-little memory.
+"""Zip archives read without trust in their sizes.
+
+They are read in pieces, no more than they state, and by methods that take little memory.
 """
 
 from __future__ import annotations
@@ -14,16 +15,18 @@ _MOST_ENTRIES = 10_000
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 Refuse = Callable[[str], NoReturn]
-"""Raises the error of the caller, with what is wrong."""
+"""Function that raises the caller's error, with this message."""
 
 
 def members_of(
     stream: IO[bytes], most: int, refuse: Refuse
 ) -> tuple[zipfile.ZipFile, list[zipfile.ZipInfo]]:
-    """An archive and its members, which state at most `most` bytes together.
+    """Open an archive, and return it with its members.
+
+    They state at most `most` bytes together, or else `refuse` is called with the reason.
 
     Raises:
-        zipfile.BadZipFile: it is none.
+        zipfile.BadZipFile: it is no archive.
     """
     found, tail = 0, b""
     while piece := stream.read(_PIECE):  # before the list is read, which takes a kilobyte for each
@@ -50,7 +53,7 @@ def members_of(
 
 
 def content_of(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytearray:
-    """All that a member holds, as `pieces_of`."""
+    """Return the whole content of a member, read by `pieces_of`."""
     content = bytearray()
     for piece in pieces_of(archive, member):
         content += piece
@@ -58,10 +61,10 @@ def content_of(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytearray:
 
 
 def pieces_of(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[bytes]:
-    """What a member holds, up to its stated size.
+    """Yield the content of a member, up to its stated size.
 
     Raises:
-        zipfile.BadZipFile: it holds something else than it states.
+        zipfile.BadZipFile: its content is not as stated.
     """
     # asked for all at once, it would unpack up to 2 GiB before it looks at the size
     with archive.open(member) as stream:

@@ -1,5 +1,6 @@
-"""Cells of a table: the label of a group and an item together, as text that no other two are
-written alike.
+"""Cells of a table: labels of a group and an item together.
+
+No two cells have the same label.
 """
 
 from __future__ import annotations
@@ -10,19 +11,19 @@ from typing import Final
 from dpselect.selection import Label
 
 ANY_GROUPS = 10**12
-"""Of a user: so many that nothing bounds them, where one norm holds over all of them together."""
+"""Number of groups of a user that bounds nothing, if one norm holds over all groups together."""
 _FORM = re.compile(r"(0|[1-9][0-9]{0,9}):(.*)", re.DOTALL)
 CELL: Final = "length(CAST(g AS VARCHAR)) || ':' || CAST(g AS VARCHAR) || CAST(i AS VARCHAR)"
-"""`cell` in SQL, of the columns g and i."""
+"""SQL expression of `cell`, for the columns g and i."""
 
 
 def cell(group: Label, item: Label) -> str:
-    """The label of the cell of a group and an item."""
+    """Return the label of the cell of a group and an item."""
     return f"{len(str(group))}:{group}{item}"
 
 
 def parts_of(label: Label) -> tuple[str, str]:
-    """The group and the item of a cell.
+    """Return the group and the item of a cell.
 
     Raises:
         ValueError: it is the label of no cell.

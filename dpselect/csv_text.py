@@ -1,4 +1,4 @@
-"""CSV as every command writes it, so that each row stays one row wherever it is read."""
+"""CSV as every command writes it, so that each row stays one row in every reader."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ _PARTING = frozenset('",;|')
 
 
 def csv_records(rows: Iterable[Iterable[object]]) -> Iterator[str]:
-    """Records of CSV, each with its line end. Text that a reader could cut or take for several
-    fields is quoted.
+    """Yield records of CSV, each with its line end.
+
+    Text is quoted if a reader could cut it or take it for several fields.
     """
     return (f"{','.join(map(_field, row))}\n" for row in rows)
 

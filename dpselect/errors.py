@@ -1,5 +1,6 @@
-"""Errors of `dpselect`. Their messages carry no score, count, vote, outcome or user, and no label
-read from private data.
+"""Errors of `dpselect`.
+
+Their messages carry no score, count, vote, outcome or user, and no label read from private data.
 """
 
 import re
@@ -8,8 +9,9 @@ from accounting import AccountingError
 
 
 def printable(text: object) -> str:
-    """`text` without anything that a terminal would obey: control characters and their like are
-    shown by their code.
+    """Return `text` with control characters and the like shown by their code.
+
+    The result holds nothing that a terminal would obey.
     """
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in str(text))
 
@@ -24,15 +26,14 @@ _REFUSED = re.compile(
 
 
 def is_memory_fault(error: BaseException) -> bool:
-    """Whether the system refused memory: to Python, an engine, a thread, or a library that is
-    loaded late.
-    """
+    """True if the system refused memory: to Python, an engine, a thread, or a late library."""
     return isinstance(error, MemoryError) or _REFUSED.search(str(error)) is not None
 
 
 class Note(str):
-    """What is added to the message of an exception that passes by, by `add_note`: public, unlike
-    notes of anybody else.
+    """A public note that `add_note` puts on a passing exception.
+
+    Notes of other libraries may not be public.
     """
 
     __slots__ = ()
@@ -43,66 +44,61 @@ class DpSelectError(AccountingError):
 
 
 class InvalidScores(DpSelectError):
-    """Scores that no mechanism can use: empty, NaN, infinite, negative counts, or of the wrong
-    shape or type.
+    """Scores that no mechanism can use.
+
+    They are empty, NaN, infinite, negative counts, or of the wrong shape or type.
     """
 
 
 class InvalidMechanism(DpSelectError):
-    """A mechanism or a sensitivity was configured with a value outside its domain."""
+    """A mechanism or a sensitivity that was configured with a value outside its domain."""
 
 
 class InvalidRequest(DpSelectError):
-    """A mechanism was asked for something these scores do not allow, such as more items than there
-    are candidates.
+    """A request that a mechanism or these scores do not allow.
+
+    For example, more items than there are candidates.
     """
 
 
 class SensitivityMismatch(DpSelectError):
-    """The scores declare a wider sensitivity than the mechanism's guarantee covers."""
+    """Scores that declare a wider sensitivity than the mechanism's guarantee covers."""
 
 
 class DomainMismatch(DpSelectError):
-    """Candidates read off private data were given to a mechanism whose proof needs a public
-    domain.
-    """
+    """Candidates read off private data, for a mechanism whose proof needs a public domain."""
 
 
 class NoClosedForm(DpSelectError):
-    """Exact output probabilities are not available for this mechanism or this size of domain."""
+    """A request for exact probabilities that this mechanism or size of domain does not have."""
 
 
 class RunFailed(DpSelectError):
-    """A run of the function that `RepeatAndSelect` was given failed: which, how often and why is
-    private and told nowhere.
+    """A failed run of the function of a `RepeatAndSelect`.
+
+    The run, the number of failures and their reason are private and disclosed nowhere.
     """
 
 
 class EventLogError(DpSelectError):
-    """An event log or a catalog cannot be read as asked."""
+    """An event log or a catalog that cannot be read as requested."""
 
 
 class InvalidBallots(DpSelectError):
-    """Votes that cannot be read as ballots, or ballots that a mechanism's guarantee does not
-    cover.
-    """
+    """Votes that cannot be read as ballots, or ballots outside a mechanism's guarantee."""
 
 
 class InvalidComparisons(DpSelectError):
-    """Comparisons that cannot be read, or that do not have the public shape that a mechanism was
-    configured for.
-    """
+    """Comparisons that cannot be read, or differ from the public shape of the mechanism."""
 
 
 class HorizonError(DpSelectError):
-    """The private state of a horizon is missing, damaged, of another horizon, or older than its
-    ledger says.
-    """
+    """A horizon whose private state is missing, damaged, foreign, or older than its ledger says."""
 
 
 class HorizonUnavailable(HorizonError):
-    """The private state of a horizon cannot be used now: it is in use, its disk or the memory is
-    full, or the system refuses it.
+    """A horizon whose private state cannot be used now.
 
-    Nothing is wrong with it: the same call again goes on.
+    It is in use, its disk or the memory is full, or the system refuses it. Nothing is wrong with
+    it, so the same call can be repeated.
     """

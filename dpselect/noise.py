@@ -1,5 +1,6 @@
-"""The noise distributions of report-noisy-max, without randomness: what samplers, mechanisms and
-the oracle ask of one.
+"""The noise distributions of report-noisy-max, without randomness.
+
+Samplers, mechanisms and the exact reference computations use them.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from decimal import Decimal, localcontext
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, final, get_args
+from typing import Any, ClassVar, Final, Literal, final, get_args
 
 import numpy as np
 import scipy
@@ -33,15 +34,15 @@ class NoiseError(DpSelectError):
 
 
 class InvalidNoiseArgument(NoiseError):
-    """An argument of a distribution or of the quadrature is outside its stated domain."""
+    """An argument of a distribution or of the quadrature outside its stated domain."""
 
 
 class QuadratureError(NoiseError):
-    """Successive refinements of a quadrature did not agree to the promised accuracy."""
+    """A quadrature whose successive refinements did not agree to the promised accuracy."""
 
 
 def log1mexp(x: FloatArray) -> FloatArray:
-    """log(1 - exp(-x)) for x >= 0, accurate at both ends."""
+    """Return log(1 - exp(-x)) for x >= 0, accurate at both ends."""
     return np.where(x <= LN2, np.log(-np.expm1(-x)), np.log1p(-np.exp(-x)))
 
 
@@ -49,47 +50,47 @@ _CLASSES: Final[dict[str, type[Noise]]] = {}
 
 
 class Noise(ABC):
-    """A continuous, log-concave law of standard scale; stateless, and without any randomness
-    inside.
+    """A continuous, log-concave distribution of standard scale, without any randomness inside.
 
-    Every function maps an array of any shape elementwise to a float64 array of that shape; NaN maps
-    to NaN. Relative error while the value is a normal double: about 1e-15 for pdf, cdf, sf and for
-    their logarithms. Public methods own conversion and the support. A member's `_pdf` to `_log_cdf`
-    are called at z >= `lower` only, infinities and NaN included, and its inverses with
-    probabilities in [0, 1] or their logarithms, all with floating-point warnings silenced: what a
-    formula gives at an end must be the limit there.
+    It is stateless. Every function maps an array of any shape elementwise to a float64 array of
+    that shape; NaN maps to NaN. The relative error while the value is a normal double is about
+    1e-15 for pdf, cdf, sf and their logarithms. Public methods own conversion and the support. A
+    member's `_pdf` to `_log_cdf` are called at z >= `lower` only, infinities and NaN included, and
+    its inverses with probabilities in [0, 1] or their logarithms, all with floating-point warnings
+    silenced. The value of a formula at an end must therefore be the limit there.
 
-    A class with a `name` in this module is all that a noise needs: mechanisms offer it where it
-    declares the price that they rest on.
+    A class with a `name` in this module is all that a noise needs. Mechanisms offer it if it
+    declares the theorem that they rely on.
     """
 
     name: ClassVar[str]
     variance: ClassVar[float]
     symmetric: ClassVar[bool] = False
-    """The law of -Z equals the law of Z."""
+    """True if -Z has the distribution of Z."""
     winner_price: ClassVar[WinnerPrice | None] = None
-    """The theorem that prices the largest of noisy scores: "bounded_range" (C8 ii), "laplace" (C8 i
-    and N7: the hazard rate is at most one) or "gaussian" (C9, C10). None: no theorem covers this
-    law, and every mechanism refuses it.
+    """The theorem for the cost of the largest of noisy scores.
+
+    "bounded_range" (C8 ii), "laplace" (C8 i and N7: the hazard rate is at most one) or "gaussian"
+    (C9, C10). None if no theorem covers this distribution, so that every mechanism refuses it.
     """
     vector_norm: ClassVar[Norm | None] = None
-    """The norm of one user's change that prices all noisy scores, shown as they are: "l2" (H2, the
-    Gaussian law) or "l1" (H3 and H10, Laplace's). None: no theorem covers this law, and no
-    mechanism shows values with this noise.
+    """The norm of one user's change that decides the cost of all noisy scores, shown as they are.
+
+    "l2" (H2, for Gaussian noise) or "l1" (H3 and H10, for Laplace noise). None if no theorem covers
+    this distribution, so that no mechanism shows values with this noise.
     """
     threshold_price: ClassVar[ThresholdPrice | None] = None
-    """The theorem that prices comparisons with one noisy threshold, as `AboveThreshold` makes them:
-    "laplace" (V1, V8 and V10), "exponential" (V9) or "gaussian" (V2). None: no theorem covers this
-    law, and `AboveThreshold` refuses it.
+    """The theorem for the cost of comparisons with one noisy threshold, as in `AboveThreshold`.
+
+    "laplace" (V1, V8 and V10), "exponential" (V9) or "gaussian" (V2). None if no theorem covers
+    this distribution, so that `AboveThreshold` refuses it.
     """
     smooth: ClassVar[bool] = False
-    """log pdf is 1-Lipschitz on the whole line. Theorem N8 relies on it."""
+    """True if log pdf is 1-Lipschitz on the whole line. Theorem N8 relies on it."""
     lower: ClassVar[float] = -np.inf
     """Infimum of the support."""
     rises: ClassVar[bool] = True
-    """Whether draws are quantiles of uniforms, or where the upper tail is cheaper the inverse of
-    that.
-    """
+    """True if draws are quantiles of uniforms; False if they invert the cheaper upper tail."""
     kinks: ClassVar[tuple[float, ...]] = ()
     """Points where the density is not smooth."""
 
@@ -106,54 +107,62 @@ class Noise(ABC):
 
     @final
     def pdf(self, z: ArrayLike) -> FloatArray:
-        """Density at z; 0 below the support."""
+        """Return the density at z; 0 below the support."""
         return self._on_support(z, self._pdf, 0.0)
 
     @final
     def cdf(self, z: ArrayLike) -> FloatArray:
-        """P[Z <= z], to full relative accuracy in the lower tail."""
+        """Return P[Z <= z], to full relative accuracy in the lower tail."""
         return self._on_support(z, self._cdf, 0.0)
 
     @final
     def sf(self, z: ArrayLike) -> FloatArray:
-        """P[Z > z], to full relative accuracy in the upper tail."""
+        """Return P[Z > z], to full relative accuracy in the upper tail."""
         return self._on_support(z, self._sf, 1.0)
 
     @final
     def log_cdf(self, z: ArrayLike) -> FloatArray:
-        """log P[Z <= z], to full relative accuracy in both tails."""
+        """Return log P[Z <= z], to full relative accuracy in both tails."""
         return self._on_support(z, self._log_cdf, -np.inf)
 
     @final
     def quantile(self, u: ArrayLike) -> FloatArray:
-        """The z with cdf(z) = u, for u in [0, 1]; raises `InvalidNoiseArgument` outside."""
+        """Return the z with cdf(z) = u, for u in [0, 1]; raises `InvalidNoiseArgument` outside."""
         return _inverse(self._quantile, "u", u, 0.0, 1.0)
 
     @final
     def isf(self, q: ArrayLike) -> FloatArray:
-        """The z with sf(z) = q, for q in [0, 1]; raises `InvalidNoiseArgument` outside."""
+        """Return the z with sf(z) = q, for q in [0, 1]; raises `InvalidNoiseArgument` outside."""
         return _inverse(self._isf, "q", q, 0.0, 1.0)
 
     @final
     def log_quantile(self, log_u: ArrayLike) -> FloatArray:
-        """The z with log cdf(z) = log_u, for log_u <= 0; raises `InvalidNoiseArgument` outside."""
+        """Return the z with log cdf(z) = log_u, for log_u <= 0.
+
+        Raises `InvalidNoiseArgument` outside.
+        """
         return _inverse(self._log_quantile, "log_u", log_u, -np.inf, 0.0)
 
     @final
     def log_isf(self, log_q: ArrayLike) -> FloatArray:
-        """The z with log sf(z) = log_q, for log_q <= 0; raises `InvalidNoiseArgument` outside."""
+        """Return the z with log sf(z) = log_q, for log_q <= 0.
+
+        Raises `InvalidNoiseArgument` outside.
+        """
         return _inverse(self._log_isf, "log_q", log_q, -np.inf, 0.0)
 
     @final
     def from_uniform(self, u: FloatArray) -> FloatArray:
-        """Draws with the law of Z from independent uniforms u in the open interval (0, 1); u is not
-        checked.
+        """Return draws of Z from independent uniforms u in the open interval (0, 1).
+
+        u is not checked.
         """
         return self._quantile(u) if self.rises else self._isf(u)
 
     @final
     def isf_bounds(self, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Bounds on isf(q) for every q with low <= q <= high, for 0 <= low <= high <= 1.
+        """Return bounds on isf(q) for every q with low <= q <= high, for 0 <= low <= high <= 1.
+
         Theorem X1.
         """
         with np.errstate(all="ignore"):
@@ -164,13 +173,14 @@ class Noise(ABC):
 
     @abstractmethod
     def isf_ball(self, q: arb) -> arb:
-        """A ball that contains isf(q') for every q' in (0, 1) in the ball `q`; NaN where `q` is too
-        wide.
+        """Return a ball that contains isf(q') for every q' in (0, 1) in the ball `q`.
+
+        NaN if `q` is too wide.
         """
 
     @abstractmethod
     def tail_bits(self, z: FloatArray) -> FloatArray:
-        """Lower bounds on -log2 sf(z'), for every z' within 1e-5 |z| of z. Theorem X3."""
+        """Return lower bounds on -log2 sf(z'), for every z' within 1e-5 |z| of z. Theorem X3."""
 
     @final
     def _on_support(self, z: ArrayLike, formula: _Formula, below: float) -> FloatArray:
@@ -206,7 +216,7 @@ class Noise(ABC):
 
 
 class SymmetricNoise(Noise):
-    """A law of Z that is that of -Z: its upper tail is its lower one."""
+    """Base class of distributions that are symmetric around 0, with equal tails on both sides."""
 
     symmetric: ClassVar[bool] = True
 
@@ -240,7 +250,7 @@ _HIGHEST = 6.75  # exp(-exp(6.75)) is below the smallest subnormal
 
 @final
 class Gumbel(Noise):
-    """cdf exp(-exp(-z)) on the real line."""
+    """Gumbel distribution, with cdf exp(-exp(-z)) on the real line."""
 
     name: ClassVar[str] = "gumbel"
     variance: ClassVar[float] = math.pi**2 / 6
@@ -283,7 +293,7 @@ class Gumbel(Noise):
 
 
 def _exponential_table() -> tuple[FloatArray, FloatArray]:
-    """exp(k / 32) as unevaluated sums of two doubles."""
+    """Return exp(k / 32) as unevaluated sums of two doubles."""
     with localcontext() as context:
         context.prec = 50
         exact = [(Decimal(k) / _STEPS).exp() for k in range(int(_HIGHEST * _STEPS) + 2)]
@@ -296,8 +306,9 @@ _EXP_HIGH, _EXP_LOW = _exponential_table()
 
 
 def _exp_minus_exp(y: FloatArray) -> FloatArray:
-    """exp(-exp(y)); done naively, its relative error reaches exp(y) ulp, 1e-13 before it
-    underflows.
+    """Return exp(-exp(y)) accurately.
+
+    Done naively, its relative error reaches exp(y) ulp, 1e-13 before it underflows.
     """
     near = np.exp(-np.exp(np.minimum(y, 0.0)))
     # From 0 to 6.75 exp(y) is carried in twice the working precision.
@@ -311,7 +322,7 @@ def _exp_minus_exp(y: FloatArray) -> FloatArray:
 
 @final
 class Exponential(Noise):
-    """sf exp(-z) for z >= 0."""
+    """Exponential distribution, with sf exp(-z) for z >= 0."""
 
     name: ClassVar[str] = "exponential"
     variance: ClassVar[float] = 1.0
@@ -354,7 +365,7 @@ class Exponential(Noise):
 
 @final
 class Laplace(SymmetricNoise):
-    """Density exp(-|z|) / 2 on the real line."""
+    """Laplace distribution, with density exp(-|z|) / 2 on the real line."""
 
     name: ClassVar[str] = "laplace"
     variance: ClassVar[float] = 2.0
@@ -389,7 +400,7 @@ class Laplace(SymmetricNoise):
 
 @final
 class Logistic(SymmetricNoise):
-    """cdf 1 / (1 + exp(-z)) on the real line."""
+    """Logistic distribution, with cdf 1 / (1 + exp(-z)) on the real line."""
 
     name: ClassVar[str] = "logistic"
     variance: ClassVar[float] = math.pi**2 / 3
@@ -422,7 +433,10 @@ class Logistic(SymmetricNoise):
 
 @final
 class HalfLogistic(Noise):
-    """sf 2 / (1 + exp(z)) for z >= 0; its hazard rate is 1 / (1 + exp(-z))."""
+    """Half-logistic distribution, with sf 2 / (1 + exp(z)) for z >= 0.
+
+    Its hazard rate is 1 / (1 + exp(-z)).
+    """
 
     name: ClassVar[str] = "half_logistic"
     variance: ClassVar[float] = math.pi**2 / 3 - (2 * LN2) ** 2
@@ -474,7 +488,7 @@ _HIGHEST_NORMAL = 40.0  # exp(-40**2 / 2) is below the smallest subnormal
 
 @final
 class Gaussian(SymmetricNoise):
-    """Standard normal; its hazard rate is unbounded, so it is not a Lipschitz member."""
+    """Standard normal distribution, whose hazard rate is unbounded, so that it is not Lipschitz."""
 
     name: ClassVar[str] = "gaussian"
     variance: ClassVar[float] = 1.0
@@ -504,8 +518,9 @@ class Gaussian(SymmetricNoise):
         return np.asarray(scipy.special.ndtri(u))
 
     def _log_quantile(self, log_u: FloatArray) -> FloatArray:
-        """ndtri_exp and one Newton step far below: it errs by 5e-13 of its value around log_u =
-        -1e6.
+        """Return ndtri_exp, polished by one Newton step far below.
+
+        ndtri_exp errs by 5e-13 of its value around log_u = -1e6.
         """
         z = np.asarray(scipy.special.ndtri_exp(log_u))
         inverse_hazard = np.sqrt(np.pi / 2.0) * scipy.special.erfcx(np.abs(z) * _ROOT_HALF)
@@ -514,8 +529,9 @@ class Gaussian(SymmetricNoise):
 
 
 def _exp_half_square(a: FloatArray) -> FloatArray:
-    """exp(-a**2 / 2) for a >= 0; splitting a keeps the rounding of a**2 from being amplified by its
-    size.
+    """Return exp(-a**2 / 2) for a >= 0.
+
+    Splitting a keeps the rounding of a**2 from being amplified by its size.
     """
     a = np.minimum(a, _HIGHEST_NORMAL)
     coarse = np.rint(a * _SPLIT) / _SPLIT
@@ -523,7 +539,7 @@ def _exp_half_square(a: FloatArray) -> FloatArray:
 
 
 def _tail(size: FloatArray) -> FloatArray:
-    """P[Z > size] for size >= 0: unlike ndtr, without the rounding of size**2 in the exponent."""
+    """Return P[Z > size] for size >= 0, without ndtr's rounding of size**2 in the exponent."""
     return np.asarray(0.5 * scipy.special.erfcx(size * _ROOT_HALF) * _exp_half_square(size))
 
 
@@ -532,36 +548,17 @@ VECTOR_NORMS: Final[dict[str, Norm]] = {
     name: norm for name, noise in _MEMBERS.items() if (norm := noise.vector_norm) is not None
 }
 
-if TYPE_CHECKING:  # a name is checked where it is given: the classes above are the one list of them
-    NoiseName: TypeAlias = str
-    LipschitzNoise: TypeAlias = str
-    VectorNoise: TypeAlias = str
-    ThresholdNoise: TypeAlias = str
-    GapNoise: TypeAlias = str
-else:
-    NoiseName = Literal[tuple(_MEMBERS)]
-    LipschitzNoise = Literal[
-        tuple(
-            name
-            for name, noise in _MEMBERS.items()
-            if noise.winner_price in ("bounded_range", "laplace")
-        )
-    ]
-    VectorNoise = Literal[tuple(VECTOR_NORMS)]
-    ThresholdNoise = Literal[
-        tuple(name for name, noise in _MEMBERS.items() if noise.threshold_price is not None)
-    ]
-    GapNoise = Literal[
-        tuple(
-            name
-            for name, noise in _MEMBERS.items()
-            if noise.winner_price in ("bounded_range", "gaussian")
-        )
-    ]
+# The names that mechanisms take, by the theorem that they rely on. A test compares each list with
+# the classes above.
+NoiseName = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
+LipschitzNoise = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic"]
+VectorNoise = Literal["laplace", "gaussian"]
+ThresholdNoise = Literal["exponential", "laplace", "gaussian"]
+GapNoise = Literal["gumbel", "gaussian"]
 
 
 def by_name(name: NoiseName) -> Noise:
-    """The distribution of that name; raises `InvalidNoiseArgument` for any other string."""
+    """Return the distribution of that name; raises `InvalidNoiseArgument` for any other string."""
     if name not in _MEMBERS:
         known = ", ".join(_MEMBERS)
         raise InvalidNoiseArgument(f"noise: {name!r} names no distribution; choose one of {known}")
@@ -569,6 +566,6 @@ def by_name(name: NoiseName) -> Noise:
 
 
 def in_words(names: Any) -> str:
-    """The names that one of the types of names above allows, for the description of a field."""
+    """Return the names that one of the types of names allows, for the description of a field."""
     *others, last = get_args(names)
     return f"{', '.join(others)} or {last}"

@@ -1,6 +1,4 @@
-"""Scores: one number per candidate, with what one user may change declared beside it; and how they
-are computed anew.
-"""
+"""Scores, one number per candidate, with their sensitivity and ways to compute them anew."""
 
 from __future__ import annotations
 
@@ -21,13 +19,13 @@ Domain = Literal["public", "observed"]
 Kind = Literal["counts", "utilities"]
 Numbers = NDArray[np.int64] | NDArray[np.float64]
 
-Weigh = Callable[[Sequence[Label], NDArray[np.int64], float], NDArray[np.int64]]
+Weigh = Callable[[Sequence[Label], float], NDArray[np.int64]]
 
 WEIGHT_UNIT = 1 << 20
-"""Weights of users are whole multiples of one part in so many."""
+"""Number of units in a weight of 1. Weights of users are whole multiples of a unit."""
 
 MOST_EXACT = 1 << 53
-"""Whole numbers up to here are floats."""
+"""Largest number up to which all whole numbers are floats."""
 
 _LARGEST_EXPANSION = 50_000_000
 _BLOCK = 16  # candidates under one maximum in a search for the highest
@@ -42,20 +40,20 @@ class Scores:
         values: (m,) integers, kept as such, or floats, in score units. An array of int64 or float64
             that nobody can write to (itself and what it is a view of are read-only) is held as it
             is; anything else is copied.
-        sensitivity: what one user may change.
+        sensitivity: bounds on what one user may change.
         labels: (m,) names of the candidates, all different, int or str. With None their positions
-            are their names: in an observed domain the caller then vouches that a candidate has the
+            are their names. In an observed domain the caller then vouches that a candidate has the
             same position whatever the data.
         domain: "public" if the candidates are known independently of the data; "observed" if they
             were read off it.
         kind: "counts" must not be negative; "utilities" may be any finite numbers.
-        second: how to compute the scores of released candidates anew, for mechanisms that look
+        second: a way to compute the scores of released candidates anew, for mechanisms that look
             twice.
-        sums: whether they add up amounts, instead of counting users: several periods read together
-            then pay for an exchange.
-        owned: True takes over a float64 or int64 array without copying it: it becomes read-only,
-            and the caller gives up every view of it. False copies what somebody could still write
-            to.
+        sums: True if they add up amounts, instead of counting users. Several periods read together
+            then cost as much as a replaced user.
+        owned: True to take over a float64 or int64 array without copying it. It becomes read-only,
+            and the caller gives up every view of it. False copies an array that could still be
+            written to.
 
     Raises:
         InvalidScores: no candidate of a public domain, not one-dimensional, NaN, infinite, negative
@@ -137,10 +135,10 @@ class Scores:
         domain: Domain = "public",
         kind: Kind = "counts",
     ) -> Self:
-        """Scores given as counts of counts: `multiplicities[g]` candidates share `values[g]`.
+        """Build scores from counts of counts: `multiplicities[g]` candidates share `values[g]`.
 
         The candidates of group 0 come first: group g holds positions sum(multiplicities[:g]) up to
-        sum(multiplicities[:g + 1]). They have no names but their positions, so their domain must be
+        sum(multiplicities[:g + 1]). Their positions are their only names, so their domain must be
         public.
 
         Raises:
@@ -157,8 +155,9 @@ class Scores:
         return scores
 
     def with_values(self, values: Numbers) -> Self:
-        """The same listed candidates, declared alike, with other values, one each, which are taken
-        over.
+        """Return the same listed candidates, declared alike, with one other value each.
+
+        The array of values is taken over.
         """
         numbers = _numbers(values, self.kind, owned=True, least=len(self._values))
         if self._multiplicities is not None or len(numbers) != len(self._values):
@@ -168,7 +167,7 @@ class Scores:
         return self._with(_values=numbers, second=None)
 
     def with_second(self, second: SecondLook) -> Self:
-        """The same scores with this second look.
+        """Return a copy with this second look.
 
         Raises:
             InvalidScores: the candidates have no labels.
@@ -178,18 +177,18 @@ class Scores:
 
     @property
     def values(self) -> Numbers:
-        """(groups or m,) the scores as given, read-only."""
+        """Scores as they were given, (groups or m,), read-only."""
         # of an array that may not be written: nor may any view of it be made writable
         return self._values.view()
 
     @property
     def multiplicities(self) -> NDArray[np.int64] | None:
-        """(groups,) how many candidates share each value; None for dense scores."""
+        """Numbers of candidates that share each value, (groups,), or None for dense scores."""
         return self._multiplicities
 
     @property
     def size(self) -> int:
-        """Number of candidates. With an observed domain this is a private number."""
+        """Number of candidates. In an observed domain this number is private."""
         return (
             len(self._values)
             if self._multiplicities is None
@@ -197,7 +196,7 @@ class Scores:
         )
 
     def dense(self) -> Numbers:
-        """(m,) one value per candidate.
+        """Return one value per candidate, shape (m,).
 
         Raises:
             InvalidScores: more candidates than fit in memory are implied.
@@ -216,11 +215,10 @@ class Scores:
             )
 
     def ranked(self, count: int) -> tuple[NDArray[np.int64], Numbers]:
-        """Positions and values of the `count` highest scores (fewer if there are fewer), highest
-        first.
+        """Return positions and values of the `count` highest scores, highest first.
 
-        Ties are broken by position in a public domain and by label in an observed one: never by the
-        data.
+        Fewer if there are fewer. Ties are broken by position in a public domain and by label in an
+        observed one, and never by the data.
 
         Raises:
             InvalidRequest: count is not an integer >= 1.
@@ -228,7 +226,7 @@ class Scores:
         """
         values = self.dense()
         count = checked_integer(
-            "count", count, "how many of the highest scores are wanted", error=InvalidRequest
+            "count", count, "the number of highest scores to return", error=InvalidRequest
         )
         kept = _highest(values, count, self._tie_rank)
         return kept, values[kept]
@@ -270,11 +268,11 @@ def _require_looked_up(second: object, labels: object) -> None:
 
 
 def _of(labels: Sequence[Label], found: Scores) -> Scores:
-    """The scores of a look, if it was at these candidates."""
+    """Return the scores of a look, if it was at these candidates."""
     if found.labels != tuple(labels) or found.domain != "public":
         raise InvalidScores(
-            "the second look returned scores of other candidates than it was asked for, or not as"
-            " public"
+            "the second look returned scores of other candidates than it was called with, or"
+            " not as public"
         )
     return found
 
@@ -282,24 +280,24 @@ def _of(labels: Sequence[Label], found: Scores) -> Scores:
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class SecondLook:
-    """A second look at the data behind some scores, for released candidates only. Immutable; holds
-    a way to them, no data.
+    """A second look at the data behind some scores, for released candidates only. Immutable.
+
+    It holds a way to the data, and none of them.
 
     Args:
-        score: from labels, released and therefore public, to Scores of exactly these in this order,
-            in a public domain. Users' contributions may be bounded anew, by any map of one user's
-            items that depends on public values and the labels only.
-        sensitivity: what one user may change in these scores, known before the look.
-        count: for `WithValues` with a clip: from such labels to their Scores with each user clipped
-            among them, and how much that clip takes away from all of them together, score units.
-            None where no such look can be taken.
-        weigh: for `RacingTopK` and `TwoRoundHistogram`: from labels, (n,) whole numbers from 1 to
-            2^20 and a norm to (n,) sums over users, in units of 2^-20. A user gives each of its
-            items among these min(1, norm * number/size), with size the l2 norm of the numbers of
-            all of them, rounded so that no user's vector measures more than the norm. **These
-            labels and numbers are private**, and a user's items are those to which it gave more
-            than 0 in the scores: an item occurs in all rounds or in none (Theorems H11 and H13).
-            `events.Pairs.second_round` makes such a function. None where no such look can be taken.
+        score: function from labels, released and therefore public, to Scores of exactly these in
+            this order, in a public domain. Users' contributions may be bounded anew, by any map of
+            one user's items that depends on public values and the labels only.
+        sensitivity: bounds on what one user may change in these scores, known before the look.
+        count: for `WithValues` with a clip: function from such labels to their Scores with each
+            user clipped among them, and the total that this clip takes away from all of them, in
+            score units. None if no such look can be taken.
+        weigh: for `RacingTopK`: function from labels and a norm to (n,) sums over users, in units
+            of 2^-20. A user with q items among these gives each min(1, norm / sqrt(q)), rounded so
+            that no user's vector measures more than the norm. **These labels are private**, and a
+            user's items are those to which it gave more than 0 in the scores: an item occurs in all
+            rounds or in none (Theorem H13). `events.Pairs.second_round` makes such a function. None
+            if no such look can be taken.
 
     Example:
         >>> import dpselect as dps
@@ -327,26 +325,25 @@ class SecondLook:
             )
 
     def scores(self, labels: Sequence[Label]) -> Scores:
-        """The scores of these candidates.
+        """Return the scores of these candidates.
 
         Raises:
             InvalidScores: they are not for these labels in a public domain.
-            SensitivityMismatch: they declare more than was said beforehand.
+            SensitivityMismatch: they declare more than this look's `sensitivity`.
         """
         found = _of(labels, self.score(list(labels)))
         self.sensitivity.require(found.sensitivity)
         return found
 
     def counted(self, labels: Sequence[Label], sensitivity: Sensitivity) -> tuple[Scores, float]:
-        """The scores of these candidates with each user clipped among them, and what that takes
-        away in total.
+        """Return scores of these candidates with users clipped among them, and the clipped total.
 
         Args:
-            sensitivity: what one user may change in them.
+            sensitivity: bounds on what one user may change in them.
 
         Raises:
             InvalidScores: no such look can be taken, or it was not at these candidates.
-            SensitivityMismatch: the scores declare more than that.
+            SensitivityMismatch: the scores declare more than `sensitivity`.
         """
         if self.count is None:
             raise InvalidScores("this second look cannot count: give SecondLook(..., count=)")
@@ -354,15 +351,14 @@ class SecondLook:
         sensitivity.require(_of(labels, found).sensitivity)
         if not 0 <= lost < math.inf:
             raise InvalidScores(
-                "the second look returned no number >= 0 for what the clip takes away"
+                "the second look returned no number >= 0 for the total that the clip takes away"
             )
         return found, float(lost)
 
-    def weighed(
-        self, labels: Sequence[Label], numbers: NDArray[np.int64], norm: float
-    ) -> NDArray[np.float64]:
-        """(n,) sums of users' weights of these candidates, score units: see `weigh` above.
-        **Private.**
+    def weighed(self, labels: Sequence[Label], norm: float) -> NDArray[np.float64]:
+        """Return (n,) **private** sums of users' weights of these candidates, in score units.
+
+        The weights are those of `weigh` above.
 
         Raises:
             InvalidScores: no such look can be taken, or it returned no sums of these candidates.
@@ -371,7 +367,7 @@ class SecondLook:
             raise InvalidScores("this second look cannot weigh: give SecondLook(..., weigh=)")
         if len(labels) == 0:
             return np.zeros(0)
-        units = np.asarray(self.weigh(list(labels), numbers, norm))
+        units = np.asarray(self.weigh(list(labels), norm))
         if (
             units.shape != (len(labels),)
             or units.dtype != np.int64
@@ -404,8 +400,9 @@ def _highest(values: Numbers, count: int, tie_rank: NDArray[np.int64] | None) ->
 
 
 def _reached(values: Numbers, count: int) -> Any:
-    """A bound that at least `count` values reach and not very many exceed: that of the best of many
-    blocks.
+    """Return a bound that at least `count` values reach and not very many exceed.
+
+    It is the bound of the best of many blocks.
     """
     blocks = len(values) // _BLOCK
     if blocks <= _BLOCK * count:
@@ -418,7 +415,7 @@ def _reached(values: Numbers, count: int) -> Any:
 def _equal(
     values: Numbers, bound: Any, count: int, tie_rank: NDArray[np.int64] | None
 ) -> NDArray[np.int64]:
-    """Positions of the first `count` values that equal the bound."""
+    """Return positions of the first `count` values that equal the bound."""
     if tie_rank is not None:
         tied = np.flatnonzero(values == bound)
         return tied[np.argsort(tie_rank[tied])[:count]]
@@ -432,8 +429,8 @@ def _equal(
 def _numbers(values: ArrayLike, kind: Kind, *, owned: bool, least: int) -> Numbers:
     if isinstance(values, np.ma.MaskedArray):
         raise InvalidScores(
-            "values is a masked array, whose mask would be lost: fill in or leave out what is"
-            " masked first"
+            "values is a masked array, whose mask would be lost. Fill in or leave out the"
+            " masked entries first"
         )
     try:
         array = np.asarray(values)
@@ -461,7 +458,7 @@ def _numbers(values: ArrayLike, kind: Kind, *, owned: bool, least: int) -> Numbe
 
 
 def _unwritable(array: NDArray[np.generic]) -> bool:
-    """Whether neither this array nor anything that it is a view of can be written to."""
+    """True if neither this array nor anything that it is a view of can be written to."""
     owner: object = array
     while isinstance(owner, np.ndarray):
         if owner.flags.writeable:
@@ -471,15 +468,16 @@ def _unwritable(array: NDArray[np.generic]) -> bool:
 
 
 def _sealed(numbers: Numbers) -> Numbers:
-    """The same numbers behind a read-only buffer, which no flag makes writable again."""
+    """Return the same numbers behind a read-only buffer, which no flag makes writable again."""
     buffer: Any = np.ascontiguousarray(numbers)
     sealed: Any = np.frombuffer(memoryview(buffer).toreadonly(), dtype=numbers.dtype)
     return sealed
 
 
 def _exactly(array: NDArray[np.generic], *, copy: bool = True) -> Numbers:
-    """As int64 or float64, refusing what would change its value; a private copy unless told
-    otherwise.
+    """Return numbers as int64 or float64, and refuse a change of value.
+
+    The result is a private copy unless `copy` is False.
     """
     if np.issubdtype(array.dtype, np.integer):
         if (
@@ -537,9 +535,7 @@ def _labels(labels: Sequence[Label] | NDArray[np.generic], size: int) -> tuple[L
 
 
 def _label_rank(names: tuple[Label, ...]) -> NDArray[np.int64] | None:
-    """Rank of every label, numbers before strings; None where the labels are in that order
-    already.
-    """
+    """Return the rank of every label, numbers before strings, or None if they are in that order."""
     order = np.array(
         sorted(range(len(names)), key=lambda place: label_key(names[place])), dtype=np.int64
     )

@@ -1,5 +1,6 @@
-"""What a mechanism releases, and nothing else: as an object, as laws and audits compare it, and as
-the columns of a table.
+"""The release of a mechanism, as an object, as outcomes to compare, and as columns of a table.
+
+It holds nothing that was not released.
 """
 
 from __future__ import annotations
@@ -34,23 +35,24 @@ _DECIMAL = re.compile(r"0|-?[1-9]\d{0,19}", re.ASCII)
 
 
 def is_integer(label: Label) -> bool:
-    """Whether a label is written as an integer of at most 64 bits is, without leading zeros."""
+    """True if a label is written like an integer of at most 64 bits, without leading zeros."""
     return _DECIMAL.fullmatch(str(label)) is not None and -(2**63) <= int(label) < 2**64
 
 
 def label_key(label: Label) -> tuple[bool, Label]:
-    """What sorts integers before text."""
+    """Return a sort key that puts integers before text."""
     return isinstance(label, str), label
 
 
 @final
 @dataclass(frozen=True)
 class Outcome:
-    """What a `Selection` released, as its fields of the same names say; equal where nobody can tell
-    two releases apart.
+    """The released facts of a `Selection`, equal if nobody can distinguish two releases.
+
+    Its fields have the meaning of the selection's.
 
     Attributes:
-        items: labels, or positions where there are none.
+        items: labels, or positions if there are none.
     """
 
     items: tuple[Label, ...]
@@ -61,19 +63,16 @@ class Outcome:
 
     @property
     def chosen(self) -> tuple[Hashable, ...] | frozenset[Hashable]:
-        """The items alone, as `Mechanism.probabilities` names them: a tuple where their order is
-        released, else a set.
+        """The items alone, as in `Mechanism.probabilities`: a tuple if ordered, else a frozenset.
 
-        Of many groups, pairs of group and item.
+        With many groups, the items are pairs of group and item.
         """
         items: tuple[Hashable, ...] = self.items
         named = items if self.groups is None else tuple(zip(self.groups, items, strict=True))
         return named if self.ordered else frozenset(named)
 
     def seen(self, edges: NDArray[np.float64], places: tuple[int, ...]) -> Hashable:
-        """The items, and for the values of some of them the cell between `edges` that each
-        lies in.
-        """
+        """Return the items, and the cell between `edges` of each of the values at these places."""
         if self.values is None or not places:
             return self.chosen
         held = [self.values[place] for place in places if place < len(self.values)]
@@ -85,23 +84,26 @@ class Outcome:
 
 @final
 class Selection(Frozen):
-    """A released selection, and nothing that was not released: pickled, copied, compared or listed,
-    it is what its JSON says.
+    """A released selection, and nothing that was not released.
+
+    Pickled, copied, compared or listed, it is what its JSON says.
 
     Attributes:
-        ordered: whether the order of `indices` is part of the release; if False only the set is.
-        requested: how many were asked for at most; None where the mechanism chooses.
-        complete: whether the mechanism released what was asked for.
-        reason: why not, in words that depend on the outcome only.
-        values: noisy scores, where the mechanism releases them (and charges for them); score units.
-        labels: the candidates' names, where the scores carry them.
-        groups: the group of every item, where a selection was released for each of many groups;
-            `by_group` splits it.
-        lost: what a clip on users' counts took away from all values together, with noise, where it
-            is released; score units.
+        ordered: True if the rank order of `indices` is part of the release; False if only the set
+            is.
+        requested: largest number of items requested; None if the mechanism chooses.
+        complete: True if the mechanism released all that was requested.
+        reason: reason why not, in words that depend on the outcome only.
+        values: noisy scores in score units, if the mechanism releases them (and charges for them).
+        labels: names of the candidates, if the scores carry them.
+        groups: group of every item, if a selection was released for each of many groups; `by_group`
+            splits it.
+        lost: the total that a clip on users' counts took away from all values, with noise, in score
+            units, if it is released.
 
-    Of candidates read off private data a position tells how many other items there are, so a
-    selection of them holds `labels` and no positions: its `indices` raise `DomainMismatch`.
+    If candidates were read off private data, a position shows the number of other items. A
+    selection of them therefore holds `labels` and no positions, and its `indices` raise
+    `DomainMismatch`.
 
     Example:
         >>> import dpselect as dps
@@ -141,8 +143,9 @@ class Selection(Frozen):
         return self
 
     def by_group(self) -> dict[Label, Self]:
-        """The selection of every group that an item was released for, in the order of the groups,
-        without a group of its own.
+        """Return the selection of every group with items, in the order of the groups.
+
+        These selections have no groups themselves.
 
         Raises:
             DomainMismatch: this is a selection without groups.
@@ -158,7 +161,7 @@ class Selection(Frozen):
         return {group: self._of(held) for group, held in places.items()}
 
     def _of(self, places: list[int]) -> Self:
-        """What stands at these places, complete as far as is known."""
+        """Return the selection at these places, complete as far as is known."""
         kept = {
             name: None if held is None else tuple(held[place] for place in places)
             for name, held in (
@@ -171,8 +174,9 @@ class Selection(Frozen):
 
     @property
     def indices(self) -> tuple[int, ...]:
-        """Positions of the selected candidates in the scores; best first if `ordered`, else in the
-        candidates' fixed order.
+        """Positions of the selected candidates in the scores.
+
+        The best is first if `ordered`. Otherwise they are in the candidates' fixed order.
 
         Raises:
             DomainMismatch: the candidates were read off private data, where positions are private.
@@ -186,7 +190,7 @@ class Selection(Frozen):
 
     @property
     def outcome(self) -> Outcome:
-        """What was released, as laws and audits compare it."""
+        """The released facts, as laws and audits compare them."""
         return Outcome(
             self.indices if self.labels is None else self.labels,
             self.ordered,
@@ -196,12 +200,12 @@ class Selection(Frozen):
         )
 
     def to_json(self) -> str:
-        """JSON of what was released; `Selection.from_json` reads it back to an equal selection."""
+        """Return JSON of the release; `Selection.from_json` reads it back to an equal selection."""
         return self.model_dump_json()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """The selection whose `to_json` is `text`.
+        """Return the selection whose `to_json` is `text`.
 
         Raises:
             DpSelectError: it is not the JSON of a selection.
@@ -211,18 +215,18 @@ class Selection(Frozen):
     def columns(
         self, margin: float | None = None, *, at_least: bool = False
     ) -> dict[str, tuple[Any, ...]]:
-        """What was released as columns of one row per item: rank, item, value, low and high; group
-        first where there are groups.
+        """Return the release as columns of one row per item.
 
-        rank is the place from 1 (within its group), None where only the set is released; item the
-        label, or else the position; value None where none was released. low and high are value -+
-        margin, None without a margin.
+        The columns are rank, item, value, low and high, after group if there are groups. rank is
+        the place from 1 (within its group), or None if only the set is released. item is the label,
+        or else the position. value is None if none was released. low and high are value -+ margin,
+        or None without a margin.
 
         Args:
             margin: half the width of an interval around each value, score units:
                 `WithValues.margin(confidence)`.
-            at_least: whether the low end alone holds, as where users were clipped: high is None
-                then.
+            at_least: True if only the low end holds, for example because users were clipped. high
+                is then None.
 
         Raises:
             InvalidRequest: the margin is not a finite number > 0, or the selection has no values.
@@ -244,8 +248,8 @@ class Selection(Frozen):
                 )
             if self.values is None:
                 raise InvalidRequest(
-                    "margin is of values, and this selection has none: release them, with"
-                    " WithValues for example"
+                    "margin needs values, but this selection has none. Release them, for"
+                    " example with WithValues"
                 )
             half, values = float(margin), self.values
             ends["low"] = tuple(value - half for value in values)
@@ -263,15 +267,15 @@ class Selection(Frozen):
         }
 
     def to_arrow(self, margin: float | None = None, *, at_least: bool = False) -> pyarrow.Table:
-        """`columns` as a pyarrow Table, as `Tabled.to_arrow` makes it."""
+        """Return `columns` as a pyarrow Table, as `Tabled.to_arrow` makes it."""
         return _arrow(self.columns(margin, at_least=at_least))
 
     def to_pandas(self, margin: float | None = None, *, at_least: bool = False) -> pandas.DataFrame:
-        """`to_arrow` as a pandas DataFrame."""
+        """Return `to_arrow` as a pandas DataFrame."""
         return _pandas(self.columns(margin, at_least=at_least))
 
     def to_polars(self, margin: float | None = None, *, at_least: bool = False) -> polars.DataFrame:
-        """`to_arrow` as a Polars DataFrame."""
+        """Return `to_arrow` as a Polars DataFrame."""
         return _polars(self.columns(margin, at_least=at_least))
 
     def _repr_html_(self) -> str:
@@ -304,11 +308,11 @@ class Selections(Sequence[Selection]):
     """The selections of many independent rounds, held as one array.
 
     Attributes:
-        indices: (rounds, at most k) candidate positions; -1 where a round released fewer.
-        complete: (rounds,) whether the round released what was asked for: as many as requested, if
-            it is not stated.
-        values: (rounds, at most k) noisy scores of theirs, score units, where they are released;
-            None if none are.
+        indices: (rounds, at most k) candidate positions; -1 beyond the last of a round.
+        complete: (rounds,) True if the round released all that was requested. By default, if it
+            released as many items as requested.
+        values: (rounds, at most k) noisy scores of the items, in score units; None if they are not
+            released.
     """
 
     __slots__ = ("_ordered", "_reason", "_requested", "complete", "indices", "values")
@@ -349,7 +353,7 @@ class Selections(Sequence[Selection]):
         )
 
     def with_values(self, values: NDArray[np.float64]) -> Self:
-        """The same selections with (rounds, at most k) noisy scores, one beside every index."""
+        """Return a copy with (rounds, at most k) noisy scores, one beside every index."""
         return self._rows(slice(None), values)
 
     def _rows(self, rows: slice, values: NDArray[np.float64] | None) -> Self:
@@ -373,28 +377,29 @@ class Selections(Sequence[Selection]):
 
 
 class Tabled(ABC):
-    """What has columns of one row for each item, as a table."""
+    """Base class of results that have columns of one row for each item, and become tables."""
 
     @abstractmethod
     def columns(self) -> dict[str, tuple[Any, ...]]:
-        """The columns, by their names."""
+        """Return the columns, by name."""
 
     def to_arrow(self) -> pyarrow.Table:
-        """`columns` as a pyarrow Table: rank int64; items and groups int64, uint64 or text; numbers
-        float64.
+        """Return `columns` as a pyarrow Table.
+
+        rank is int64; items and groups are int64, uint64 or text; numbers are float64.
 
         Raises:
-            MissingExtra: pyarrow, or what else is asked for, is not installed.
+            MissingExtra: pyarrow, or the library of the table, is not installed.
             InvalidRequest: items are integers and text, of which two would be written alike.
         """
         return _arrow(self.columns())
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The same as a pandas DataFrame."""
+        """Return `to_arrow` as a pandas DataFrame."""
         return _pandas(self.columns())
 
     def to_polars(self) -> polars.DataFrame:
-        """The same as a Polars DataFrame."""
+        """Return `to_arrow` as a Polars DataFrame."""
         return _polars(self.columns())
 
 
@@ -422,7 +427,7 @@ def _arrow(held: dict[str, tuple[Any, ...]]) -> Any:
 
 
 def _needed(module: str, extra: str) -> Any:
-    """A library, or MissingExtra, which names the extra that brings it."""
+    """Import a library, or raise MissingExtra, which names the extra that brings it."""
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -430,7 +435,7 @@ def _needed(module: str, extra: str) -> Any:
 
 
 def _typed(arrow: Any, names: tuple[int | str, ...], what: str) -> Any:
-    """Labels as integers if all are, and as text otherwise."""
+    """Return labels as integers if all are, and as text otherwise."""
     fitting: Mapping[Any, tuple[int, int]] = {
         arrow.int64(): (-(2**63), 2**63),
         arrow.uint64(): (0, 2**64),
@@ -449,7 +454,7 @@ def _typed(arrow: Any, names: tuple[int | str, ...], what: str) -> Any:
 
 
 def cells(edges: ArrayLike) -> tuple[NDArray[np.float64], list[tuple[float, float]]]:
-    """Checked edges and the cells [low, high) between them, the two unbounded ones included."""
+    """Return checked edges and the cells [low, high) between them, with the two unbounded ones."""
     array = np.atleast_1d(np.asarray(edges, dtype=np.float64))
     if array.ndim != 1 or not np.isfinite(array).all() or (np.diff(array) <= 0).any():
         raise InvalidRequest("edges must be increasing finite numbers, in score units")

@@ -1,4 +1,4 @@
-"""How much one user can change the scores."""
+"""Bounds on how much one user can change the scores."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ from accounting.frozen import Count, Frozen, Positive
 from dpselect.errors import InvalidMechanism, SensitivityMismatch
 
 Norm = Literal["l1", "l2"]
-"""Sum or Euclidean: that which bounds one user's change, or which users are clipped to."""
+"""Norm that bounds one user's change, or to which users are clipped: sum (l1) or Euclidean (l2)."""
 
 _PER_ITEM_UP = 1 + 2.0**-48  # above the roundings of one user's share
 
 
 @final
 class Sensitivity(Frozen):
-    """What neighboring inputs may do to a score vector: bounds on norms of its change d, each
-    implying others.
+    """Bounds on the change d of a score vector between neighboring inputs, in several norms.
 
-    The defaults are those of distinct-user counts: each user adds at most 1 to every count. See
-    `of_counts` and `of_clipped`.
+    Each bound implies others. The defaults are those of distinct-user counts: each user adds at
+    most 1 to every count. See `of_counts` and `of_clipped`.
 
     Args:
-        linf: the most that any one score changes, in score units, > 0. Default: 1, or what l1 and
-            l2 imply where one is stated.
-        monotone: whether in every neighboring pair all scores move in one direction. Default: True
+        linf: largest change of any one score, in score units, > 0. Default: 1, or the value that l1
+            and l2 imply if one is stated.
+        monotone: True if in every neighboring pair all scores move in one direction. Default: True
             under add_remove, False under replace_one, where it cannot be asserted (a replaced user
             raises some counts and lowers others).
-        l0: the most scores that one user can change; None if unbounded. Under replace_one both
-            users' scores count.
+        l0: largest number of scores that one user can change; None if unbounded. Under replace_one
+            both users' scores count.
         relation: "add_remove" or "replace_one".
-        l1: the most that the changes add up to in size, score units; None for what l0 and linf
+        l1: largest sum of the sizes of the changes, score units; None for the value that l0 and
+            linf imply.
+        l2: largest Euclidean norm of the changes, score units; None for the value that the others
             imply.
-        l2: the most that their Euclidean norm is, score units; None for what the others imply.
-        uniform: whether scores are sums over users of what each gives, and a user gives the same
+        uniform: True if scores are sums over users of what each gives, and a user gives the same
             amount to each item that it touches. Thresholds may rely on it. Under replace_one, l0,
             l1 and the square of l2 are then twice one user's, so that l0 is even.
 
     Raises:
         InvalidMechanism: a value is outside its domain, `monotone` is asserted under replace_one,
-            or l0 is odd where it is twice one user's.
+            or l0 is odd although it is twice one user's.
 
     Example:
         >>> import dpselect as dps
@@ -75,15 +75,16 @@ class Sensitivity(Frozen):
 
     @property
     def bounds_users(self) -> bool:
-        """True if a user's whole contribution is bounded: the number of items, or a norm."""
+        """True if a user's whole contribution is bounded, by the number of items or by a norm."""
         return (self.l0, self.l1, self.l2) != (None, None, None)
 
     @classmethod
     def of_counts(
         cls, relation: Relation = "add_remove", items_per_user: int | None = None
     ) -> Self:
-        """That of distinct-user counts where a user has at most `items_per_user` items; None if any
-        number.
+        """Return the sensitivity of distinct-user counts.
+
+        A user has at most `items_per_user` items, or any number if None.
         """
         if relation != "replace_one":
             return cls(l0=items_per_user, relation=relation)
@@ -101,12 +102,14 @@ class Sensitivity(Frozen):
         relation: Relation = "add_remove",
         items_per_user: int | None = None,
     ) -> Self:
-        """That of counts clipped to a norm of `clip`: a user with t items adds min(1, clip/sqrt(t))
-        to each, or min(1, clip/t).
+        """Return the sensitivity of counts clipped to a norm of `clip`.
+
+        A user with t items adds min(1, clip/sqrt(t)) to each for norm "l2", or min(1, clip/t) for
+        "l1".
 
         Args:
-            clip: the most that one user's vector measures in `norm` ("l2" or "l1"), > 0.
-            items_per_user: the most items that a user has; None if any number.
+            clip: largest `norm` ("l2" or "l1") of one user's vector, > 0.
+            items_per_user: largest number of items of a user; None if any number.
         """
         if norm not in ("l1", "l2"):
             raise InvalidMechanism(
@@ -140,11 +143,12 @@ class Sensitivity(Frozen):
         relation: str = "add_remove",
         items_per_user: int | None = None,
     ) -> Self:
-        """That of sums over users, to each of which a user adds from `low` <= 0 to `high` > 0.
-        Theorem H9.
+        """Return the sensitivity of sums over users, to each of which a user adds a bounded amount.
+
+        The amount is from `low` <= 0 to `high` > 0. Theorem H9.
 
         Args:
-            items_per_user: the most sums to which one user adds; None if any number.
+            items_per_user: largest number of sums to which one user adds; None if any number.
         """
         least, greatest = _end("low", low), _end("high", high)
         if not least <= 0 < greatest:
@@ -195,8 +199,9 @@ class Sensitivity(Frozen):
     def _can_hold(self) -> Self:
         if self.monotone and self.relation == "replace_one":
             raise ValueError(
-                "monotone=True cannot hold under relation='replace_one': a replaced user raises"
-                " some scores and lowers others: leave monotone out, and the range is 2 * linf"
+                "monotone=True cannot hold under relation='replace_one', because a replaced"
+                " user raises some scores and lowers others. Leave monotone out, and the"
+                " range is 2 * linf"
             )
         # An odd l0 is that of a caller who counted the scores that can change, and half of it fewer
         # items than a user may have.
@@ -210,8 +215,9 @@ class Sensitivity(Frozen):
 
     @property
     def range(self) -> float:
-        """The most that two scores can move against each other (score units): what ranking
-        mechanisms pay for. Theorem H1.
+        """Largest movement of two scores against each other, in score units. Theorem H1.
+
+        The cost of ranking mechanisms depends on it.
         """
         if self.monotone:
             return self.linf
@@ -223,8 +229,9 @@ class Sensitivity(Frozen):
         return min(both, self.l1_of(None))
 
     def l1_of(self, count: int | None) -> float:
-        """The most that the changes of any `count` scores (all if None) add up to; inf if nothing
-        bounds it. Rounded up.
+        """Return the largest sum of the changes of any `count` scores (all if None), rounded up.
+
+        inf if nothing bounds it.
         """
         touched = self._touched(count)
         bounds = [math.inf if touched is None else fraction_up(touched * Fraction(self.linf))]
@@ -235,8 +242,9 @@ class Sensitivity(Frozen):
         return min(bounds)
 
     def l2_of(self, count: int | None) -> float:
-        """The most that the Euclidean norm of the changes of any `count` scores is; inf if nothing
-        bounds it. Rounded up.
+        """Return the largest Euclidean norm of the changes of any `count` scores, rounded up.
+
+        Of all scores if None. inf if nothing bounds it.
         """
         touched = self._touched(count)
         bounds = [math.inf if touched is None else sqrt_up(touched * Fraction(self.linf) ** 2)]
@@ -252,7 +260,7 @@ class Sensitivity(Frozen):
 
     @property
     def items_alone(self) -> int | None:
-        """The most scores that can be one user's alone; None if any number."""
+        """Largest number of scores that can be one user's alone, or None for any number."""
         return self.l0 // 2 if self.l0 is not None and self._halved else self.l0
 
     @overload
@@ -260,10 +268,9 @@ class Sensitivity(Frozen):
     @overload
     def alone(self, items: NDArray[Any]) -> NDArray[np.float64]: ...
     def alone(self, items: int | NDArray[Any]) -> float | NDArray[np.float64]:
-        """The most that one user gives each of `items` scores to which nobody else gives, score
-        units. Theorem H4.
+        """Return the most that one user gives each of `items` scores to which nobody else gives.
 
-        A number, or an array of them for an array of numbers of items.
+        In score units: a number, or an array for an array of numbers of items. Theorem H4.
         """
         users = 2 if self._halved else 1
         shares: Any = math.inf
@@ -309,7 +316,7 @@ class Sensitivity(Frozen):
 
 
 def _end(field: str, value: object) -> Fraction:
-    """One end of what a user adds, exactly."""
+    """Return one end of the range of a user's amounts, exactly."""
     try:
         if isinstance(value, Real) and not isinstance(value, bool):
             return Fraction(value if isinstance(value, Fraction | int) else float(value))
@@ -319,12 +326,12 @@ def _end(field: str, value: object) -> Fraction:
 
 
 def _checked(items: int) -> int:
-    """An integer >= 1, or the error that a bound of one user's items deserves."""
+    """Return an integer >= 1, or raise the error of a wrong bound on one user's items."""
     return Sensitivity(l0=items).l0 or 1
 
 
 def fraction_up(value: Fraction) -> float:
-    """The least float that is not below; inf beyond them."""
+    """Return the least float that is not below; inf beyond the floats."""
     try:
         nearest = float(value)
     except OverflowError:
@@ -334,8 +341,9 @@ def fraction_up(value: Fraction) -> float:
 
 @lru_cache(maxsize=1024)
 def sqrt_up(square: Fraction) -> float:
-    """A float that is not below the root, nor more than two units in the last place above it; inf
-    beyond them.
+    """Return a float not below the root, and at most two units in the last place above it.
+
+    inf beyond the floats.
     """
     places = (square.numerator.bit_length() - square.denominator.bit_length()) // 2
     scaled = square / Fraction(4) ** places  # near 1, whatever the size

@@ -1,5 +1,6 @@
-"""`Session`: charge the ledger, then draw; what cannot be charged is not drawn. `Schedule`: the
-draws of a plan. `BoundItem`: an item that is charged for one job.
+"""`Session`, which charges the ledger and then draws; nothing is drawn that cannot be charged.
+
+Also `Schedule`, the draws of a plan, and `BoundItem`, an item that is charged for one job.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from accounting.arguments import Relation
 from accounting.curves import Composed
 from accounting.guarantee import Guarantee
 from accounting.ledger import AlreadyCharged, Dataset, Ledger, Receipt, Terms
-from accounting.ledger.item import Chargeable, require_known
+from accounting.ledger.request import Chargeable, require_known
 from accounting.process_state import ProcessState
 from accounting.remaining import Remaining
 from dpselect.errors import InvalidRequest, SensitivityMismatch
@@ -47,11 +48,10 @@ Plan = Sequence[tuple[int, Mechanism]] | Guarantee
 
 
 class ChargeScope(TypedDict, total=False):
-    """Keywords of a session: on whose behalf and for which rows everything is charged, as
-    `accounting.ledger.Terms` has them.
+    """Keywords of a session: on whose behalf and for which periods everything is charged.
 
-    Several periods under add_remove, read together, are charged for counts of whole users, or at
-    the price of replace_one.
+    They are those of `accounting.ledger.Terms`. Several periods under add_remove, read together,
+    are charged for counts of whole users, or at the cost of replace_one.
     """
 
     period: str | Sequence[str] | None
@@ -63,10 +63,10 @@ class ChargeScope(TypedDict, total=False):
 
 
 class ChargeMetadata(TypedDict, total=False):
-    """Keywords of every release, as `accounting.ledger.Terms` has them: written to the ledger in
-    clear, no private data in them.
+    """Keywords of every release, written to the ledger in clear: include no private data.
 
-    A second release under a key is refused: the first may have been seen.
+    They are those of `accounting.ledger.Terms`. A second release under a key is refused, because
+    the first may have been seen.
     """
 
     key: str | None
@@ -75,17 +75,16 @@ class ChargeMetadata(TypedDict, total=False):
     salt: str | None
 
 
-_LATER = object()  # in place of scores that there are none of yet
+_LATER = object()  # in place of scores that do not exist yet
 
 
 @final
 @dataclass(frozen=True)
 class BoundItem:
-    """An item that is charged for one job, and nothing else: under its key a ledger refuses every
-    other binding.
+    """An item that is charged for one job only: a ledger refuses other bindings under its key.
 
     Attributes:
-        item: the mechanism, or whatever else has the price.
+        item: the mechanism, or another item with a cost.
         binding: a digest of the job, which the ledger keeps in clear.
     """
 
@@ -94,36 +93,36 @@ class BoundItem:
 
     @property
     def curve(self) -> Curve:
-        """The item's."""
+        """Cost of the item."""
         return self.item.curve
 
     @property
     def relation(self) -> Relation:
-        """The item's."""
+        """Neighboring relation of the item."""
         return self.item.relation
 
     @property
     def unit(self) -> str | None:
-        """The item's unit of privacy, where it is not the dataset's for certain."""
+        """Unit of privacy of the item, or None if it is the dataset's for certain."""
         return getattr(self.item, "unit", None)
 
     @property
     def uses_linf_only(self) -> bool:
-        """True if the item declares it: see `accounting.ledger.item.Chargeable`."""
+        """True if the item declares it: see `accounting.ledger.request.Chargeable`."""
         return getattr(self.item, "uses_linf_only", False) is True
 
     def to_json(self) -> str:
-        """The item's description, with the binding."""
+        """Return the item's description, with the binding."""
         return json.dumps({**json.loads(self.item.to_json()), "binding": self.binding})
 
 
 @final
 class Session:
-    """Releases on one dataset of a ledger. Every release is charged before its noise is drawn, and
-    a failed draw stays charged.
+    """Releases on one dataset of a ledger, each charged before its noise is drawn.
 
-    Noise comes from the operating system's entropy: a session takes no seed. What is asked for
-    wrongly or does not fit is refused before anything is charged, by whatever makes a release:
+    A failed draw stays charged. Noise comes from the operating system's entropy, so a session takes
+    no seed. Every method that makes a release refuses a wrong request, or one that does not fit,
+    before anything is charged:
 
     - `BudgetExceeded`, `Unaffordable`: the budget or a quota does not allow it.
     - `RelationMismatch`: the mechanism's guarantee is for another relation than the dataset's.
@@ -135,9 +134,9 @@ class Session:
     - `LedgerUnavailable`: the charge or the release could not be recorded; nothing is released.
 
     Args:
-        ledger: where charges are kept.
+        ledger: the ledger that keeps the charges.
         dataset: a dataset that the ledger declares; its relation must be that of every mechanism.
-        behalf: see `ChargeScope`; of a release, `ChargeMetadata`.
+        behalf: see `ChargeScope`; a release takes `ChargeMetadata`.
 
     Raises:
         InvalidRequest: ledger is not a Ledger.
@@ -177,29 +176,28 @@ class Session:
 
     @classmethod
     def open(cls, url: str, dataset: str, **behalf: Unpack[ChargeScope]) -> Self:
-        """A session on the ledger at `url`, which must exist."""
+        """Open a session on the ledger at `url`, which must exist."""
         return cls(Ledger.open(url, create=False), dataset, **behalf)
 
     @property
     def ledger(self) -> Ledger:
-        """Where charges are kept."""
+        """The ledger that keeps the charges."""
         return self._ledger
 
     @property
     def dataset(self) -> Dataset:
-        """The dataset's declaration."""
+        """Declaration of the dataset."""
         return self._dataset
 
     @property
     def terms(self) -> Terms:
-        """On whose behalf, and for which periods, everything is charged: as `Ledger.charge` takes
-        it.
-        """
+        """Keywords of every charge as `Ledger.charge` takes them: its scope and its periods."""
         return self._behalf
 
     def totals(self) -> list[Remaining]:
-        """What is spent and what is left of each of the session's periods; of the dataset, if it
-        has no window.
+        """Return the spent and remaining budget of each of the session's periods.
+
+        Of the dataset, if it has no periods.
         """
         periods = (
             [self._period]
@@ -217,13 +215,14 @@ class Session:
         key: str | None = None,
         resumes: bool = False,
     ) -> None:
-        """Raise as a release of `count` runs would if it were made now, without charging: before a
-        long computation.
+        """Raise as a release of `count` runs would now, without charging anything.
+
+        Call it before a long computation.
 
         Args:
-            item: a mechanism, or what `publish` charges.
-            resumes: whether it is `resume` that would be called, which draws under a charge of
-                which nothing was released.
+            item: a mechanism, or an item that `publish` charges.
+            resumes: True if `resume` would be called, which draws under a charge of which nothing
+                was released.
         """
         if isinstance(whole := _whole(item), Mechanism):
             _settled(whole, pay)
@@ -248,17 +247,18 @@ class Session:
     def affordable(
         self, item: Mechanism | Curve | DpEvent, *, one_by_one: bool = False
     ) -> int | Remaining:
-        """How many more runs of `item` every period's remaining budget, and every quota, pays for;
-        at most 10^12.
+        """Number of further runs of `item` that every period's budget, and every quota, allows.
+
+        At most 10^12.
 
         Args:
-            item: a mechanism; or of what runs elsewhere a curve proved for the dataset's relation,
-                or dp-accounting's event.
+            item: a mechanism. For releases that run elsewhere, a curve proved for the dataset's
+                relation, or dp-accounting's event.
             one_by_one: False counts runs that are charged now as one item, as `select_many` and
-                `schedule` do: a plan for all of the budget is priced by the best accounting, which
-                nothing else may then share. True answers for releases that are charged one after
-                the other, as `select` does, and says what runs out first and what to change:
-                `Remaining`.
+                `schedule` do. A plan for all of the budget is priced by the best accounting, which
+                nothing else may then share. True counts releases that are charged one after the
+                other, as `select` does, and returns a `Remaining`, which says what runs out first
+                and what to change.
         """
         terms = self._behalf
         if isinstance(item, Mechanism):
@@ -284,10 +284,11 @@ class Session:
 
         Args:
             pay: "spent" reserves the whole curve and gives back, with the record of the release,
-                what the selection says was not used: `Mechanism.spent`, Theorem F8. What stops a
-                release before its record leaves all of it charged.
-            keep: called with what was drawn before the release is recorded: to write it where a
-                crash cannot lose it. The text that it returns names what was written, by a hash for
+                the part that the selection did not use: `Mechanism.cost_of`, Theorem F8. If a
+                    release
+                stops before its record, all of it stays charged.
+            keep: called with the selection before the release is recorded, to write it where a
+                crash cannot lose it. The text that it returns names the written data, by a hash for
                 example, in the ledger's record (the claim of `Ledger.release`). If it raises,
                 nothing is released, and the charge stays.
         """
@@ -310,8 +311,9 @@ class Session:
         pay: Pay = "curve",
         **notes: Unpack[ChargeMetadata],
     ) -> Selections:
-        """Charge one run for each row of a (rounds, m) matrix over a public domain, as one item,
-        then draw them all.
+        """Charge one run for each row of a (rounds, m) matrix, as one item, then draw them all.
+
+        The matrix is over a public domain.
         """
         array = _require_mechanism(mechanism).check_many(matrix)
         self._require_covered(mechanism, array)
@@ -333,13 +335,13 @@ class Session:
         """Charge a release that need not be a selection, then draw it and record it.
 
         Args:
-            item: has a curve, a relation and JSON: all that `draw` gives away is paid for by its
-                curve.
+            item: an object with a curve, a relation and JSON. Its curve must cover all that `draw`
+                returns.
             draw: called once, after the charge.
-            keep: as for `select`, of what was drawn.
-            scores: what a mechanism draws from, which says whether users are counted in full.
-            spent: what a drawn release has used of the curve, as `pay="spent"` of `select`; None
-                charges all of it.
+            keep: as for `select`, called with the result of `draw`.
+            scores: the scores that a mechanism draws from, which show if users are counted in full.
+            spent: function from a drawn release to the part of the curve that it used, as
+                `pay="spent"` of `select`; None charges all of it.
         """
         self._require_covered(item, scores)
 
@@ -359,27 +361,27 @@ class Session:
         spent: Callable[[T], Curve] | None = None,
         **notes: Unpack[ChargeMetadata],
     ) -> T:
-        """One release of a job that any step may interrupt: charged once under its key, drawn once
-        for anybody to see.
+        """Release for a job that any step may interrupt, charged once under its key.
 
-        Called again after an interruption, it does what was not done: of two draws under one charge
-        the ledger accepts one. Nothing asks the ledger between the draw and its claim, so that a
-        ledger that cannot be read then loses no draw.
+        It is drawn once for anybody to see. Called again after an interruption, it does the
+        remaining steps. Of two draws under one charge the ledger accepts one. Nothing reads the
+        ledger between the draw and its claim, so that a ledger that cannot be read then loses no
+        draw.
 
         Args:
             item: as for `publish`; its JSON names the job (`BoundItem`), so that no other job draws
                 under its charge.
-            draw: called after the charge, with its receipt, which says whether an earlier call had
-                made it (`replayed`), and whether its release is on record (`state`), so that it may
-                have been seen. It returns what is kept of an earlier draw, or where nothing is on
-                record may draw; and the claim of that draw, a hash for example. What it draws it
-                keeps, durably and out of sight, before it returns; without a claim it draws under a
-                new charge only.
-            count: runs that are charged as one item.
+            draw: called after the charge, with its receipt. `replayed` is True if an earlier call
+                had made the charge, and `state` is "released" if its release is on record, so that
+                it may have been seen. It returns the kept result of an earlier draw, or it may draw
+                if nothing is on record. It also returns the claim of that draw, a hash for example.
+                Before it returns, it keeps a new draw durably and out of sight. Without a claim it
+                draws under a new charge only.
+            count: number of runs that are charged as one item.
             scores, spent: as for `publish`.
 
         Raises:
-            ClaimConflict: another draw was released under the key: this one is dropped, unseen.
+            ClaimConflict: another draw was released under the key; this one is dropped, unseen.
         """
         self._require_covered(item, scores)
         return self._release(item, count, notes, draw, spent, again=True)
@@ -387,16 +389,17 @@ class Session:
     def best_of(
         self, mechanism: RepeatAndSelect, function: Run[T], **notes: Unpack[ChargeMetadata]
     ) -> Best[T] | None:
-        """Charge `mechanism`, run `function` a private number of times, and record that its best
-        run was released.
+        """Charge `mechanism`, run `function` a private number of times, and record the release.
+
+        Only the best run is released.
 
         Args:
             function: one run, without arguments, that returns (score, result): see
-                `RepeatAndSelect`. It may not use a session: how often that was charged would tell
-                how many runs there were.
+                `RepeatAndSelect`. It may not use a session, because the number of its charges would
+                reveal the number of runs.
 
         Returns:
-            The best run; None where a Poisson law gave no run.
+            The best run, or None if a Poisson distribution gave no run.
 
         Raises:
             RunFailed: some run failed; the charge stays.
@@ -412,12 +415,13 @@ class Session:
     def schedule(
         self, plan: Plan, *, expires_in: float | None = None, **notes: Unpack[ChargeMetadata]
     ) -> Schedule:
-        """Reserve a plan that is fixed now, (count, mechanism) pairs or `30 * mechanism`, as one
-        item at its composed curve.
+        """Reserve a plan that is fixed now, as one item at its composed curve.
+
+        The plan is (count, mechanism) pairs or `30 * mechanism`.
 
         Args:
-            expires_in: seconds after which it is given back to whoever needs room, unless something
-                was drawn by then.
+            expires_in: seconds after which the reservation may be given back to others, unless
+                something was drawn by then.
 
         Returns:
             The draws of the plan, for this process only.
@@ -469,11 +473,11 @@ class Session:
         return drawn
 
     def _require_covered(self, item: Chargeable, scores: object = None) -> None:
-        """Refuse a price that does not cover several periods that are read together (Theorem F11).
+        """Refuse a cost that does not cover several periods that are read together (Theorem F11).
 
-        `scores` are what is drawn from; where they state no sensitivity, as a matrix, nothing says
-        that users are counted in full: they declare no more than linf = 1, one way. `_LATER` is for
-        plans, whose draws are checked one by one.
+        `scores` are the input of the draw. They count users in full if they declare linf = 1, one
+        way, and no other bound. A matrix states no sensitivity, so nothing shows that it does.
+        `_LATER` is for plans, whose draws are checked one by one.
         """
         several = (
             self._period is not None
@@ -482,13 +486,13 @@ class Session:
         )
         if not several or self._dataset.relation != "add_remove" or item.relation == "replace_one":
             return
-        given = getattr(scores, "sensitivity", None)
-        whole = given is not None and (
-            given.l0,
-            given.l1,
-            given.l2,
-            given.monotone,
-            given.linf,
+        declared = getattr(scores, "sensitivity", None)
+        whole = declared is not None and (
+            declared.l0,
+            declared.l1,
+            declared.l2,
+            declared.monotone,
+            declared.linf,
         ) == (None, None, None, True, 1)
         # Sums that are cut to [0, 1] declare the same, and yet rise where the rows that leave held
         # amounts below 0.
@@ -501,17 +505,18 @@ class Session:
         ):
             return
         raise SensitivityMismatch(
-            f"the rows of {len(set(self._period or ()))} periods are read together, and a user is"
-            " bounded over all of them: without its rows of one period other rows are counted, so"
-            " that the guarantee under add_remove does not hold. Use a mechanism and scores with"
-            " relation='replace_one' (--relation replace_one), whose price covers that, count"
-            " every user in full in Scores that say so (no bound, no clip, no sums), or release"
-            " each period by itself"
+            f"the rows of {len(set(self._period or ()))} periods are read together, and a user"
+            " is bounded over all of them. Without a user's rows of one period, other rows of"
+            " theirs are counted, so that the guarantee under add_remove does not hold. Use a"
+            " mechanism and scores with relation='replace_one' (--relation replace_one),"
+            " whose cost covers that, count every user in full in Scores that say so (no"
+            " bound, no clip, no sums), or release each period by itself"
         )
 
     def terms_of(self, count: int, notes: ChargeMetadata) -> Terms:
-        """The keywords of a charge: on whose behalf it is made, with these notes. Refused while a
-        run of several is under way.
+        """Return the keywords of a charge: its scope and these notes.
+
+        Refused while a run of `RepeatAndSelect` is under way.
         """
         RepeatAndSelect._require_none_running()
         require_known(notes, ChargeMetadata)
@@ -519,8 +524,10 @@ class Session:
 
     @staticmethod
     def require_new(receipt: Receipt) -> Receipt:
-        """The receipt of a charge that this call has made; AlreadyCharged if an earlier call had
-        made it.
+        """Return the receipt of a charge that this call has made.
+
+        Raises:
+            AlreadyCharged: an earlier call had made it.
         """
         if receipt.replayed:
             raise AlreadyCharged(
@@ -538,9 +545,9 @@ class Session:
 class Schedule:
     """The draws of a reserved plan, in any order. `dpselect.Session.schedule` makes one.
 
-    The first draw commits the reservation; until then `void` gives it back. A draw that fails is
-    used up. What is left is counted in this object, so it works in the process that made it only,
-    and what is not drawn when it ends stays charged.
+    The first draw commits the reservation. Until then `void` gives it back. A draw that fails is
+    used up. The remaining runs are counted in this object, so it works only in the process that
+    made it, and runs that are not drawn when that ends stay charged.
     """
 
     def __init__(self, session: Session, key: str, item: Guarantee) -> None:
@@ -553,12 +560,12 @@ class Schedule:
 
     @property
     def key(self) -> str:
-        """The ledger's key of the reservation."""
+        """Key of the reservation in the ledger."""
         return self._key
 
     @property
     def left(self) -> dict[Mechanism, int]:
-        """How many runs of each mechanism are not drawn yet."""
+        """Number of remaining runs of each mechanism."""
         return dict(self._kept.value)
 
     def select(self, mechanism: Mechanism, scores: Scores | MechanismInput) -> Selection:
@@ -577,8 +584,8 @@ class Schedule:
         with self._kept.locked() as left:
             if left[mechanism] < 1:
                 raise InvalidRequest(
-                    f"the plan has no run of {mechanism!r} left: what was not planned is charged by"
-                    " Session.select"
+                    f"the plan has no remaining run of {mechanism!r}. Charge an unplanned run"
+                    " by Session.select"
                 )
             self._kept.value = left - Counter([mechanism])
         self._ledger.commit(self._dataset, self._key, actor=self._actor)
@@ -606,12 +613,16 @@ class Schedule:
 
 
 def _whole(item: Chargeable) -> Chargeable:
-    """The item without what binds it to a job."""
+    """Return the item without the binding to a job."""
     return item.item if isinstance(item, BoundItem) else item
 
 
 def _require_mechanism(given: object) -> Mechanism:
-    """`given`, if it is a mechanism; InvalidRequest if it is something else."""
+    """Return `given`, if it is a mechanism.
+
+    Raises:
+        InvalidRequest: it is another object.
+    """
     if not isinstance(given, Mechanism):
         raise InvalidRequest(
             "a configured mechanism is needed, dpselect.CanonicalTopK(k=10, epsilon=1) for"
@@ -621,8 +632,10 @@ def _require_mechanism(given: object) -> Mechanism:
 
 
 def _settled(mechanism: Mechanism, pay: Pay) -> Callable[[Selection | Selections], Curve] | None:
-    """What a release is settled at, where it is. InvalidRequest where nothing could be given
-    back.
+    """Return a function from a drawn release to its cost, or None if it costs the whole curve.
+
+    Raises:
+        InvalidRequest: nothing could be given back.
     """
     if pay not in get_args(Pay):
         raise InvalidRequest(f"pay={str(pay)[:30]!r} must be one of {', '.join(get_args(Pay))}")
@@ -630,13 +643,13 @@ def _settled(mechanism: Mechanism, pay: Pay) -> Callable[[Selection | Selections
         return None
     if not mechanism.cost_depends_on_outcome:
         raise InvalidRequest(
-            f"{type(mechanism).__name__} costs the same whatever comes out, and nothing would be"
-            " given back: take LimitedDomain for example, or leave pay at 'curve'"
+            f"{type(mechanism).__name__} costs the same for every outcome, so nothing would be"
+            " given back. Use LimitedDomain, for example, or leave pay at 'curve'"
         )
 
     def spent(drawn: Selection | Selections) -> Curve:
         each = Counter(
-            mechanism.spent(one) for one in ([drawn] if isinstance(drawn, Selection) else drawn)
+            mechanism.cost_of(one) for one in ([drawn] if isinstance(drawn, Selection) else drawn)
         )
         return Composed.of([(times, curve) for curve, times in each.items()])
 

@@ -253,7 +253,7 @@ def large_margin(small: bool = False) -> None:
     for margin in margins:
         counts, rng = np.full(m, 1000), np.random.default_rng(1)
         counts[0] += margin
-        lead = dps.Scores(counts, sensitivity=large.covers)
+        lead = dps.Scores(counts, sensitivity=large.sensitivity_bound)
         right.append(
             np.mean(
                 [large.select(lead, rng=rng).indices[0] == 0 for _ in range(rounds)]

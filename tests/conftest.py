@@ -41,7 +41,9 @@ _GLOBALS: dict[str, Callable[[], object]] = {
     "kinds of mechanisms": lambda: sorted(dpselect.mechanisms.base.members()),
     "current folder": os.getcwd,
     "environment": lambda: {
-        name: text for name, text in os.environ.items() if name != "PYTEST_CURRENT_TEST"
+        name: text
+        for name, text in os.environ.items()
+        if name not in ("PYTEST_CURRENT_TEST", "_RJEM_MALLOC_CONF")  # polars sets the second
     },
     "decimal context": lambda: (decimal.getcontext().prec, decimal.getcontext().rounding),
     "numpy's error state": np.geterr,
@@ -60,20 +62,21 @@ _GLOBALS: dict[str, Callable[[], object]] = {
 
 
 @pytest.fixture(autouse=True)
-def globals_as_they_were(request: pytest.FixtureRequest) -> Iterator[None]:
+def globals_as_they_were() -> Iterator[None]:
     """Sets precisions and global generators before each test and restores them; fails a test that
     leaves another global changed.
 
-    Caches of the packages are dropped after a test that patches, because what it cached was
+    Caches of the packages are dropped after a test that patches code, because what it cached was
     computed by patched code.
     """
     mpmath.mp.dps, flint.ctx.prec = 15, 53
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002
     before = {name: read() for name, read in _GLOBALS.items()}
+    _PATCHED.clear()
     yield
     mpmath.mp.dps, flint.ctx.prec = 15, 53
-    if "monkeypatch" in request.fixturenames:
+    if _PATCHED:
         _drop_caches()
     changed = {
         name: (before[name], now)
@@ -81,6 +84,24 @@ def globals_as_they_were(request: pytest.FixtureRequest) -> Iterator[None]:
         if (now := read()) != before[name]
     }
     assert changed == {}, "the test leaves globals changed, and later tests would depend on it"
+
+
+_PATCHED: list[object] = []
+"""What the running test has replaced; the environment and the current folder are not code."""
+
+
+def _noted(patch: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(patch)
+    def noting(own: pytest.MonkeyPatch, target: object, *given: Any, **more: Any) -> None:
+        if target is not os.environ:
+            _PATCHED.append(target)
+        patch(own, target, *given, **more)
+
+    return noting
+
+
+for _name in ("setattr", "delattr", "setitem", "delitem"):
+    setattr(pytest.MonkeyPatch, _name, _noted(getattr(pytest.MonkeyPatch, _name)))
 
 
 def _drop_caches() -> None:

@@ -55,12 +55,11 @@ def test_every_curve_and_every_mechanism_is_in_the_table_of_tightness(
     """A new member needs a row that says how tight it is."""
     monkeypatch.syspath_prepend(str(HERE))
     table = importlib.import_module("bench_tightness")
-    # The law of the one is that of whatever it repeats; a horizon, a second round and a table of
+    # The law of the one is that of whatever it repeats; a horizon and a table of
     # cells do not select from scores alone, and tests/laws has attained pairs of these.
     told_elsewhere = {
         "repeat_and_select",
         "continual_top_k",
-        "two_round_histogram",
         "top_of_groups",
         "racing_top_k",
     }

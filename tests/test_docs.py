@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from build.util import project_wheel_metadata
 from typer.testing import CliRunner
 
 from dpselect.cli.app import app
@@ -26,6 +27,21 @@ PROMISE = re.compile(r"^ *((?:budget|epsilon|pure epsilon|zCDP|delta0) {2,}.*?) 
 CURVES = sorted(
     p for p in (ROOT / "accounting/curves").glob("*.py") if p.stem not in ("__init__", "base")
 )
+
+
+@pytest.mark.slow
+def test_links_of_the_readme_are_absolute_where_an_index_shows_it() -> None:
+    """The description in the metadata that the build makes is README.md, whose links and pictures
+    lead to files of the repository by addresses.
+    """
+    links = re.compile(r"(!?)\[[^\]]*\]\((?!#)([^)]+)\)")
+    stated = links.findall((ROOT / "README.md").read_text())
+    shown = links.findall(str(project_wheel_metadata(ROOT).get_payload()))
+    assert {mark for mark, _ in stated} == {"", "!"}
+    places = {"": "https://example.org/dpselect/source/", "!": "https://example.org/dpselect/raw/"}
+    assert shown == [
+        (mark, link if "://" in link else places[mark] + link) for mark, link in stated
+    ]
 
 
 def test_cited_theorems_exist() -> None:

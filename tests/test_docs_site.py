@@ -10,6 +10,7 @@ import json
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -21,8 +22,11 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 MISSING = [
-    name for name in ("sphinx", "myst_parser", "furo") if importlib.util.find_spec(name) is None
+    name
+    for name in ("sphinx", "myst_parser", "furo", "sphinx_copybutton")
+    if importlib.util.find_spec(name) is None
 ]
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 # The README's links work on a code host and in a checkout, so relative to its folder; docs link
 # among themselves.
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
@@ -59,12 +63,12 @@ def _links(page: Path) -> list[str]:
     ]
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(
-    bool(MISSING), reason=f"not installed: {', '.join(MISSING)}; pip install '.[docs]'"
-)
-def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
-    """sphinx-build -W: every page, every docstring of the public names, every cross-reference."""
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built by sphinx-build -W."""
+    if MISSING:
+        pytest.skip(f"not installed: {', '.join(MISSING)}; pip install '.[docs]'")
+    tmp_path = tmp_path_factory.mktemp("site")
     site = Path(os.environ.get("DPSELECT_TEST_SITE", tmp_path / "site"))
     if "DPSELECT_TEST_SITE" not in os.environ:  # .ci/run has built it
         command = [
@@ -83,6 +87,12 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
             [*command, str(DOCS), str(site)], cwd=ROOT, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr[-4000:]
+    return site
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_warnings(site: Path) -> None:
+    """Every page, every docstring of the public names, every cross-reference."""
     assert "runs out first" in (site / "sample-report.html").read_text()
     assert "Start in five minutes" in (site / "index.html").read_text()
     assert 'class="math' in (site / "theorems.html").read_text()
@@ -96,6 +106,49 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     ]
     assert len(rows) > 150
     assert len(unlinked) <= 7  # packages without a page of their own
+
+
+# Names of code that a page breaks, and whether it is wider than the window.
+BROKEN = """<script>addEventListener("load", () => {
+  const broken = [], root = document.documentElement;
+  const texts = document.createTreeWalker(document.querySelector("article"), NodeFilter.SHOW_TEXT);
+  for (let text; text = texts.nextNode();) {
+    if (!text.parentElement.offsetParent || !text.parentElement.closest("code, pre")) continue;
+    for (const word of text.data.matchAll(/[\\w-]+/g)) {
+      const range = document.createRange();
+      range.setStart(text, word.index);
+      range.setEnd(text, word.index + word[0].length);
+      const lines = [...range.getClientRects()].filter(part => part.width > 0);
+      if (new Set(lines.map(part => Math.round(part.top))).size > 1) broken.push(word[0]);
+    }
+  }
+  if (root.scrollWidth > root.clientWidth) broken.push("a page of " + root.scrollWidth);
+  document.title = JSON.stringify(broken);
+});</script></head>"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    CHROMIUM is None and os.environ.get("DPSELECT_TEST_SERVERS") != "required",
+    reason="no Chromium here: apt-get install chromium",
+)
+@pytest.mark.parametrize("page", ["start", "choosing", "logs", "cli", "reference/dpselect"])
+def test_pages_fit_a_phone(site: Path, page: str, tmp_path: Path) -> None:
+    """In a window of 390 pixels tables and blocks of code scroll, and no name or option breaks
+    inside.
+    """
+    options = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --dump-dom"
+    options += " --disable-background-networking --disable-component-update --disable-sync"
+    options += f" --window-size=390,800 --virtual-time-budget=5000 --user-data-dir={tmp_path}/user"
+    base = f'<head><base href="{(site / page).parent.as_uri()}/">'
+    text = (site / f"{page}.html").read_text().replace("<head>", base, 1)
+    probe = tmp_path / "probe.html"
+    probe.write_text(text.replace("</head>", BROKEN, 1))
+    command = [str(CHROMIUM), *options.split(), probe.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    found = re.search(r"<title>(.*?)</title>", done.stdout)
+    assert found is not None
+    assert json.loads(found[1]) == []
 
 
 def _found(site: Path, words: str) -> set[str]:

@@ -1,3 +1,1 @@
-"""From a curve to (epsilon, delta): Renyi bounds, privacy loss distributions, optimal adaptive
-composition.
-"""
+"""Conversion of curves to (epsilon, delta): Renyi bounds, loss distributions, and recursions."""

@@ -1,8 +1,9 @@
-"""Optimal adaptive composition of a plan in its true order: how much can an adversary learn who
-chooses every next pair?
+"""Optimal adaptive composition of a plan in its true order.
 
-A dynamic program from the last step to the first, on a grid and rounded up (Theorems D1 and D2).
-Steps are of bounded range, and an adversary chooses their pair, or have one dominating pair.
+It bounds an adversary who chooses every next pair after seeing the earlier outcomes.
+
+A dynamic program from the last step to the first, on a grid and rounded up (Theorems D1 and D2). A
+step either has bounded range, and the adversary chooses its pair, or it has one dominating pair.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from accounting.convert.pld.loss import Loss, Losses
 from accounting.convert.recursion import WIDEST, is_range, solved
 from accounting.convert.renyi import check_delta, rdp_to_epsilon
 from accounting.curves import Composed, Curve
-from accounting.decimal_sum import decimal_sum
 from accounting.errors import InvalidArgument
+from accounting.numbers import decimal_sum
 
 # Below, the far tails of a Gaussian step (6e-300) are not negligible.
 _LEAST_DELTA = 1e-280
@@ -29,18 +30,18 @@ _BEYOND = 1e-4  # share of delta that is left beyond the grid
 def adaptive_composition(
     steps: Sequence[Curve | tuple[Curve, int]], delta: float, *, cells: int = 32
 ) -> float:
-    """The epsilon (nats) of steps one after the other, each input and each bounded-range pair
-    chosen after all earlier outcomes.
+    """Return the epsilon (nats) of steps that run one after the other. Theorem D1.
 
-    Theorem D1. Bounded-range steps are treated as exactly that; any other step enters through its
-    dominating pair, in its own place, as the order matters. The plan (which curves, how many, in
-    which order) is fixed in advance: this is not a rule for stopping early.
+    Each input, and each bounded-range pair, may be chosen after all earlier outcomes. Bounded-range
+    steps are treated as exactly that. Any other step enters through its dominating pair, in its own
+    place, because the processing order matters. The plan (which curves, how many, in which order)
+    is fixed in advance, so this is not a rule for stopping early.
 
     Args:
         steps: curves or (curve, count) pairs, the first one first.
         delta: in [0, 1).
-        cells: of the grid in the range of the steps that weigh most; to epsilon they add about 1/(3
-            cells^2) of it, in plans of few steps more.
+        cells: number of grid cells in the range of the steps that weigh most. They add about 1/(3
+            cells^2) of epsilon, and more in plans of few steps.
 
     Raises:
         InvalidArgument: delta is out of range or below 1e-280, cells is not an integer >= 1, or a
@@ -48,8 +49,8 @@ def adaptive_composition(
     """
     if isinstance(steps, Curve) or not isinstance(steps, Iterable):
         raise InvalidArgument(
-            f"steps must be a list of curves or (Curve, count) pairs, not {type(steps).__name__}:"
-            " put it in a list"
+            "steps must be a list of curves or (Curve, count) pairs, not"
+            f" {type(steps).__name__}. Put it in a list"
         )
     checked_integer("cells", cells, "of the grid in one range")
     target, counted, plan, bad = check_delta(delta), [], [], []
@@ -70,8 +71,8 @@ def adaptive_composition(
         return math.inf if max(added, whole.delta0) > target else whole.core_epsilon
     if kept < _LEAST_DELTA:
         raise InvalidArgument(
-            f"delta={kept!r} must be at least {_LEAST_DELTA:g} here; Curve.epsilon serves smaller"
-            " ones"
+            f"delta={kept!r} must be at least {_LEAST_DELTA:g} here. For smaller ones, use"
+            " Curve.epsilon"
         )
     # An epsilon beyond which no more than a small share of delta is left.
     renyi = rdp_to_epsilon(whole.rdp, kept * _BEYOND, whole.table_orders).value
@@ -85,7 +86,7 @@ def adaptive_composition(
 
 
 def _interval(plan: Sequence[tuple[int, Loss]], cells: int) -> float:
-    """Of the grid, by the steps that weigh most; it divides a range, or else a place of atoms."""
+    """Grid interval for the heaviest steps; it divides a range, or else a place of atoms."""
     totals: dict[Loss, float] = defaultdict(float)
     for count, step in plan:
         totals[step] += count * _scale(step) ** 2
@@ -103,22 +104,22 @@ def _scale(step: Loss) -> float:
 
 @lru_cache(maxsize=64)
 def _losses(curve: Curve) -> Losses:
-    """The losses of a step, which commute if they are several."""
+    """Return the losses of a step, which commute if there are several."""
     losses = curve.losses()
     if losses is None:
         raise InvalidArgument(
-            f"{curve!r} has no dominating pair: the dynamic program takes bounded-range curves"
-            " and curves with a privacy loss distribution; Curve.epsilon converts any curve"
+            f"{curve!r} has no dominating pair, which every curve here needs unless it has"
+            " bounded range. Use Curve.epsilon, which converts any curve"
         )
     ranges = [loss for _, loss in losses.steps if is_range(loss)]
     if ranges and len(losses.steps) > 1:
         raise InvalidArgument(
-            "a composition does not say in which order its steps ran, and that matters for"
-            " bounded-range steps: pass its parts one by one, first step first"
+            "a composition does not say in which order its steps ran, which matters for"
+            " bounded-range steps. Pass its parts one by one, first step first"
         )
     if any(loss.period > WIDEST for loss in ranges):
         raise InvalidArgument(
-            f"a step has bounded range {ranges[0].period:g}, and the recursion takes at most"
-            f" {WIDEST:g} nats: compose it as a curve"
+            f"a step's bounded range {ranges[0].period:g} must be at most {WIDEST:g} nats."
+            " Compose it as a curve"
         )
     return losses

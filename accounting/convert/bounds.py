@@ -1,14 +1,20 @@
-"""From a curve to (epsilon, delta): every valid route is tried, and the answer says which one won.
+"""Conversion of a curve to (epsilon, delta) by every valid route, with the name of the best one.
 
-Routes (Theorem A4): `pure` is the sum of pure epsilons, `basic` the same outside the bad event,
-`rdp` the conversion of the Renyi bound at the best order, `profile` a closed-form hockey-stick
-divergence, `pld` the composed privacy loss distribution (Theorem P6). `pld` is tried where it can
-help and is cheap: the curve has no exact closed-form profile, some part has a dominating pair, many
-widths are rounded up to 128 (Theorem P9), and at most 10^7 parts run. It costs some ten
-milliseconds, up to a second for hundreds of different parts, and is remembered. `adaptive`, where
-it is asked for, is the optimal recursion for equal bounded-range parts among a few others, in any
-order (Theorem D6); it takes up to half a second, and is remembered. All of these routes hold for
-plans fixed in advance; none of them but `pure` is a rule for stopping a plan early (see `Budget`).
+Routes (Theorem A4):
+
+- `pure` is the sum of pure epsilons.
+- `basic` is the same sum outside the bad event.
+- `rdp` converts the Renyi bound at the best order.
+- `profile` is a closed-form hockey-stick divergence.
+- `pld` is the composed privacy loss distribution (Theorem P6). It is tried where it can help and is
+  cheap: the curve has no exact closed-form profile, some part has a dominating pair, many widths
+  are rounded up to 128 (Theorem P9), and at most 10^7 parts run. It takes some ten milliseconds, or
+  up to a second for hundreds of different parts, and the result is cached.
+- `adaptive`, which is optional, is the optimal recursion for equal bounded-range parts among a few
+  others, in any order (Theorem D6). It takes up to half a second, and the result is cached.
+
+All routes hold for plans fixed in advance. Only `pure` is also a rule for stopping a plan early
+(see `Budget`).
 """
 
 from __future__ import annotations
@@ -51,7 +57,7 @@ _UNDERFLOW = 1e-290
 
 
 class ConvertibleCurve(Protocol):
-    """What a conversion needs to know of a curve."""
+    """A curve as seen by a conversion: its bounds, failure probability and privacy losses."""
 
     @property
     def delta0(self) -> float: ...
@@ -66,9 +72,7 @@ class ConvertibleCurve(Protocol):
 
 @dataclass(frozen=True)
 class Bound:
-    """A proved epsilon (nats) or delta, the route that proved it, and the Renyi order where there
-    is one.
-    """
+    """A proved epsilon (nats) or delta, its route, and its Renyi order if it has one."""
 
     value: float
     route: Route
@@ -77,10 +81,12 @@ class Bound:
 
 
 def best_epsilon(curve: ConvertibleCurve, delta: float, *, thorough: bool = False) -> Bound:
-    """The smallest epsilon proved at `delta`, over all routes; inf if there is none.
+    """Return the smallest epsilon (nats) proved at `delta` over all routes; inf if there is none.
 
-    `thorough` tries the route `adaptive` too, which gains up to seven per cent on repeated
-    exponential mechanisms.
+    Args:
+        delta: in [0, 1).
+        thorough: True to try the route `adaptive` too, which gains up to seven percent on repeated
+            exponential mechanisms.
 
     Raises:
         InvalidArgument: delta is not in [0, 1).
@@ -101,8 +107,11 @@ def best_epsilon(curve: ConvertibleCurve, delta: float, *, thorough: bool = Fals
 
 
 def best_delta(curve: ConvertibleCurve, epsilon: float, *, thorough: bool = False) -> Bound:
-    """The smallest delta proved at `epsilon`, over all routes, `adaptive` included if `thorough`;
-    at most 1.
+    """Return the smallest delta proved at `epsilon` over all routes, at most 1.
+
+    Args:
+        epsilon: nats, finite and >= 0.
+        thorough: True to try the route `adaptive` too.
 
     Raises:
         InvalidArgument: epsilon is negative or not finite.
@@ -119,8 +128,9 @@ def best_delta(curve: ConvertibleCurve, epsilon: float, *, thorough: bool = Fals
 
 
 def deltas_near(curve: ConvertibleCurve, epsilon: float) -> Callable[[float], float]:
-    """A delta at every epsilon, quick and tight near this one; without the route `rdp` where
-    another one serves.
+    """Return a function from epsilon to a proved delta that is quick, and tight near `epsilon`.
+
+    It leaves out the route `rdp` if another one is available.
     """
     near = min(epsilon, _INSIDE * curve.core_epsilon)
     closed, losses, recursion = _closed_form(curve), _composable(curve), _recursion(curve, 1.0)
@@ -142,11 +152,12 @@ def deltas_near(curve: ConvertibleCurve, epsilon: float) -> Callable[[float], fl
 
 
 def value_with_warning(bound: Bound) -> float:
-    """The value of `bound`, with a GridEdgeWarning where more orders might have made it smaller."""
+    """Return the value of `bound`, with a GridEdgeWarning if more orders might lower it."""
     if bound.at_edge:
         warnings.warn(
-            f"the best Renyi order {bound.order:g} is the last one tried: the bound is valid but"
-            " may be loose; a table needs more orders, a plan less noise or a larger delta",
+            f"the best Renyi order {bound.order:g} is the last one tried, so the bound is valid"
+            " but may be loose. Give a table more orders, or a plan less noise or a larger"
+            " delta",
             GridEdgeWarning,
             stacklevel=3,
         )
@@ -201,15 +212,18 @@ def _rounded_down(delta: float, delta0: float) -> float:
 
 
 def _renyi(curve: ConvertibleCurve) -> Callable[[Floats], Floats]:
-    """The Renyi bound of a curve that is not perfectly private, rounded up where it may have
-    underflowed.
+    """Return the Renyi bound of a curve that is not perfectly private.
+
+    It is rounded up where it may have underflowed.
     """
     return lambda orders: curve.rdp(orders) + _UNDERFLOW * orders
 
 
 def _composable(curve: ConvertibleCurve) -> Losses | None:
-    """The plan as privacy losses, where their composition is worth computing: a closed-form profile
-    is as good, unless it is a minimum of profiles, which the pair's convex hull beats.
+    """Return the plan's privacy losses if their composition is worth computing, else None.
+
+    A closed-form profile is as good, unless it is a minimum of profiles, which the pair's convex
+    hull beats.
     """
     found = curve.losses()
     if found is None or not can_compose(losses := coarsen_losses(found)):
@@ -219,15 +233,16 @@ def _composable(curve: ConvertibleCurve) -> Losses | None:
 
 
 def _failing(curve: ConvertibleCurve) -> Losses | None:
-    """The plan's losses if failures are part of them."""
+    """Return the plan's losses if its failures are part of them, else None."""
     if curve.delta0 == 0 or (losses := _composable(curve)) is None or losses.added >= curve.delta0:
         return None
     return losses if sum(count for count, _ in losses.steps) > 1 else None
 
 
 def _recursion(curve: ConvertibleCurve, delta: float) -> tuple[Solution, float] | None:
-    """The optimal recursion, whatever the order of the steps, and the bad events outside it; None
-    where it is not tried.
+    """Return the optimal recursion and the probability of bad events outside it; None if not tried.
+
+    The recursion holds for every order of the steps.
     """
     losses = curve.losses()
     if losses is None or losses.added >= delta:
@@ -237,7 +252,7 @@ def _recursion(curve: ConvertibleCurve, delta: float) -> tuple[Solution, float] 
 
 
 def _closed_form(curve: ConvertibleCurve) -> Callable[[float], float] | None:
-    """The curve's profile; None where it has none."""
+    """Return the curve's profile, or None if it has none."""
     if curve.profile(0.0) is None:
         return None
 

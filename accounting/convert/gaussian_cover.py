@@ -1,5 +1,6 @@
-"""The least Gaussian shift that hides a pure, bounded-range or Laplace guarantee, squared and
-rounded up. Theorem F9.
+"""Least Gaussian shift that covers a pure, bounded-range or Laplace guarantee. Theorem F9.
+
+Shifts are squared and rounded up.
 """
 
 from __future__ import annotations
@@ -13,21 +14,24 @@ _ROOT_HALF, _ROOT_HALF_PI = math.sqrt(0.5), math.sqrt(math.pi / 2)
 
 
 def pure_mu_squared(epsilon: float) -> float:
-    """(2 z)^2 with P[Z > z] = 1/(1 + e^epsilon): attained by randomized response."""
+    """Squared shift (2 z)^2 with P[Z > z] = 1/(1 + e^epsilon), attained by randomized response."""
     if epsilon > _FAR / 2:
         return 8 * epsilon * _OUTWARD
     return _squared(math.tanh(epsilon / 2), 1 / (1 + math.exp(epsilon)))
 
 
 def laplace_mu_squared(epsilon: float) -> float:
-    """(2 z)^2 with P[Z > z] = exp(-epsilon/2)/2: attained by the Laplace mechanism."""
+    """Squared shift (2 z)^2 with P[Z > z] = exp(-epsilon/2)/2, attained by Laplace noise."""
     if epsilon > _FAR:
         return 4 * epsilon * _OUTWARD
     return _squared(-math.expm1(-epsilon / 2), math.exp(-epsilon / 2) / 2)
 
 
 def _squared(central: float, tail: float) -> float:
-    """(2 z)^2 for the z with P[|Z| <= z] = central and P[Z > z] = tail, each to a few ulps."""
+    """Return (2 z)^2 for the z with P[|Z| <= z] = central and P[Z > z] = tail.
+
+    Both probabilities are accurate to a few ulps.
+    """
     z = central * _ROOT_HALF_PI if central < 0.01 else -NormalDist().inv_cdf(tail)
     for _ in range(3):
         if central < 0.5:

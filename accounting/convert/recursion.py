@@ -1,9 +1,8 @@
-"""The recursion over steps on a grid, rounded up (Theorem D2), and its short form for equal
-bounded-range steps.
+"""Recursion over steps on a grid, rounded up (Theorem D2), with a short form for equal ranges.
 
-A value array holds delta_j at g = 0, h, 2h, ... ; g < 0 follows from delta(-g) = 1 - e^-g + e^-g
-delta(g), as every class of pairs here is symmetric. Beyond the last entry, delta_j is at most that
-entry. A step maps bounds on delta_j to bounds on delta_{j-1}.
+A value array holds delta_j at g = 0, h, 2h, ... ; values at g < 0 follow from delta(-g) = 1 - e^-g
++ e^-g delta(g), because every class of pairs here is symmetric. Beyond the last entry, delta_j is
+at most that entry. A step maps bounds on delta_j to bounds on delta_{j-1}.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _TAIL = 1e-9  # share of it that cut-off tails may add in all
 
 
 def _extended(values: Floats, interval: float, left: int, right: int) -> Floats:
-    """`values` with `left` entries before and `right` entries after them."""
+    """Return `values` with `left` entries before and `right` entries after them."""
     ahead = np.concatenate([values, np.full(right, values[-1])])
     reach = np.concatenate([ahead, np.full(max(0, left + 1 - len(ahead)), values[-1])])[left:0:-1]
     g = np.arange(left, 0, -1) * interval
@@ -49,11 +48,11 @@ def _extended(values: Floats, interval: float, left: int, right: int) -> Floats:
 
 
 class _Pieces(NamedTuple):
-    """Losses t between two neighboring breakpoints: g - t stays in one cell of the grid, and so
-    does g - t + width. One a row.
+    """The losses t between neighboring breakpoints, one piece a row.
 
-    In u = e^-t: from `start` to start + length. The first cell starts `back` + 1 entries before g,
-    at u = start - gap1; the second ends `ahead` entries after g and starts at u = start - gap2. The
+    Within a piece, g - t stays in one cell of the grid, and so does g - t + width. In u = e^-t the
+    piece runs from `start` to start + length. The first cell starts `back` + 1 entries before g, at
+    u = start - gap1; the second ends `ahead` entries after g and starts at u = start - gap2. The
     length of a cell in u is 1/slope, and `weight` is p at u = start. All but `back` and `ahead` are
     columns.
     """
@@ -71,15 +70,16 @@ class _Pieces(NamedTuple):
 
 @dataclass(frozen=True)
 class RangeStep:
-    """A bounded-range step: the adversary picks t in [0, width]; the loss is t with probability
-    p_t, else t - width.
+    """A bounded-range step, whose pair the adversary chooses.
+
+    The adversary picks t in [0, width]; the loss is t with probability p_t, else t - width.
     """
 
     width: float
     interval: float
 
     def upper(self, values: Floats) -> Floats:
-        """(n,) to (n,)."""
+        """Return bounds (n,) on delta_{j-1} from bounds (n,) on delta_j."""
         zero = math.ceil(self.width / self.interval) + 2
         padded = _extended(values, self.interval, zero, zero)
         windows = np.lib.stride_tricks.sliding_window_view(padded, len(values))
@@ -94,7 +94,10 @@ class RangeStep:
         return _pieces(self.width, self.interval)
 
     def _raised(self, windows: Floats, piece: _Pieces, zero: int) -> Floats:
-        """The exact maximum over each piece, where the mean is const - k1 u - k2/u (Theorem D2)."""
+        """Return the exact maximum over each piece. Theorem D2.
+
+        The mean over a piece is const - k1 u - k2/u.
+        """
         low1, high1 = (windows[zero - piece.back - s] for s in (1, 0))
         low2, high2 = (windows[zero + piece.ahead - s] for s in (1, 0))
         slope1, slope2 = (high1 - low1) * piece.slope1, (high2 - low2) * piece.slope2
@@ -142,7 +145,10 @@ def _pieces(width: float, interval: float) -> _Pieces:
 
 @dataclass(frozen=True)
 class PairStep:
-    """A step with one dominating pair: delta_{j-1}(g) = E delta_j(g - L), with L rounded up."""
+    """A step with one dominating pair.
+
+    Its bound is delta_{j-1}(g) = E delta_j(g - L), with L rounded up.
+    """
 
     interval: float
     low: int
@@ -151,8 +157,9 @@ class PairStep:
 
     @staticmethod
     def of(loss: Loss, interval: float, negligible: float) -> PairStep:
-        """Of a loss whose tails below `negligible` are cut off: the lower one moved up, the upper
-        one counted as infinite.
+        """Return the step of a loss whose tails below `negligible` are cut off.
+
+        The lower tail is moved up, and the upper one counted as infinite.
         """
         pmf = loss.pmf(interval, negligible)
         below, above = np.cumsum(pmf.mass), np.cumsum(pmf.mass[::-1])
@@ -164,7 +171,7 @@ class PairStep:
         return PairStep(interval, pmf.low + first, kept, pmf.infinity + cut)
 
     def upper(self, values: Floats) -> Floats:
-        """(n,) to (n,)."""
+        """Return bounds (n,) on delta_{j-1} from bounds (n,) on delta_j."""
         high = self.low + len(self.mass) - 1
         padded = _extended(values, self.interval, max(high, 0), max(-self.low, 0))
         # Entry i needs g - L at i - high .. i - low, which starts max(high, 0) - high entries into
@@ -178,7 +185,7 @@ class PairStep:
 
 @dataclass(frozen=True)
 class Solution:
-    """Upper bounds on delta_0 at g = 0, h, 2h, ... without the plan's bad events."""
+    """The upper bounds on delta_0 at g = 0, h, 2h, ... without the plan's bad events."""
 
     interval: float
     upper: Floats
@@ -187,13 +194,12 @@ class Solution:
     def of_ranges(
         losses: Losses, rdp: Callable[[Floats], Floats], orders: tuple[float, ...]
     ) -> Solution | None:
-        """Upper bounds on the plan's delta without its bad events (Theorem D6); None where the
-        recursion is not tried.
+        """Return upper bounds on delta without the plan's bad events, or None. Theorem D6.
 
         Args:
-            losses: of the steps, each counted; those of bounded range must have one width.
-            rdp, orders: the Renyi bound of all steps together and where it is tabulated; they
-                choose the grid, and prove nothing.
+            losses: losses of the steps, with counts; all bounded ranges must have one width.
+            rdp, orders: the Renyi bound of all steps together, and the orders at which it is
+                tabulated. They only choose the grid.
         """
         ranges, pairs = _parted(coarsen_losses(losses))
         fixed = all(
@@ -232,7 +238,10 @@ class Solution:
         )
 
     def upper_at(self, epsilon: float) -> float:
-        """Upper bound at one epsilon >= 0: the chord, as delta_0 is convex in e^epsilon."""
+        """Return an upper bound at epsilon >= 0, by the chord.
+
+        The chord is a bound because delta_0 is convex in e^epsilon.
+        """
         i = math.floor(epsilon / self.interval)
         if i + 1 >= len(self.upper):
             return float(self.upper[-1])
@@ -242,7 +251,7 @@ class Solution:
         )
 
     def epsilon_upper(self, delta: float) -> float:
-        """Smallest epsilon that is proved for `delta`; inf if the grid ends before."""
+        """Return the smallest epsilon that is proved for `delta`; inf if the grid ends first."""
         reached = np.flatnonzero(~(self.upper * (1 + 1e-12) <= delta))  # NaN proves nothing
         if len(reached) == 0:
             return 0.0
@@ -256,8 +265,9 @@ class Solution:
 
 
 def is_range(loss: Loss) -> bool:
-    """Whether a step is any bounded-range pair of its width, chosen after all earlier outcomes, and
-    not one dominating pair.
+    """Return True if a step is any bounded-range pair of its width.
+
+    The adversary chooses the pair after all earlier outcomes. False for one dominating pair.
     """
     return isinstance(loss, Banded) and loss.is_range
 
@@ -276,8 +286,9 @@ def _parted(losses: Losses) -> tuple[list[tuple[int, float]], list[tuple[int, Lo
 def solved(
     plan: tuple[tuple[int, Loss], ...], interval: float, negligible: float, size: int
 ) -> Solution:
-    """Bounds at 0, ..., size - 1 intervals for steps in this order; tails below `negligible` are
-    cut off on the safe side.
+    """Return bounds at 0, ..., size - 1 intervals for steps in this order.
+
+    Tails below `negligible` are cut off on the safe side.
     """
 
     @cache

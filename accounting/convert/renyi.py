@@ -1,9 +1,9 @@
-"""Renyi bounds in, (epsilon, delta) out, with the guards that dp-accounting lacks.
+"""Conversion of Renyi bounds to (epsilon, delta), with guards that dp-accounting lacks.
 
-Searches try thousands of orders by Proposition 12 of Canonne, Kamath and Steinke, vectorized; tests
-hold the formula against dp-accounting's own `compute_epsilon`, which is among what an `Accountant`
-reports (`convert.reported`). That function returns 0 for a NaN bound and logs a warning for a
-negative one; here both are errors.
+Searches try thousands of orders by Proposition 12 of Canonne, Kamath and Steinke, vectorized. Tests
+compare the formula with dp-accounting's own `compute_epsilon`, which is among the figures that an
+`Accountant` reports (`convert.reported`). That function returns 0 for a NaN bound and logs a
+warning for a negative one, whereas here both are errors.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ _OUTWARD = 1 + 1e-13
 
 
 class _Conversion(NamedTuple):
-    """An epsilon or a delta, the Renyi order it comes from, and whether that order is the last one
-    tried.
-    """
+    """An epsilon or a delta, its Renyi order, and True if that order is the last one tried."""
 
     value: float
     order: float
@@ -41,17 +39,25 @@ class _Conversion(NamedTuple):
 
 
 def check_delta(delta: float) -> float:
-    """`delta` as a float in [0, 1)."""
+    """Return `delta` as a float.
+
+    Raises:
+        InvalidArgument: it is not in [0, 1).
+    """
     value = _number("delta", delta)
     if not 0 <= value < 1:
         raise InvalidArgument(
-            f"delta={value!r} must lie in [0, 1): choose far less than one over the number of users"
+            f"delta={value!r} must lie in [0, 1). Choose far less than one over the number of users"
         )
     return value
 
 
 def check_epsilon(epsilon: float) -> float:
-    """`epsilon` as a float >= 0."""
+    """Return `epsilon` as a float.
+
+    Raises:
+        InvalidArgument: it is not a finite number >= 0.
+    """
     value = _number("epsilon", epsilon)
     if not 0 <= value < math.inf:
         raise InvalidArgument(f"epsilon={value!r} must be a finite number >= 0, in nats")
@@ -61,9 +67,14 @@ def check_epsilon(epsilon: float) -> float:
 def rdp_to_epsilon(
     rdp: Callable[[Floats], Floats], delta: float, table_orders: tuple[float, ...] = ()
 ) -> _Conversion:
-    """The smallest epsilon over the orders, for `rdp` mapping orders to nats and delta in (0, 1).
+    """Return the smallest epsilon over the orders.
 
     Any order gives a valid bound, so the search decides tightness, never soundness.
+
+    Args:
+        rdp: maps Renyi orders to bounds in nats.
+        delta: in (0, 1).
+        table_orders: orders at which the bound is tabulated; empty for a closed form.
     """
     return _best(rdp, table_orders, lambda a, r: _epsilon_at(a, r, delta), _OUTWARD)
 
@@ -71,7 +82,13 @@ def rdp_to_epsilon(
 def rdp_to_delta(
     rdp: Callable[[Floats], Floats], epsilon: float, table_orders: tuple[float, ...] = ()
 ) -> _Conversion:
-    """The smallest delta over the orders, for epsilon >= 0."""
+    """Return the smallest delta over the orders, at most 1.
+
+    Args:
+        rdp: maps Renyi orders to bounds in nats.
+        epsilon: nats, >= 0.
+        table_orders: orders at which the bound is tabulated; empty for a closed form.
+    """
 
     # Proposition 12 again, for the logarithm of delta: dp-accounting's compute_delta fails on
     # bounds below 1e-16.
@@ -95,10 +112,9 @@ def rdp_to_delta(
 
 
 def invert_profile(profile: Callable[[float], float], delta: float) -> float:
-    """The smallest epsilon >= 0 (rounded up, one part in 10^12) with profile(epsilon) <= delta; inf
-    if none below 1e9.
+    """Return the smallest epsilon >= 0 with profile(epsilon) <= delta; inf if none is below 1e9.
 
-    `profile` is non-increasing.
+    It is rounded up, by one part in 10^12. `profile` must be non-increasing.
     """
     if profile(0.0) <= delta:
         return 0.0
@@ -123,7 +139,7 @@ def _number(name: str, value: float) -> float:
         number = float(value)
     except OverflowError:
         raise InvalidArgument(
-            f"{name} is an integer beyond the largest float: it must be a finite number"
+            f"{name} is larger than the largest float. Pass a finite number"
         ) from None
     if math.isnan(number):
         raise InvalidArgument(f"{name}=nan must be a real number")
@@ -161,8 +177,9 @@ def _between(orders: Floats, values: Floats) -> Floats:
 
 
 def _vertex(orders: Floats, values: Floats) -> Floats:
-    """The order at which the parabola through the best value and its neighbors, in ln(order - 1),
-    is least.
+    """Return the order at which a parabola in ln(order - 1) is least.
+
+    The parabola passes through the best value and its neighbors.
     """
     best = min(max(int(np.argmin(values)), 1), len(orders) - 2)
     x, y = np.log(orders[best - 1 : best + 2] - 1), values[best - 1 : best + 2]
@@ -182,15 +199,16 @@ def _convert(
 def _checked(bound: Floats) -> Floats:
     if np.any(np.isnan(bound)) or np.any(bound < 0):
         raise InvalidCurve(
-            "a Renyi bound is NaN or negative: this is not a guarantee; report the curve that"
+            "a Renyi bound is NaN or negative, which is not a guarantee. Report the curve that"
             " produced it"
         )
     return bound
 
 
 def _epsilon_at(orders: Floats, bounds: Floats, delta: float) -> Floats:
-    """Proposition 12; 0 where delta alone covers the divergence (Bretagnolle and Huber). Rounded
-    up.
+    """Epsilon by Proposition 12, rounded up; 0 if delta alone covers the divergence.
+
+    The latter is the inequality of Bretagnolle and Huber.
     """
     found = bounds + np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
     covered = delta**2 * (1 - 1e-15) + np.expm1(-bounds) > 0
@@ -209,10 +227,12 @@ RHO_ORDERS = np.geomspace(1e-6, 1e12, 240)  # each less 1
 
 
 def largest_over_order(divergences: Callable[[Floats], Floats], epsilon: float) -> float:
-    """A zCDP parameter of what is pure `epsilon`: the largest Renyi divergence over its order, from
-    bounds at some. Theorem A6.
+    """Return a zCDP parameter of a pure `epsilon` guarantee, from Renyi bounds. Theorem A6.
 
-    Divergence times (order - 1) is convex in the order: between two orders it is below the chord.
+    It is the largest Renyi divergence over its order, from bounds at some orders.
+
+    Between two orders the chord bounds it, because divergence times (order - 1) is convex in the
+    order.
     """
     x, found = RHO_ORDERS, divergences(1 + RHO_ORDERS)
     moments = x * found
@@ -230,9 +250,7 @@ _DIRECT = 60.0
 
 
 def of_response(parameter: Floats, orders: Floats) -> Floats:
-    """Renyi divergence of a randomized response of some pure epsilon > 0 (C1), both broadcast
-    against each other.
-    """
+    """Renyi divergence of randomized response with pure epsilon > 0 (C1), by broadcasting."""
     e, a = np.broadcast_arrays(parameter, orders)
     small = a * e < _DIRECT
     with np.errstate(over="ignore", invalid="ignore"):

@@ -1,9 +1,9 @@
-"""The conversion that an `Accountant` reports: dp-accounting's figure with the proved bound beside
-it. Theorem A7.
+"""Conversion that an `Accountant` reports. Theorem A7.
 
-dp-accounting's composition of privacy losses is no proof: the error of its transforms is absolute,
-and grows with the count. So its figure is held against the proved bound of `convert.bounds`, and
-never replaces it by less.
+The result is dp-accounting's figure beside the proved bound. dp-accounting's composition of privacy
+losses is no proof, because the error of its transforms is absolute and grows with the count. Its
+figure is therefore compared with the proved bound of `convert.bounds`, and never replaces it by a
+smaller one.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ WHY: dict[Why, str] = {
     "recursion": "the proved bound, lower by the optimal recursion for bounded ranges",
     "closed_form": "the proved bound, lower by a closed form",
     "no_distribution": "the proved bound, lower by losses that no dp-accounting object holds",
-    "resolution": "the proved bound: delta is near the error of dp-accounting's transforms",
-    "unexplained": "dp-accounting's figure: the proved bound is lower for no known reason",
-    "not_confirmed": "the proved bound: dp-accounting is lower by over 1% and is no proof",
-    "no_figure": "the proved bound: dp-accounting has no figure",
+    "resolution": "the proved bound, because delta is near the error of dp-accounting's transforms",
+    "unexplained": "dp-accounting's figure, because the proved bound is lower for no known reason",
+    "not_confirmed": "the proved bound, because dp-accounting's is over 1% lower and is no proof",
+    "no_figure": "the proved bound, because dp-accounting has no figure",
 }
 
 _MARGIN = 1.01  # by how much the two may differ and still be said to agree
@@ -54,7 +54,7 @@ class Reported:
     Attributes:
         value: the figure that is reported.
         proved: the proved bound, its route and its Renyi order.
-        dp_accounting: dp-accounting's figure; None if it has none.
+        dp_accounting: dp-accounting's figure; None if dp-accounting has none.
         why: a key of `WHY`.
     """
 
@@ -66,15 +66,13 @@ class Reported:
 
 @final
 class PlanConverter:
-    """The conversions of one plan. Its privacy losses are composed at the first of them, once for
-    every epsilon and delta.
-    """
+    """The conversions of one plan, whose privacy losses are composed only once."""
 
     def __init__(self, plan: ConvertibleCurve) -> None:
         self.plan = plan
 
     def epsilon(self, delta: float) -> Reported:
-        """The epsilon to report at `delta` in [0, 1)."""
+        """Return the epsilon to report at `delta` in [0, 1)."""
         proved = best_epsilon(self.plan, delta, thorough=True)
         kept = delta - self.plan.delta0
         figures = [self._renyi("compute_epsilon", kept, proved.order)] if kept > 0 else []
@@ -83,7 +81,7 @@ class PlanConverter:
         return self._decide(proved, figures, kept)
 
     def delta(self, epsilon: float) -> Reported:
-        """The delta to report at `epsilon` >= 0 (nats)."""
+        """Return the delta to report at `epsilon` >= 0 (nats)."""
         proved = best_delta(self.plan, epsilon, thorough=True)
         renyi = self._renyi("compute_delta", epsilon, proved.order)
         figures = [None if renyi is None else min(1.0, renyi + self.plan.delta0)]
@@ -107,7 +105,7 @@ class PlanConverter:
         return Reported(value, proved, theirs, why)
 
     def _reason(self, proved: Bound, kept: float) -> Why:
-        """Why the proved bound may be lower than dp-accounting's figure."""
+        """Return the reason why the proved bound may be lower than dp-accounting's figure."""
         if proved.route == "adaptive":
             return "recursion"
         if kept <= _RESOLUTION * (_CUTS + sum(count for count, _ in self._losses.steps)):
@@ -123,8 +121,9 @@ class PlanConverter:
         )
 
     def _renyi(self, function: str, at: float, order: float | None) -> float | None:
-        """dp-accounting's conversion at its own orders, those of tables and the one that proved the
-        bound.
+        """Return dp-accounting's conversion at its own orders and at the orders known here.
+
+        These are the orders of tables, and the one that proved the bound.
         """
         # a second of imports: only where a plan is converted
         from dp_accounting.rdp import rdp_privacy_accountant
@@ -147,8 +146,9 @@ class PlanConverter:
 
     @cached_property
     def _distribution(self) -> PrivacyLossDistribution | None:
-        """The plan as dp-accounting composes it; None where its steps have no losses or more than
-        two directions.
+        """The plan as composed by dp-accounting; None if it cannot be composed there.
+
+        It cannot if its steps have no losses, or more than two directions.
         """
         if not can_compose(self._losses):
             return None
@@ -157,7 +157,7 @@ class PlanConverter:
 
 
 def _figure(convert: Callable[[float], Any], at: float) -> float | None:
-    """dp-accounting's answer; None where it fails or is not a number."""
+    """Return dp-accounting's answer; None if it fails or is not a number."""
     try:
         with np.errstate(all="ignore"):
             found = float(convert(at))

@@ -1,4 +1,4 @@
-"""Privacy curves: final classes, `Curve` their abstract base."""
+"""Privacy curves: final classes with the abstract base `Curve`."""
 
 from accounting.curves.base import AnyCurve, Curve
 from accounting.curves.closed_form import (

@@ -1,4 +1,4 @@
-"""`Curve`: an upper bound on what any neighboring pair of inputs lets an observer tell apart."""
+"""`Curve`: an upper bound on how well an observer can tell any two neighboring inputs apart."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _EXACT_COUNT = 2.0**53  # counts from here on may have been rounded down when th
 
 
 class Curve(Frozen, ABC):
-    """A privacy guarantee, closed under composition. Immutable, hashable, and equal when its JSON
-    is equal.
+    """A privacy guarantee, closed under composition.
 
-    Every member states, for two outputs P and Q of neighboring inputs (either way round), outside
-    an event of probability at most `delta0` ("identical until bad", Theorem A1 in
-    docs/theorems.md), bounds on their Renyi divergences, a zCDP parameter `rho` and a pure epsilon,
-    `core_epsilon`. Members know nothing about repetition: `a + b` and `n * a` build a `Composed`.
+    A curve is immutable and hashable, and curves with equal JSON are equal. Every member states,
+    for two outputs P and Q of neighboring inputs (either way round), outside an event of
+    probability at most `delta0` ("identical until bad", Theorem A1 in docs/theorems.md), bounds on
+    their Renyi divergences, a zCDP parameter `rho` and a pure epsilon, `core_epsilon`. Members know
+    nothing about repetition: `a + b` and `n * a` build a `Composed`.
     """
 
     error_class: ClassVar[type[InvalidCurve]] = InvalidCurve
@@ -45,14 +45,12 @@ class Curve(Frozen, ABC):
 
     @abstractmethod
     def _rdp(self, orders: Floats) -> Floats:
-        """The Renyi bound at orders that are already checked: finite, above 1, one-dimensional."""
+        """Return the Renyi bound (nats) at checked orders: finite, above 1, one-dimensional."""
 
     @property
     @abstractmethod
     def rho(self) -> float:
-        """The smallest proved zCDP parameter (nats), holding outside the `delta0` event; inf if
-        none is proved.
-        """
+        """The smallest proved zCDP parameter (nats) outside the `delta0` event; inf if none is."""
 
     @property
     @abstractmethod
@@ -66,40 +64,43 @@ class Curve(Frozen, ABC):
 
     @property
     def mu_squared(self) -> float:
-        """The least m^2 for which GaussianDP(m) is proved outside the `delta0` event; inf if none.
-        Theorem F9.
-        """
+        """The least m^2 with GaussianDP(m) proved outside the bad event, or inf. Theorem F9."""
         return pure_mu_squared(self.core_epsilon)
 
     @property
     def proved_for(self) -> Relation | None:
-        """The one neighboring relation that the curve is proved for; None if its price says
-        nothing about relations.
+        """The only neighboring relation that the curve is proved for.
+
+        None if the curve says nothing about relations.
         """
         return None
 
     def profile(self, epsilon: float) -> float | None:
-        """Closed-form bound on the hockey-stick divergence at `epsilon` >= 0, `delta0` included;
-        None if there is none.
+        """Return a closed-form bound on the hockey-stick divergence at `epsilon` >= 0 (nats).
+
+        `delta0` is included. None if there is no closed form.
         """
         return None
 
     @property
     def table_orders(self) -> tuple[float, ...]:
-        """Orders at which a tabulated bound is best read; empty for closed forms."""
+        """The orders at which a tabulated bound is best read; empty for closed forms."""
         return ()
 
     def losses(self) -> Losses | None:
-        """Dominating pairs as privacy losses, one for each step (docs/theorems/pld.md); None if a
-        step has none.
+        """Return dominating pairs as privacy losses, one for each step (docs/theorems/pld.md).
+
+        None if a step has no dominating pair.
         """
         return None
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
-        """A pessimistic dp-accounting privacy loss distribution of `losses`, on a grid of
-        `interval` nats.
+        """Return a pessimistic dp-accounting privacy loss distribution of `losses`.
 
-        None where they are none, or of sampled groups.
+        None if the curve has no losses, or for sampled groups.
+
+        Args:
+            interval: width of a grid cell, nats.
 
         Raises:
             InvalidArgument: interval is not a finite number > 0, or its grid would fill the memory.
@@ -111,7 +112,13 @@ class Curve(Frozen, ABC):
 
     @final
     def rdp(self, orders: ArrayLike) -> Floats:
-        """Upper bound on the Renyi divergence at each order, in nats, in the shape of `orders`.
+        """Return an upper bound (nats) on the Renyi divergence at each order.
+
+        Args:
+            orders: one Renyi order above 1, or an array of them.
+
+        Returns:
+            The bounds, in the shape of `orders`.
 
         Raises:
             InvalidArgument: an order is not a number, NaN, infinite, or not above 1.
@@ -122,7 +129,7 @@ class Curve(Frozen, ABC):
             raise InvalidArgument("orders must be an array of finite numbers above 1") from None
         if not np.all(np.isfinite(array) & (array > 1)):
             raise InvalidArgument(
-                "orders must be finite numbers above 1: order 1 is a limit, use 1 + 1e-6"
+                "orders must be finite numbers above 1. For the limit at order 1, use 1 + 1e-6"
             )
         return self._rdp(array.ravel()).reshape(array.shape)
 
@@ -138,8 +145,10 @@ class Curve(Frozen, ABC):
     def epsilon(self, delta: Sequence[float] | Floats) -> Floats: ...
     @final
     def epsilon(self, delta: float | Sequence[float] | Floats) -> float | Floats:
-        """The smallest epsilon (nats) for which (epsilon, delta)-DP is proved; inf if none. Of an
-        array one for each delta.
+        """Return the smallest epsilon (nats) for which (epsilon, delta)-DP is proved, or inf.
+
+        Args:
+            delta: in [0, 1); for an array, the result has one epsilon for each delta.
 
         Raises:
             InvalidArgument: delta is not in [0, 1).
@@ -155,8 +164,10 @@ class Curve(Frozen, ABC):
     def delta(self, epsilon: Sequence[float] | Floats) -> Floats: ...
     @final
     def delta(self, epsilon: float | Sequence[float] | Floats) -> float | Floats:
-        """The smallest delta for which (epsilon, delta)-DP is proved; at most 1. Of an array one
-        for each epsilon.
+        """Return the smallest delta for which (epsilon, delta)-DP is proved, at most 1.
+
+        Args:
+            epsilon: nats, >= 0; for an array, the result has one delta for each epsilon.
 
         Raises:
             InvalidArgument: epsilon is negative, NaN or infinite.
@@ -172,13 +183,13 @@ class Curve(Frozen, ABC):
     def attack(self, fpr: Sequence[float] | Floats) -> Floats: ...
     @final
     def attack(self, fpr: float | Sequence[float] | Floats) -> float | Floats:
-        """The most true positives of any test whether somebody is in the log, at a false positive
-        rate. Theorems R1 and R2.
+        """Return the highest true positive rate of an attack at a false positive rate.
 
-        Under replace_one the test is which of two people's data are in the log.
+        The attack is any test whether somebody is in the log. Under replace_one, it tests which of
+        two people's data are in the log. Theorems R1 and R2.
 
         Args:
-            fpr: in [0, 1]; of an array one bound for each.
+            fpr: false positive rate, in [0, 1]; for an array, the result has one bound for each.
 
         Raises:
             InvalidArgument: fpr is outside of [0, 1].
@@ -193,10 +204,12 @@ class Curve(Frozen, ABC):
     @final
     @property
     def advantage(self) -> float:
-        """The most by which the true positive rate of such a test exceeds its false positive rate.
+        """The most by which an attack's true positive rate exceeds its false positive rate.
 
-        At even odds a guess is right with a probability of at most (1 + advantage)/2. It is delta
-        at epsilon 0, or less. Theorems R1 and R2.
+        The attack is any test whether somebody is in the log.
+
+        At even odds, a guess is right with a probability of at most (1 + advantage)/2. The
+        advantage is at most delta at epsilon 0. Theorems R1 and R2.
         """
         return risk.advantage(self)
 
@@ -218,8 +231,13 @@ class Curve(Frozen, ABC):
 
     @final
     def plot(self, axes: tuple[Axes, Axes] | None = None) -> tuple[Axes, Axes]:
-        """The trade-off of such a test, and epsilon (nats) against delta, on matplotlib axes: new
-        ones, or those given.
+        """Draw the trade-off of an attack, and epsilon (nats) against delta.
+
+        Args:
+            axes: two matplotlib axes to draw on; new ones if None.
+
+        Returns:
+            The two axes.
 
         Raises:
             MissingExtra: matplotlib is not installed.
@@ -228,7 +246,7 @@ class Curve(Frozen, ABC):
 
     @final
     def to_json(self) -> str:
-        """JSON with the member's `kind`; `Curve.from_json` reads it back to an equal curve."""
+        """Return JSON with the member's `kind`, for `Curve.from_json`."""
         return self.model_dump_json()
 
     @final
@@ -242,20 +260,26 @@ class Curve(Frozen, ABC):
     @final
     @staticmethod
     def from_json(text: str | bytes) -> Curve:
-        """The curve whose `to_json` is `text`. Only known kinds are built: the library's, and those
-        that installed packages declare as entry points "accounting.curves".
+        """Return the curve whose `to_json` is `text`.
+
+        Only known kinds are built: the library's own, and those that installed packages declare as
+        entry points "accounting.curves".
 
         Raises:
-            InvalidCurve: not JSON, an unknown kind, values that do not state a guarantee, or curves
-                nested too deeply to be read.
+            InvalidCurve: the text is not JSON, or it has an unknown kind, values that do not state
+                a guarantee, or curves nested too deeply to be read.
         """
-        too_deep = "the curves are nested too deeply: write the composition of their parts instead"
+        too_deep = "the curves are nested too deeply. Write the composition of their parts instead"
         return CURVES.read(text, writer="Curve.to_json", too_deep=too_deep)
 
     @final
     def to_dp_event(self, relation: Relation | None = None) -> DpEvent:
-        """The dp-accounting event of the same mechanism, counts kept; `accounting.from_dp_event`
-        reads it back.
+        """Return the dp-accounting event of the same mechanism, with the same counts.
+
+        `accounting.from_dp_event` reads it back.
+
+        Args:
+            relation: neighboring relation that the event will be read under; add_remove if None.
 
         Raises:
             NoEquivalent: dp-accounting has no event that means this curve.
@@ -285,7 +309,7 @@ CURVES: Registry[Curve] = Registry("curve", "accounting.curves", InvalidCurve)
 
 
 class UnconditionalCurve(Curve, ABC):
-    """A curve that leaves no bad event out."""
+    """A curve without a bad event."""
 
     @final
     @property
@@ -294,8 +318,9 @@ class UnconditionalCurve(Curve, ABC):
 
 
 class OneParameter(UnconditionalCurve, ABC):
-    """A closed form in one non-negative parameter, so that many members are evaluated in one
-    vectorized call.
+    """A closed form in one non-negative parameter.
+
+    Many members are evaluated in one vectorized call.
     """
 
     @property
@@ -306,7 +331,7 @@ class OneParameter(UnconditionalCurve, ABC):
     @staticmethod
     @abstractmethod
     def formula(parameter: Floats, orders: Floats) -> Floats:
-        """The Renyi bound of positive parameters at orders, both broadcast against each other."""
+        """Return the Renyi bounds of positive parameters at orders, by broadcasting."""
 
     @final
     def _rdp(self, orders: Floats) -> Floats:
@@ -315,8 +340,9 @@ class OneParameter(UnconditionalCurve, ABC):
     @final
     @classmethod
     def sum_rdp(cls, parameters: Floats, counts: Floats, orders: Floats) -> Floats:
-        """Sum of count * rdp over many members: (n,), (n,), (r,) -> (r,), in blocks that fit the
-        cache.
+        """Return the sum of count * rdp over n members, in blocks that fit the cache.
+
+        Shapes are (n,), (n,), (r,) -> (r,).
         """
         positive = parameters > 0
         parameters, counts = parameters[positive], counts_up(counts[positive])
@@ -328,11 +354,11 @@ class OneParameter(UnconditionalCurve, ABC):
 
 
 def one_relation(curves: Iterable[Curve]) -> Relation | None:
-    """The one relation that some of the curves are proved for; None where all hold for either.
+    """Return the one relation that some of the curves are proved for; None if all hold for both.
 
     Raises:
-        RelationMismatch: they are proved for different ones, so that nothing is known of what runs
-            all of them.
+        RelationMismatch: curves are proved for different relations, so that their composition has
+            no guarantee.
     """
     stated = {
         relation: type(curve).__name__
@@ -345,7 +371,8 @@ def one_relation(curves: Iterable[Curve]) -> Relation | None:
             for relation, name in sorted(stated.items())
         )
         raise RelationMismatch(
-            f"{which}: one sum holds for one relation. Configure both mechanisms under the same one"
+            f"{which}, but a sum holds for one relation only. Configure both mechanisms under"
+            " the same one"
         )
     return next(iter(stated), None)
 
@@ -353,12 +380,12 @@ def one_relation(curves: Iterable[Curve]) -> Relation | None:
 def _each(
     values: float | Sequence[float] | Floats, function: Callable[[float], float]
 ) -> float | Floats:
-    """The function of a number, or of each number of an array, in its shape."""
+    """Return the function of a number, or of each number of an array in its shape."""
     try:
         plain = np.ndim(values) == 0
     except ValueError:
         raise InvalidArgument(
-            "a number, or an array of numbers without gaps, is asked for"
+            "the argument must be a number, or an array of numbers without gaps"
         ) from None
     if plain:
         return function(values)  # type: ignore[arg-type]  # which checks what it is given
@@ -369,7 +396,7 @@ def _each(
 
 
 def counts_up(counts: Floats) -> Floats:
-    """Integers that were rounded to floats, none of them down."""
+    """Return integer counts as floats that are not rounded down."""
     return np.where(counts >= _EXACT_COUNT, np.nextafter(counts, np.inf), counts)
 
 

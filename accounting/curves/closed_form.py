@@ -1,6 +1,4 @@
-"""Curves in closed form: pure and approximate privacy, bounded range, zCDP, and the Laplace and
-Gaussian mechanisms.
-"""
+"""Curves in closed form: pure, approximate, bounded range, zCDP, Laplace and Gaussian."""
 
 from __future__ import annotations
 
@@ -16,8 +14,8 @@ from accounting.convert.pld.hull import Hull
 from accounting.convert.pld.loss import PAD, Banded, Losses, Normal
 from accounting.convert.renyi import of_response
 from accounting.curves.base import Curve, Floats, OneParameter, UnconditionalCurve
-from accounting.decimal_sum import exact, float_up, times_up
 from accounting.frozen import Count, NonNegative
+from accounting.numbers import exact, float_up, times_up
 
 
 class OneEpsilon(OneParameter, ABC):
@@ -39,8 +37,9 @@ class OneEpsilon(OneParameter, ABC):
 
 @final
 class PureDP(OneEpsilon):
-    """No output's probability changes by more than a factor exp(epsilon). Theorem C1 (exact worst
-    case).
+    """Pure DP: no output's probability changes by more than a factor exp(epsilon).
+
+    Theorem C1 (exact worst case).
 
     Example:
         >>> import accounting as acc
@@ -69,8 +68,9 @@ class PureDP(OneEpsilon):
 
 @final
 class ApproxDP(Curve):
-    """(epsilon, delta)-DP and nothing more: with probability 1 - delta an epsilon-pure pair, else
-    anything. Theorem C6.
+    """(epsilon, delta)-DP and nothing more. Theorem C6.
+
+    With probability 1 - delta it is an epsilon-pure pair, and otherwise anything.
 
     Example:
         >>> import accounting as acc
@@ -128,8 +128,9 @@ _SERIES = (
 
 @final
 class BoundedRange(OneEpsilon):
-    """Log-probability ratios of neighboring outputs span at most epsilon over all outcomes.
-    Theorem C2 (exact worst case).
+    """Bounded range: log-probability ratios of neighboring outputs span at most epsilon.
+
+    The span is over all outcomes. Theorem C2 (exact worst case).
 
     Example:
         >>> import accounting as acc
@@ -175,7 +176,7 @@ class BoundedRange(OneEpsilon):
 
 
 def _rise(base: Floats, step: Floats) -> Floats:
-    """h(base + step) - h(base) for h(z) = ln(sinh(z/2)/(z/2)), without cancellation."""
+    """Return h(base + step) - h(base) for h(z) = ln(sinh(z/2)/(z/2)), without cancellation."""
     base, step = np.broadcast_arrays(base, step)
     with np.errstate(all="ignore"):  # where the other branch is read
         far = step / 2 + np.log1p(-np.expm1(-step) / np.expm1(base)) - np.log1p(step / base)
@@ -196,8 +197,9 @@ _SERIES_TERMS = 12  # below |z| = 1/2 the remainder is under 2^-53 of the sum
 
 @final
 class LaplaceDP(OneEpsilon):
-    """No easier to tell apart than Laplace(0, 1/epsilon) from Laplace(1, 1/epsilon). Theorem C4
-    (exact).
+    """Laplace noise: no easier to tell apart than Laplace(0, 1/epsilon) from Laplace(1, 1/epsilon).
+
+    Theorem C4 (exact).
 
     Example:
         >>> import accounting as acc
@@ -233,7 +235,7 @@ class LaplaceDP(OneEpsilon):
 
 
 def _excess(z: Floats) -> Floats:
-    """exp(z) - 1 - z, without cancellation near 0."""
+    """Return exp(z) - 1 - z, without cancellation near 0."""
     small = np.abs(z) < 0.5
     x = np.where(small, z, 0.0)
     series = np.ones_like(x)
@@ -244,8 +246,9 @@ def _excess(z: Floats) -> Floats:
 
 @final
 class ZCDP(OneParameter):
-    """Renyi divergence of every order a is at most a * rho. Theorem C5 (definition; no dominating
-    pair is implied).
+    """Zero-concentrated DP: Renyi divergence of every order a is at most a * rho. Theorem C5.
+
+    This is a definition, and no dominating pair is implied.
 
     Example:
         >>> import accounting as acc
@@ -282,7 +285,7 @@ _LEAST_RHO = 1e-300  # more than what underflow takes off a sum of 10^18 squares
 
 @final
 class GaussianDP(OneParameter):
-    """No easier to tell apart than N(0, 1) from N(mu, 1). Theorem C3 (exact).
+    """Gaussian noise: no easier to tell apart than N(0, 1) from N(mu, 1). Theorem C3 (exact).
 
     Example:
         >>> import accounting as acc
@@ -295,8 +298,9 @@ class GaussianDP(OneParameter):
 
     @classmethod
     def of_rho(cls, rho: float) -> Self:
-        """The mechanism with this zCDP parameter > 0, its mu rounded up; squares of tiny ones have
-        underflowed.
+        """Return the curve with this zCDP parameter > 0, with mu rounded up.
+
+        The squares of tiny mu underflow.
         """
         return cls(mu=math.nextafter(math.sqrt(2 * max(rho, _LEAST_RHO)), math.inf))
 
@@ -341,7 +345,7 @@ class GaussianDP(OneParameter):
 
 
 def _log_ndtr(z: float) -> float:
-    """Log P[Z <= z]; not by SciPy, which takes longer to import than most plans to price."""
+    """Return log P[Z <= z] without SciPy, which takes longer to import than most plans to price."""
     if z > 0:
         return math.log1p(-math.erfc(z * _ROOT_HALF) / 2)
     if z > _FAR:
@@ -359,8 +363,8 @@ _MOST_ORDER = 1e300  # whose bound serves all smaller ones
 class GaussianMax(UnconditionalCurve):
     """The winner among `candidates` scores with Gaussian noise. Theorem C9.
 
-    rdp = order mu^2/2 + ln(candidates)/(order - 1) from the order on where this is smallest; below
-    it, that smallest value.
+    The Renyi bound is order mu^2/2 + ln(candidates)/(order - 1) from the order on at which this is
+    smallest, and that smallest value below it.
 
     Example:
         >>> import accounting as acc
@@ -402,7 +406,7 @@ class GaussianMax(UnconditionalCurve):
         return min(1.0, self.candidates * one)
 
     def losses(self) -> Losses:
-        """The pair of the union bound (Theorem P4)."""
+        """Return the pair of the union bound (Theorem P4)."""
         return (
             Losses(((1, Hull(((float(self.candidates), 0.0, Normal(self.mu)),))),))
             if self.mu > 0

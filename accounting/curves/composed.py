@@ -1,7 +1,6 @@
-"""Curves of curves: outside a bad event, composed one after another, the better of several, and the
-worst of several.
+"""Curve combinators: approximate, for one relation, composed, pointwise minimum and maximum.
 
-`Composed` alone counts repetitions.
+Only `Composed` counts repetitions.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from accounting.curves.base import (
     one_relation,
 )
 from accounting.curves.closed_form import GaussianDP
-from accounting.decimal_sum import decimal_sum
 from accounting.errors import InvalidCurve
 from accounting.frozen import Count, NonNegative
+from accounting.numbers import decimal_sum
 
 
 class DelegatingCurve(Curve, ABC):
-    """A curve whose bounds, outside of its bad event, are those of another one."""
+    """A curve that has the bounds of another one outside its bad event."""
 
     kind: str
     curve: AnyCurve
@@ -69,10 +68,11 @@ class DelegatingCurve(Curve, ABC):
 
 @final
 class Approximate(DelegatingCurve):
-    """Identical until bad: `curve` holds for a mechanism that agrees outside an event of
-    probability delta0. Theorem A1.
+    """A curve that holds for a mechanism which agrees outside an event of probability delta0.
 
-    The event has that probability under every input; the curve's own `delta0` is added to it.
+    This is "identical until bad". Theorem A1.
+
+    The event has that probability under every input, and the curve's own `delta0` is added to it.
 
     Example:
         >>> import accounting as acc
@@ -99,7 +99,7 @@ class Approximate(DelegatingCurve):
         return None if inner is None else min(1.0, inner + self.added)
 
     def losses(self) -> Losses | None:
-        """The losses of the inner curve, delta0 being added to their divergence (Theorem P1)."""
+        """Return the inner curve's losses, with delta0 added to their divergence. Theorem P1."""
         inner = self.curve.losses()
         return (
             None
@@ -110,11 +110,10 @@ class Approximate(DelegatingCurve):
 
 @final
 class ProvedFor(DelegatingCurve):
-    """`curve`, which says nothing about relations, where its proof holds for one of them only.
-    Theorem G4.
+    """A curve whose proof holds for one neighboring relation only. Theorem G4.
 
-    Larger groups of sampled users are such: a table of numbers does not say what they were proved
-    for. What the curve says itself, if it does, must be the same.
+    For example, a table for larger groups of sampled users does not say what it was proved for. If
+    `curve` states a relation itself, it must be the same.
     """
 
     kind: Literal["proved_for"] = "proved_for"
@@ -123,7 +122,7 @@ class ProvedFor(DelegatingCurve):
     @model_validator(mode="after")
     def _is_of_one_relation(self) -> Self:
         if self.curve.proved_for not in (None, self.relation):
-            raise ValueError(f"curve is proved for {self.curve.proved_for!r}: state that relation")
+            raise ValueError(f"curve is proved for {self.curve.proved_for!r}. State that relation")
         return self
 
     @property
@@ -138,12 +137,12 @@ class ProvedFor(DelegatingCurve):
         return self.curve.profile(epsilon)
 
     def losses(self) -> Losses | None:
-        """The losses of the inner curve."""
+        """Return the losses of the inner curve."""
         return self.curve.losses()
 
 
 class _OfSeveral(Curve, ABC):
-    """A curve of several curves, each of whose bounds is made of theirs in the same way."""
+    """A curve made of several curves, whose bounds are all combined in the same way."""
 
     @property
     @abstractmethod
@@ -157,7 +156,7 @@ class _OfSeveral(Curve, ABC):
 
     @abstractmethod
     def _joint(self, values: Sequence[float]) -> float:
-        """One bound (rho, the pure epsilon, mu^2) of what the members have, in their order."""
+        """Return one bound (rho, the pure epsilon, mu^2) from the members' bounds, in order."""
 
     @final
     @cached_property
@@ -180,7 +179,7 @@ _TIMES = "how many times a curve is repeated"
 
 
 def _read(data: Any) -> tuple[Part, ...]:
-    """Parts that are given or were stored, in normal form."""
+    """Return parts, given or stored, in normal form."""
     if not isinstance(data, list | tuple) or not all(
         isinstance(p, list | tuple) and len(p) == 2 for p in data
     ):
@@ -193,7 +192,7 @@ def _read(data: Any) -> tuple[Part, ...]:
 
 
 def _counted(parts: Iterable[Part]) -> dict[Curve, int]:
-    """How often each curve runs; those that never do are left out."""
+    """Return the number of runs of each curve, without curves that never run."""
     counts: dict[Curve, int] = defaultdict(int)
     for count, curve in parts:
         plain = type(count) is int and 0 < count <= MOST_COUNT  # asked first: parts may be many
@@ -203,7 +202,7 @@ def _counted(parts: Iterable[Part]) -> dict[Curve, int]:
 
 
 def _normal_form(counts: dict[Curve, int]) -> tuple[Part, ...]:
-    """Parts flattened, equal ones merged, sorted: one composition has one value."""
+    """Return parts flattened, merged and sorted, so that equal compositions have one value."""
     for curve in [curve for curve in counts if isinstance(curve, Composed)]:
         times = counts.pop(curve)
         for inner, part in curve.parts:
@@ -211,7 +210,7 @@ def _normal_form(counts: dict[Curve, int]) -> tuple[Part, ...]:
     one_relation(counts)
     if max(counts.values(), default=0) > MOST_COUNT:
         raise InvalidCurve(
-            "Composed.parts: a curve is repeated more than 10^18 times in all: use fewer"
+            "Composed.parts: a curve must be repeated at most 10^18 times in all. Use fewer"
             " repetitions"
         )
     order = sorted(counts, key=_short_key)
@@ -230,8 +229,9 @@ def _short_key(curve: Curve) -> tuple[str, float]:
 
 
 def _one_more(parts: Sequence[Part]) -> tuple[Part, ...] | None:
-    """The normal form of a composition and one other curve, found without sorting again: sums are
-    often made in a loop.
+    """Return the normal form of a composition and one other curve, without sorting again.
+
+    Sums are often made in a loop.
     """
     if [count for count, _ in parts] != [1, 1]:
         return None
@@ -249,10 +249,12 @@ def _one_more(parts: Sequence[Part]) -> tuple[Part, ...] | None:
 
 @final
 class Composed(_OfSeveral):
-    """All parts, each repeated, run on the same data, adaptively chosen ones included. Theorem A3.
+    """A composition of parts, each repeated, that run on the same data. Theorem A3.
+
+    Parts may be chosen adaptively.
 
     The parts, pairs (count, curve), are kept in a normal form, so that equal compositions are
-    equal. No parts: the identity.
+    equal. A composition without parts is the identity.
 
     Example:
         >>> import accounting as acc
@@ -267,7 +269,7 @@ class Composed(_OfSeveral):
 
     @classmethod
     def of(cls, parts: Iterable[tuple[int, Curve]]) -> Curve:
-        """The composition of (count, curve) pairs; a single curve once is that curve itself.
+        """Return the composition of (count, curve) pairs; one curve, once, is returned itself.
 
         Raises:
             InvalidArgument: a count is not an integer from 0 to 10^18.
@@ -278,7 +280,8 @@ class Composed(_OfSeveral):
         if len(found) == 1 and found[0][0] == 1:
             return found[0][1]
         # What is valid and in normal form is not checked again.
-        return cast(Composed, BaseModel.model_construct.__func__(cls, {"parts"}, parts=found))  # type: ignore[attr-defined]
+        construct = BaseModel.model_construct.__func__  # type: ignore[attr-defined]
+        return cast(Composed, construct(cls, {"parts"}, parts=found))
 
     def _rdp(self, orders: Floats) -> Floats:
         families, others = self._by_family
@@ -293,8 +296,9 @@ class Composed(_OfSeveral):
 
     @cached_property
     def _by_family(self) -> tuple[dict[type[OneParameter], Floats], list[Part]]:
-        """(2, n) parameters and counts of curves with one parameter, by class, and the other
-        parts.
+        """The parameters of curves with one parameter, by class, and the other parts.
+
+        The array of a class has shape (2, n): parameters and counts.
         """
         families: dict[type[OneParameter], list[tuple[float, int]]] = defaultdict(list)
         others: list[Part] = []
@@ -331,10 +335,11 @@ class Composed(_OfSeveral):
 
     @cached_property
     def _gaussian(self) -> tuple[GaussianDP, float] | None:
-        """What Gaussian parts amount to: one whose squared mu is the sum (2 rho is mu^2) and their
-        bad events (A1).
+        """The joint Gaussian curve of all parts and their failure probability, or None.
 
-        None if a part is another curve.
+        It is None if a part is another curve.
+
+        Its squared mu is the sum (2 rho is mu^2), and the failures are the parts' bad events (A1).
         """
         if not all(map(_is_gaussian, (curve for _, curve in self.parts))) or not math.isfinite(
             rho := self.rho
@@ -343,8 +348,9 @@ class Composed(_OfSeveral):
         return (GaussianDP.of_rho(rho) if self.core_epsilon else GaussianDP(mu=0.0)), self.delta0
 
     def losses(self) -> Losses | None:
-        """The losses of all parts, each counted (Theorem P1); those without any enter as one, by
-        their Renyi bounds (P8).
+        """Return the losses of all parts, each counted (Theorem P1).
+
+        Parts without losses enter as one, by their Renyi bounds (P8).
         """
         found = [(count, curve, curve.losses()) for count, curve in self.parts]
         known = [(count, losses) for count, _, losses in found if losses is not None]
@@ -367,8 +373,9 @@ class Composed(_OfSeveral):
 
 
 def _is_gaussian(curve: Curve) -> bool:
-    """Whether a curve is Gaussian outside a bad event whose probability is added to its
-    divergence.
+    """Return True if a curve is Gaussian outside a bad event.
+
+    The probability of that event is added to its divergence.
     """
     if isinstance(curve, Approximate):
         return _is_gaussian(curve.curve)
@@ -383,13 +390,13 @@ def _joined(parts: Sequence[tuple[int, Losses]]) -> Losses:
 
 
 def zero() -> Composed:
-    """The identity of composition: nothing is spent."""
+    """Return the identity of composition, which costs nothing."""
     return Composed()
 
 
 @final
 class Tighter(_OfSeveral):
-    """At every order the smallest of several valid bounds for one mechanism. Theorem A2."""
+    """The smallest of several valid bounds for one mechanism, at every order. Theorem A2."""
 
     kind: Literal["tighter"] = "tighter"
     curves: tuple[AnyCurve, ...] = Field(min_length=2, description="two or more different curves")
@@ -424,8 +431,9 @@ class Tighter(_OfSeveral):
         return min(known, default=None)
 
     def losses(self) -> Losses | None:
-        """Of single steps the hull of their profiles (Theorem P4), else the member's whose steps
-        are the smallest.
+        """Return the convex hull of the profiles if all are single steps (Theorem P4).
+
+        Otherwise return the losses of the member whose steps are the smallest.
         """
         known = [found for c in self.curves if (found := c.losses()) is not None]
         if len(known) < 2:
@@ -438,8 +446,9 @@ class Tighter(_OfSeveral):
 
 
 def tighter(*curves: Curve) -> Curve:
-    """The better of several curves, each valid for the same mechanism: at every order the smallest
-    bound. Theorem A2.
+    """Return the smallest bound of several curves, each valid for the same mechanism. Theorem A2.
+
+    The minimum is taken at every order.
 
     Raises:
         InvalidCurve: no curve is given.

@@ -22,8 +22,9 @@ _LEAST = 1e-300  # more than the mass beyond
 
 @final
 class DiscreteGaussianDP(UnconditionalCurve):
-    """An integer with discrete Gaussian noise, probability proportional to exp(-x^2/(2 sigma^2)).
-    Theorem G6 (exact).
+    """An integer with discrete Gaussian noise. Theorem G6 (exact).
+
+    The noise x has a probability proportional to exp(-x^2/(2 sigma^2)).
 
     Example:
         >>> import accounting as acc
@@ -64,7 +65,7 @@ class DiscreteGaussianDP(UnconditionalCurve):
         return min(1.0, math.nextafter(value * _OUTWARD, 1.0))
 
     def losses(self) -> Losses | None:
-        """One atom for each integer; None where one answer tells nearly all."""
+        """Return a loss with one atom for each integer; None if one answer reveals nearly all."""
         if self.sensitivity > _MOST_SHIFT * self.sigma:
             return None
         x = np.arange(self._far, -self._far - 1, -1, dtype=np.float64)  # by increasing loss
@@ -89,7 +90,7 @@ class DiscreteGaussianDP(UnconditionalCurve):
 
     @property
     def _total(self) -> float:
-        """Sum of exp(-x^2/(2 sigma^2)) over the integers."""
+        """The sum of exp(-x^2/(2 sigma^2)) over the integers."""
         x = np.arange(-self._far, self._far + 1, dtype=np.float64)
         return float(np.exp(-x * x / (2 * self.sigma**2)).sum())
 

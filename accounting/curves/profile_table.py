@@ -1,6 +1,4 @@
-"""Guarantees that are known at some points only: Renyi bounds at some orders, and (epsilon, delta)
-that hold at once.
-"""
+"""Guarantees known at some points only: tables of Renyi bounds or of (epsilon, delta) pairs."""
 
 from __future__ import annotations
 
@@ -22,8 +20,9 @@ from accounting.frozen import NonNegative, Real
 
 @final
 class RenyiTable(UnconditionalCurve):
-    """Renyi bounds (nats) at given orders. Between them the next larger order is used, above the
-    last there is none. Theorem C7.
+    """A table of Renyi bounds (nats) at given orders. Theorem C7.
+
+    Between two orders the larger one is used, and above the last order there is no bound.
 
     Example:
         >>> import accounting as acc
@@ -41,16 +40,17 @@ class RenyiTable(UnconditionalCurve):
     def _is_a_guarantee(self) -> Self:
         if len(self.orders) != len(self.values):
             raise ValueError(
-                f"{len(self.orders)} orders but {len(self.values)} values: give one value per order"
+                f"orders has {len(self.orders)} numbers and values has {len(self.values)}. Give"
+                " one value per order"
             )
         if self.orders[0] <= 1 or any(a >= b for a, b in pairwise(self.orders)):
             raise ValueError(
-                "orders must be above 1 and strictly increasing: sort them, with their values"
+                "orders must be above 1 and strictly increasing. Sort them, with their values"
             )
         if any(a > b for a, b in pairwise(self.values)):
             raise ValueError(
-                "values must not decrease with the order: Renyi divergence never does; check the"
-                " source"
+                "values must not decrease with the order, because Renyi divergence never does."
+                " Check the source"
             )
         return self
 
@@ -82,13 +82,14 @@ Points = list[tuple[float, float]]
 
 @final
 class ProfileTable(Curve):
-    """(epsilons[i], deltas[i])-DP for every i. Dominated by one pair of laws, which composes
-    exactly. Theorem M1.
+    """A table of (epsilon, delta)-DP guarantees that all hold. Theorem M1.
+
+    One pair of distributions dominates them, and it composes exactly.
 
     Args:
         epsilons: nats, >= 0, strictly increasing.
-        deltas: strictly decreasing, each in [0, 1); the last is the probability of the event that
-            `rdp` leaves out.
+        deltas: delta at each epsilon, strictly decreasing, each in [0, 1). The last one is the
+            probability of the event that `rdp` leaves out.
     """
 
     kind: Literal["profile_table"] = "profile_table"
@@ -103,15 +104,15 @@ class ProfileTable(Curve):
     def _is_a_profile(self) -> Self:
         if len(self.epsilons) != len(self.deltas):
             raise ValueError(
-                f"{len(self.epsilons)} epsilons but {len(self.deltas)} deltas: give one delta per"
-                " epsilon"
+                f"epsilons has {len(self.epsilons)} numbers and deltas has {len(self.deltas)}."
+                " Give one delta per epsilon"
             )
         if any(a >= b for a, b in pairwise(self.epsilons)) or any(
             a <= b for a, b in pairwise(self.deltas)
         ):
             raise ValueError(
-                "epsilons must increase and deltas decrease strictly: sort the points and drop the"
-                " dominated ones"
+                "epsilons must increase and deltas decrease strictly. Sort the points and drop"
+                " the dominated ones"
             )
         return self
 
@@ -156,8 +157,9 @@ class ProfileTable(Curve):
         return min(first, (first + share * (second - first)) * _OUTWARD)
 
     def losses(self) -> Losses:
-        """The dominating pair as a privacy loss; each bad event is an infinite loss of its own
-        (Theorem M1).
+        """Return the dominating pair as a privacy loss (Theorem M1).
+
+        Each bad event is an infinite loss of its own.
         """
         losses, likely = self._pair
         if not len(losses):
@@ -188,11 +190,10 @@ class ProfileTable(Curve):
 
     @cached_property
     def _pair(self) -> tuple[Floats, Floats]:
-        """A dominating pair: losses +-e, with probabilities w of e and w exp(-e) of -e, 0
-        otherwise.
+        """Losses e > 0 of a dominating pair, and their probabilities w.
 
-        They lie at the bound's kinks: the law under which the ratio is exp(loss) puts there the
-        change of slope.
+        The loss -e has the probability w exp(-e), and 0 has the rest. The losses lie at the bound's
+        kinks, and w is the change of slope there.
         """
         losses = np.array([e for e, _ in self._hull[1:]])
         before = np.array([_slope_before(a, b) for a, b in pairwise(self._hull)])
@@ -204,13 +205,14 @@ class ProfileTable(Curve):
 
 
 def _slope_before(first: tuple[float, float], second: tuple[float, float]) -> float:
-    """Of delta in exp(epsilon), times exp of the second epsilon."""
+    """Slope of delta in exp(epsilon), times exp of the second epsilon."""
     return (second[1] - first[1]) / -math.expm1(first[0] - second[0])
 
 
 def _slope_after(first: tuple[float, float], second: tuple[float, float]) -> float:
-    """Of delta in exp(epsilon), times exp of the first epsilon; 0, from above, where that leaves
-    the floats.
+    """Slope of delta in exp(epsilon), times exp of the first epsilon.
+
+    On underflow it is 0, which lies above the slope.
     """
     gap = second[0] - first[0]
     return (second[1] - first[1]) / math.expm1(gap) if gap < _MOST_EXPONENT else 0.0
@@ -221,8 +223,9 @@ def _log_sinh(x: Floats) -> Floats:
 
 
 def sampled_profile(curve: Curve) -> Points:
-    """(epsilon, delta)-DP pairs of `curve`, epsilons increasing from 0; the last is the pure
-    epsilon where there is one.
+    """Return (epsilon, delta) guarantees of `curve`, with epsilons increasing from 0.
+
+    The last epsilon is the pure one, if there is one.
     """
     end = curve.core_epsilon
     if math.isinf(end):  # where delta is its bad event and little more
@@ -238,7 +241,7 @@ def sampled_profile(curve: Curve) -> Points:
 
 
 def as_table(points: Points, name: str) -> Curve:
-    """The curve that guarantees all `points`: dominated ones and deltas of 1 dropped."""
+    """Return the curve that guarantees all `points`, without dominated ones and deltas of 1."""
     kept: Points = []
     for epsilon, delta in sorted(points):
         if (
@@ -249,7 +252,7 @@ def as_table(points: Points, name: str) -> Curve:
             kept.append((epsilon, delta))
     if not kept:
         raise NoEquivalent(
-            f"{name} has no guarantee left below delta = 1: lower the cost of the mechanism first"
+            f"{name} has no guarantee below delta = 1. Lower the cost of the mechanism first"
         )
     if len(kept) == 1:
         epsilon, delta = kept[0]

@@ -1,5 +1,6 @@
-"""The best of a random number of runs, of which nothing else is released: laws of that number, and
-what it costs. Theorem W4.
+"""Cost of releasing the best of a random number of runs, and distributions of that number.
+
+Only the best run is released. Theorem W4.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ _HATS = 1 + np.geomspace(1e-2, 1e6, 161)
 
 @final
 class TruncatedNegativeBinomial(Frozen):
-    """At least one run; k of them with probability proportional to (1-gamma)^k Gamma(k+eta)/(k!
-    Gamma(eta)).
+    """A distribution of at least one run.
 
-    eta = 1 is the geometric law, eta = 0 the logarithmic one; below 0 tails are heavier and the
-    price is lower. The smaller gamma, the more runs.
+    The probability of k runs is proportional to (1-gamma)^k Gamma(k+eta)/(k! Gamma(eta)).
+
+    It is geometric at eta = 1 and logarithmic at eta = 0. Below 0, tails are heavier and the cost
+    is lower. A smaller gamma means more runs.
 
     Raises:
         InvalidCurve: a value is outside its domain, or more than 10^6 runs are expected.
@@ -56,13 +58,13 @@ class TruncatedNegativeBinomial(Frozen):
     def _is_run(self) -> Self:
         if not self.mean <= _MOST_RUNS:
             raise ValueError(
-                f"gamma={self.gamma} expects more than a million runs: take a larger one"
+                f"gamma={self.gamma} gives more than a million expected runs. Use a larger one"
             )
         return self
 
     @classmethod
     def of_mean(cls, mean: float, *, eta: float = 0.0) -> Self:
-        """The law of that shape with `mean` runs expected, at most 10^6.
+        """Return the distribution with this `eta` and `mean` expected runs, at most 10^6.
 
         Raises:
             InvalidCurve: the mean is not a number above 1 and up to 10^6, or eta is outside its
@@ -74,8 +76,7 @@ class TruncatedNegativeBinomial(Frozen):
             or not 1 < mean <= _MOST_RUNS
         ):
             raise InvalidCurve(
-                f"mean={shown(mean)} must be a number above 1 and at most 10^6: how many runs are"
-                " expected"
+                f"mean={shown(mean)} expected runs must be a number above 1 and at most 10^6"
             )
         eta = cls(eta=eta, gamma=0.5).eta  # refused here if it is none
         low, high = math.log(1e-300), -1e-15
@@ -88,30 +89,32 @@ class TruncatedNegativeBinomial(Frozen):
 
     @property
     def mean(self) -> float:
-        """How many runs are expected."""
+        """Expected number of runs."""
         return _mean(self.eta, self.gamma)
 
     def pure(self, epsilon: float) -> float:
-        """The pure epsilon (nats) of the best of runs of a pure epsilon: exact, rounded up, below
-        (2 + eta) epsilon.
+        """Return the pure epsilon (nats) of the best of runs with pure `epsilon`.
+
+        It is exact, rounded up, and below (2 + eta) epsilon.
         """
         return (epsilon + (1 + self.eta) * self._gain(epsilon)) * _UP
 
     def _gain(self, epsilon: float) -> float:
-        """Most by which ln(gamma + (1 - gamma) G) moves, nats, G being a chance of one run."""
+        """Largest change (nats) of ln(gamma + (1 - gamma) G) for a probability G of one run."""
         return math.log1p(
             -math.expm1(-epsilon) * (1 - self.gamma) / (self.gamma + math.exp(-epsilon))
         )
 
     def renyi(self, base: Curve, orders: Floats) -> Floats:
-        """(n,) Renyi bounds at these orders, nats; Theorem 2 of Papernot and Steinke (2022)."""
+        """Return (n,) Renyi bounds (nats) at n orders. Theorem 2 of Papernot and Steinke (2022)."""
         return (
             base._rdp(orders) + self.shift(base) + math.log(self.mean * _UP) / (orders - 1)
         ) * _UP
 
     def moments(self, epsilon: float, a: Floats, b: Floats, rest: Floats) -> Floats:
-        """(n,) E_P[(P/P')^rest] at most, of the best of runs of a pure epsilon; x^-rest <= a - b x
-        on its ratios. W4 (vi).
+        """Return (n,) upper bounds on E_P[(P/P')^rest] of the best of runs with pure `epsilon`.
+
+        Requires x^-rest <= a - b x on the ratios x of a run. Theorem W4 (vi).
         """
         power = (1 + self.eta) * rest
         ratio = np.minimum(a * rest / (b * (1 + rest)), math.exp(self._gain(epsilon)))
@@ -122,8 +125,9 @@ class TruncatedNegativeBinomial(Frozen):
         return part * (a - ratio * less) + more + pad
 
     def shift(self, base: Curve) -> float:
-        """What is added at every order, nats: (1 + eta) min over orders b of (1 - 1/b) rdp(b) +
-        ln(1/gamma)/b.
+        """Increase of the bound at every order, nats.
+
+        It is (1 + eta) times the minimum over orders b of (1 - 1/b) rdp(b) + ln(1/gamma)/b.
         """
         hats = np.concatenate([_HATS, [order for order in base.table_orders if order > 1]])
         log = -math.log(self.gamma)
@@ -131,8 +135,9 @@ class TruncatedNegativeBinomial(Frozen):
         return (1 + self.eta) * min(log, base.core_epsilon, float(found.min())) * _UP
 
     def profile_shift(self, base: Curve) -> float:
-        """(1 + eta) e, nats, where e^e - 1 = (1/gamma - 1) times the profile of `base` at e;
-        rounded up. W4 (v).
+        """Shift (1 + eta) e of the profile, nats, rounded up. W4 (v).
+
+        e solves e^e - 1 = (1/gamma - 1) times the profile of `base` at e.
         """
         odds = (1 / self.gamma - 1) * _UP
         low, high = 0.0, math.log1p(odds) * _UP
@@ -145,9 +150,7 @@ class TruncatedNegativeBinomial(Frozen):
         return (1 + self.eta) * high * _UP
 
     def rho(self, base: Curve) -> float:
-        """A zCDP parameter: the bounds at the orders from 1 to `best_order`, and beyond it their
-        slope.
-        """
+        """Return a zCDP parameter from the bounds up to `best_order` and their slope beyond."""
         rest = math.log(self.mean * _UP)
         return (
             (base.rho + self.shift(base) + 2 * math.sqrt(rest * base.rho)) * _UP
@@ -156,14 +159,14 @@ class TruncatedNegativeBinomial(Frozen):
         )
 
     def best_order(self, base: Curve) -> float | None:
-        """The order whose bound serves all smaller ones, where `base` is zCDP."""
+        """Return the order whose bound serves all smaller ones; None unless `base` is zCDP."""
         rest = math.log(self.mean * _UP)
         return 1 + math.sqrt(min(rest / base.rho, 1e300)) if 0 < base.rho < math.inf else None
 
 
 @final
 class PoissonRuns(Frozen):
-    """A Poisson number of runs, none included: then nothing is released."""
+    """A Poisson distribution of the number of runs; without a run, nothing is released."""
 
     error_class: ClassVar[type[InvalidCurve]] = InvalidCurve
     kind: Literal["poisson"] = "poisson"
@@ -172,12 +175,13 @@ class PoissonRuns(Frozen):
     )
 
     def pure(self, epsilon: float) -> float:
-        """The pure epsilon (nats) of the best of runs of a pure epsilon: exact, rounded up."""
+        """Return the exact pure epsilon (nats) of the best of pure runs, rounded up."""
         return (epsilon + self.mean * math.tanh(epsilon / 2)) * _UP
 
     def renyi(self, base: Curve, orders: Floats) -> Floats:
-        """(n,) Renyi bounds at these orders, nats; Theorem 6 of Papernot and Steinke (2022) and the
-        chance of no run.
+        """Return (n,) Renyi bounds (nats) at n orders. Theorem 6 of Papernot and Steinke (2022).
+
+        The probability of no run is included.
         """
         rest, log = orders - 1, math.log(self.mean)
         hats = np.log1p(1 / rest) * (1 - 1e-15)
@@ -189,8 +193,9 @@ class PoissonRuns(Frozen):
         return (total + 1e-15 * (1 + spent + abs(log) + self.mean)) / rest * _UP
 
     def moments(self, epsilon: float, a: Floats, b: Floats, rest: Floats) -> Floats:
-        """(n,) E_P[(P/P')^rest] at most, of the best of runs of a pure epsilon; x^-rest <= a - b x
-        on its ratios. W4 (vi).
+        """Return (n,) upper bounds on E_P[(P/P')^rest] of the best of runs with pure `epsilon`.
+
+        Requires x^-rest <= a - b x on the ratios x of a run. Theorem W4 (vi).
         """
         none, chord = math.exp(-self.mean), b / rest
         power = self.mean * rest * math.tanh(epsilon / 2) * _UP
@@ -203,15 +208,15 @@ class PoissonRuns(Frozen):
         )
 
     def profile_shift(self, base: Curve) -> float:
-        """The mean times the profile of `base` at 0, nats, rounded up. W4 (v)."""
+        """Return the mean times the profile of `base` at 0, nats, rounded up. W4 (v)."""
         return self.mean * (base.profile(0.0) or 0.0) * _UP
 
     def rho(self, base: Curve) -> float:
-        """None is known."""
+        """Return inf, because no zCDP parameter is known."""
         return math.inf
 
     def best_order(self, base: Curve) -> None:
-        """None is known."""
+        """Return None, because no zCDP parameter is known."""
         return
 
 
@@ -220,12 +225,16 @@ NumberOfRuns = Annotated[TruncatedNegativeBinomial | PoissonRuns, Field(discrimi
 
 @final
 class RepeatAndSelectDP(Curve):
-    """Run what `base` describes a random number of times and release the best run only. Theorem W4.
+    """The best of a random number of runs, of which nothing else is released. Theorem W4.
 
-    The best of the bound of Papernot and Steinke (2022), at every order also those at larger
-    orders; where `base` is pure outside its bad event, the exact pure epsilon, and at small orders
-    little more than one run; and where it has a profile in closed form, a profile made of it. The
-    number of runs stays private.
+    `base` is the curve of one run. The curve is the smallest of several bounds:
+
+    - The bound of Papernot and Steinke (2022), at every order and at larger ones.
+    - If `base` is pure outside its bad event, the exact pure epsilon, and at small orders little
+      more than the cost of one run.
+    - If `base` has a profile in closed form, a profile made of it.
+
+    The number of runs stays private.
 
     Example:
         >>> import accounting as acc
@@ -256,8 +265,9 @@ class RepeatAndSelectDP(Curve):
         )
 
     def _of_pure_runs(self, orders: Floats) -> Floats:
-        """Little more than one run, at small orders: Theorem W4 (vi); inf where its terms leave the
-        floats.
+        """Bound for pure runs: little more than one run at small orders. Theorem W4 (vi).
+
+        It is inf where its terms leave the floats.
         """
         epsilon, rest = self.base.core_epsilon, orders - 1
         result = np.full_like(orders, math.inf)
@@ -276,8 +286,9 @@ class RepeatAndSelectDP(Curve):
 
     @cached_property
     def _larger(self) -> tuple[Floats, Floats]:
-        """Orders, and at each the least bound at it or at a larger one: Renyi divergences rise with
-        the order.
+        """Orders, and at each the least bound at it or at a larger one.
+
+        Such a bound holds because Renyi divergences rise with the order.
         """
         best = self.distribution.best_order(self.base)
         more = [
@@ -328,8 +339,9 @@ class RepeatAndSelectDP(Curve):
         )
 
     def _profile_of_base(self, epsilon: float) -> float | None:
-        """The base's profile once for each expected run, that much further on: W4 (v); None if it
-        has no closed form.
+        """Return the base's profile, shifted and times the mean number of runs: W4 (v).
+
+        None if the base has no profile in closed form.
         """
         if (shift := self._shift) is None:
             return None
@@ -345,7 +357,7 @@ class RepeatAndSelectDP(Curve):
         )
 
     def losses(self) -> Losses | None:
-        """Those of the pure epsilon, where there is one."""
+        """Return the losses of the pure epsilon, or None if there is none."""
         return None if self._pure is None or self.delta0 else self._pure.losses()
 
 
@@ -360,7 +372,7 @@ def _mean(eta: float, gamma: float) -> float:
 
 
 def _core_delta(base: Curve, epsilon: float) -> float:
-    """A hockey-stick divergence of `base` outside its bad event."""
+    """Return a hockey-stick divergence of `base` outside its bad event."""
     if base.core_epsilon <= epsilon:
         return 0.0
     profile = base.profile(epsilon) if base.delta0 == 0 else None

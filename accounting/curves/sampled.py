@@ -1,9 +1,8 @@
-"""Mechanisms on a secret Poisson sample, exactly: a step of private stochastic gradient descent;
-groups, and Laplace noise.
+"""Mechanisms on a secret Poisson sample, exactly: steps of DP-SGD, groups, and Laplace noise.
 
-The privacy loss where users are removed is another one than where they are added. These curves say
-how an answer is made, a sample and then a mechanism of that curve, and not only what two neighbors
-can tell apart: groups of users rest on that.
+The privacy loss of removing a user differs from that of adding one. These curves also state how an
+answer is made: by a sample, and then a mechanism of that curve. The cost of groups of users depends
+on it.
 """
 
 from __future__ import annotations
@@ -22,21 +21,22 @@ from accounting.convert.pld.loss import Losses
 from accounting.convert.pld.sampled_noise import Noise, Sampled
 from accounting.curves.base import Floats, UnconditionalCurve
 from accounting.curves.closed_form import LOG_ROOT_2PI, GaussianDP, LaplaceDP, PureDP
-from accounting.decimal_sum import decimal_sum
 from accounting.frozen import Count, Positive
+from accounting.numbers import decimal_sum
 
 MOST_EXACT = 16  # users of a group whose numbers on either side are all looked at
 
 
 class _OnASample(UnconditionalCurve, ABC):
-    """Noise on a secret Poisson sample. Theorem P11: no divergence is larger than that of the group
-    in every sample.
+    """Noise on a secret Poisson sample. Theorem P11.
+
+    No divergence is larger than that of the group in every sample.
     """
 
     @property
     @abstractmethod
     def _loss(self) -> Sampled:
-        """Its dominating pairs."""
+        """The dominating pairs."""
 
     @property
     def _unsampled(self) -> GaussianDP | LaplaceDP:
@@ -93,18 +93,18 @@ class _OnASample(UnconditionalCurve, ABC):
 
     @final
     def losses(self) -> Losses:
-        """Its dominating pairs, one for each number of users on either side."""
+        """Return the dominating pairs, one for each number of users on either side."""
         return Losses(((1, self._loss),))
 
 
 @final
 class SampledGaussianDP(_OnASample):
-    """Gaussian noise on a secret sample that each user is in with probability `rate`; add_remove
-    only. Theorems P10 and P11.
+    """Gaussian noise on a secret sample, for add_remove only. Theorems P10 and P11.
 
-    rho and mu^2 are those of `GaussianDP(mu)`, and no smaller ones hold, whatever the rate: at
-    large orders, and far out in the tail, the sample hides nothing. A budget that adds up either
-    pays for all of the noise; one of a Renyi order pays less.
+    Each user is in the sample with probability `rate`. rho and mu^2 are those of `GaussianDP(mu)`,
+    and no smaller ones hold, whatever the rate: at large orders, and far out in the tail, the
+    sample hides nothing. A budget that adds up rho or mu^2 therefore pays for all of the noise,
+    while a budget of a Renyi order pays less.
 
     Example:
         >>> import accounting as acc
@@ -125,15 +125,16 @@ class SampledGaussianDP(_OnASample):
 
 @final
 class SampledNoiseDP(_OnASample):
-    """Laplace or Gaussian noise on such a sample, for a group of users who may be on either side;
-    add_remove only. Theorem P11.
+    """Laplace or Gaussian noise on a secret sample, for add_remove only. Theorem P11.
+
+    The bound is for a group of users who may be on either side.
 
     Args:
         noise: "gaussian" or "laplace".
-        shift: what one user of the sample moves the answer by, over the scale of the noise (its
+        shift: change of the answer by one user of the sample, over the scale of the noise (its
             standard deviation if Gaussian).
-        rate: sampling probability, in (0, 1).
-        group: how many users differ, from 1 to 16.
+        rate: probability that a user is in the sample, in (0, 1).
+        group: number of users who differ, from 1 to 16.
 
     Example:
         >>> import accounting as acc
@@ -161,8 +162,9 @@ class SampledNoiseDP(_OnASample):
 
 
 def _renyi(noise: Noise, shift: float, rate: float, orders: Floats) -> Floats:
-    """Bounds of one user's mixture against the noise alone, which is the larger direction.
-    Theorems P10 and P11.
+    """Return Renyi bounds of one user's mixture against the noise. Theorems P10 and P11.
+
+    This direction is the larger one.
     """
     least = _LEAST_ORDERS[noise]
     return np.array(
@@ -177,8 +179,9 @@ _LEAST_ORDERS = {"laplace": 1.1, "gaussian": 1 + 1e-6}
 
 
 def _of_sampled_laplace(shift: float, rate: float, order: float) -> float:
-    """The integrand is log-convex in the loss of the unsampled noise, so that trapezoids lie above
-    it.
+    """Return a Renyi bound for Laplace noise, by trapezoids.
+
+    They lie above the integrand, which is log-convex in the loss of the unsampled noise.
     """
     y = np.linspace(-shift, shift, _CELLS + 1)
     sampled = np.logaddexp(math.log1p(-rate), math.log(rate) + y)
@@ -201,8 +204,9 @@ _LEAST = 1e-300  # far less than the error of the rule
 
 
 def _of_sampled_gaussian(mu: float, rate: float, order: float) -> float:
-    """The trapezoid rule with a proved error, for (1 + w)^order - 1 - order w, w being the ratio
-    less 1, whose mean is 0.
+    """Return a Renyi bound for Gaussian noise, by the trapezoid rule with a proved error.
+
+    The integrand is (1 + w)^order - 1 - order w, where w is the ratio less 1 and has mean 0.
     """
     strip = min(_STRIP, math.pi / mu)
     step = 2 * math.pi * strip / (strip * strip / 2 - _ERROR)

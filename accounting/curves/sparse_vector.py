@@ -12,8 +12,8 @@ from accounting.convert.pld.loss import Losses
 from accounting.convert.renyi import largest_over_order
 from accounting.curves.base import Floats, UnconditionalCurve
 from accounting.curves.closed_form import LaplaceDP
-from accounting.decimal_sum import decimal_sum
 from accounting.frozen import Count, Positive
+from accounting.numbers import decimal_sum
 
 # Cells over which the place of the worst comparison is bounded: a cell adds at most a share
 # 2/_CELLS to the excess.
@@ -26,22 +26,25 @@ _MOST_SHARE = 0.99  # of a chance: beyond it a bound is worth nothing, and its r
 
 @final
 class SparseVectorDP(UnconditionalCurve):
-    """Comparisons with one noisy threshold, up to a stated number of them answered "above".
-    Theorems V1, V8, V10 and N7.
+    """A run of the sparse vector technique. Theorems V1, V8, V10 and N7.
 
-    A Laplace guarantee of epsilon1 + epsilon2, and at every order also that of the threshold's
-    Laplace noise plus what the answers add: epsilon2 at most, and if their noise is Laplace and
-    their number stated, little where they are many. Where they are very many, the answers alone
-    cost less than either, whatever the threshold's noise.
+    It compares scores with one noisy threshold, until a stated number of them are answered "above".
+    The curve is the smallest of three bounds:
+
+    - A Laplace guarantee of epsilon1 + epsilon2.
+    - At every order, the cost of the threshold's Laplace noise plus that of the answers. The
+      answers cost at most epsilon2. If their noise is Laplace and their number stated, they cost
+      little if they are many.
+    - The answers alone, whatever the threshold's noise, which is smaller if they are very many.
 
     Args:
         epsilon1: shift of the threshold over the scale of its noise, nats, > 0.
         epsilon2: nats spent on all the answers "above" together, > 0.
-        positives: how many answers "above" share epsilon2 equally, all with Laplace noise; None if
-            that is not known.
-        alone: the most that one answer moves, up or down, over the scale of its noise, nats; None
-            for epsilon2/positives, which it is for answers that all move in one direction, and
-            twice what it is for others.
+        positives: number of answers "above" that share epsilon2 equally, all with Laplace noise;
+            None if that is not known.
+        alone: largest shift of one answer, up or down, over the scale of its noise, nats. None
+            means epsilon2/positives, which is the shift of answers that all move in one direction,
+            and twice that of others.
     """
 
     kind: Literal["sparse_vector_dp"] = "sparse_vector_dp"
@@ -62,9 +65,7 @@ class SparseVectorDP(UnconditionalCurve):
         return np.minimum(self._at_each(orders), self.rho * (1 + 1e-12) * orders)
 
     def _at_each(self, orders: Floats) -> Floats:
-        """The least of the theorems' bounds at each order by itself: not convex where they
-        cross.
-        """
+        """Return the least of the theorems' bounds at each order, not convex at crossings."""
         shared = self._threshold._rdp(orders) + self._answers(orders)
         return np.minimum(
             np.minimum(self._whole._rdp(orders), shared), self._without_threshold(orders)
@@ -79,16 +80,18 @@ class SparseVectorDP(UnconditionalCurve):
         return LaplaceDP(epsilon=self.epsilon1)
 
     def _answers(self, orders: Floats) -> Floats:
-        """What all answers "above" add at each order once the neighbor's threshold is moved along.
-        Theorem V8.
+        """Return the cost of all answers "above" at each order. Theorem V8.
+
+        The neighbor's threshold is moved along.
         """
         if not self._is_counted:
             return np.full_like(orders, self.epsilon2)
         return np.minimum(self.epsilon2, self._count * _falling(_cells(self._shift), orders - 1))
 
     def _without_threshold(self, orders: Floats) -> Floats:
-        """What the answers cost beside one threshold for both neighbors; inf where nothing is
-        proved. Theorem V10.
+        """Return the cost of the answers beside one threshold for both neighbors. Theorem V10.
+
+        It is inf where nothing is proved.
         """
         if not self._is_counted or not len(orders):
             return np.full_like(orders, np.inf)
@@ -108,7 +111,7 @@ class SparseVectorDP(UnconditionalCurve):
 
     @property
     def _shift(self) -> float:
-        """Most that one answer moves, over the scale of its noise, rounded up."""
+        """Largest shift of one answer over the scale of its noise, rounded up."""
         return float(np.nextafter(self.epsilon2 / float(self.positives or 1), np.inf))
 
     @cached_property
@@ -140,7 +143,7 @@ class SparseVectorDP(UnconditionalCurve):
         )
 
     def losses(self) -> Losses:
-        """The Laplace pair of the whole (Theorem N7)."""
+        """Return the Laplace pair of the whole run (Theorem N7)."""
         return self._whole.losses()
 
 
@@ -148,11 +151,12 @@ Cells = tuple[Floats, Floats, Floats]
 
 
 def _cells(shift: float) -> Cells:
-    """(cells,) ln S/S', ln F'/F and F/S at the worst places of a comparison that becomes less
-    likely to pass, from above.
+    """Upper bounds on ln S/S', ln F'/F and F/S, each (cells,), for a comparison passed less often.
 
-    Exchange S with S' and F with F', and they are those of one that becomes more likely: the cells
-    of [0, shift] are the same.
+    They are taken at the worst places of a comparison that becomes less likely to pass.
+
+    With S and S' exchanged, and F and F', they are the bounds for a comparison that becomes more
+    likely to pass, because the cells of [0, shift] are the same.
     """
     ends = np.linspace(0.0, shift, _CELLS + 1)
     # S from the right end, S' from the left: the ratio rises with the former and falls with the
@@ -166,14 +170,17 @@ def _cells(shift: float) -> Cells:
 
 
 def _falling(cells: Cells, rest: Floats) -> Floats:
-    """(orders,) kappa over the order less 1, for an answer that may become less likely."""
+    """Return (orders,) kappa over the order less 1, for an answer that may become less likely."""
     gain, loss, odds = (part[:, None] for part in cells)
     up, down = gain * rest, np.log1p(-odds * np.expm1(-loss * rest))
     return np.asarray((up - down + _PAD * (up + down)).max(axis=0) / rest)
 
 
 def _rising(cells: Cells, rest: Floats) -> Floats:
-    """The same for an answer that may become more likely; inf where a run of them has no bound."""
+    """Return (orders,) kappa over the order less 1, for an answer that may become more likely.
+
+    It is inf where a run of such answers has no bound.
+    """
     gain, loss, odds = (part[:, None] for part in cells)
     # F/S of the exchanged comparison is F'/S' of the cell's.
     with np.errstate(over="ignore"):

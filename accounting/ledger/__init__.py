@@ -1,4 +1,4 @@
-"""A persistent ledger of privacy charges: who spent what on which data, within which budget."""
+"""Persistent ledger of privacy charges: who spent how much, on which data, within which budget."""
 
 import lazy_loader
 

@@ -15,8 +15,6 @@ from .heads import Head as Head
 from .heads import Heads as Heads
 from .heads import Signature as Signature
 from .heads import SigningKey as SigningKey
-from .item import Chargeable as Chargeable
-from .item import Terms as Terms
 from .ledger import Ledger as Ledger
 from .ledger import Quotas as Quotas
 from .model import Action as Action
@@ -26,6 +24,8 @@ from .model import Receipt as Receipt
 from .model import State as State
 from .quota import Quota as Quota
 from .quota import Scope as Scope
+from .request import Chargeable as Chargeable
+from .request import Terms as Terms
 from .stored_text import Window as Window
 from .summary import LabelCost as LabelCost
 from .summary import Summary as Summary

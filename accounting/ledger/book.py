@@ -1,8 +1,7 @@
-"""`Book`: a dataset within one transaction. What charges and steps ask of it, and what they write:
-all or nothing.
+"""`Book`: a dataset within one transaction, with its charges and steps written all or nothing.
 
-Whether an account can pay is asked and answered under the dataset's lock, and entries, totals,
-accounts and the head are written once, when the book is closed.
+Accounts are checked under the dataset's lock. Entries, totals, accounts and the chain head are
+written once, when the book is closed.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from accounting.ledger.errors import (
     LedgerCorrupt,
     SharedRows,
 )
-from accounting.ledger.item import TWO_CHANGES, Request
 from accounting.ledger.model import (
     ENTRY_FIELDS,
     Action,
@@ -35,9 +33,10 @@ from accounting.ledger.model import (
     Origin,
     Receipt,
     State,
-    returned,
+    refund,
 )
 from accounting.ledger.quota import Place, Revision, in_force
+from accounting.ledger.request import TWO_CHANGES, Request
 from accounting.ledger.store import (
     STORED,
     Declared,
@@ -77,11 +76,11 @@ _NEEDS: dict[Step, tuple[State, str]] = {
     "commit": ("reserved", "only a reserved charge is committed"),
     "release": (
         "committed",
-        "only a committed charge is released: commit it before the data are read",
+        "only a committed charge is released. Commit it before the data are read",
     ),
     "void": (
         "reserved",
-        "only a reserved charge whose data were not read is voided; a failed draw stays charged",
+        "only a reserved charge whose data were not read is voided. A failed draw stays charged",
     ),
 }
 
@@ -131,8 +130,9 @@ _LAPSED = (
 
 @contextmanager
 def writing(store: Store, dataset: object) -> Iterator[Book]:
-    """The book of a dataset whose row is held against every other charge; what it was told is
-    written at the end.
+    """Open the book of a dataset, with its row locked against every other charge.
+
+    Changes are written at the end of the block.
     """
     with store.writer() as connection:
         book = Book(
@@ -144,17 +144,16 @@ def writing(store: Store, dataset: object) -> Iterator[Book]:
 
 @contextmanager
 def reading(store: Store, dataset: object) -> Iterator[Book]:
-    """The book of a dataset, to look things up in."""
+    """Open the book of a dataset for reading."""
     with store.reader() as connection:
         yield Book(connection, find_dataset(connection, checked_name("dataset", dataset)))
 
 
 class Book:
-    """What a transaction knows of a dataset, read when first asked for, and all that it writes
-    there: nothing before `close`.
+    """The state of a dataset within one transaction, read when first needed.
 
-    The account (0, period) is the dataset's own; (n, account) is one of the quota that entry n
-    declares.
+    Changes are kept, and nothing is written before `close`. The account (0, period) is the
+    dataset's own, and (n, account) is one of the quota that entry n declares.
     """
 
     def __init__(self, connection: Connection, declared: Declared) -> None:
@@ -169,10 +168,14 @@ class Book:
     # -- where accounts stand ----------------------------------------------------------------------
 
     def spent(self, quota: int, names: Sequence[str]) -> dict[Place, Price]:
-        """What accounts of the dataset (0), or of the quota of an entry, have been charged so far.
+        """Return the sums charged to accounts.
+
+        Args:
+            quota: entry that declares the quota, or 0 for the dataset's own accounts.
+            names: names of the accounts.
 
         Raises:
-            LedgerCorrupt: a period's total is not what its last entry states.
+            LedgerCorrupt: a period's total is not that of its last entry.
         """
         if new := [name for name in names if (quota, name) not in self._spent]:
             asked = {"mine": self.declared.id, "seq": quota, "names": new}
@@ -192,18 +195,18 @@ class Book:
         ).one_or_none()
         if read_price(row) != self._spent[0, period]:
             raise LedgerCorrupt(
-                "the running total of a period is not that of its last entry: one of them was"
-                " edited. Nothing was written, nothing may be released: run `dpselect ledger"
-                " verify`"
+                "the running total of a period is not that of its last entry, so one of them"
+                " was edited. Nothing was written, and nothing may be released. Run `dpselect"
+                " ledger verify`"
             )
 
     def totals(self) -> dict[str, Price]:
-        """What every period has been charged so far, in this transaction too."""
+        """Return the sum charged to every period, including this transaction."""
         mine = {name: spent for (quota, name), spent in self._spent.items() if not quota}
         return all_totals(self.connection, self.declared.id) | mine
 
     def steps(self, *keys: str) -> list[Entry]:
-        """What was entered under idempotency keys, read at once, in order."""
+        """Return the entries under idempotency keys, read at once, in order."""
         if new := [key for key in keys if key not in self._earlier]:
             self._earlier |= entries_of_keys(self.connection, self.declared, new)
         return [entry for key in keys for entry in self._earlier[key]]
@@ -215,8 +218,9 @@ class Book:
     def accounts(
         self, periods: tuple[str, ...], who: Mapping[str, Any]
     ) -> Iterator[tuple[Place, str, Remaining]]:
-        """Where everything stands that a charge is held against, and as what: its periods, then its
-        accounts of quotas.
+        """Yield every account that a charge counts to, with its place, name in messages, and state.
+
+        The dataset's periods come first, and then the accounts of quotas.
         """
         where = repr(self.dataset.name)
         for place, spent in self.spent(0, periods).items():
@@ -227,14 +231,14 @@ class Book:
             quota = revision.quota
             if quota.by is not None and quota.of is None and who[quota.by] is None:
                 raise InvalidEntry(
-                    f"{quota.by} is missing: quota={quota.name!r} limits each {quota.by}, so name"
-                    " whose charge it is"
+                    f"{quota.by} is missing, and quota={quota.name!r} limits each {quota.by}."
+                    f" Name the {quota.by} of the charge"
                 )
             if not quota.lists(who):
                 raise InvalidEntry(
-                    f"{quota.by}={who[str(quota.by)]!r} is not on the list of quota={quota.name!r}:"
-                    f" it lists {', '.join(quota.among)}. Name one of them, or have the quota"
-                    " declared anew with this one (ledger quota --among)"
+                    f"{quota.by}={who[str(quota.by)]!r} is not on the list of"
+                    f" quota={quota.name!r}, which has {', '.join(quota.among)}. Name one of"
+                    " them, or declare the quota again with this one (ledger quota --among)"
                 )
             names = quota.accounts(self.dataset.window, who, periods)
             for place, spent in self.spent(revision.seq, names).items():
@@ -245,78 +249,92 @@ class Book:
     # -- charges -----------------------------------------------------------------------------------
 
     def charge_all(self, asked: Sequence[Request]) -> list[Receipt]:
-        """Charge each, or give back what the same key has charged before.
+        """Charge each request, or return the earlier receipt of its key.
 
         Raises:
             BudgetExceeded, Unaffordable: the budget or a quota does not allow it.
             RelationMismatch: the item's guarantee is for another relation than the dataset's, or
                 states none.
-            KeyConflict: the key was used for something else.
+            KeyConflict: the key was used for a different charge.
             SharedRows: the rows were charged under another name.
         """
         self.steps(*(request.key for request in asked))
         return [self._charge(request) for request in asked]
 
     def _charge(self, request: Request) -> Receipt:
-        due, periods = request.due(self.dataset)
-        if earlier := self.steps(due.key):
-            return self._replay(due, periods, earlier)
-        after = self.require_room(due, periods, claim=True)
-        opened = due.fields | due.price(self.dataset.budget)._asdict()
-        written = self.append([opened | {"period": period} for period in periods], due.by)
-        self.move(after)
+        charge, periods = request.resolve_for(self.dataset)
+        if earlier := self.steps(charge.key):
+            return self._replay(charge, periods, earlier)
+        after = self.require_room(charge, periods, claim=True)
+        opened = charge.fields | charge.price(self.dataset.budget)._asdict()
+        written = self.append([opened | {"period": period} for period in periods], charge.by)
+        self.set_balances(after)
         return self._receipt(written)
 
     def check(self, request: Request) -> Receipt | None:
-        """Raise as a charge would, without one; the receipt of a key that has paid already, which
-        needs no room again.
+        """Raise the errors of a charge without charging, or return the receipt of a paid key.
+
+        Such a key needs no budget again. The result is None for a new key.
         """
-        due, periods = request.due(self.dataset)
-        if earlier := self.steps(due.key):
-            return self._replay(due, periods, earlier)
-        self.require_room(due, periods, claim=False)
+        charge, periods = request.resolve_for(self.dataset)
+        if earlier := self.steps(charge.key):
+            return self._replay(charge, periods, earlier)
+        self.require_room(charge, periods, claim=False)
         return None
 
     def require_room(
-        self, due: Request, periods: tuple[str, ...], *, claim: bool
+        self, charge: Request, periods: tuple[str, ...], *, claim: bool
     ) -> dict[Place, Price]:
-        """How the accounts stand after a charge that every one of them can pay for; with `claim`
-        its rows are the dataset's from now on. Raises as `charge_all`.
+        """Return the sums of the accounts after a charge that each of them can pay for.
+
+        Args:
+            charge: the request, resolved for the dataset.
+            periods: the periods that it reads.
+            claim: True to claim its rows for the dataset.
+
+        Raises:
+            Error: as `charge_all`.
         """
         dataset, most = self.dataset, self.dataset.most_per_release
         # what no account of its form pays for is not asked to be smaller
-        whole = due.price(dataset.budget)
+        whole = charge.price(dataset.budget)
         if (
-            due.said["override"] is None
+            charge.entry_fields["override"] is None
             and most is not None
-            and not _is_small(most, due.said["curve"], due.said["count"])
+            and not _is_small(most, charge.entry_fields["curve"], charge.entry_fields["count"])
         ):
             raise BudgetExceeded(
-                f"dataset={dataset.name!r} allows a single release at most {stated(most)}, and this"
-                " one costs more. Make it smaller, or state why it may cost more, which is"
-                " recorded (override=, --override REASON). Nothing was charged, nothing may be"
-                " released."
+                f"dataset={dataset.name!r} allows a single release at most {stated(most)}, and"
+                " this one costs more. Lower its cost, or state why it may cost more, which is"
+                " recorded (override=, --override REASON). Nothing was charged, and nothing"
+                " may be released."
             )
         after = {}
-        for place, where, left in self.accounts(periods, due.fields):
-            price = due.price(left.budget)
-            require_fit(left, price, due, where)
+        for place, where, left in self.accounts(periods, charge.fields):
+            price = charge.price(left.budget)
+            require_fit(left, price, charge, where)
             after[place] = left.spent.plus(price)
         if dataset.most_in_all is not None:
             self.in_all(whole, periods)
-        if (rows := due.said["fingerprint"]) is not None and not self.claims(
+        if (rows := charge.entry_fields["fingerprint"]) is not None and not self.claims(
             rows, periods, write=claim
         ):
             raise SharedRows(
                 "rows with this fingerprint were charged before, but not to"
-                f" dataset={dataset.name!r} with these periods: the same rows have one budget, so"
-                " charge them under the name and periods they were first charged to"
+                f" dataset={dataset.name!r} with these periods. The same rows have one budget,"
+                " so charge them under the name and periods that they were first charged to"
             )
         return after
 
     def in_all(self, price: Price = NOTHING, periods: Iterable[str] = ()) -> tuple[float, float]:
-        """What somebody faces whose rows lie in all periods, these charged a price more;
-        BudgetExceeded if less is allowed.
+        """Return (epsilon, delta) for a user with rows in all periods.
+
+        Args:
+            price: a further charge to each of `periods`.
+            periods: names of these periods.
+
+        Raises:
+            BudgetExceeded: the dataset allows less.
         """
         dataset, spent = self.dataset, self.totals()
         spent |= {period: spent.get(period, NOTHING).plus(price) for period in periods}
@@ -326,24 +344,25 @@ class Book:
         if dataset.most_in_all is not None and epsilon > dataset.most_in_all:
             raise BudgetExceeded(
                 f"dataset={dataset.name!r}:"
-                f" {in_all_in_words(epsilon, delta, len(spent), dataset.window)}, and the dataset"
-                f" allows at most epsilon {dataset.most_in_all:g} in all. Release fewer periods, or"
-                " less for each. Nothing was charged, nothing may be released."
+                f" {in_all_in_words(epsilon, delta, len(spent), dataset.window)}, and the"
+                f" dataset allows at most epsilon {dataset.most_in_all:g} in all. Release fewer"
+                " periods, or spend less on each. Nothing was charged, and nothing may be"
+                " released."
             )
         return epsilon, delta
 
-    def _replay(self, due: Request, periods: tuple[str, ...], earlier: list[Entry]) -> Receipt:
+    def _replay(self, charge: Request, periods: tuple[str, ...], earlier: list[Entry]) -> Receipt:
         opening = openings(earlier)
         first, name = opening[0], self.dataset.name
         # Not the mechanism's JSON: a later version writes more into it, and a retry across an
         # upgrade is still the same charge. The relation is the dataset's, as of every item that
         # comes here.
         asked = (
-            due.action,
-            due.said["count"],
+            charge.action,
+            charge.entry_fields["count"],
             periods,
-            due.across,
-            _binding_of(due.said["mechanism"]),
+            charge.across,
+            _binding_of(charge.entry_fields["mechanism"]),
         )
         stored = (
             first.action,
@@ -352,21 +371,24 @@ class Book:
             first.across,
             _binding_of(first.mechanism),
         )
-        if asked != stored or Curve.from_json(first.curve or "") != due.curve:
+        if asked != stored or Curve.from_json(first.curve or "") != charge.curve:
             raise KeyConflict(
-                f"key={due.key!r} has already paid for a different charge of dataset={name!r}"
-                f" (entry {first.seq}): repeat that one with the arguments it had, which charges"
-                " nothing more; only another release takes a key of its own (--key)"
+                f"key={charge.key!r} has already paid for a different charge of"
+                f" dataset={name!r} (entry {first.seq}). To repeat that one, use its arguments,"
+                " which charges nothing more. For another release, use another key (--key)"
             )
         if state_of(earlier) == "void":
             raise KeyConflict(
-                f"key={due.key!r} was voided in dataset={name!r}: charge again under another key"
-                " (--key)"
+                f"key={charge.key!r} was voided in dataset={name!r}. Charge again under another"
+                " key (--key)"
             )
         return self._receipt(opening, earlier)
 
     def _receipt(self, made: Sequence[Entry], steps: Sequence[Entry] = ()) -> Receipt:
-        """For the entries that a step made, now or earlier, as the steps of the key tell."""
+        """Return the receipt for entries that a step made, now or earlier.
+
+        `steps` are all entries of the key if the step was made earlier.
+        """
         return Receipt(
             self.dataset.name,
             made[0].key,
@@ -376,8 +398,9 @@ class Book:
         )
 
     def claims(self, fingerprint: str, periods: tuple[str, ...], *, write: bool = True) -> bool:
-        """Whether the rows with this fingerprint belong to the dataset and periods, or to nobody:
-        those do now, if `write`.
+        """Return True if rows with this fingerprint are free or claimed for these periods.
+
+        A claim belongs to a dataset and periods. With `write`, free rows are claimed now.
         """
         values = {
             "fingerprint": fingerprint,
@@ -394,29 +417,33 @@ class Book:
     def follow(
         self, action: Step, key: str, label: str | None, by: Origin, ran: str | None = None
     ) -> Receipt:
-        """Take the step for every period of the key; one that was taken before is given back.
+        """Take a step for every period of the key, or return the receipt of the same earlier step.
 
         Args:
-            ran: of a release, the curve (JSON) of the rounds that its outcome says were run; the
-                others are given back (F8).
+            action: the step.
+            key: idempotency key of the charge.
+            label: reason of a void, or claim of a release.
+            by: the fields about who takes the step, where and when.
+            ran: for a release, the curve (JSON) of the rounds that ran according to its outcome.
+                The others are refunded (F8).
 
         Raises:
-            InvalidTransition: nothing was charged under the key, or the step may not follow its
-                state.
+            InvalidTransition: nothing was charged under the key, or its state does not allow the
+                step.
             ClaimConflict: another result was released, by its label or by what it used.
             InvalidEntry: what ran is not part of what was reserved.
         """
         earlier = self.steps(key)
         if not earlier:
             raise InvalidTransition(
-                f"key={key!r} has no charge in dataset={self.dataset.name!r}: reserve or charge it"
-                " first"
+                f"key={key!r} has no charge in dataset={self.dataset.name!r}. Reserve or charge"
+                " it first"
             )
         if action == "commit" and any(
             entry.action == "release" and entry.curve is not None for entry in earlier
         ):
             raise InvalidTransition(
-                f"key={key!r} was settled, and what it did not use given back: nothing more is"
+                f"key={key!r} was settled and its unused part refunded, so nothing more may be"
                 " drawn under it"
             )
         if earlier[0].across == TWO_CHANGES:
@@ -429,24 +456,24 @@ class Book:
             if action == "release" and not is_same:
                 raise ClaimConflict(
                     f"key={key!r} has paid for a result that was handed out already (entry"
-                    f" {done[0].seq}), and this is another one: forget it, and use the first"
+                    f" {done[0].seq}), and this is another one. Forget it, and use the first"
                 )
             return self._receipt(done, earlier)
         state, (needed, rule) = state_of(earlier), _NEEDS[action]
         if state != needed:
-            raise InvalidTransition(f"key={key!r} is {state}: {rule}")
+            raise InvalidTransition(f"key={key!r} is {state}, but {rule}")
         opening, expires = openings(earlier), earlier[0].expires
         if action == "commit" and expires is not None and by.at >= expires:
             raise InvalidTransition(
-                f"key={key!r} was reserved until {expires} and not committed by then: read no data,"
-                " reserve again"
+                f"key={key!r} was reserved until {expires} and not committed by then. Read no"
+                " data, and reserve again"
             )
         if ran is not None and opening[0].action != "reserve":
             raise InvalidTransition(
-                f"key={key!r} was charged for good: what did not run is given back of a reservation"
-                " only"
+                f"key={key!r} was charged, not reserved, and only a reservation is refunded for"
+                " rounds that did not run"
             )
-        said = {
+        common_fields = {
             "action": action,
             "key": key,
             "label": label,
@@ -455,16 +482,16 @@ class Book:
         steps = []
         for one in opening:
             back = one.price if action == "void" else NOTHING
-            back = back if ran is None else returned(self.dataset.budget, one, ran, by)
-            steps.append({**said, "period": one.period, **back.times(-1)._asdict()})
+            back = back if ran is None else refund(self.dataset.budget, one, ran, by)
+            steps.append({**common_fields, "period": one.period, **back.times(-1)._asdict()})
         written = self.append(steps, by)
         if action == "void" or ran is not None:
             for revision in self._quotas:
-                back = returned(revision.limit, opening[0], ran, by)
+                back = refund(revision.limit, opening[0], ran, by)
                 names = revision.quota.accounts(
                     self.dataset.window, vars(opening[0]), [one.period for one in opening]
                 )
-                self.move(
+                self.set_balances(
                     {
                         place: spent.minus(back)
                         for place, spent in self.spent(revision.seq, names).items()
@@ -472,12 +499,12 @@ class Book:
                 )
         return self._receipt(written)
 
-    def lapse(self, by: Origin) -> list[Receipt]:
-        """Void every reservation whose time is over.
+    def void_expired(self, by: Origin) -> list[Receipt]:
+        """Void every expired reservation.
 
-        Nothing was drawn under them: data are read after a commit only, and a commit and a void of
+        Nothing was drawn under them. Data are read only after a commit, and a commit and a void of
         one key exclude each other under the lock, whatever the clocks say. A clock that runs ahead
-        refuses a late commit; what was drawn stays charged.
+        refuses a late commit, and draws that were made stay charged.
         """
         rows = self.connection.execute(_LAPSED, {"mine": self.declared.id, "now": by.at})
         late = sorted((row.expires, row.key) for row in rows)
@@ -489,8 +516,9 @@ class Book:
     # -- writing -----------------------------------------------------------------------------------
 
     def append(self, steps: Iterable[Mapping[str, Any]], by: Origin) -> list[Entry]:
-        """Chain steps to the dataset's head: fields of entries that say something, apart from their
-        place in the chain.
+        """Chain steps to the dataset's chain head and return them as entries.
+
+        A step has the fields of an entry that are not None, apart from its place in the chain.
         """
         written = []
         for step in steps:
@@ -501,23 +529,23 @@ class Book:
                 fields |= {"spent_main": spent.main, "spent_failure": spent.failure}
             fields |= {"seq": self.declared.seq + 1, "prev": self.declared.head}
             written.append(Entry(**fields, hash=digest(canonical_json(fields))))
-            self.enter(written[-1])
+            self.enqueue_entry(written[-1])
         return written
 
-    def enter(self, entry: Entry) -> None:
-        """Add an entry that follows the dataset's head."""
+    def enqueue_entry(self, entry: Entry) -> None:
+        """Add an entry that follows the dataset's chain head."""
         if entry.action != "quota":
-            self.move({(0, entry.period): entry.spent})
+            self.set_balances({(0, entry.period): entry.spent})
         self.declared.seq, self.declared.head = entry.seq, entry.hash
         self.waiting.append(entry)
 
-    def move(self, accounts: Mapping[Place, Price]) -> None:
-        """Note how accounts stand from now on."""
+    def set_balances(self, accounts: Mapping[Place, Price]) -> None:
+        """Set the sums of accounts, to be written by `close`."""
         self._spent |= accounts
         self._moved |= accounts.keys()
 
     def close(self) -> None:
-        """Write entries, totals, quotas' accounts and the head, once."""
+        """Write entries, totals, quotas' accounts and the chain head, once."""
         if self.waiting:
             _insert(self.connection, [(self.declared.id, *stored(entry)) for entry in self.waiting])
             head = {
@@ -550,19 +578,19 @@ _BLANK = {name: None for name in ENTRY_FIELDS if name != "hash"} | dict.fromkeys
 
 
 def openings(steps: Iterable[Entry]) -> tuple[Entry, ...]:
-    """The entries that opened the charge, one per period."""
+    """Return the entries that opened a charge, one per period."""
     return tuple(entry for entry in steps if entry.opens)
 
 
 def state_of(steps: Sequence[Entry]) -> State:
-    """The state that the steps of one key, in order, have led to."""
+    """Return the state of a key after its steps, in order."""
     return _AFTER[steps[-1].action]
 
 
-def require_fit(left: Remaining, price: Price, due: Request, where: str) -> None:
-    """BudgetExceeded if an account cannot pay a price; `where` is how messages call it."""
+def require_fit(left: Remaining, price: Price, charge: Request, where: str) -> None:
+    """Raise BudgetExceeded if an account cannot pay a price; `where` names it in messages."""
     if not left.budget.fits(left.spent, price):
-        raise refusal(replace(left, curve=due.curve), due.said["count"], where)
+        raise refusal(replace(left, curve=charge.curve), charge.entry_fields["count"], where)
 
 
 @lru_cache(maxsize=1024)
@@ -571,8 +599,9 @@ def _is_small(most: Budget, curve: str, count: int) -> bool:
 
 
 def _binding_of(mechanism_json: str | None) -> str | None:
-    """What a description binds its charge to: one job's draw, say, that no other job may make under
-    the same key.
+    """Return the text that a description binds its charge to, or None.
+
+    For example, it names one job's draw, which no other job may make under the same key.
     """
     bound = None if mechanism_json is None else read_json(mechanism_json).get("binding")
     return bound if isinstance(bound, str) else None
@@ -580,8 +609,9 @@ def _binding_of(mechanism_json: str | None) -> str | None:
 
 @cache
 def _upsert(table: Table) -> Any:
-    """Write rows in the place of those with the same primary keys; what is claimed stays. As text:
-    both stores read the same.
+    """Return SQL that writes rows over those with the same primary keys; claimed rows stay.
+
+    It is text because both stores read the same.
     """
     names, keys = [
         [column.name for column in columns]
@@ -595,9 +625,7 @@ def _upsert(table: Table) -> Any:
 
 
 def _insert(connection: Connection, rows: list[tuple[Any, ...]]) -> None:
-    """Append entries, past SQLAlchemy's handling of each parameter, which costs more than the rows
-    do.
-    """
+    """Append entries, past SQLAlchemy's costly handling of each parameter."""
     columns = ("dataset_id", *STORED)
     # `key` and `count` mean something to one store or the other
     names = ", ".join(f'"{name}"' for name in columns)

@@ -1,57 +1,55 @@
-"""What can go wrong with a ledger. No message carries a label, a curve of somebody else's charge,
-or a password.
-"""
+"""Errors of the ledger. No message has a label, a curve of another charge, or a password."""
 
 from accounting.errors import AccountingError
 
 
 class LedgerError(AccountingError):
-    """Base of every error raised by the ledger."""
+    """Base class of every error raised by the ledger."""
 
 
 class LedgerUnavailable(LedgerError):
-    """The store cannot be read or written now: locked, full, read-only, missing or unreachable."""
+    """Error raised if the store is locked, full, read-only, missing or unreachable."""
 
 
 class LedgerCorrupt(LedgerError):
-    """The store is not a database, or its pages are damaged."""
+    """Error raised if the store is not a database, or its content is damaged."""
 
 
 class SchemaMismatch(LedgerError):
-    """The store holds no ledger, or one of a schema version that this package does not know."""
+    """Error raised if the store holds no ledger, or one of an unknown schema version."""
 
 
 class UnknownDataset(LedgerError):
-    """No dataset of this name is declared in the ledger."""
+    """Error raised if the ledger declares no dataset of this name."""
 
 
 class DatasetExists(LedgerError):
-    """A dataset of this name is already declared; declarations never change."""
+    """Error raised if a dataset of this name is already declared; declarations never change."""
 
 
 class InvalidEntry(LedgerError):
-    """A name, label, key, count or period that the ledger does not accept."""
+    """Error raised for a name, label, key, count or period that the ledger does not accept."""
 
 
 class KeyConflict(LedgerError):
-    """An idempotency key was used again for a different charge."""
+    """Error raised if an idempotency key is used again for a different charge."""
 
 
 class AlreadyCharged(LedgerError):
-    """A draw was asked for under a key that has paid for an earlier draw."""
+    """Error raised if a draw is requested under a key that has paid for an earlier draw."""
 
 
 class InvalidTransition(LedgerError):
-    """A charge was to be committed, released or voided in a state that does not allow it."""
+    """Error raised if a charge's state does not allow a commit, release or void."""
 
 
 class ClaimConflict(LedgerError):
-    """A result was to be handed out under a charge that another result was handed out for."""
+    """Error raised if a result would be handed out under a charge that has paid for another one."""
 
 
 class SharedRows(LedgerError):
-    """The same rows, by their fingerprint, were charged to another dataset or period before."""
+    """Error raised if rows with this fingerprint were charged to another dataset or period."""
 
 
 class ImportRefused(LedgerError):
-    """An exported ledger does not verify; nothing was imported."""
+    """Error raised if an exported ledger does not verify; nothing was imported."""

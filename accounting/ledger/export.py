@@ -1,8 +1,9 @@
-"""The ledger as JSON lines: a header, each dataset's declaration and entries, and an end that
-states the heads.
+"""Export and import of a ledger as JSON lines.
+
+An export has a header, each dataset's declaration and entries, and an end with the chain heads.
 
 An import derives everything anew, in one transaction, and is refused for the first line that does
-not hold.
+not verify.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _BATCH = 500
 
 
 def export_lines(store: Store, heads: Heads, target: Path | str | IO[str]) -> Heads:
-    """Write every dataset up to its entry in `heads`."""
+    """Write every dataset up to its entry in `heads`, and return the heads."""
     write_text(
         target,
         "the export",
@@ -75,8 +76,10 @@ def _lines(store: Store, heads: Heads) -> Iterator[dict[str, Any]]:
 
 
 def import_lines(store: Store, source: Path | str | IO[str], key: str | None = None) -> int:
-    """Import in one transaction. Returns the number of entries; ImportRefused names the first line
-    that does not hold.
+    """Import an export in one transaction, and return the number of entries.
+
+    Raises:
+        ImportRefused: a line does not verify; the message names the first one.
     """
     try:
         with _to_read(source) as file, store.writer() as connection:
@@ -93,8 +96,8 @@ def import_lines(store: Store, source: Path | str | IO[str], key: str | None = N
             return read
     except OSError as error:
         raise ImportRefused(
-            f"the export cannot be opened ({type(error).__name__}): name a file that `dpselect"
-            " ledger export` wrote; nothing was imported"
+            f"the export cannot be opened ({type(error).__name__}). Name a file that `dpselect"
+            " ledger export` wrote. Nothing was imported"
         ) from None
 
 
@@ -112,14 +115,14 @@ def _to_read(source: Path | str | IO[str]) -> Iterator[IO[str]]:
 
 
 class _Lines:
-    """An export, read line by line; `number` is the line that was read last."""
+    """An export, read line by line; `number` is that of the last line read."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
         self.number = 0
 
     def read(self) -> str:
-        """The next line; "" after the last."""
+        """Return the next line; "" after the last one."""
         try:
             line = self._file.readline(_LONGEST_LINE + 1)
         except (OSError, UnicodeDecodeError) as error:
@@ -131,9 +134,9 @@ class _Lines:
         return line
 
     def take(self, *kinds: str) -> tuple[str, dict[str, Any]]:
-        """The type and the content of the next line, which has to be one of these."""
+        """Return the type and content of the next line, which must have one of these types."""
         if not (line := self.read()):
-            raise InvalidEntry("the export breaks off: it has no end line")
+            raise InvalidEntry("the export has no end line, so it is incomplete")
         if len(line) > _LONGEST_LINE:
             raise InvalidEntry(f"a line has more than {_LONGEST_LINE:,} characters")
         data = read_json(line)
@@ -143,9 +146,7 @@ class _Lines:
 
 
 def _import(connection: Connection, lines: _Lines, key: str | None) -> int:
-    """Take every line, in the order in which an export has them: a header, datasets with their
-    entries, an end.
-    """
+    """Import every line in the order of exports: a header, datasets with their entries, an end."""
     header = _header(connection, lines.take("ledger")[1])
     heads: dict[str, Head] = {}
     kind, data = lines.take("dataset", "end")
@@ -160,7 +161,8 @@ def _import(connection: Connection, lines: _Lines, key: str | None) -> int:
     stated = Heads.model_validate(header | told)
     if data != stated.content():
         raise InvalidEntry(
-            "the end line's heads are not those of the entries: lines were removed or added"
+            "the chain heads of the end line are not those of the entries, so lines were"
+            " removed or added"
         )
     if key is not None and (why := signature_problem(stated, key)) is not None:
         raise InvalidEntry(why)
@@ -174,7 +176,7 @@ def _header(connection: Connection, data: dict[str, Any]) -> dict[str, Any]:
         raise InvalidEntry(f"not an export of format {FORMAT}")
     identity = data.get("ledger_id")
     if not isinstance(identity, str) or not 1 <= len(identity) <= _LONGEST_IDENTITY:
-        raise InvalidEntry("the export does not say of which ledger it is")
+        raise InvalidEntry("the export does not name its ledger")
     connection.execute(select(meta).with_for_update())  # nobody declares a dataset meanwhile
     if connection.execute(select(datasets.c.id)).first() is None:
         # In an empty ledger it is the same ledger again, and heads of it, kept elsewhere, go on
@@ -196,7 +198,7 @@ def _declared(connection: Connection, data: dict[str, Any]) -> tuple[Chain, Book
         declare(connection, name, text)
     except DatasetExists:
         raise InvalidEntry(
-            f"dataset={name!r} exists in this ledger: import into another one"
+            f"dataset={name!r} exists in this ledger. Import into another one"
         ) from None
     row = find_dataset(connection, name)
     return Chain(declared, row.genesis), Book(connection, row)
@@ -204,25 +206,23 @@ def _declared(connection: Connection, data: dict[str, Any]) -> tuple[Chain, Book
 
 def _enter(chain: Chain, book: Book, data: dict[str, Any]) -> None:
     if set(data) != set(ENTRY_FIELDS):
-        raise InvalidEntry("an entry has other fields than it should")
+        raise InvalidEntry("an entry has missing or unknown fields")
     entry = Entry(**checked_types(data))
     for name, value in data.items():
         if isinstance(value, str):
             checked_text(name, value, LONGEST_JSON)
     for problem in chain.follow(entry):
         raise InvalidEntry(f"dataset={chain.dataset.name!r}, entry {entry.seq}: {problem.message}")
-    book.enter(entry)
+    book.enqueue_entry(entry)
     if len(book.waiting) >= _BATCH:
         book.close()
 
 
 def _finish(connection: Connection, book: Book) -> None:
-    """Write what is left of a dataset: its last entries, what its quotas' accounts hold, and claims
-    of rows.
-    """
+    """Write the rest of a dataset: last entries, sums of quotas' accounts, and claims of rows."""
     book.close()
     mine = book.declared
-    book.move(Accounts.of(connection, mine, revisions(connection, mine.id)))
+    book.set_balances(Accounts.of(connection, mine, revisions(connection, mine.id)))
     book.close()
     opened = (
         entries.c.dataset_id == mine.id,

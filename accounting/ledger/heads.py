@@ -1,5 +1,6 @@
-"""Heads: one hash per dataset, kept elsewhere, against which a cut or rewritten ledger is found
-out; signed with Ed25519.
+"""Chain heads: one hash per dataset, kept elsewhere to detect a cut or rewritten ledger.
+
+Heads may be signed with Ed25519.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ _PUBLIC = re.compile(r"[0-9a-f]{64}")
 
 @final
 class Head(Frozen):
-    """How many entries a dataset had, and the hash of the last one (of the declaration, if
-    none).
+    """A chain head: a dataset's number of entries, and the hash of the last one.
+
+    Without entries it is the hash of the declaration.
     """
 
     error_class: ClassVar[type[AccountingError]] = InvalidEntry
@@ -36,7 +38,7 @@ class Head(Frozen):
 
 @final
 class Signature(Frozen):
-    """Of heads, by an Ed25519 key: its public part and the signature, hexadecimal."""
+    """A signature of heads by an Ed25519 key: its public part and the signature, hexadecimal."""
 
     error_class: ClassVar[type[AccountingError]] = InvalidEntry
     key: str
@@ -45,10 +47,12 @@ class Signature(Frozen):
 
 @final
 class Heads(Frozen):
-    """Where every dataset's chain stood at one time. Keep it where the ledger's writers cannot
-    change it, or sign it.
+    """The chain heads of all datasets at one time.
 
-    `declared` is how many datasets the ledger had: all that are named, unless some were cut out.
+    Keep them where the ledger's writers cannot change them, or sign them.
+
+    `declared` is the number of datasets that the ledger had. It is the number of those named,
+    unless some were cut out.
     """
 
     error_class: ClassVar[type[AccountingError]] = InvalidEntry
@@ -65,43 +69,44 @@ class Heads(Frozen):
         return self
 
     def statement(self) -> str:
-        """Canonical JSON of all but the signature: what it is of."""
+        """Return the signed text: canonical JSON of everything but the signature."""
         return canonical_json({"format": FORMAT, **self.model_dump(exclude={"signature"})})
 
     def to_json(self) -> str:
-        """One line of canonical JSON."""
+        """Return one line of canonical JSON."""
         return canonical_json({"format": FORMAT, **self.model_dump(exclude_none=True)})
 
     def content(self) -> dict[str, Any]:
-        """Where the chains stood, and the signature if there is one, as JSON data."""
+        """Return the chain heads, and the signature if there is one, as JSON data."""
         return self.model_dump(include={"datasets", "signature"}, exclude_none=True)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """What `to_json` wrote.
+        """Return the heads that `to_json` wrote.
 
         Raises:
-            InvalidEntry: it is something else.
+            InvalidEntry: the text is something else.
         """
         data = read_json(text)
         if data.pop("format", None) != FORMAT:
             raise InvalidEntry(
-                "this file does not contain ledger heads: pass the one that `dpselect ledger"
+                "this file does not contain chain heads. Pass the file that `dpselect ledger"
                 f" heads` wrote ({FORMAT})"
             )
         try:
             return cls.model_validate(data)
         except InvalidEntry as error:
             raise InvalidEntry(
-                "the heads were cut or edited, take them anew with `dpselect ledger heads`:"
-                f" {error}"
+                f"the chain heads were cut or edited ({error}). Take them anew with `dpselect"
+                " ledger heads`"
             ) from None
 
 
 @final
 class SigningKey:
-    """An Ed25519 private key for heads. Keep it where the ledger's writers cannot read it. No repr,
-    log or error shows it.
+    """An Ed25519 private key for heads.
+
+    Keep it where the ledger's writers cannot read it. No repr, log or error shows it.
     """
 
     def __init__(self, private: Ed25519PrivateKey) -> None:
@@ -109,17 +114,17 @@ class SigningKey:
 
     @classmethod
     def new(cls) -> Self:
-        """A fresh key, from the operating system's entropy."""
+        """Return a fresh key, from the operating system's entropy."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         return cls(Ed25519PrivateKey.generate())
 
     @classmethod
     def from_pem(cls, text: str) -> Self:
-        """What `to_pem`, or `openssl genpkey -algorithm ed25519`, wrote.
+        """Return the key that `to_pem`, or `openssl genpkey -algorithm ed25519`, wrote.
 
         Raises:
-            InvalidEntry: it is not an unencrypted Ed25519 private key.
+            InvalidEntry: the text is not an unencrypted Ed25519 private key.
         """
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -131,13 +136,13 @@ class SigningKey:
             found = None
         if not isinstance(found, Ed25519PrivateKey):
             raise InvalidEntry(
-                "this is not an unencrypted Ed25519 private key in PEM: make one with `dpselect"
-                " ledger keygen`"
+                "this is not an unencrypted Ed25519 private key in PEM. Make one with"
+                " `dpselect ledger keygen`"
             ) from None
         return cls(found)
 
     def to_pem(self) -> str:
-        """The private key as PEM (PKCS 8), unencrypted: for a file that only its owner can read."""
+        """Return the private key as unencrypted PEM (PKCS 8), for a private file."""
         from cryptography.hazmat.primitives.serialization import (
             Encoding,
             NoEncryption,
@@ -150,13 +155,14 @@ class SigningKey:
 
     @cached_property
     def public(self) -> str:
-        """The public key, 64 hexadecimal digits: what a verifier is given, by another way than the
-        heads.
+        """The public key, 64 hexadecimal digits.
+
+        Give it to verifiers by another way than the heads.
         """
         return self._private.public_key().public_bytes_raw().hex()
 
     def sign(self, heads: Heads) -> Heads:
-        """The heads with this key's signature, in the place of an earlier one."""
+        """Return the heads with this key's signature, which replaces an earlier one."""
         made = Signature(
             key=self.public, signature=self._private.sign(heads.statement().encode()).hex()
         )
@@ -167,30 +173,29 @@ class SigningKey:
 
 
 def signature_problem(heads: Heads, key: str) -> str | None:
-    """Why the signature does not show that the holder of this public key stated the heads; None if
-    it does.
+    """Return why the signature does not show that the key's holder stated the heads, or None.
 
     Raises:
-        InvalidEntry: it is not a public key.
+        InvalidEntry: key is not a public key.
     """
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     if not isinstance(key, str) or not _PUBLIC.fullmatch(key):
         raise InvalidEntry(
-            f"{str(key)[:20]!r} is not a public key: it has 64 hexadecimal digits, as `dpselect"
-            " ledger keygen` prints"
+            f"{str(key)[:20]!r} is not a public key. Pass the 64 hexadecimal digits that"
+            " `dpselect ledger keygen` prints"
         )
     if (made := heads.signature) is None:
-        return "the heads are not signed: take them with `dpselect ledger heads --sign KEY`"
+        return "the chain heads are not signed. Take them with `dpselect ledger heads --sign KEY`"
     try:
         signer = Ed25519PublicKey.from_public_bytes(bytes.fromhex(made.key))
         signer.verify(bytes.fromhex(made.signature), heads.statement().encode())
     except (ValueError, InvalidSignature):
-        return "the signature of the heads does not match them: they were edited, or it was"
+        return "the signature of the chain heads does not match them, so they or it were edited"
     if made.key != key:
         return (
-            "the heads bear the signature of another key: compare it with the public key that you"
-            " were given"
+            "the chain heads are signed with another key. Compare it with the public key that"
+            " you were given"
         )
     return None

@@ -1,7 +1,7 @@
 """`Ledger`: a privacy budget that many processes can spend and an auditor can check.
 
-What changes it is one transaction each: read the totals, hold them against the budget and the
-quotas, append; all or nothing.
+Every change is one transaction, all or nothing. It reads the totals, checks them against the budget
+and the quotas, and appends.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from accounting.ledger.book import Book, Step, openings, reading, state_of, writ
 from accounting.ledger.errors import InvalidEntry
 from accounting.ledger.export import export_lines, import_lines
 from accounting.ledger.heads import Head, Heads, SigningKey
-from accounting.ledger.item import Chargeable, Opening, Request, Terms, json_of
 from accounting.ledger.model import Clock, Dataset, Entry, Receipt, origin, utc_now
 from accounting.ledger.quota import Accounts, Quota, Revision, in_force, revisions
+from accounting.ledger.request import Chargeable, Opening, Request, Terms, json_of
 from accounting.ledger.store import (
     Store,
     all_datasets,
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
 
 @final
 class Ledger:
-    """Charges that outlive the process, on SQLite or PostgreSQL. Build one with `Ledger.open`.
+    """A durable record of charges on SQLite or PostgreSQL. Build one with `Ledger.open`.
 
-    Every method that writes is one durable transaction: when it returns, the charge is on disk;
+    Every method that writes is one durable transaction. When it returns, the charge is on disk, and
     when it raises, nothing may be released. Methods raise UnknownDataset for a name that is not
-    declared, LedgerUnavailable where the store is locked, full, read-only or gone, and
-    LedgerCorrupt where it is damaged.
+    declared, LedgerUnavailable if the store is locked, full, read-only or gone, and LedgerCorrupt
+    if it is damaged.
 
     Example:
         >>> import accounting as acc
@@ -84,17 +84,18 @@ class Ledger:
         mode: int = PRIVATE,
         clock: Clock = utc_now,
     ) -> Self:
-        """Open the ledger at `url`, `sqlite:///privacy.db` or `postgresql://user@host/name`.
+        """Open the ledger at `url`, such as `sqlite:///privacy.db` or
+        `postgresql://user@host/name`.
 
         Args:
-            create: make the file and the tables where they are missing. A new ledger has no
-                dataset, so it allows no charge.
+            create: True to make a missing file and missing tables. A new ledger has no dataset, so
+                it allows no charge.
             timeout: seconds to wait for another process's transaction.
-            mode: of a SQLite file that is made; one that is there keeps its own.
-            clock: for tests; an entry's time is informational.
+            mode: permissions of a new SQLite file; an existing one keeps its own.
+            clock: source of the time, for tests. An entry's time is informational.
 
         Raises:
-            SchemaMismatch: the store holds something else, or a ledger of a later version.
+            SchemaMismatch: the store holds other data, or a ledger of a later version.
         """
         return cls(Store.open(url, create=create, timeout=timeout, mode=mode), clock)
 
@@ -114,7 +115,7 @@ class Ledger:
         most_in_all: float | None = None,
         actor: str | None = None,
     ) -> Dataset:
-        """Declare a dataset and its budget, once and for all. Arguments: see `Dataset`.
+        """Declare a dataset and its budget, which never change. Arguments: see `Dataset`.
 
         Raises:
             DatasetExists: the name is taken.
@@ -141,12 +142,16 @@ class Ledger:
         return dataset
 
     def datasets(self) -> list[Dataset]:
-        """All declared datasets, in the order of declaration."""
+        """Return all declared datasets, in the order of declaration."""
         with self._store.reader() as connection:
             return [row.dataset for row in all_datasets(connection)]
 
     def dataset(self, name: str) -> Dataset:
-        """One declaration; UnknownDataset if there is none."""
+        """Return the declaration of a dataset.
+
+        Raises:
+            UnknownDataset: the ledger declares no such dataset.
+        """
         with self._store.reader() as connection:
             return find_dataset(connection, name).dataset
 
@@ -155,15 +160,15 @@ class Ledger:
     def charge(self, dataset: str, item: Curve | Chargeable, **terms: Unpack[Terms]) -> Receipt:
         """Charge for a curve or mechanism before it runs. A charge is final. Keywords: see `Terms`.
 
-        All runs together are one item at their composed curve. A bare curve comes with `relation=`,
-        the one that it was proved for, checked against the dataset's; mechanisms and
-        `n * mechanism` bring theirs.
+        All runs together are one item with their composed curve. A bare curve needs `relation=`,
+        the one that it was proved for, which must be the dataset's. Mechanisms and `n * mechanism`
+        state their own.
 
         Raises:
-            BudgetExceeded: it does not fit; the error says what would.
+            BudgetExceeded: the price does not fit; the error says which one would.
             Unaffordable: no budget of the dataset's form pays for such a curve.
-            NoEquivalent: it reads several periods together, and nothing is known of its price for
-                that: see `Terms.across`.
+            NoEquivalent: the charge reads several periods together, and its price for that is not
+                known (see `Terms.across`).
             RelationMismatch, KeyConflict, SharedRows, UnknownDataset, InvalidEntry: as named.
         """
         return self._open("charge", dataset, [(item, terms)])[0]
@@ -171,8 +176,12 @@ class Ledger:
     def charge_all(
         self, dataset: str, charges: Iterable[tuple[Curve | Chargeable, Terms]]
     ) -> list[Receipt]:
-        """Charge several (item, terms) pairs in one transaction, or none; give each a key for
-        retries. Raises as `charge`.
+        """Charge several (item, terms) pairs in one transaction, or none of them.
+
+        Give each a key for retries.
+
+        Raises:
+            Error: as `charge`.
         """
         return self._open("charge", dataset, charges)
 
@@ -184,22 +193,24 @@ class Ledger:
         expires_in: float | None = None,
         **terms: Unpack[Terms],
     ) -> Receipt:
-        """Set budget aside, as `charge` does, while no data are read yet: then `commit` and read
-        them, or `void`.
+        """Reserve budget, as `charge` does, before any data are read.
+
+        Afterwards `commit` it and read the data, or `void` it.
 
         Args:
-            expires_in: seconds after which it can no longer be committed, and is given back when
-                somebody needs room (`expire`).
+            expires_in: seconds after which the reservation can no longer be committed, and is
+                refunded when another charge needs the budget (`expire`).
         """
         return self._open("reserve", dataset, [(item, terms)], expires_in)[0]
 
     def expire(self, dataset: str, *, actor: str | None = None) -> list[Receipt]:
-        """Give back each reservation that was not committed in time. A charge that finds no room
-        does so first.
+        """Refund each reservation that was not committed in time.
+
+        A charge that does not fit does so first.
         """
         by = origin(actor, self._clock())
         with writing(self._store, dataset) as book:
-            return book.lapse(by)
+            return book.void_expired(by)
 
     def check(
         self,
@@ -209,20 +220,23 @@ class Ledger:
         opening: Opening = "charge",
         **terms: Unpack[Terms],
     ) -> Receipt | None:
-        """Raise as `charge` or `reserve` would if it were made now, without charging: before a long
-        computation.
+        """Raise the errors of `charge` or `reserve` without charging, before a long computation.
 
         Returns:
-            The receipt of what the key has opened so before, which is not charged again; None where
-            there is none.
+            The receipt of the same charge under this key, which is not charged again; None if there
+                is none.
         """
         request = Request.read(opening, item, terms, self._clock())
         with reading(self._store, dataset) as book:
             return book.check(request)
 
     def commit(self, dataset: str, key: str, *, actor: str | None = None) -> Receipt:
-        """State that data are about to be read for a reservation, which cannot be voided from here
-        on; InvalidTransition if it is not reserved.
+        """State that data are about to be read for a reservation.
+
+        The reservation can then no longer be voided.
+
+        Raises:
+            InvalidTransition: the charge is not reserved.
         """
         return self._follow("commit", dataset, key, None, actor)
 
@@ -238,23 +252,26 @@ class Ledger:
         """State that the result of a committed charge is handed out.
 
         Args:
-            claim: names the result, by a hash for example. Of several processes that drew under one
-                charge the first to release decides: the others are refused, and must forget what
-                they drew.
-            spent: of a reservation, the rounds that its result, and nothing else, says were run, as
-                `mechanism.spent(selection)`; the rest is given back (Theorem F8), unless several
+            claim: name of the result, a hash for example. If several processes drew under one
+                charge, the first to release decides. The others are refused, and must forget their
+                results.
+            spent: for a reservation, the rounds that ran according to its result and nothing else,
+                as `mechanism.spent(selection)`. The rest is refunded (Theorem F8), unless several
                 periods were charged as two changes (`Terms.across`).
 
         Raises:
-            InvalidTransition: it is not committed; or `spent` is given without a reservation.
+            InvalidTransition: the charge is not committed, or `spent` is given without a
+                reservation.
             ClaimConflict: it was released before, with another claim or `spent`, or with none.
             InvalidEntry: `spent` is not made of rounds of what was reserved.
         """
         return self._follow("release", dataset, key, optional_text("claim", claim), actor, spent)
 
     def void(self, dataset: str, key: str, *, actor: str, reason: str) -> Receipt:
-        """Give back a reservation for which no data were read, as a new entry by a named person;
-        InvalidTransition if it was committed: a failed or interrupted draw stays charged.
+        """Refund a reservation for which no data were read, as a new entry by a named person.
+
+        Raises:
+            InvalidTransition: the charge was committed; a failed or interrupted draw stays charged.
         """
         return self._follow(
             "void", dataset, key, checked_name("reason", reason), checked_name("actor", actor)
@@ -283,8 +300,9 @@ class Ledger:
         charges: Iterable[tuple[Curve | Chargeable, Terms]],
         expires_in: float | None = None,
     ) -> list[Receipt]:
-        """All in one transaction, or nothing. What finds no room is tried again once what has
-        lapsed is void.
+        """Open all charges in one transaction, or none.
+
+        A charge that does not fit is tried again after expired reservations are void.
         """
         asked = Request.read_all(action, charges, expires_in, self._clock())
         try:
@@ -297,35 +315,36 @@ class Ledger:
             return book.charge_all(asked)
 
     def quotas(self, dataset: str) -> Quotas:
-        """The limits within the dataset's budget: per person, team, purpose, or stretch of the
-        data's time.
-        """
+        """Return the dataset's quotas, by person, team, purpose or span of the data's time."""
         return Quotas(self._store, self._clock, dataset)
 
     # -- reading -----------------------------------------------------------------------------------
 
     def total(self, dataset: str, period: str | None = None) -> Remaining:
-        """What a dataset, or one period of it where it has a window, has spent and what is left."""
+        """Return the state of the budget of a dataset, or of one period if it has a window."""
         with reading(self._store, dataset) as book:
             account, *others = checked_periods(book.dataset.window, period)
             if others:
                 raise InvalidEntry(
-                    f"period={period!r} names several, each with a budget of its own: name one, or"
-                    " ask `totals`"
+                    f"period={period!r} names several, each with a budget of its own. Name one,"
+                    " or use `totals`"
                 )
             return _standing(book, {account: book.spent(0, [account])[0, account]})[0]
 
     def totals(self, dataset: str) -> list[Remaining]:
-        """Where every period stands that was charged, in order."""
+        """Return the state of the budget of every period that was charged, in order."""
         with reading(self._store, dataset) as book:
             return list(_standing(book, book.totals()))
 
     def in_all(
         self, dataset: str, item: Curve | Chargeable | None = None, periods: Iterable[str] = ()
     ) -> tuple[float, float]:
-        """(epsilon, delta) that somebody faces whose rows lie in every period that was charged, or
-        is about to be: each of `periods` for `item` by itself. A bare curve is taken to hold for
-        the dataset's relation.
+        """Return (epsilon, delta) for a user with rows in every period that was charged.
+
+        Args:
+            item: a further charge to each of `periods`, by itself. A bare curve is taken to hold
+                for the dataset's relation.
+            periods: names of these periods.
 
         Raises:
             BudgetExceeded: the dataset declares less (`most_in_all`).
@@ -335,8 +354,8 @@ class Ledger:
             declared = book.dataset
             if declared.window == "whole":
                 raise InvalidEntry(
-                    f"dataset={dataset!r} has one budget for all its rows, which is what everybody"
-                    " in it faces"
+                    f"dataset={dataset!r} has one budget for all its rows, so no cost is added"
+                    " up over periods. Use `total`"
                 )
             if item is None:
                 return book.in_all()
@@ -350,12 +369,11 @@ class Ledger:
     def room(
         self, dataset: str, item: Curve | Chargeable | DpEvent, **terms: Unpack[Terms]
     ) -> list[Remaining]:
-        """Where every account stands that a charge on these terms is held against, its periods' and
-        then those of quotas: in releases of the curve that would be charged, that of an exchange
-        where `Terms.across` says so.
+        """Return the state of every account that a charge on these terms counts to.
 
-        Of a curve or an event of dp-accounting that states no relation, as its price under the
-        dataset's own is.
+        The periods come first, and then the quotas. Each counts further releases of the curve that
+        would be charged, which may be that of an exchange (see `Terms.across`). A curve, or an
+        event of dp-accounting, without a relation is priced under the dataset's.
 
         Raises:
             RelationMismatch, InvalidEntry, NoEquivalent: as `charge`.
@@ -372,23 +390,27 @@ class Ledger:
             "charge", cast(Chargeable, item), {**terms, "count": 1}, self._clock()
         )
         with reading(self._store, dataset) as book:
-            due, periods = request.due(book.dataset)
+            charge, periods = request.resolve_for(book.dataset)
             curves = _charged(book, periods) or {}
             return [
-                replace(left, curve=due.curve, charged=None if quota else curves.get(period))
-                for (quota, period), _, left in book.accounts(periods, due.fields)
+                replace(left, curve=charge.curve, charged=None if quota else curves.get(period))
+                for (quota, period), _, left in book.accounts(periods, charge.fields)
             ]
 
     def affordable(
         self, dataset: str, item: Curve | Chargeable | DpEvent, **terms: Unpack[Terms]
     ) -> Remaining:
-        """How many more releases like `item` fit, charged one by one on these terms, and what runs
-        out first: as the account says that pays for the fewest. `item` and errors: as `room`.
+        """Return the state of the account that pays for the fewest further releases like `item`.
+
+        It says how many fit, charged one by one on these terms, and what runs out first.
+
+        Raises:
+            RelationMismatch, InvalidEntry, NoEquivalent: as `charge`.
         """
         return min(self.room(dataset, item, **terms), key=lambda left: left.releases)
 
     def find(self, dataset: str, key: str) -> Receipt | None:
-        """The charge under an idempotency key, in its present state; None if there is none."""
+        """Return the charge under an idempotency key, in its present state, or None."""
         with reading(self._store, dataset) as book:
             steps = book.steps(checked_name("key", key))
         return (
@@ -398,26 +420,27 @@ class Ledger:
         )
 
     def entries(self, dataset: str) -> Iterator[Entry]:
-        """All entries so far, in order, a block at a time."""
+        """Yield all entries so far, in order, a block at a time."""
         with reading(self._store, dataset) as book:
             pass
         yield from stream(self._store.reader, book.declared)
 
     def latest(self, dataset: str, limit: int = 20) -> list[Entry]:
-        """The last entries, latest first."""
+        """Return the last entries, latest first."""
         with reading(self._store, dataset) as book:
             return select_entries(book.connection, book.declared, limit=limit, latest=True)
 
     def summary(self, dataset: str) -> Summary:
-        """What reports need to know of a dataset, added up by the store."""
+        """Return the facts that reports show of a dataset, added up by the store."""
         with reading(self._store, dataset) as book:
             return Summary.of(book.connection, book.declared)
 
     # -- evidence ----------------------------------------------------------------------------------
 
     def heads(self) -> Heads:
-        """Where every chain stands. Keep it where the ledger's writers cannot change it, and give
-        it to `verify`.
+        """Return the chain heads of all datasets.
+
+        Keep them where the ledger's writers cannot change them, and pass them to `verify`.
         """
         with self._store.reader() as connection:
             identity, at = (
@@ -431,33 +454,37 @@ class Ledger:
             return Heads(ledger_id=identity, at=at, datasets=known, declared=len(known))
 
     def verify(self, heads: Heads | None = None, key: str | None = None) -> Verification:
-        """Re-derive everything from the entries, and hold it against heads that were taken earlier
-        and kept elsewhere: then a tail that was cut off is found too. With a public `key`, whoever
-        holds it must have signed them.
+        """Check the ledger by deriving everything anew from its entries.
+
+        Args:
+            heads: chain heads that were taken earlier and kept elsewhere. With them, entries that
+                were cut off at the end are detected too.
+            key: public key that must have signed the heads.
 
         Raises:
-            InvalidEntry: key is no public key, or is given without heads.
+            InvalidEntry: key is not a public key, or is given without heads.
         """
         return verify(self._store, heads, key)
 
     def export(self, target: Path | str | IO[str], key: SigningKey | None = None) -> Heads:
-        """Write all of the ledger as JSON lines, signed with `key` if there is one, and return its
-        heads.
-        """
+        """Write the whole ledger as JSON lines, signed if `key` is given, and return its heads."""
         heads = self.heads()
         return export_lines(self._store, heads if key is None else key.sign(heads), target)
 
     def import_(self, source: Path | str | IO[str], key: str | None = None) -> int:
-        """Add the datasets of an exported ledger, after checking all of it, and with a public `key`
-        who signed it: its entries.
+        """Add the datasets of an exported ledger and return the number of entries.
+
+        All of it is checked first. With a public `key`, the export must have been signed by its
+        holder.
 
         Raises:
-            ImportRefused: it does not verify, or a dataset of it exists here; nothing was imported.
+            ImportRefused: the export does not verify, or one of its datasets exists here. Nothing
+                was imported.
         """
         return import_lines(self._store, source, key)
 
     def close(self) -> None:
-        """Give connections back. The ledger opens new ones when it is used again."""
+        """Close the connections. The ledger opens new ones when it is used again."""
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -480,8 +507,9 @@ def _standing(book: Book, spent: Mapping[str, Price]) -> tuple[Remaining, ...]:
 
 
 def _charged(book: Book, periods: Collection[str]) -> dict[str, Curve] | None:
-    """What was charged, read from all entries; None of a pure budget, whose running total is the
-    sum of epsilons already.
+    """Return the composed charges of each period, from all entries.
+
+    None for a pure budget, whose running total is the sum of epsilons already.
     """
     pure = book.dataset.budget.measure == "epsilon" and not book.dataset.budget.delta
     return None if pure else charged_curves(book.connection, book.declared, periods)
@@ -489,7 +517,7 @@ def _charged(book: Book, periods: Collection[str]) -> dict[str, Curve] | None:
 
 @final
 class Quotas:
-    """The quotas of one dataset. `Ledger.quotas` makes one.
+    """The quotas of one dataset, as returned by `Ledger.quotas`.
 
     Example:
         >>> import accounting as acc
@@ -511,16 +539,15 @@ class Quotas:
         self._store, self._clock, self._dataset = store, clock, checked_name("dataset", dataset)
 
     def declare(self, quota: Quota, *, actor: str | None = None) -> Entry:
-        """Declare a quota, or put another in the place of one of that name; what was charged before
-        counts.
+        """Declare a quota, or replace the quota of the same name. Earlier charges count.
 
-        Reads all entries of the dataset while charges on it wait. The same quota again changes
-        nothing.
+        It reads all entries of the dataset while charges on it wait. Declaring the same quota again
+        changes nothing.
 
         Raises:
-            InvalidArgument: it is not a Quota.
-            InvalidEntry: it does not fit the dataset's window, or a charge that was made cannot be
-                counted in its unit.
+            InvalidArgument: quota is not a Quota.
+            InvalidEntry: the quota does not fit the dataset's window, or an earlier charge cannot
+                be counted in its unit.
         """
         if not isinstance(quota, Quota):
             raise InvalidArgument(
@@ -542,8 +569,7 @@ class Quotas:
             )
             if any(part > MOST for spent in held.values() for part in spent):
                 raise InvalidEntry(
-                    f"quota={quota.name!r}: what was charged so far is more than this limit's unit"
-                    " counts"
+                    f"quota={quota.name!r} has more charges than its limit's unit can count"
                 )
             step = {
                 "action": "quota",
@@ -552,31 +578,32 @@ class Quotas:
                 "quota": quota.model_dump_json(),
             }
             (entry,) = book.append([step], by)
-            book.move(held)
+            book.set_balances(held)
         return entry
 
     def withdraw(self, name: str, *, actor: str | None = None) -> Entry:
-        """Take a quota away, on record. The dataset's budget stays what it is.
+        """Withdraw a quota, on record. The dataset's budget stays as it is.
 
         Raises:
-            InvalidEntry: it has no such quota.
+            InvalidEntry: the dataset has no such quota.
         """
         known = {quota.name: quota for quota in self.all()}
         if name not in known:
             raise InvalidEntry(
-                f"quota={name!r} is not declared for dataset={self._dataset!r}: there is nothing to"
-                " withdraw"
+                f"quota={name!r} is not declared for dataset={self._dataset!r}, so there is"
+                " nothing to withdraw"
             )
         return self.declare(known[name].model_copy(update={"limit": None}), actor=actor)
 
     def all(self) -> list[Quota]:
-        """Those in force, in the order in which they were declared."""
+        """Return the quotas in force, in the order of declaration."""
         with reading(self._store, self._dataset) as book:
             return [one.quota for one in in_force(book.connection, book.declared.id)]
 
     def standing(self, most: int | None = None) -> list[tuple[Quota, Remaining]]:
-        """Every account of the quotas in force that was charged; with `most`, each quota's fullest
-        ones only.
+        """Return every charged account of the quotas in force.
+
+        With `most`, only each quota's fullest accounts are returned.
         """
         with reading(self._store, self._dataset) as book:
             known, held = (

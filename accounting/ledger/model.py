@@ -1,9 +1,9 @@
-"""What the ledger is made of: declarations, entries, and the life of a charge: reserve -> commit ->
-release.
+"""Data of the ledger: declarations, entries, and charges from reservation to release.
 
-A reservation may be voided until data are read; from the commit on it is final, whatever became of
-the draw. A `charge` is a reservation and its commit in one entry. A reservation gives back all of
-itself where no data were read, or what did not run of a plan whose outcome says what ran.
+A charge goes through the states reserve -> commit -> release. A reservation may be voided until
+data are read. From the commit on it is final, whatever became of the draw. A `charge` is a
+reservation and its commit in one entry. A reservation is refunded in full if no data were read, and
+in part if the outcome of a plan says that only some of it ran.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def _read_budget(text: str) -> Budget:
 def _is_budget(value: object, info: ValidationInfo) -> Budget:
     if not isinstance(value, Budget):
         raise InvalidBudget(
-            f"{info.field_name} must be an accounting.Budget, not {type(value).__name__}:"
-            " Budget(epsilon=1, delta=1e-6), say"
+            f"{info.field_name} must be an accounting.Budget, not {type(value).__name__}. State"
+            " one, for example Budget(epsilon=1, delta=1e-6)"
         )
     _ = value.capacity  # refused where it has none
     return value
@@ -73,26 +73,27 @@ _Stated = Annotated[Budget, BeforeValidator(_is_budget), PlainSerializer(Budget.
 
 @final
 class Dataset(Frozen):
-    """A dataset's declaration. It never changes; its hash starts the chain of the dataset's
-    entries.
+    """A dataset's declaration, which never changes.
+
+    Its hash starts the chain of the dataset's entries.
 
     Attributes:
-        relation: what neighboring datasets differ by; every charge must be proved for it.
-        unit: who or what is protected, in words; by default "user", with a window "user within one
-            month" and so on.
-        budget: what may be spent, on each period of `window`.
-        window: which rows share a budget: all of them ("whole"), or those of a year, quarter,
-            month, week or day. A charge then names the periods whose rows it reads.
-        time_zone: where these days and months begin and end, "UTC" or "Europe/Berlin" for example:
-            a charge that reads rows by the clock of another zone is refused, because one row at a
-            border would have two budgets.
-        data_period: which rows the dataset holds, in words.
-        uid: random, so that a dataset that is declared anew starts another chain.
-        most_per_release: what a single charge may cost as a plan of its own, unless it states why
-            it overrides that (`Terms.override`), which is recorded.
-        most_in_all: with a window, the epsilon that all periods together may cost somebody who is
+        relation: neighboring relation of the dataset; every charge must be proved for it.
+        unit: protected unit, in words; by default "user", and with a window "user within one month"
+            and so on.
+        budget: limit on the total cost, for each period of `window`.
+        window: rows that share a budget: all of them ("whole"), or those of a year, quarter, month,
+            week or day. A charge then names the periods whose rows it reads.
+        time_zone: time zone in which days and months begin and end, for example "UTC" or
+            "Europe/Berlin". A charge that reads rows by the clock of another zone is refused,
+            because one row at a border would have two budgets.
+        data_period: time range of the dataset's rows, in words.
+        uid: random text, so that a dataset that is declared anew starts another chain.
+        most_per_release: limit on the cost of a single charge, as a plan of its own. A charge may
+            exceed it with a reason (`Terms.override`), which is recorded.
+        most_in_all: with a window, limit on the epsilon of all periods together for a user who is
             in all of them; None sets no such limit. A charge beyond it is refused, and
-            `Ledger.in_all` says where it stands.
+            `Ledger.in_all` returns the present value.
     """
 
     error_class: ClassVar[type[AccountingError]] = InvalidEntry
@@ -126,8 +127,8 @@ class Dataset(Frozen):
             return None
         if info.data.get("window") == "whole" or (budget.epsilon is None and not budget.delta):
             raise InvalidBudget(
-                "most_in_all is an epsilon over the periods of a window: declare a window, and a"
-                " budget in epsilon or with a delta"
+                "most_in_all needs a window with periods. Declare a window, and a budget in"
+                " epsilon or with a delta"
             )
         if (
             isinstance(most, bool)
@@ -135,24 +136,25 @@ class Dataset(Frozen):
             or not budget.limit <= most <= sys.float_info.max
         ):
             raise InvalidBudget(
-                f"most_in_all={shown(most)} must be a finite epsilon of at least one period's,"
-                f" {budget.limit:g}"
+                f"most_in_all={shown(most)} must be a finite epsilon, at least that of one"
+                f" period, {budget.limit:g}"
             )
         return float(most)
 
     def declaration(self) -> str:
-        """Canonical JSON of all of it; budgets and limits are text in it, for their numbers are
-        floats.
+        """Return canonical JSON of all fields.
+
+        Budgets and limits are text in it, because their numbers are floats.
         """
         return canonical_json(self.model_dump())
 
     @staticmethod
     @lru_cache(maxsize=256)
     def from_declaration(text: str) -> Dataset:
-        """The dataset whose `declaration` is `text`.
+        """Return the dataset whose `declaration` is `text`.
 
         Raises:
-            LedgerCorrupt: it is something else.
+            LedgerCorrupt: the text is not a declaration.
         """
         try:
             data = read_json(text)
@@ -161,7 +163,9 @@ class Dataset(Frozen):
                     data[name] = read(data[name])
             return Dataset.model_validate(data)
         except (AccountingError, ValueError, TypeError, OverflowError):
-            raise LedgerCorrupt("a dataset's declaration cannot be read: it was edited") from None
+            raise LedgerCorrupt(
+                "a dataset's declaration cannot be read, so it was edited"
+            ) from None
 
     @property
     def genesis(self) -> str:
@@ -171,15 +175,16 @@ class Dataset(Frozen):
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the ledger. `main` and `failure` are what it adds to the period's sum, `spent_*`
-    the sum after it.
+    """One line of the ledger.
 
-    Units: 10^-12 nats of the budget's unit, and 10^-18 of failure probability. Actor, team and
-    purpose are names that the charging process states, not proofs of them. `label` of a void is its
-    reason. `quota` is the JSON of a quota that is declared here, `override` why a charge passed the
-    dataset's `most_per_release`, `expires` when a reservation lapses. `across` says why the curve
-    covers several periods that were read together: "two_changes" (it is that of two changes),
-    "exchange" (it was proved for replace_one), or as `Terms`.
+    `main` and `failure` are the amounts added to the period's sum, and `spent_*` is the sum after
+    it. Units are 10^-12 nats of the budget's unit, and 10^-18 of failure probability. Actor, team
+    and purpose are names that the charging process states, not proofs of them. `label` of a void is
+    its reason. `quota` is the JSON of a quota that is declared here, `override` the reason why a
+    charge exceeded the dataset's `most_per_release`, and `expires` the time at which a reservation
+    expires. `across` says why the curve covers several periods that were read together:
+    "two_changes" (it is the curve of two changes), "exchange" (it was proved for replace_one), or
+    as in `Terms`.
     """
 
     dataset: str
@@ -211,19 +216,19 @@ class Entry:
     hash: str
 
     def expected_hash(self) -> str:
-        """The hash of everything else in the entry, its predecessor's hash included."""
-        said = self.to_dict()
-        del said["hash"]
-        return digest(canonical_json(said))
+        """Return the hash of all other fields, including the predecessor's hash."""
+        content = self.to_dict()
+        del content["hash"]
+        return digest(canonical_json(content))
 
     @property
     def opens(self) -> bool:
-        """Whether it charges, at the full price."""
+        """True if the entry opens a charge, at the full price."""
         return self.action in OPENS
 
     @property
     def price(self) -> Price:
-        """What the entry adds to its period's sum."""
+        """The amount that the entry adds to its period's sum."""
         return Price(self.main, self.failure)
 
     @property
@@ -232,7 +237,7 @@ class Entry:
         return Price(self.spent_main, self.spent_failure)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, as they are hashed and exported."""
+        """Return all fields, as they are hashed and exported."""
         return dict(vars(self))
 
 
@@ -241,10 +246,9 @@ ENTRY_FIELDS = tuple(field.name for field in fields(Entry))
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a charge gives back: its entries (one per period), and whether an earlier call had made
-    them.
+    """A receipt of a charge, with one entry per period.
 
-    `replayed` True means that this call charged nothing, because its key had been used before.
+    `replayed` is True if this call charged nothing, because its key had been used before.
     """
 
     dataset: str
@@ -260,7 +264,7 @@ class Receipt:
 
     @property
     def price(self) -> Price:
-        """What was charged to each period."""
+        """The price charged to each period."""
         return self.entries[0].price
 
 
@@ -270,8 +274,9 @@ utc_now: Clock = partial(datetime.now, UTC)
 
 @dataclass(frozen=True)
 class Origin:
-    """Fields that every entry carries; `at` is informational, the order of entries is their
-    sequence number.
+    """The fields that every entry carries about who made it, where and when.
+
+    `at` is informational, because the order of entries is their sequence number.
     """
 
     actor: str
@@ -281,7 +286,10 @@ class Origin:
 
 
 def origin(actor: str | None, now: datetime) -> Origin:
-    """This process, on behalf of `actor` (by default the operating system's user)."""
+    """Return the origin of entries by this process on behalf of `actor`.
+
+    The actor is the operating system's user by default.
+    """
     return _origin(_user() if actor is None else checked_name("actor", actor), now)
 
 
@@ -291,16 +299,14 @@ def _origin(name: str, now: datetime) -> Origin:
         at = now.astimezone(UTC).isoformat(timespec="microseconds")
     except OverflowError:
         raise InvalidEntry(
-            "the clock shows a time before the year 1 or after 9999 in UTC: set the host's clock"
+            "the clock shows a time before the year 1 or after 9999 in UTC. Set the host's clock"
         ) from None
     return Origin(name, _host(), at, package_version())
 
 
 @cache
 def package_version() -> str:
-    """The installed version of the distribution, "0+unknown" in a source tree that is not
-    installed.
-    """
+    """Return the installed version of dpselect, or "0+unknown" in a source tree."""
     try:
         return version("dpselect")
     except PackageNotFoundError:
@@ -331,29 +337,35 @@ SLACK = 10**8
 
 @lru_cache(maxsize=1024)
 def price_in(limit: Budget, curve: str, count: int) -> Price:
-    """What a charge costs in an account with this limit, a filter of its own; Unaffordable if none
-    of its form pays for that.
+    """Return the price of a charge in an account with this limit, which is a filter of its own.
+
+    Raises:
+        Unaffordable: no account of this form pays for the curve.
     """
     return limit.price(count * Curve.from_json(curve))
 
 
 @lru_cache(maxsize=1024)
 def _unused(limit: Budget, curve: str, count: int, ran: str) -> Price:
-    """What a limit has added up for rounds that did not run (Theorem F8); InvalidEntry if what ran
-    is not part of the whole.
+    """Return the amount counted for rounds that did not run. Theorem F8.
+
+    Raises:
+        InvalidEntry: what ran is not part of the whole.
     """
     whole, part = count * Curve.from_json(curve), Curve.from_json(ran)
     if _rounds(part) - _rounds(whole) or part.delta0 != whole.delta0:
         raise InvalidEntry(
-            "spent is not made of rounds of what was reserved, with all of its failure probability:"
-            " pass what the mechanism's `spent` says of the selection that it released"
+            "spent is not made of rounds of what was reserved, with all of its failure"
+            " probability. Pass the result of the mechanism's `spent` for the selection that"
+            " it released"
         )
     return limit.unused(whole, part)
 
 
-def returned(limit: Budget, opening: Entry, ran: str | None, by: Entry | Origin) -> Price:
-    """What a void, or a release of which `ran` is the curve, takes out: never more than another
-    machine put in.
+def refund(limit: Budget, opening: Entry, ran: str | None, by: Entry | Origin) -> Price:
+    """Return the refund of a void, or of a release for which `ran` is the curve that ran.
+
+    It is never more than another machine may have charged.
     """
     full = price_in(limit, opening.curve or "", opening.count)
     back = full if ran is None else _unused(limit, opening.curve or "", opening.count, ran)
@@ -362,9 +374,10 @@ def returned(limit: Budget, opening: Entry, ran: str | None, by: Entry | Origin)
     return Price(*(max(0, part - 1 - of // SLACK) for part, of in zip(back, full, strict=True)))
 
 
-def doubt(limit: Budget, entry: Entry, opening: Entry) -> int:
-    """How much more or less of `opening` another machine may have moved by `entry` than this one
-    would.
+def rounding_tolerance(limit: Budget, entry: Entry, opening: Entry) -> int:
+    """Return the tolerance, in units, for an amount that another machine may have computed.
+
+    The amount is the share of `opening` that `entry` adds or refunds.
     """
     if {(one.package, one.host) for one in (entry, opening)} == {(package_version(), _host())}:
         return 0
@@ -373,7 +386,7 @@ def doubt(limit: Budget, entry: Entry, opening: Entry) -> int:
 
 
 def _rounds(curve: Curve) -> Counter[Curve]:
-    """How often each curve is composed in it; bad events left out."""
+    """Return the number of times that each curve is composed in `curve`, without bad events."""
     if isinstance(curve, Approximate):
         return _rounds(curve.curve)
     if not isinstance(curve, Composed):

@@ -1,8 +1,7 @@
-"""Quotas: limits within a dataset's budget, for a person, a team, a purpose or a stretch of the
-data's time.
+"""Quotas: limits within a dataset's budget, for a person, a team, a purpose or a span of time.
 
-A `Quota`, its `Revision`s, and where its accounts stand as the entries say (`Accounts`). A charge
-passes the quotas in `book`, in the same transaction as the budget.
+A `Quota` has `Revision`s, and `Accounts` derives the sums of its accounts from the entries. A
+charge is checked against quotas in `book`, in the same transaction as the budget.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from accounting.budget import NOTHING, RECORDED, Budget, Price
 from accounting.errors import AccountingError
 from accounting.frozen import Frozen
 from accounting.ledger.errors import InvalidEntry
-from accounting.ledger.model import Dataset, Entry, doubt, price_in, returned
+from accounting.ledger.model import Dataset, Entry, price_in, refund, rounding_tolerance
 from accounting.ledger.store import Declared, entries, stream
 from accounting.ledger.stored_text import (
     WHOLE,
@@ -34,7 +33,7 @@ from accounting.ledger.stored_text import (
 
 Scope = Literal["actor", "team", "purpose"]
 Place = tuple[int, str]
-"""An account: the entry that declares its quota, and its name."""
+"""Place of an account: the entry that declares its quota, and its name."""
 
 _Name = Annotated[str, AfterValidator(partial(checked_name, "name"))]
 _WIDTHS: tuple[Window, ...] = ("day", "week", "month", "quarter", "year", "whole")
@@ -43,29 +42,28 @@ _MOST_ACCOUNTS = 4_000
 
 @final
 class Quota(Frozen):
-    """The most that some of a dataset's charges may add up to. It never allows what the dataset's
-    budget does not.
+    """A limit on the sum of some of a dataset's charges, within the dataset's budget.
 
-    Every charge of the dataset that falls in its scope counts, those before it was declared
-    included. Each account of it is a privacy filter of its own (Theorems F1 to F3), with its own
-    prices; a charge that reads several periods of a window counts there once. With a window,
-    `limit` bounds what the releases tell about one unit's rows that lie in it. By actor, team or
-    purpose it bounds what the releases in its scope tell *given all others*: where a release
-    outside of it decides which one inside is made, what both tell together is bounded by the
+    Every charge of the dataset in the quota's scope counts, including charges before the
+    declaration. Each account of a quota is a privacy filter of its own (Theorems F1 to F3), with
+    its own prices. A charge that reads several periods of a window counts there once. With a
+    window, `limit` bounds the privacy cost of the releases for one unit's rows within it. By actor,
+    team or purpose, it bounds the cost of the releases in its scope *given all others*. If a
+    release outside of it decides which one inside is made, their joint cost is bounded by the
     dataset's budget and by no quota.
 
     Args:
-        name: of the quota within its dataset. Declaring it again replaces it; both stay on record.
-        limit: in any form; None withdraws the quota.
-        by: whose charges count: those of one actor, team or purpose. None counts everybody's
-            together.
+        name: name of the quota within its dataset. Declaring it again replaces it; both stay on
+            record.
+        limit: a budget in any form; None withdraws the quota.
+        by: "actor", "team" or "purpose", to count charges by it; None counts all together.
         of: the one actor, team or purpose that is limited; None limits each of them by this much.
-        among: with `by` and without `of`, the list of names that each have the limit: a charge by
+        among: with `by` and without `of`, the list of names that each have the limit. A charge by
             another name is refused.
-        window: of the data's time, at least as wide as the dataset's: each period of it has the
-            limit. "whole" is all rows.
-        rolling: in place of a window, this many consecutive periods of the dataset's window: every
-            such stretch has the limit.
+        window: window of the data's time, at least as wide as the dataset's; each period of it has
+            the limit. "whole" is all rows.
+        rolling: instead of a window, a number of consecutive periods of the dataset's window. Every
+            such span has the limit.
 
     Raises:
         InvalidEntry: a name is not valid, `of` is given without `by`, or both a window and
@@ -90,19 +88,23 @@ class Quota(Frozen):
     @model_validator(mode="after")
     def _has_one_scope(self) -> Self:
         if self.of is not None and self.by is None:
-            raise ValueError("of names an actor, a team or a purpose: say which with by")
+            raise ValueError(
+                "of is given without by. State by, which is 'actor', 'team' or 'purpose'"
+            )
         if self.among and (self.by is None or self.of is not None):
             raise ValueError(
-                "among lists actors, teams or purposes that each have the limit: say which with by,"
-                " without of"
+                "among needs by ('actor', 'team' or 'purpose') and excludes of. State by, and"
+                " leave of out"
             )
         if self.rolling is not None and self.window != "whole":
-            raise ValueError("give either a window or rolling, not both: two limits are two quotas")
+            raise ValueError(
+                "window and rolling cannot be given together. Declare two quotas for two limits"
+            )
         return self
 
     @property
     def in_words(self) -> str:
-        """Its scope, in words."""
+        """The scope of the quota, in words."""
         whose = (
             ""
             if self.by is None
@@ -117,39 +119,39 @@ class Quota(Frozen):
         return f"{whose} {when}".strip()
 
     def require_for(self, window: Window) -> None:
-        """Check that a dataset with this window can be limited so.
+        """Check that a dataset with this window can have this quota.
 
         Raises:
             InvalidEntry: the quota's periods are not made up of the dataset's.
         """
         if window == "whole" and (self.rolling is not None or self.window != "whole"):
             raise InvalidEntry(
-                "charges of this dataset name no periods, so no quota counts by them: declare one"
-                " with a window"
+                "charges of this dataset name no periods, so no quota can count by them."
+                " Declare a dataset with a window"
             )
         if _WIDTHS.index(self.window) < _WIDTHS.index(window):
             raise InvalidEntry(
-                f"window={self.window!r} is narrower than the dataset's, {window!r}: charges do not"
-                " say enough"
+                f"window={self.window!r} is narrower than the dataset's, {window!r}, and"
+                " charges do not state days or weeks that precisely"
             )
         if window == "week" and self.window not in ("week", "whole"):
             raise InvalidEntry(
-                f"window={self.window!r} is not made up of weeks: a week at its border lies in two,"
-                " and a charge that reads it reads rows inside and outside. Declare the dataset by"
-                " day, or the quota with rolling"
+                f"window={self.window!r} is not made up of weeks, because a week at its border"
+                " lies in two of them. Declare the dataset by day, or the quota with rolling"
             )
 
     def lists(self, who: Mapping[str, Any]) -> bool:
-        """Whether the one a charge is made for is on the quota's list, if it has one; `who` are the
-        fields of its entry.
+        """Return True if the quota has no list, or the charge's name is on it.
+
+        `who` are the fields of the charge's entry.
         """
         return not self.among or who[str(self.by)] in self.among
 
     def accounts(self, window: Window, who: Mapping[str, Any], periods: Iterable[str]) -> list[str]:
-        """The accounts that a charge counts to, in order; none if it is not limited here.
+        """Return the accounts that a charge counts to, in order; none if it is out of scope.
 
         Raises:
-            InvalidEntry: it counts to more accounts than there should be.
+            InvalidEntry: the charge counts to too many accounts.
         """
         self.require_for(window)
         name = WHOLE if self.by is None else who[self.by]
@@ -158,8 +160,8 @@ class Quota(Frozen):
         found = {place for period in periods for place in self._places(window, period)}
         if len(found) > _MOST_ACCOUNTS:
             raise InvalidEntry(
-                f"the charge counts to {len(found):,} accounts of quota={self.name!r}: name fewer"
-                " periods at once"
+                f"the charge counts to {len(found):,} accounts of quota={self.name!r}. Name"
+                " fewer periods at once"
             )
         return [json.dumps([name, place]) for place in sorted(found)]
 
@@ -173,7 +175,7 @@ class Quota(Frozen):
         )
 
     def account_in_words(self, account: str) -> str:
-        """An account, as people read it."""
+        """Return the name of an account as people read it."""
         name, place = json.loads(account)
         if self.rolling is not None:
             place = f"{self.rolling} periods from {place}"
@@ -197,14 +199,16 @@ class Revision(NamedTuple):
 
     @property
     def limit(self) -> Budget:
-        """Of one that is not withdrawn."""
+        """The limit of a quota that is not withdrawn."""
         assert self.quota.limit is not None
         return self.quota.limit
 
 
 def revisions(connection: Connection, dataset_id: int) -> list[Revision]:
-    """Every quota that was ever declared, in order; InvalidEntry if one was edited and cannot be
-    read.
+    """Return every quota that was ever declared, in order.
+
+    Raises:
+        InvalidEntry: a quota was edited and cannot be read.
     """
     found: list[Revision] = []
     latest: dict[str, int] = {}
@@ -220,7 +224,11 @@ def revisions(connection: Connection, dataset_id: int) -> list[Revision]:
 
 
 def in_force(connection: Connection, dataset_id: int) -> list[Revision]:
-    """Those that limit a charge now. Raises as `revisions`."""
+    """Return the quotas that limit a charge now.
+
+    Raises:
+        InvalidEntry: a quota was edited and cannot be read.
+    """
     return [
         one
         for one in revisions(connection, dataset_id)
@@ -233,7 +241,7 @@ def _read_quota(text: str | None) -> Quota:
     try:
         return Quota.model_validate_json(text or "", context=RECORDED)
     except AccountingError:
-        raise InvalidEntry("a quota cannot be read: it was edited") from None
+        raise InvalidEntry("a quota cannot be read, so it was edited") from None
 
 
 class Accounts:
@@ -242,17 +250,17 @@ class Accounts:
     Memory grows with the accounts and the reservations that are open, not with the entries.
 
     Attributes:
-        opening: what opened the charge that the last entry opens, takes back, or settles at less;
-            None if it does none of that.
-        found: what each account has been charged.
-        doubts: by how many units another machine may have it otherwise.
+        opening: entry that opened the charge that the last entry opens, refunds, or settles at
+            less; None if it does none of these.
+        sums: sum charged to each account.
+        tolerances: tolerance in units for sums that another machine computed.
     """
 
     def __init__(self, dataset: Dataset, quotas: Iterable[Revision] = ()) -> None:
         self.dataset: Dataset = dataset
         self.opening: Entry | None = None
-        self.found: dict[Place, Price] = {}
-        self.doubts: Counter[Place] = Counter()
+        self.sums: dict[Place, Price] = {}
+        self.tolerances: Counter[Place] = Counter()
         self._quotas = [one for one in quotas if one.quota.limit is not None]
         self._open: dict[tuple[str, str], Entry] = {}
         self._step: tuple[str, str] = ("", "")
@@ -262,8 +270,10 @@ class Accounts:
     def of(
         cls, connection: Connection, declared: Declared, quotas: list[Revision]
     ) -> dict[Place, Price]:
-        """What the entries make of these quotas; InvalidEntry if one cannot be counted to one of
-        them, or was beyond it.
+        """Return the sums of these quotas' accounts, derived from the entries.
+
+        Raises:
+            InvalidEntry: an entry cannot be counted to one of the quotas, or exceeded it.
         """
         accounts = cls(declared.dataset, quotas)
         for entry in stream(lambda: nullcontext(connection), declared) if quotas else ():
@@ -271,10 +281,10 @@ class Accounts:
                 raise InvalidEntry(
                     f"dataset={declared.dataset.name!r}, entry {entry.seq}: {problem}"
                 )
-        return accounts.found
+        return accounts.sums
 
     def follow(self, entry: Entry) -> Iterator[str]:
-        """Count the next entry; what does not hold, in words."""
+        """Count the next entry, and yield rules that do not hold, in words."""
         place = entry.key, entry.period
         if entry.action == "reserve":
             self._open[place] = entry
@@ -295,7 +305,7 @@ class Accounts:
         quota, limit = revision.quota, revision.limit
         later = entry.opens and entry.seq > revision.seq
         if later and not quota.lists(vars(first)):
-            yield f"the charge is by somebody whom quota={quota.name!r} does not list"
+            yield f"the charge's name is not on the list of quota={quota.name!r}"
         try:
             new = {
                 (revision.seq, one)
@@ -307,27 +317,27 @@ class Accounts:
             if entry.opens:
                 price = price_in(limit, first.curve or "", first.count)
             else:
-                price = returned(limit, first, entry.curve, entry).times(-1)
-            unsure = doubt(limit, entry, first)
+                price = refund(limit, first, entry.curve, entry).times(-1)
+            unsure = rounding_tolerance(limit, entry, first)
         # a period that is none, in an entry that was edited
         except (AccountingError, ValueError, OverflowError) as error:
             yield f"the charge cannot be counted to quota={quota.name!r} ({type(error).__name__})"
             return
         for place in new - self._touched:
-            self.found[place] = self.found.get(place, NOTHING).plus(price)
-            self.doubts[place] += unsure
+            self.sums[place] = self.sums.get(place, NOTHING).plus(price)
+            self.tolerances[place] += unsure
             # What it may have stood at on another machine.
-            least = Price(*(max(0, part - self.doubts[place]) for part in self.found[place]))
+            least = Price(*(max(0, part - self.tolerances[place]) for part in self.sums[place]))
             if later and not limit.fits(NOTHING, least):
                 yield (
-                    f"the charge is beyond quota={quota.name!r}, {quota.account_in_words(place[1])}"
+                    f"the charge exceeds quota={quota.name!r}, {quota.account_in_words(place[1])}"
                 )
         self._touched |= new
 
     def differs(self, stored: Mapping[Place, Price]) -> bool:
-        """Whether what the store holds is something else, beyond what machines may differ by."""
-        return stored.keys() != self.found.keys() or any(
-            abs(have - due) > self.doubts[place]
-            for place, spent in self.found.items()
-            for have, due in zip(stored[place], spent, strict=True)
+        """Return True if the stored sums differ by more than machines may."""
+        return stored.keys() != self.sums.keys() or any(
+            abs(have - expected) > self.tolerances[place]
+            for place, spent in self.sums.items()
+            for have, expected in zip(stored[place], spent, strict=True)
         )

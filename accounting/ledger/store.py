@@ -1,11 +1,10 @@
-"""The store of a ledger: its tables, the triggers that make them append-only, their rows, and the
-two kinds of transaction.
+"""Store of a ledger: tables, append-only triggers, rows, and two kinds of transaction.
 
-Prices are integers, JSON is text: no store may round or reorder what a hash covers. The triggers
-stop accidents and careless hands; an owner of the store can drop them. A transaction of a `Store`
-sees everything committed before and lets nobody in between, and its failures say what to do.
-SQLAlchemy's own transactions do not: with them eight processes overspent a budget of 20 to 26 on
-SQLite, and to 25 on PostgreSQL.
+Prices are integers and JSON is text, because no store may round or reorder content that a hash
+covers. The triggers stop accidents and careless hands, but an owner of the store can drop them. A
+transaction of a `Store` sees everything committed before and lets nobody in between, and its errors
+say what to do. SQLAlchemy's own transactions are not enough: with them, eight processes overspent a
+budget of 20 to 26 on SQLite, and to 25 on PostgreSQL.
 """
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ _SIZES = {"period": 16, "action": 16, "across": 16, "at": 64, "expires": 64, "pr
 
 
 def _entry_column(name: str, kind: str) -> Column[Any]:
-    """The column of an entry's field, from its annotation."""
+    """Return the column of an entry's field, from its annotation."""
     stored = BigInteger() if kind == "int" else String(_SIZES[name]) if name in _SIZES else Text()
     return Column(
         name, stored, nullable="None" in kind, primary_key=name == "seq", autoincrement=False
@@ -198,7 +197,7 @@ _NUMBERS = {column.name for column in entries.columns if column.type.python_type
 
 
 class Declared:
-    """A dataset's row: its declaration, and where its chain stands."""
+    """A dataset's row: its declaration and its chain head."""
 
     __slots__ = ("dataset", "declaration", "genesis", "head", "id", "seq")
 
@@ -226,15 +225,18 @@ BLOCK, _MOST_KEYS = 2_000, 500
 
 
 def declare(connection: Connection, name: str, declaration: str) -> None:
-    """Start a dataset's chain, at the hash of its declaration; DatasetExists if the name is
-    taken.
+    """Start a dataset's chain at the hash of its declaration.
+
+    Raises:
+        DatasetExists: the name is taken.
     """
     # One process at a time: in one order, and a name that is taken is refused in the ledger's own
     # words.
     connection.execute(select(meta).with_for_update())
     if connection.execute(select(datasets.c.id).where(datasets.c.name == name)).first():
         raise DatasetExists(
-            f"dataset={name!r} is already declared, and a declaration stays: choose another name"
+            f"dataset={name!r} is already declared, and declarations never change. Choose"
+            " another name"
         )
     genesis = digest(declaration)
     connection.execute(
@@ -245,38 +247,41 @@ def declare(connection: Connection, name: str, declaration: str) -> None:
 
 
 def find_dataset(connection: Connection, name: str, *, locked: bool = False) -> Declared:
-    """The dataset's row, under its lock if `locked`; UnknownDataset if there is none."""
+    """Return the dataset's row, under its lock if `locked`.
+
+    Raises:
+        UnknownDataset: the ledger declares no such dataset.
+    """
     row = connection.execute(_LOCKED_DATASET if locked else _DATASET, {"name": name}).one_or_none()
     if row is None:
         raise UnknownDataset(
-            f"dataset={name!r} is not declared in this ledger: declare it, or check the name"
+            f"dataset={name!r} is not declared in this ledger. Declare it, or check the name"
         )
     return Declared(row)
 
 
 def all_datasets(connection: Connection) -> list[Declared]:
-    """Every dataset, in the order of declaration."""
+    """Return every dataset, in the order of declaration."""
     return [Declared(row) for row in connection.execute(select(datasets).order_by(datasets.c.id))]
 
 
 def all_totals(connection: Connection, dataset_id: int) -> dict[str, Price]:
-    """What every period with a charge has spent, in order."""
+    """Return the sum of every period with a charge, in order."""
     rows = connection.execute(select(totals).where(totals.c.dataset_id == dataset_id))
     return dict(sorted((str(row.period), read_price(row)) for row in rows))
 
 
 def all_held(connection: Connection, dataset_id: int) -> dict[tuple[int, str], Price]:
-    """Every account of every quota that was ever declared, by the entry that declares it and the
-    account's name.
+    """Return the sum of every account of every quota ever declared.
+
+    Keys are the entry that declares the quota, and the account's name.
     """
     rows = connection.execute(select(scopes).where(scopes.c.dataset_id == dataset_id))
     return {(row.quota, row.account): read_price(row) for row in rows}
 
 
 def read_price(row: Any) -> Price:
-    """What an account has been charged, a period's or a quota's; nothing if there is no row
-    of it.
-    """
+    """Return the sum charged to an account, a period's or a quota's; nothing if it has no row."""
     return (
         NOTHING
         if row is None
@@ -285,8 +290,9 @@ def read_price(row: Any) -> Price:
 
 
 def _read_entry(dataset: str, row: Row[Any]) -> Entry:
-    """A row as an entry, if its values have their types: SQLite does not mind what an editor writes
-    into a column.
+    """Return a row as an entry, if its values have their types.
+
+    SQLite accepts any value that an editor writes into a column.
     """
     values = stored(row)
     if (kinds := tuple(map(type, values))) not in _SOUND:
@@ -296,7 +302,11 @@ def _read_entry(dataset: str, row: Row[Any]) -> Entry:
 
 
 def checked_types(values: dict[str, Any]) -> dict[str, Any]:
-    """The fields of an entry, each of its type; LedgerCorrupt if one is not."""
+    """Return the fields of an entry after a check of their types.
+
+    Raises:
+        LedgerCorrupt: a field has the wrong type.
+    """
     for name, value in values.items():
         fits = (
             type(value) is int and -(2**63) <= value < 2**63
@@ -305,8 +315,8 @@ def checked_types(values: dict[str, Any]) -> dict[str, Any]:
         )
         if not (fits or (value is None and name in _OPTIONAL)):
             raise LedgerCorrupt(
-                f"field {name!r} of an entry, a dataset or a total is of the wrong type: it was"
-                " edited"
+                f"field {name!r} of an entry, a dataset or a total has the wrong type, so it"
+                " was edited"
             )
     return values
 
@@ -314,7 +324,7 @@ def checked_types(values: dict[str, Any]) -> dict[str, Any]:
 def entries_of_keys(
     connection: Connection, dataset: Declared, keys: list[str]
 ) -> dict[str, list[Entry]]:
-    """All steps under each idempotency key, in order; an empty list for one that is new."""
+    """Return all steps under each idempotency key, in order; an empty list for a new key."""
     found: dict[str, list[Entry]] = {key: [] for key in keys}
     for start in range(0, len(keys), _MOST_KEYS):
         asked = {"mine": dataset.id, "wanted": keys[start : start + _MOST_KEYS]}
@@ -330,8 +340,9 @@ def select_entries(
     limit: int | None = None,
     latest: bool = False,
 ) -> list[Entry]:
-    """The dataset's entries of which all of this holds, in order, or the latest first; at most
-    `limit`.
+    """Return the dataset's entries that satisfy all conditions, at most `limit`.
+
+    They are in order, or latest first.
     """
     order = entries.c.seq.desc() if latest else entries.c.seq
     rows = connection.execute(
@@ -344,17 +355,18 @@ def select_entries(
 
 
 class TailRemoved(LedgerCorrupt):
-    """The entries end before the head that the dataset states."""
+    """Error raised if the entries end before the chain head that the dataset states."""
 
 
 def stream(
     read: Callable[[], AbstractContextManager[Connection]], declared: Declared
 ) -> Iterator[Entry]:
-    """The entries up to the dataset's stated end, in short transactions that `read` opens, so that
-    no charge waits for them.
+    """Yield the entries up to the dataset's chain head, in short transactions.
+
+    No charge waits for them. `read` opens each transaction.
 
     Raises:
-        TailRemoved: they end before it.
+        TailRemoved: the entries end before the chain head.
     """
     seq = 0
     while seq < declared.seq:
@@ -363,7 +375,8 @@ def stream(
             batch = select_entries(connection, declared, *after, limit=BLOCK)
         if not batch:
             raise TailRemoved(
-                "the entries end before the head that the dataset states: the tail was removed"
+                "the entries end before the chain head that the dataset states, so the last"
+                " ones were removed"
             )
         yield from batch
         seq = batch[-1].seq
@@ -377,25 +390,26 @@ _WRITES = "dpledger_writes"
 _SETTINGS = ("synchronous = EXTRA", "foreign_keys = ON", "trusted_schema = OFF")
 
 _LOCKED = (
-    "the ledger is locked by another process for longer than the timeout: try again, or raise"
+    "the ledger is locked by another process for longer than the timeout. Try again, or raise"
     " timeout="
 )
-_FULL = "the disk that holds the ledger is full: free some space"
+_FULL = "the disk of the ledger is full. Free some space"
 _READ_ONLY = (
-    "the ledger is read-only: charging needs write permission on the file and its directory, or a"
-    " writing role"
+    "the ledger is read-only. Get write permission on the file and its directory, or a writing role"
 )
 _MISSING = (
-    "the ledger cannot be opened: check that the file and its directory exist and may be read"
+    "the ledger cannot be opened. Check that the file and its directory exist and may be read"
 )
-_WRITE = "the ledger's disk failed to read or write: check the disk and its quota, then run verify"
+_WRITE = (
+    "the ledger's disk failed to read or write. Check the disk and its quota, and then run verify"
+)
 _CORRUPT = (
-    "the ledger's file is damaged or no SQLite database: restore a backup and hold it against an"
-    " exported head"
+    "the ledger's file is damaged or not a SQLite database. Restore a backup and verify it"
+    " against an exported chain head"
 )
 _WRITE_AHEAD = (
-    "the ledger's file is in WAL mode, in which a file that was cut short cannot be found out, and"
-    " nothing was written to it: switch it back while nobody uses it (sqlite3 FILE 'PRAGMA"
+    "the ledger's file is in WAL mode, in which a file that was cut short cannot be detected,"
+    " and nothing was written to it. Switch it back while nobody uses it (sqlite3 FILE 'PRAGMA"
     " journal_mode=DELETE') and repeat this with the same key"
 )
 _UNREACHABLE = "the ledger's database server cannot be reached or ended the connection"
@@ -403,14 +417,14 @@ _REFUSED = "the database refused the operation"
 # What to do: of a ledger that is opened for the first time, of one that was there when it was
 # opened, and of a failed write. Only the first can know that nothing was charged so far.
 _NOT_THERE = (
-    ". This call has charged nothing: check the name; if there has never been one, `dpselect ledger"
-    " init` makes it"
+    ". This call has charged nothing. Check the name. If there has never been a ledger, make"
+    " one with `dpselect ledger init`"
 )
 _GONE = (
-    ". It was there when it was opened, and what it has charged stays charged: put the file back"
-    " before anything else"
+    ". The file existed when the ledger was opened, and its charges stay charged. Put the file"
+    " back before anything else"
 )
-_NOTHING = ". Nothing may be released: if the charge was being written, repeat it with the same key"
+_NOTHING = ". Nothing may be released. If the charge was being written, repeat it with the same key"
 
 # By SQLite's code, or by SQLSTATE or its class.
 _CODES: dict[str, tuple[int | str, ...]] = {
@@ -426,14 +440,16 @@ _REASONS = {code: reason for reason, codes in _CODES.items() for code in codes}
 
 
 def checked_url(url: str) -> URL:
-    """The URL of a SQLite file or PostgreSQL database, with the driver that the ledger uses;
-    LedgerUnavailable if it is none.
+    """Return the URL of a SQLite file or PostgreSQL database, with the driver that the ledger uses.
+
+    Raises:
+        LedgerUnavailable: it is not such a URL.
     """
     try:
         parsed = make_url(revealed(url) if isinstance(url, str) else url)
     except (ArgumentError, ValueError):
         raise LedgerUnavailable(
-            "the ledger's URL (ledger=) cannot be read: write sqlite:///privacy.db or"
+            "the ledger's URL (ledger=) cannot be read. Write sqlite:///privacy.db or"
             " postgresql://host/name"
         ) from None
     backend = (
@@ -448,14 +464,14 @@ def checked_url(url: str) -> URL:
             or parsed.query
         ):
             raise LedgerUnavailable(
-                "a ledger in memory forgets at exit: name a file, as in sqlite:///privacy.db,"
-                " without options"
+                "a ledger in memory is lost at exit. Name a file without options, for example"
+                " sqlite:///privacy.db"
             )
         return parsed.set(drivername="sqlite", database=str(Path(str(parsed.database)).absolute()))
     if backend in ("postgresql", "postgresql+psycopg", "postgres"):
         return parsed.set(drivername="postgresql+psycopg")
     raise LedgerUnavailable(
-        "a ledger is kept in sqlite:///file or postgresql://host/name, not in"
+        "a ledger's URL must be sqlite:///file or postgresql://host/name, not"
         f" {parsed.drivername}://"
     )
 
@@ -469,9 +485,9 @@ def _without_password(url: URL) -> URL:
 
 
 def _sqlite_engine(url: URL, *, create: bool, timeout: float, mode: int) -> Engine:
-    """An engine on a SQLite file, with transaction control taken over from the driver.
+    """Return an engine on a SQLite file, with transaction control taken over from the driver.
 
-    No connection is kept: a kept one would follow a file that was moved away, or a fork. The
+    No connection is kept, because it would follow a file that was moved away, or a fork. The
     journal has the file's permissions.
     """
 
@@ -500,8 +516,9 @@ def _sqlite_engine(url: URL, *, create: bool, timeout: float, mode: int) -> Engi
 
 
 def _postgresql_engine(url: URL, *, timeout: float) -> Engine:
-    """An engine on PostgreSQL: READ COMMITTED, so that a row that was waited for is read as it is
-    then.
+    """Return an engine on PostgreSQL with isolation level READ COMMITTED.
+
+    At that level, a row that was waited for is read as it is after the wait.
     """
 
     def settle(connection: Any, _: Any) -> None:
@@ -531,8 +548,9 @@ _OPEN: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 def _forget_inherited() -> None:
-    """A forked child must not talk on its parent's sockets, not even to ask whether they live: it
-    starts with none.
+    """Drop inherited connections in a forked child.
+
+    It must not talk on its parent's sockets, not even to ask whether they live.
     """
     for engine in list(_OPEN):
         engine.dispose(close=False)
@@ -544,12 +562,13 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def _translated(missing: str = _GONE) -> Iterator[None]:
-    """Turn database errors into `LedgerUnavailable` or `LedgerCorrupt`; `missing` is said of a file
-    that is not there.
+    """Turn database errors into `LedgerUnavailable` or `LedgerCorrupt`.
 
-    The original is emptied, because its text holds statements, file names and sometimes
-    credentials, its driver's error the whole connection, and whatever a block raises at its end is
-    chained to it.
+    `missing` is the advice for a file that is not there.
+
+    The original is emptied. Its text has statements, file names and sometimes credentials, its
+    driver's error has the whole connection, and errors raised at the end of a block are chained to
+    it.
     """
     try:
         yield
@@ -597,12 +616,11 @@ def _explained(error: DBAPIError, missing: str) -> LedgerError:
 
 @final
 class Store:
-    """An engine, wrapped so that every transaction is of one of two kinds and every failure is the
-    ledger's own.
+    """An engine whose transactions are of one of two kinds and raise the ledger's own errors.
 
     Args:
-        engine: of SQLite or PostgreSQL.
-        url: shown in messages; the password is kept by the engine alone.
+        engine: engine on SQLite or PostgreSQL.
+        url: URL for messages. Only the engine keeps the password.
     """
 
     def __init__(self, engine: Engine, url: URL) -> None:
@@ -618,8 +636,9 @@ class Store:
 
     @classmethod
     def at(cls, url: str, *, create: bool, timeout: float, mode: int = PRIVATE) -> Self:
-        """The store at `url`, whatever it holds; with `create`, a file that is missing is made when
-        it is first used.
+        """Return the store at `url`, without a check of its content.
+
+        With `create`, a missing file is made when it is first used.
         """
         parsed = checked_url(url)
         if parsed.get_backend_name() == "postgresql":
@@ -628,15 +647,13 @@ class Store:
 
     @classmethod
     def open(cls, url: str, *, create: bool, timeout: float, mode: int = PRIVATE) -> Self:
-        """The store of a ledger; with `create`, make the file and the tables where they are
-        missing.
-        """
+        """Return the store of a ledger. With `create`, make a missing file and missing tables."""
         store = cls.at(url, create=create, timeout=timeout, mode=mode)
         with _translated(_NOT_THERE), store._reading.begin() as connection:
             found = _has_ledger(connection)
         if not found and not create:
             raise SchemaMismatch(
-                "no ledger exists here: run `dpselect ledger init`, or open it with create=True"
+                "no ledger exists here. Run `dpselect ledger init`, or open it with create=True"
             )
         if not found:
             with _translated(_NOT_THERE), store._writing.begin() as connection:
@@ -656,8 +673,9 @@ class Store:
 
     @contextmanager
     def writer(self) -> Iterator[Connection]:
-        """A transaction that holds the store's (SQLite) or takes rows' (PostgreSQL) write locks;
-        durable when it returns.
+        """Open a transaction with write locks, durable when the block ends.
+
+        It locks the whole store (SQLite) or rows (PostgreSQL).
         """
         with _translated(), self._writing.begin() as connection:
             if connection.dialect.name == "sqlite":
@@ -667,12 +685,12 @@ class Store:
 
     @contextmanager
     def reader(self) -> Iterator[Connection]:
-        """A transaction that sees one state of the store and changes nothing."""
+        """Open a transaction that sees one state of the store and changes nothing."""
         with _translated(), self._reading.begin() as connection:
             yield connection
 
     def close(self) -> None:
-        """Give connections back."""
+        """Close the connections."""
         self._reading.dispose()
 
     def __repr__(self) -> str:
@@ -680,12 +698,11 @@ class Store:
 
 
 def _require_whole(connection: Connection, file: Path) -> None:
-    """Refuse a SQLite file that ends inside of a page that it counts: SQLite itself takes what is
-    missing for zeros.
+    """Refuse a SQLite file that ends before the last of its pages.
 
-    The file is not opened for that: closing it would give up the locks that this process holds on
-    it. With a write-ahead log the pages that are counted may lie in the log, so that a file that
-    was cut cannot be told from a sound one.
+    SQLite itself takes missing pages for zeros. The file is not opened for the check, because
+    closing it would give up the locks that this process holds on it. With a write-ahead log, some
+    pages may lie in the log, so that a cut file cannot be told from a sound one.
     """
     if connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal":
         raise LedgerUnavailable(_WRITE_AHEAD)
@@ -695,8 +712,8 @@ def _require_whole(connection: Connection, file: Path) -> None:
     )
     if file.stat().st_size < pages * size:
         raise LedgerCorrupt(
-            "the ledger's file is cut short: nothing may be charged or released; restore a backup"
-            " and hold it against an exported head"
+            "the ledger's file is cut short, so nothing may be charged or released. Restore a"
+            " backup and verify it against an exported chain head"
         )
 
 
@@ -705,8 +722,10 @@ _VERSION = select(meta.c.schema_version)
 
 
 def _has_ledger(connection: Connection) -> bool:
-    """Whether the tables are there; SchemaMismatch if the store holds something else or another
-    version of the schema.
+    """Return True if the ledger's tables exist.
+
+    Raises:
+        SchemaMismatch: the store holds other data, or another version of the schema.
     """
     names = inspect(connection).get_table_names()
     if meta.name in names:
@@ -716,8 +735,8 @@ def _has_ledger(connection: Connection) -> bool:
     # path.
     if names and connection.dialect.name == "sqlite":
         raise SchemaMismatch(
-            "this SQLite file holds tables but no ledger: check the URL, or give the ledger a file"
-            " of its own"
+            "this SQLite file has tables but no ledger. Check the URL, or give the ledger a"
+            " file of its own"
         )
     return False
 
@@ -726,7 +745,7 @@ def _require_version(connection: Connection) -> None:
     version = connection.execute(_VERSION).scalar()
     if version != SCHEMA_VERSION:
         raise SchemaMismatch(
-            f"the ledger has schema version {version!r} and this package reads and writes version"
-            f" {SCHEMA_VERSION} only: nothing was written to it; use the version of dpselect that"
-            " wrote it"
+            f"the ledger has schema version {version!r} and this package reads and writes"
+            f" version {SCHEMA_VERSION} only. Nothing was written to it. Use the version of"
+            " dpselect that wrote it"
         )

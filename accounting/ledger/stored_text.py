@@ -1,8 +1,7 @@
-"""What the ledger stores as text: names, data periods, and JSON in one form, so that a hash means
-something.
+"""Text that the ledger stores: names, periods, and JSON in one form, so that hashes are stable.
 
-Text is short, printable and the same on every store. What is refused raises InvalidEntry. A period
-says which rows a charge reads, never when it is made: a budget per period does not refresh, and a
+Text is short, printable and the same on every store, and other text raises InvalidEntry. A period
+says which rows a charge reads, never when it is made, so a budget per period does not refresh. A
 query over several periods is charged to each.
 """
 
@@ -29,8 +28,9 @@ _ENCODER = json.JSONEncoder(
 
 
 def checked_name(field: str, value: object) -> str:
-    """A name that looks like what it is: 1 to 200 printable characters in Unicode's composed form,
-    no outer spaces.
+    """Return a name after a check that no other name looks the same.
+
+    A name has 1 to 200 printable characters in Unicode's composed form, and no outer spaces.
     """
     text = unicodedata.normalize("NFC", checked_text(field, value, LONGEST_NAME))
     if not text.isprintable() or text != text.strip() or not text:
@@ -41,32 +41,36 @@ def checked_name(field: str, value: object) -> str:
 
 
 def checked_text(field: str, value: object, longest: int = LONGEST_TEXT) -> str:
-    """Text, not too long, without control characters or lone surrogates, which not every store can
-    hold.
+    """Return text that is not too long and that every store can hold.
+
+    It has no control characters or lone surrogates.
     """
     if not isinstance(value, str):
         raise InvalidEntry(f"{field} must be text, not {type(value).__name__}")
     if len(value) > longest:
-        raise InvalidEntry(f"{field} has {len(value):,} characters: at most {longest:,} are stored")
+        raise InvalidEntry(
+            f"{field} has {len(value):,} characters, and at most {longest:,} are stored"
+        )
     if _UNSTORED.search(value):
         raise InvalidEntry(f"{field} must not contain control characters or lone surrogates")
     return value
 
 
 def optional_text(field: str, value: object) -> str | None:
-    """`checked_text`, or None."""
+    """Return `checked_text`, or None for None."""
     return None if value is None else checked_text(field, value)
 
 
 def canonical_json(value: object) -> str:
-    """JSON with sorted keys, no spaces, ASCII only. Pass no floats: their text could differ between
-    versions.
+    """Return JSON with sorted keys, no spaces, ASCII only.
+
+    Pass no floats, because their text could differ between versions.
     """
     return _ENCODER.encode(value)
 
 
 def digest(text: str) -> str:
-    """SHA-256 of `text`, 64 hexadecimal digits."""
+    """Return the SHA-256 of `text`, as 64 hexadecimal digits."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -84,47 +88,57 @@ _EXAMPLES = {
 
 
 def checked_zone(value: object) -> str:
-    """The name of a time zone, "UTC" if none is stated; InvalidEntry if the zone is unknown."""
+    """Return the name of a time zone, "UTC" by default.
+
+    Raises:
+        InvalidEntry: the zone is unknown.
+    """
     try:
         return ZoneInfo("UTC" if value is None else str(value)).key
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise InvalidEntry(
-            f"time_zone={str(value)[:40]!r} is not known: write it as 'UTC' or 'Europe/Berlin'"
+            f"time_zone={str(value)[:40]!r} is not known. Write it like 'UTC' or 'Europe/Berlin'"
         ) from None
 
 
 def checked_periods(window: Window, period: str | Iterable[str] | None) -> tuple[str, ...]:
-    """The accounts that a charge is held against, in order: the periods whose rows it reads."""
+    """Return the periods whose rows a charge reads, in order: the accounts that it counts to."""
     if window == "whole":
         if period is not None:
             raise InvalidEntry(
-                "period must be left out: this dataset has one budget for all its rows together"
+                "period must be left out, because this dataset has one budget for all its rows"
             )
         return (WHOLE,)
     given = [period] if isinstance(period, str) else list(period or ())
     if not given:
         raise InvalidEntry(
-            f"period is missing: this dataset has a budget per {window}, so name the {window}(s)"
-            " whose rows are read"
+            f"period is missing, and this dataset has a budget per {window}. Name the"
+            f" {window}(s) whose rows are read"
         )
     if len(set(given)) > _MOST_PERIODS:
-        raise InvalidEntry(f"a charge names at most {_MOST_PERIODS} periods: use a longer window")
+        raise InvalidEntry(
+            f"a charge must name at most {_MOST_PERIODS} periods. Use a longer window"
+        )
     return tuple(sorted({_checked(window, item) for item in given}))
 
 
 def _checked(window: Window, period: object) -> str:
-    """A period that exists, in its one spelling: it is the period of its own first day."""
+    """Return a period that exists and is spelled as the period of its own first day."""
     try:
         if isinstance(period, str) and period_of(window, first_day(window, period)) == period:
             return period
     except (ValueError, OverflowError):
         pass
     shown = repr(period[:20]) if isinstance(period, str) else f"<{type(period).__name__}>"
-    raise InvalidEntry(f"period={shown} is not a {window}: write it as {_EXAMPLES[window]}")
+    raise InvalidEntry(f"period={shown} is not a {window}. Write it like {_EXAMPLES[window]}")
 
 
 def first_day(window: Window, period: str) -> date:
-    """The day on which a period begins; ValueError if there is no such period."""
+    """Return the day on which a period begins.
+
+    Raises:
+        ValueError: there is no such period.
+    """
     year, rest = int(period[:4]), period[5:]
     if window == "day":
         return date.fromisoformat(period)
@@ -138,7 +152,7 @@ def first_day(window: Window, period: str) -> date:
 
 
 def period_of(window: Window, day: date) -> str:
-    """The period that a day lies in."""
+    """Return the period that a day lies in."""
     iso = day.isocalendar()
     return {
         "year": f"{day.year:04d}",
@@ -150,7 +164,7 @@ def period_of(window: Window, day: date) -> str:
 
 
 def periods_ending_at(window: Window, last: str, count: int) -> list[str]:
-    """So many consecutive periods, the last one last; fewer where the calendar begins."""
+    """Return `count` consecutive periods up to `last`; fewer at the beginning of the calendar."""
     found = [last]
     while len(found) < count and (begins := first_day(window, found[-1])) > date.min:
         found.append(period_of(window, begins - timedelta(days=1)))

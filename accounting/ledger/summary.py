@@ -29,8 +29,9 @@ class _SpendingPoint:
 
 @dataclass(frozen=True)
 class LabelCost:
-    """Of one label the runs that were not voided, and the nats of the budget's unit and failure
-    probability not given back.
+    """One label's runs and cost, without voided runs and refunds.
+
+    The cost is in nats of the budget's unit, and in failure probability.
     """
 
     label: str | None
@@ -44,12 +45,12 @@ class Summary:
     """A dataset as reports show it.
 
     Attributes:
-        curves: for every period ("" without a window) the composition of what was charged and not
-            voided, all of it where a part was given back, as a plan that is fixed in advance has
-            to; None if there are more than 5,000 different curves in all.
-        points: at most 240 entries, evenly spaced, the last one among them; declarations of quotas
-            left out.
-        shares: of the labels that were charged most.
+        curves: for every period ("" without a window), the composition of all charges that were not
+            voided. A charge that was refunded in part counts in full, as in a plan fixed in
+            advance. None if there are more than 5,000 different curves in all.
+        points: at most 240 entries, evenly spaced, including the last one, without declarations of
+            quotas.
+        shares: costs of the labels that were charged most.
     """
 
     dataset: Dataset
@@ -62,7 +63,7 @@ class Summary:
 
     @classmethod
     def of(cls, connection: Connection, declared: Declared) -> Self:
-        """The summary of one dataset, from one state of the store."""
+        """Return the summary of one dataset, from one state of the store."""
         spent = all_totals(connection, declared.id)
         curves = charged_curves(connection, declared, list(spent))
         totals = standing(declared, spent, curves)
@@ -73,7 +74,7 @@ class Summary:
 def standing(
     declared: Declared, spent: Mapping[str, Price], curves: Mapping[str, Curve] | None
 ) -> tuple[Remaining, ...]:
-    """Where each period stands, of which this was spent and these curves charged."""
+    """Return the state of each period's budget, from its sum and its composed charges."""
     known, budget = curves or {}, declared.dataset.budget
     return tuple(
         Remaining(budget, price, account=period, charged=known.get(period))
@@ -84,7 +85,7 @@ def standing(
 def charged_curves(
     connection: Connection, declared: Declared, periods: Collection[str]
 ) -> dict[str, Curve] | None:
-    """See `Summary.curves`, of the periods that are named."""
+    """Return the composed charges of the named periods (see `Summary.curves`)."""
     asked = (
         select(entries.c.period, entries.c.curve, func.sum(entries.c.count))
         .select_from(_CHARGES)

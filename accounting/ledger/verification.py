@@ -1,7 +1,8 @@
-"""Re-derive everything that the ledger states from its entries, a block at a time.
+"""Verification of a ledger, which derives everything that it states from its entries.
 
-From entry to entry (`Chain`), in one pass and little memory; between rows (`cross_checks`); against
-heads kept elsewhere. `verify` names what does not hold, and an import is refused for it.
+The checks are from entry to entry (`Chain`), in one pass and little memory, between rows
+(`cross_checks`), and against chain heads kept elsewhere. `verify` names every rule that does not
+hold, and an import is refused for it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,15 @@ from accounting.curves import Curve
 from accounting.errors import AccountingError
 from accounting.ledger.errors import InvalidEntry, LedgerCorrupt, LedgerError
 from accounting.ledger.heads import Head, Heads, signature_problem
-from accounting.ledger.model import ACTIONS, OPENS, SLACK, Dataset, Entry, doubt, returned
+from accounting.ledger.model import (
+    ACTIONS,
+    OPENS,
+    SLACK,
+    Dataset,
+    Entry,
+    refund,
+    rounding_tolerance,
+)
 from accounting.ledger.quota import Accounts, Place, Revision, revisions
 from accounting.ledger.store import (
     Declared,
@@ -58,7 +67,7 @@ Kind = (
 
 @dataclass(frozen=True)
 class Problem:
-    """What does not hold, and where: the dataset, and the entry's number if it is about one."""
+    """A rule that does not hold: the dataset, and the entry's number if it is about one."""
 
     dataset: str
     seq: int | None
@@ -67,14 +76,15 @@ class Problem:
 
 
 class Chain:
-    """A dataset's chain, checked entry by entry. Memory grows with periods, accounts of quotas, and
-    reservations that are open.
+    """A dataset's chain, checked entry by entry.
+
+    Memory grows with periods, accounts of quotas, and open reservations.
 
     Attributes:
-        seq, head: of the last entry seen.
-        entries: how many were seen.
+        seq, head: number and hash of the last entry seen.
+        entries: number of entries seen.
         spent: the sum of every period, derived anew.
-        accounts: those of quotas.
+        accounts: the accounts of quotas.
     """
 
     def __init__(self, dataset: Dataset, head: str, quotas: Iterable[Revision] = ()) -> None:
@@ -88,23 +98,23 @@ class Chain:
 
         @lru_cache(maxsize=4096)
         def price(curve: str | None, count: int, whole: bool) -> tuple[Price, Relation | None]:
-            """The price of the curve, and the one relation that it is proved for.
+            """Return the price of the curve, and the one relation that it is proved for.
 
-            A charge of the whole budget was admitted as a plan: another version's last digits do
-            not take that back.
+            A charge of the whole budget was admitted as a plan, and stays admitted even if another
+            version's last digits differ.
             """
             read = Curve.from_json(curve or "")
-            due = (
+            expected = (
                 dataset.budget.capacity
                 if whole and dataset.budget.admitted_before(count * read)
                 else None
             )
-            return due or dataset.budget.price(count * read), read.proved_for
+            return expected or dataset.budget.price(count * read), read.proved_for
 
         self._price = price
 
     def follow(self, entry: Entry) -> Iterator[Problem]:
-        """Check the next entry and step on to it, whatever is wrong with it."""
+        """Check the next entry and step on to it, even if it is wrong."""
         uncounted = list(self.accounts.follow(entry))
         for kind, message in (
             *self._place(entry),
@@ -119,17 +129,17 @@ class Chain:
 
     def _place(self, entry: Entry) -> Iterator[tuple[Kind, str]]:
         if entry.seq != self.seq + 1:
-            yield "sequence", f"entry {self.seq + 1} is missing: a row was removed"
+            yield "sequence", f"entry {self.seq + 1} is missing, so a row was removed"
         elif entry.prev != self.head:
             yield (
                 "link",
                 (
-                    "the entry does not follow the one before it: a row was edited, replaced or"
-                    " reordered"
+                    "the entry does not follow the one before it, so a row was edited,"
+                    " replaced or reordered"
                 ),
             )
         if entry.dataset != self.dataset.name or entry.expected_hash() != entry.hash:
-            yield "hash", "the entry's hash does not match its content: the row was edited"
+            yield "hash", "the entry's hash does not match its content, so the row was edited"
 
     def _content(self, entry: Entry) -> Iterator[tuple[Kind, str]]:
         if entry.action not in ACTIONS:
@@ -139,8 +149,8 @@ class Chain:
             yield (
                 "quota",
                 (
-                    "the entry declares a quota without being one's declaration, or the other way"
-                    " round"
+                    "the entry has a quota without being a quota's declaration, or the other"
+                    " way round"
                 ),
             )
         if entry.action == "quota":
@@ -152,13 +162,13 @@ class Chain:
         if total != entry.spent:
             yield "total", "the running total is not the sum of the entries before it"
         if entry.opens and not self.dataset.budget.fits(NOTHING, entry.spent):
-            yield "overspent", "the running total is beyond the budget"
+            yield "overspent", "the running total exceeds the budget"
 
     def _charged(self, entry: Entry) -> Iterator[tuple[Kind, str]]:
         if entry.action == "void" and self.accounts.opening is None:
             yield (
                 "state",
-                "the void takes back what no reservation sets aside, or what was taken back before",
+                "the void refunds a charge that is not reserved, or was refunded before",
             )
         if entry.action == "release" and entry.curve is not None:
             yield from self._settled(entry, self.accounts.opening)
@@ -183,29 +193,32 @@ class Chain:
 
     def _settled(self, entry: Entry, opening: Entry | None) -> Iterator[tuple[Kind, str]]:
         if opening is None:
-            yield "price", "the release gives back a part of what no reservation set aside"
+            yield "price", "the release refunds a part of a charge that is not reserved"
             return
         limit = self.dataset.budget
         try:
-            most = returned(limit, opening, entry.curve, entry).main + doubt(limit, entry, opening)
+            most = refund(limit, opening, entry.curve, entry).main + rounding_tolerance(
+                limit, entry, opening
+            )
         except AccountingError as error:
             yield (
                 "price",
-                f"what the release says was used cannot be priced ({type(error).__name__})",
+                "the rounds that the release says were used cannot be priced"
+                f" ({type(error).__name__})",
             )
             return
         if entry.failure != 0 or not -most <= entry.main <= 0:
-            yield "price", "the release gives back more than what it says was not used"
+            yield "price", "the release refunds more than it says was not used"
 
     def _curve(self, entry: Entry) -> Iterator[tuple[Kind, str]]:
         try:
-            due, relation = self._price(
+            expected, relation = self._price(
                 entry.curve, entry.count, entry.price == self.dataset.budget.capacity
             )
         except AccountingError as error:
             yield "price", f"the entry's curve cannot be priced ({type(error).__name__})"
             return
-        if _less(entry.main, due.main) or _less(entry.failure, due.failure):
+        if _less(entry.main, expected.main) or _less(entry.failure, expected.failure):
             yield "price", "the entry is charged less than its curve costs"
         # An exchange of rows between periods is charged at the price of a replaced user.
         if relation not in (
@@ -215,14 +228,14 @@ class Chain:
             yield (
                 "price",
                 (
-                    f"the entry's curve is proved for relation={relation!r} only, which is not what"
-                    " it is charged for"
+                    f"the entry's curve is proved for relation={relation!r} only, which is not"
+                    " the relation of the charge"
                 ),
             )
 
 
-def _less(charged: int, due: int) -> bool:
-    return charged < due - 1 - due // SLACK
+def _less(charged: int, expected: int) -> bool:
+    return charged < expected - 1 - expected // SLACK
 
 
 _other = entries.alias("other")
@@ -234,8 +247,9 @@ _SAME_KEY = and_(
 
 
 def cross_checks() -> Iterator[tuple[Select[Any], Kind, str]]:
-    """Each rule between rows: the query that finds what breaks it, as (dataset name, entry number);
-    its kind; what to say.
+    """Yield each rule between rows: a query for rows that break it, its kind, and its message.
+
+    A query returns (dataset name, entry number) pairs.
     """
     found, action = _found(), entries.c.action
     # The chain starts at 1: what has another number before it is read by its key, and by nothing
@@ -244,7 +258,8 @@ def cross_checks() -> Iterator[tuple[Select[Any], Kind, str]]:
     yield (
         outside,
         "head",
-        "the entry lies outside of the chain, whose head the dataset states: it was added by hand",
+        "the entry lies outside of the chain, whose chain head the dataset states, so it was"
+        " added by hand",
     )
     yield (
         found.where(datasets.c.id.is_(None)),
@@ -259,14 +274,14 @@ def cross_checks() -> Iterator[tuple[Select[Any], Kind, str]]:
         "the commit, release or void follows no charge that allows it",
     )
     used = exists(select(_other.c.seq).where(_SAME_KEY, _other.c.action.in_(("charge", "commit"))))
-    message = "the void follows a commit: data were read, and the charge cannot be taken back"
+    message = "the void follows a commit, so data were read and the charge cannot be refunded"
     yield found.where(action == "void", used), "state", message
     reserved = _found(entries.join(_other, and_(_SAME_KEY, _other.c.action == "reserve")))
     unequal = or_(entries.c.main != -_other.c.main, entries.c.failure != -_other.c.failure)
     yield (
         reserved.where(action == "void", unequal),
         "price",
-        "the void takes back another amount than was reserved",
+        "the void refunds another amount than was reserved",
     )
     step = (entries.c.dataset_id, entries.c.key, entries.c.period, entries.c.action)
     again = (
@@ -282,19 +297,18 @@ def cross_checks() -> Iterator[tuple[Select[Any], Kind, str]]:
         twice,
         "state",
         (
-            "the same step of a charge was written before, and happens once: the entry was added by"
-            " hand"
+            "the same step of a charge was written before, and happens only once, so the entry"
+            " was added by hand"
         ),
     )
     yield from _claims()
 
 
 def _claims() -> Iterator[tuple[Select[Any], Kind, str]]:
-    """What the table of fingerprints states, against the entries that claimed them: exactly their
-    datasets and periods.
+    """Yield the rules that fingerprints are claimed for their entries' datasets and periods.
 
-    A claim's periods are a JSON list of texts without wildcards, all of one length, so that its
-    length says how many they are.
+    A claim's periods are a JSON list of texts without wildcards, all of one length, so that the
+    length of the list gives their number.
     """
     claimed, of = fingerprints.c.periods, func.length(entries.c.period) + 4
     holds = claimed.contains('"' + entries.c.period + '"')
@@ -307,8 +321,8 @@ def _claims() -> Iterator[tuple[Select[Any], Kind, str]]:
         opens, ~exists(select(fingerprints.c.fingerprint).where(mine, holds))
     )
     message = (
-        "the entry's fingerprint is not claimed by its dataset and period: the fingerprints were"
-        " edited"
+        "the entry's fingerprint is not claimed by its dataset and period, so the fingerprints"
+        " were edited"
     )
     yield unclaimed, "rows", message
     same = and_(
@@ -324,8 +338,8 @@ def _claims() -> Iterator[tuple[Select[Any], Kind, str]]:
         wider,
         "rows",
         (
-            "the entry's fingerprint is claimed for other periods than it read: the fingerprints"
-            " were edited"
+            "the entry's fingerprint is claimed for other periods than it read, so the"
+            " fingerprints were edited"
         ),
     )
     claims = fingerprints.outerjoin(datasets, datasets.c.id == fingerprints.c.dataset_id)
@@ -334,7 +348,7 @@ def _claims() -> Iterator[tuple[Select[Any], Kind, str]]:
         entries.c.fingerprint == fingerprints.c.fingerprint,
         entries.c.dataset_id == fingerprints.c.dataset_id,
     )
-    message = "rows are claimed that no entry read: the fingerprints were edited"
+    message = "rows are claimed that no entry read, so the fingerprints were edited"
     yield unused.where(~exists(select(entries.c.seq).where(used))), "rows", message
 
 
@@ -357,13 +371,12 @@ _LEDGER, _MOST_DAMAGED = "(the ledger)", 20
 
 @dataclass(frozen=True)
 class Verification:
-    """The outcome of `Ledger.verify`: how much was read and what does not hold. At most 1,000
-    problems are listed.
+    """The result of `Ledger.verify`: the amount read, and at most 1,000 problems.
 
     Attributes:
-        covered: how many of the entries are not later than the heads; None without heads. Later
-            ones may be rewritten unseen.
-        heads: what it was held against; None without.
+        covered: number of entries not later than the heads; None without heads. Later entries may
+            have been rewritten unnoticed.
+        heads: chain heads that it was checked against; None without heads.
         trusted: the public key that must have signed the heads; None if the signature was not
             checked.
     """
@@ -377,14 +390,12 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether everything holds."""
+        """True if there are no problems."""
         return not self.problems
 
 
 class _Stated(NamedTuple):
-    """A dataset's row, and what it states of sums and quotas, as one transaction saw them; None is
-    what cannot be read.
-    """
+    """A dataset's row, sums and quotas as one transaction saw them; None for unreadable ones."""
 
     row: Row[Any]
     totals: dict[str, Price] | None
@@ -393,7 +404,7 @@ class _Stated(NamedTuple):
 
     @classmethod
     def of(cls, connection: Connection, row: Row[Any]) -> Self:
-        """What the store states now."""
+        """Return the present state of the store."""
 
         def readable(read: Callable[[Connection, int], T]) -> T | None:
             try:
@@ -407,7 +418,7 @@ class _Stated(NamedTuple):
 def verify(store: Store, heads: Heads | None, key: str | None = None) -> Verification:
     """Check all datasets; entries that are written meanwhile are left to the next run."""
     if key is not None and heads is None:
-        raise InvalidEntry("a trusted key is that of signed heads: give the heads as well")
+        raise InvalidEntry("a trusted key needs signed chain heads. Give the heads as well")
     with store.reader() as connection:
         rows = connection.execute(select(datasets).order_by(datasets.c.id)).all()
         stated = [_Stated.of(connection, row) for row in rows]
@@ -430,7 +441,9 @@ def _problems(
     with store.reader() as connection:
         identity = connection.execute(select(meta.c.ledger_id)).scalar()
         if heads is not None and heads.ledger_id != identity:
-            message = "the heads are those of another ledger: name the one that they were taken of"
+            message = (
+                "the chain heads are from another ledger. Name the ledger that they were taken from"
+            )
             yield Problem(_LEDGER, None, "identity", message)
         # whether its pages are sound, those outside of entries too
         if connection.dialect.name == "sqlite":
@@ -439,8 +452,8 @@ def _problems(
             found = connection.exec_driver_sql(f"PRAGMA integrity_check({_MOST_DAMAGED})").scalars()
             if any(line != "ok" for line in found):
                 message = (
-                    "the file's pages are damaged: restore a backup, and hold it against an"
-                    " exported head"
+                    "the file's pages are damaged. Restore a backup, and verify it against an"
+                    " exported chain head"
                 )
                 yield Problem(_LEDGER, None, "corrupt", message)
     kept = {} if heads is None else heads.datasets
@@ -449,13 +462,13 @@ def _problems(
             name,
             None,
             "missing",
-            "the exported head names this dataset, and the ledger does not have it",
+            "the exported chain heads name this dataset, and the ledger does not have it",
         )
     for place, one in enumerate(stated):
         if heads is not None and one.row.name not in kept and place < heads.declared:
             message = (
-                "the dataset was declared before the heads were taken, and they do not name it: the"
-                " file of heads was cut"
+                "the dataset was declared before the heads were taken, and they do not name"
+                " it, so the file of heads was cut"
             )
             yield Problem(str(one.row.name), None, "missing", message)
         yield from _dataset(store, one, kept.get(one.row.name), chains)
@@ -473,7 +486,9 @@ def _dataset(
     try:
         declared = Declared(stated.row)
     except LedgerCorrupt:
-        yield Problem(name, None, "declaration", "the dataset's row cannot be read: it was edited")
+        yield Problem(
+            name, None, "declaration", "the dataset's row cannot be read, so it was edited"
+        )
         return
     # The hash of the stored text: a later version may write the same declaration in other words.
     chain = Chain(
@@ -484,7 +499,10 @@ def _dataset(
     chains.append((chain, head))
     if chain.head != declared.genesis or declared.dataset.name != name:
         yield Problem(
-            name, None, "declaration", "the declaration does not match its hash: the row was edited"
+            name,
+            None,
+            "declaration",
+            "the declaration does not match its hash, so the row was edited",
         )
     name = declared.dataset.name
     yield from _at_head(chain, head)
@@ -498,13 +516,14 @@ def _dataset(
         )
     if head is not None and chain.seq < head.seq:
         message = (
-            f"the exported head is entry {head.seq}, and the ledger ends before it: its tail was"
-            " removed"
+            f"the exported chain head is entry {head.seq}, and the ledger ends before it, so"
+            " its last entries were removed"
         )
         yield Problem(name, chain.seq + 1, "head", message)
     if chain.seq == declared.seq and chain.head != declared.head:
         message = (
-            "the last entry is not the head that the dataset states: the tail was removed or added"
+            "the last entry is not the chain head that the dataset states, so last entries"
+            " were removed or added"
         )
         yield Problem(name, chain.seq, "head", message)
     if stated.totals != chain.spent:
@@ -516,7 +535,7 @@ def _dataset(
             name,
             None,
             "quota",
-            "the sums of the dataset's quotas are not those of its entries: they were edited",
+            "the sums of the dataset's quotas are not those of its entries, so they were edited",
         )
 
 
@@ -526,5 +545,5 @@ def _at_head(chain: Chain, head: Head | None) -> Iterator[Problem]:
             chain.dataset.name,
             chain.seq,
             "head",
-            "the chain differs from the exported head: it was rewritten",
+            "the chain differs from the exported chain head, so it was rewritten",
         )

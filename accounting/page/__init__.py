@@ -1,1 +1,1 @@
-"""The parts of the audit report's page."""
+"""Parts of the audit report's page."""

@@ -1,4 +1,4 @@
-"""What was spent, as pages and terminals show it: budgets, prices, shares and accounts as text."""
+"""Spending as text for pages and terminals: budgets, prices, shares and accounts."""
 
 # ruff: noqa: RUF001 - written for readers: Greek letters, a true minus, a multiplication sign
 
@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from accounting.budget import NOTHING, Budget
-from accounting.decimal_sum import of_unit
+from accounting.numbers import of_unit
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, Measure, unit_in_words
 from accounting.remaining import Remaining
 from accounting.wording import format_number, in_words, percent_up, rounded_down, rounded_up
 
 
 def unit_of(measure: Measure) -> str:
-    """The unit of a budget's main part, in words."""
+    """Return the unit of a budget's main part, in words."""
     if measure in ("mu^2", "release"):
         return "μ²" if measure == "mu^2" else "releases"
     if measure == "epsilon":
@@ -26,7 +26,7 @@ def unit_of(measure: Measure) -> str:
 
 
 def budget_in_words(budget: Budget) -> str:
-    """A budget as it was declared."""
+    """Return a budget in words, as it was declared."""
     if budget.rho is not None:
         return f"ρ = {format_number(budget.rho)}" + (
             f" with δ = {format_number(budget.delta)}" if budget.delta else ""
@@ -42,12 +42,12 @@ def budget_in_words(budget: Budget) -> str:
 
 
 def main_up(units: int) -> str:
-    """A main price, in nats, rounded up (away from zero for what is given back)."""
+    """Return a main price (nats) as text, rounded up, and away from zero for refunds."""
     return _up(units, MAIN_UNIT)
 
 
 def failure_up(units: int) -> str:
-    """A failure price, as a probability, rounded up."""
+    """Return a failure price (a probability) as text, rounded up."""
     return _up(units, FAILURE_UNIT)
 
 
@@ -58,11 +58,11 @@ def _up(units: int, unit: Decimal) -> str:
 
 
 HEADS = ("Period", "Spent", "Left", "Part", "δ₀ used/of", "ε so far", "ε left", "μ left")
-"""Of the table of accounts in the units that a budget adds up, which `units_in_words` explains."""
+"""Column heads of the table of accounts in the budget's units (see `units_in_words`)."""
 
 
 def account_cells(left: Remaining) -> Iterator[str]:
-    """An account's row under `HEADS`: what is spent rounded up, what is left rounded down."""
+    """Yield an account's row under `HEADS`: spent amounts rounded up, the rest rounded down."""
     yield left.account or "all rows"
     yield main_up(left.spent.main)
     yield rounded_down(left.main)
@@ -74,7 +74,7 @@ def account_cells(left: Remaining) -> Iterator[str]:
 
 
 def units_in_words(budget: Budget) -> str:
-    """What the columns count, in a sentence: two of them are not sums, and readers add them up."""
+    """Return a sentence about the columns' units, because two columns must not be added up."""
     also = Remaining(budget, NOTHING)
     pair = f"({format_number(budget.limit)}, {format_number(budget.delta)})"
     whole = "" if budget.epsilon is None else f"All of it together is {pair}-DP. "
@@ -87,10 +87,12 @@ def units_in_words(budget: Budget) -> str:
         words += f"ε: at δ = {format_number(also.delta)}. "
     else:
         words += (
-            "ε so far: the loss at any time is at most this, but with probability"
-            f" {format_number(also.delta)} (odometer); it has a start-up cost that ε left, what the"
-            f" rest can add, has not. {whole}"
+            f"ε so far (odometer): with probability 1 − {format_number(also.delta)}, the loss"
+            " is at most this at all times. It includes a start-up cost, and ε left, the most"
+            f" that the rest can add, does not. {whole}"
         )
     return words + (
-        "" if also.mu_left is None else "μ left: of one Gaussian release that still fits."
+        ""
+        if also.mu_left is None
+        else "μ left: the largest single Gaussian release that still fits."
     )

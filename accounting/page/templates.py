@@ -1,7 +1,7 @@
-"""The pages' templates, and cards: what objects of this library are in a notebook, small tables
-that run no script.
+"""Templates of pages, and cards that show objects in notebooks.
 
-Whatever is printed is escaped unless it says otherwise, and an unknown name is an error.
+Cards are small tables that run no script. Text is escaped unless a template says otherwise, and an
+unknown name is an error.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ from accounting.wording import at_most, format_number
 
 
 def asset(package: str, name: str) -> str:
-    """A file that a package brings."""
+    """Return the text of a file in a package."""
     return files(package).joinpath(name).read_text(encoding="utf-8")
 
 
 def template(package: str, name: str) -> Template:
-    """A package's template. What it imports lies with it, and the parts of all pages here."""
+    """Return a package's template.
+
+    Its imports lie in the same package, and the parts of all pages in this one.
+    """
     environment = Environment(
         loader=FunctionLoader(
             lambda wanted: asset(__package__ if wanted == "parts.html" else package, wanted)
@@ -45,7 +48,7 @@ def _plural(count: int, one: str, many: str) -> str:
 
 
 def _figure(value: object) -> str:
-    """A table's cell: numbers with separators, nothing for None."""
+    """Return a table's cell: numbers with separators, nothing for None."""
     if value is None:
         return ""
     return f"{value:,.10g}" if isinstance(value, float) else str(value)
@@ -56,7 +59,7 @@ _FORMULA = re.compile(r"(<math>.*?</math>)|`([^`]+)`")
 
 
 def _stated(markdown: str) -> Markup:
-    """A theorem's words: formulas, code and emphasis as such, of a link its text."""
+    """Return a theorem's words as HTML, with formulas, code and emphasis; links keep their text."""
     text = re.sub(r"\[([^\]]*)\]\([^)\s]*\)", r"\1", markdown)
     pieces = _FORMULA.split(text)
     shown = [_emphasized(pieces[0])]
@@ -70,8 +73,9 @@ def _emphasized(words: str) -> str:
 
 
 def _source(content: str) -> str:
-    """A Content-Security-Policy source for one inline script or style: nothing else on the page may
-    run.
+    """Return a Content-Security-Policy source for one inline script or style.
+
+    No other script or style on the page may run.
     """
     digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
     return f"'sha256-{digest}'"
@@ -90,7 +94,7 @@ def card(
     rows: Rows = (),
     note: str = "",
 ) -> str:
-    """HTML of names and values, and of one table, of which at most 60 rows are shown."""
+    """Return HTML of facts and of one table, of which at most 60 rows are shown."""
     shown = list(rows[:_MOST_ROWS])
     return template("accounting.page", "card.html").render(
         **{
@@ -106,6 +110,6 @@ def card(
 
 
 def priced(epsilon: Callable[[float], float]) -> dict[str, Any]:
-    """The table of a card: the epsilons at usual deltas, rounded up."""
+    """Return the table of a card with the epsilons at usual deltas, rounded up."""
     rows = [(format_number(delta), at_most(epsilon(delta))) for delta in _DELTAS]
     return {"heads": ["at \u03b4", "\u03b5 (nats)"], "rows": rows}

@@ -103,14 +103,16 @@ def one_of_two(mechanism: dps.Mechanism, times: int) -> float:
     """
     worst = 0.0
     gaps = np.concatenate([np.linspace(-1.5, 0.5, 41), -np.geomspace(2, 50, 20)])
-    for gap in gaps * mechanism.covers.range:
+    for gap in gaps * mechanism.sensitivity_bound.range:
         laws = [
             mechanism.probabilities(
                 dps.Scores(
-                    [gap + move, 0.0], sensitivity=mechanism.covers, kind="utilities"
+                    [gap + move, 0.0],
+                    sensitivity=mechanism.sensitivity_bound,
+                    kind="utilities",
                 )
             )
-            for move in (0.0, mechanism.covers.range)
+            for move in (0.0, mechanism.sensitivity_bound.range)
         ]
         key = next(iter(laws[0]))
         p, q = laws[1][key], laws[0][key]
@@ -471,13 +473,14 @@ def searched(
     """
     known, changes = (
         dict[tuple[int, ...], Law](),
-        list(verify.changes(mechanism.covers, candidates)),
+        list(verify.changes(mechanism.sensitivity_bound, candidates)),
     )
 
     def law(counts: tuple[int, ...]) -> Law:
         if counts not in known:
             scores = dps.Scores(
-                np.array(counts) * mechanism.covers.linf, sensitivity=mechanism.covers
+                np.array(counts) * mechanism.sensitivity_bound.linf,
+                sensitivity=mechanism.sensitivity_bound,
             )
             valued = mechanism.releases_values
             seen = (
@@ -576,7 +579,9 @@ def crowded(mechanism: dps.Mechanism) -> float:
         return 0.0
     counts, change = map(np.array, found)
     laws = [
-        mechanism.probabilities(dps.Scores(one, sensitivity=mechanism.covers))
+        mechanism.probabilities(
+            dps.Scores(one, sensitivity=mechanism.sensitivity_bound)
+        )
         for one in (counts, counts + change)
     ]
     return reached((laws[0], laws[1]))

@@ -1,4 +1,4 @@
-"""The command line: `dpselect topk` and the other verbs."""
+"""The command line: `dpselect topk` and the other commands."""
 
 from dpselect.cli.app import app, main
 

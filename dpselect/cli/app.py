@@ -1,4 +1,4 @@
-"""The application: its verbs, and what holds for all of them."""
+"""The application with its commands, and common behavior of all of them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from dpselect.cli.guard import PLAIN, Debug, GuardedGroup, SectionedCommand
 
 
 class _Verb(NamedTuple):
-    """A command: the module that is imported when it is called, its function or `app`, and a line
-    of help.
-    """
+    """A command: its module, imported on a call, its function or `app`, and a line of help."""
 
     module: str
     member: str
@@ -26,25 +24,35 @@ class _Verb(NamedTuple):
 
 
 _VERBS: Final = {
-    "topk": _Verb("dpselect.cli.topk", "topk", "Release the top k of a log, with its price."),
+    "topk": _Verb(
+        "dpselect.cli.topk", "topk", "Release the top k of a log, with the privacy cost."
+    ),
     "continual": _Verb(
-        "dpselect.cli.continual", "app", "Release the top k every period, for one price in all."
+        "dpselect.cli.continual",
+        "app",
+        "Release the top k every period, with one budget for all periods.",
     ),
     "plan": _Verb(
         "dpselect.cli.plan",
         "plan",
-        "Say which mechanism to use for a budget, before any data are read.",
+        "Plan a release for a budget, before any data are read.",
     ),
     "check": _Verb(
         "dpselect.cli.check",
         "check",
-        "Say how a log is read and what is doubtful, for whoever may see it.",
+        "Show how a log is read and likely mistakes, for people who may see it.",
     ),
-    "demo": _Verb("dpselect.cli.demo", "demo", "The same on a log that is made up first."),
+    "demo": _Verb("dpselect.cli.demo", "demo", "Release the top k of a made-up log."),
     "mechanisms": _Verb(
-        "dpselect.cli.mechanisms", "mechanisms", "What the mechanisms are and guarantee."
+        "dpselect.cli.mechanisms",
+        "mechanisms",
+        "List the mechanisms with their settings and guarantees.",
     ),
-    "pate": _Verb("dpselect.cli.pate", "label", "Label items by teachers' votes, resumably."),
+    "pate": _Verb(
+        "dpselect.cli.pate",
+        "label",
+        "Label items by the votes of teachers, in a job that can resume.",
+    ),
     "ledger": _Verb(
         "dpselect.cli.ledger",
         "app",
@@ -54,7 +62,7 @@ _VERBS: Final = {
 
 
 class _Imported(Mapping[str, Any]):
-    """The commands by name, each imported when it is asked for."""
+    """The commands by name, each imported when it is looked up."""
 
     def __getitem__(self, name: str) -> Any:
         verb = _VERBS[name]
@@ -72,7 +80,7 @@ class _Imported(Mapping[str, Any]):
 
 
 class _Verbs(GuardedGroup):
-    """Help and errors at the top import no command."""
+    """The top-level group, whose help and errors import no command."""
 
     examples: Any = ()
 
@@ -91,10 +99,7 @@ class _Verbs(GuardedGroup):
 app: typer.Typer = typer.Typer(
     name="dpselect",
     cls=_Verbs,
-    help=(
-        "Which items are the most popular, told with differential privacy and with the price of"
-        " telling."
-    ),
+    help=("Release the most popular items with differential privacy."),
     invoke_without_command=True,
     **{**PLAIN, "add_completion": True},
 )
@@ -112,7 +117,7 @@ def _common(
     _version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_version, is_eager=True, help="Print the version and leave."
+            "--version", callback=_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
     _debug: Debug = False,

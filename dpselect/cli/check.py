@@ -1,4 +1,4 @@
-"""`dpselect check`: what is private about a log, for whoever may see it."""
+"""`dpselect check`, a private report on a log, for people who may see the data."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from dpselect.events.log_check import check as checked
 from dpselect.spec import CheckSpec
 
 _PRIVATE = (
-    "Private. These figures are exact and name users: they are for whoever may see the data, and"
-    " are neither published nor passed on. Nothing was drawn, charged or written."
+    "Private. These figures are exact and name users. They are only for people who may"
+    " see the data, so do not publish them or pass them on. Nothing was drawn, charged or"
+    " written."
 )
 _TYPES = {"str": "text, compared exactly as written", "int": "integers", "number": "numbers"}
 
 
 def _check(
-    events: Annotated[list[str], Argument(metavar="EVENTS...", help="The log, as topk reads it.")],
+    events: Annotated[list[str], Argument(metavar="EVENTS...", help="Log, as topk reads it.")],
     spec: CheckSpec,
     json: guard.Json = False,
 ) -> None:
@@ -59,7 +60,7 @@ def _facts(found: LogCheck) -> Iterator[tuple[str, str]]:
         ),
     )
     if found.outside:
-        yield "outside", f"{found.outside:,} events that the window or the conditions leave out"
+        yield "outside", f"{found.outside:,} events left out by the time range or the conditions"
     if found.days is not None:
         yield "days", f"{found.days[0]} to {found.days[1]}"
     yield "users", f"{found.users:,}"
@@ -68,7 +69,7 @@ def _facts(found: LogCheck) -> Iterator[tuple[str, str]]:
         f"{found.items:,}" + ("" if found.groups is None else f" in {found.groups:,} groups"),
     )
     spread = ", ".join(
-        f"{number:,} ({100 * float(share):g} % of users)"
+        f"{number:,} ({100 * float(share):g}% of users)"
         for share, number in found.items_per_user.items()
     )
     yield "items per user", f"at most {spread}"

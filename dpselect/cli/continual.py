@@ -1,4 +1,4 @@
-"""`dpselect continual`: a horizon of releases from a shell."""
+"""`dpselect continual`, a horizon of releases from a shell."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ app: typer.Typer = typer.Typer(
     name="continual",
     cls=GuardedGroup,
     help=(
-        "Release the top k of a log at the end of every period, for one price over the whole"
+        "Release the top k of a log at the end of every period, with one budget for the whole"
         " horizon."
     ),
     no_args_is_help=True,
@@ -42,10 +42,11 @@ def _start(spec: StartSpec, json: guard.Json = False) -> None:
 @verb(app, "close", CloseSpec)
 def _close(
     period: Annotated[
-        int, Argument(metavar="PERIOD", help="Number of the period: the first that is not closed.")
+        int,
+        Argument(metavar="PERIOD", help="Number of the period to close: the first that is open."),
     ],
     events: Annotated[
-        str, Argument(metavar="EVENTS", help="The new events of the period: a log, as for topk.")
+        str, Argument(metavar="EVENTS", help="Log of the new events of the period, as for topk.")
     ],
     spec: CloseSpec,
     json: guard.Json = False,
@@ -65,7 +66,7 @@ def _recharge(spec: RechargeSpec, json: guard.Json = False) -> None:
 
 @verb(app, "run", ContinualSpec)
 def _run(
-    events: Annotated[str, Argument(metavar="EVENTS", help="The whole log, as for topk.")],
+    events: Annotated[str, Argument(metavar="EVENTS", help="Whole log, as for topk.")],
     spec: ContinualSpec,
     json: guard.Json = False,
 ) -> None:
@@ -79,15 +80,15 @@ def _show(
 
 
 def _print(answer: HorizonAnswer | DryRun, output: Any, *, json: bool) -> None:
-    """Print what a horizon has released, which lies in its file and its state by now; if that
-    fails, the error says where.
+    """Print a horizon's releases, which are in its file and its state by now.
 
-    A status of its own says that noise alone explains all of it.
+    If that fails, the error says where they are. A separate exit status reports that noise alone
+    explains all of them.
     """
     if isinstance(answer, DryRun):
         out.show_dry_run(answer, json=json)
         return
-    lies = f"is kept in state={masked(answer.state)}: the same call prints it, for nothing"
+    lies = f"is kept in state={masked(answer.state)}, and the same call prints it at no cost"
     lies = f"the answer {lies if output is None else f'lies in {masked(output)}'}"
     try:
         out.show(answer.as_data(), _as_text, json=json)
@@ -101,9 +102,7 @@ def _print(answer: HorizonAnswer | DryRun, output: Any, *, json: bool) -> None:
 
 
 def _row(row: dict[str, Any]) -> tuple[str, str]:
-    """An item, in its group, and what stands beside it: a number of users and its interval, or a
-    score, which is called so.
-    """
+    """An item, in its group, and the text beside it: users with an interval, or a score."""
     item = ": ".join(
         printable(str(cell)) for name, cell in row.items() if name == "item" or name not in HEADS
     )
@@ -115,9 +114,9 @@ def _row(row: dict[str, Any]) -> tuple[str, str]:
 
 
 def _counted(told: dict[str, Any]) -> str:
-    """What a value is, in words."""
+    """Meaning of the values, in words."""
     if told["intervals"] is None:
-        return "scores: sums of their weights, which fall; they do not estimate a number of users"
+        return "scores: sums of users' falling weights, which do not estimate a number of users"
     most = told["mechanism"]["counts"]["items"]
     return (
         f"numbers of users, each counted for at most {most:,} of a period's items;"

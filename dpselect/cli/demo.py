@@ -1,4 +1,4 @@
-"""`dpselect demo`."""
+"""`dpselect demo`, a release of made-up data."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _SEED = 20190607  # of the made-up data; the noise of a release never has one
 
 def demo(
     users: Annotated[
-        int, Option(min=1, max=10_000_000, help="How many users to make up.")
+        int, Option(min=1, max=10_000_000, help="Number of users to make up.")
     ] = 20_000,
     items: Annotated[
-        int, Option(min=1, max=10_000_000, help="How many places to make up.")
+        int, Option(min=1, max=10_000_000, help="Number of places to make up.")
     ] = 2_000,
-    k: Annotated[int, Option(min=1, help="How many items to release.")] = 10,
+    k: Annotated[int, Option(min=1, help="Number of items to release.")] = 10,
     epsilon: Annotated[float, Option(help="Budget of the whole release, in nats.")] = 1.0,
-    delta: Annotated[float, Option(help="The delta that goes with --epsilon.")] = 1e-6,
+    delta: Annotated[float, Option(help="Delta of the budget, with --epsilon.")] = 1e-6,
     keep: Annotated[
         Path | None,
-        Option(help=f"Keep the log in this folder, as {_FILE}. Default: it is deleted."),
+        Option(help=f"Folder in which to keep the log, as {_FILE}. Default: it is deleted."),
     ] = None,
     json: guard.Json = False,
     _debug: guard.Debug = False,
@@ -70,7 +70,7 @@ def demo(
     command = f"dpselect topk {shlex.quote(str(log))} --user user_id --item item_id --k {k} {price}"
     if json:
         truth = {
-            "note": "the people are made up: for real data the truth is private",
+            "note": "the people are made up; for real data the truth is private",
             "true_top": list(ranking)[:k],
             "true_ranks": [ranking[str(label)] for label in released.selection.labels or ()],
         }
@@ -111,8 +111,9 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 
 def check_ins(path: Path, users: int, places: int) -> dict[str, int]:
-    """Write a log in which few places are visited by many (Zipf's law) and people come back; the
-    same for the same arguments.
+    """Write a made-up log, the same for the same arguments.
+
+    A few places have many visitors (Zipf's law), and people come back.
 
     Returns:
         Every place's true rank by distinct users, 1 for the best; ties by name.

@@ -1,4 +1,4 @@
-"""A command made from a spec: its fields are the options, over those of a `--config` file."""
+"""Commands made from specs, whose fields are the options, over those of a `--config` file."""
 
 from __future__ import annotations
 
@@ -15,24 +15,22 @@ from accounting.errors import located
 from dpselect.cli import guard
 from dpselect.cli.guard import Debug, HelpAll
 from dpselect.errors import InvalidRequest, Note, printable
-from dpselect.spec import Spec, typed
+from dpselect.spec import Spec, ordered, typed
 
-_CONFIG = Option(help="TOML file, from plan --write for example; options override what it says.")
-_SECTIONS = (None, "Question", "Privacy", "Items", "Bounds on users", "Groups", "Time", "Ledger")
+_CONFIG = Option(help="TOML file, for example from plan --write. Options override it.")
 _SHORT = 20  # options of a spec that --help shows all of
-_LAST = ("Output", "Reading the log")
 
 
 def command(
     spec: type[Spec], run: Callable[..., None], *, configured: bool = True
 ) -> Callable[..., None]:
-    """A Typer function whose options are the spec's fields and the further parameters of `run`,
-    which gets the spec made of them.
+    """A Typer function with the spec's fields and further parameters of `run` as its options.
 
-    Its help is the spec's. A parameter `config` of `run` gets the file's name too.
+    It calls `run` with a spec of the options. Its help is the spec's. A parameter `config` of `run`
+    gets the file's name too.
 
     Args:
-        configured: whether a file may state the fields.
+        configured: True if a file may state the fields.
     """
     signature = inspect.signature(run, eval_str=True)
     own = [
@@ -40,19 +38,7 @@ def command(
         for name, parameter in signature.parameters.items()
         if name not in ("spec", "config")
     ]
-    # Sections that several commands have come first, its own then, files last.
-    of = {name: spec.said(name, "section") for name in spec.model_fields}
-    its_own = [
-        section for section in dict.fromkeys(of.values()) if section not in (*_SECTIONS, *_LAST)
-    ]
-    places = {
-        section: place
-        for place, section in enumerate((_SECTIONS[0], *its_own, *_SECTIONS[1:], *_LAST))
-    }
-    options = [
-        _option(spec, name)
-        for name in sorted(of, key=lambda name: (places[of[name]], spec.said(name, "place")))
-    ]
+    options = [_option(spec, name) for name in ordered(spec)]
     config = inspect.Parameter(
         "config",
         inspect.Parameter.KEYWORD_ONLY,
@@ -116,7 +102,7 @@ def command(
 def verb(
     app: Typer, name: str, spec: type[Spec], *, configured: bool = True
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Makes `command(spec, run)` a command of `app`."""
+    """A decorator that makes `command(spec, run)` a command of `app`."""
 
     def registered(run: Callable[..., None]) -> Callable[..., None]:
         app.command(name, cls=guard.SectionedCommand)(command(spec, run, configured=configured))
@@ -126,7 +112,7 @@ def verb(
 
 
 def flags(spec: type[Spec], name: str) -> list[str]:
-    """How the option that sets a field may be typed."""
+    """Spellings of the option that sets a field."""
     said = spec.said(name, "flags") or (
         "--header/--no-header" if name == "header" else f"--{name.replace('_', '-')}"
     )
@@ -134,7 +120,7 @@ def flags(spec: type[Spec], name: str) -> list[str]:
 
 
 def spelled(text: str, spec: type[Spec]) -> str:
-    """`text` with a field that it names as `name=` in the spelling of the command."""
+    """The text with `name=` replaced by the option's spelling."""
     return guard.spelled(text, _options(spec))
 
 

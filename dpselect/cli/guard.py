@@ -1,7 +1,6 @@
-"""What all commands have: an exception becomes one line and an exit status, and help has sections
-and examples.
+"""Common behavior of all commands: errors in one line with an exit status, and help with sections.
 
-No line holds private data: what may hold some is not printed.
+No line holds private data. Errors that may hold some are not printed.
 """
 
 from __future__ import annotations
@@ -99,25 +98,27 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 HelpAll = Annotated[
     bool, typer.Option("--help-all", callback=_show_all, is_eager=True, help="Show all options.")
 ]
-"""Of a command with many options, of which `--help` shows those of the first section."""
+"""Flag of commands with many options, of which `--help` shows only the first section."""
 
 
 # -- help and errors -------------------------------------------------------------------------------
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came, and the command says where it stands before it ends."""
+    """An interruption by SIGTERM, before which a command reports its progress."""
 
 
 class _WithExamples:
-    """Help that ends with calls that the command accepts, in lines that a shell takes, 76
-    characters at most.
+    """Help that ends with valid calls of the command.
+
+    Lines have at most 76 characters, and a shell accepts them.
     """
 
     @property
     def examples(self) -> list[str]:
-        """Calls below the command's own name; of a group, the first of each of its first
-        commands.
+        """Calls below the command's own name.
+
+        For a group, they are the first call of each of its first commands.
         """
         below = list(getattr(self, "commands", {}).items())[:3]
         firsts = [f"{name} {call}" for name, command in below for call in command.examples[:1]]
@@ -135,9 +136,7 @@ class _WithExamples:
 
 
 class GuardedGroup(_WithExamples, TyperGroup):
-    """Commands whose errors are one line on stderr, and whose tracebacks appear with `--debug`
-    only.
-    """
+    """Commands whose errors are one line on stderr, with tracebacks only for `--debug`."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
@@ -154,7 +153,7 @@ class GuardedGroup(_WithExamples, TyperGroup):
             raise typer.Exit(status) from None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """A sentence for each command, whole: typer's own list ends in dots where the line does."""
+        """A whole sentence per command, which typer's own list would cut off with dots."""
         with formatter.section("Commands"):
             formatter.write_dl(
                 [
@@ -215,9 +214,7 @@ class GuardedGroup(_WithExamples, TyperGroup):
 
 
 class Option(NamedTuple):
-    """An option as it is typed, whether it takes no value, and what turns it off, where something
-    does.
-    """
+    """An option as it is typed, True if it takes no value, and the flag that turns it off."""
 
     typed: str
     is_flag: bool = False
@@ -231,7 +228,7 @@ _FIELD = re.compile(
 
 
 def spelled(text: str, options: Mapping[str, Option]) -> str:
-    """`text` with each field of `options` that it names as `name=` spelled as its option."""
+    """The text with `name=` replaced by the option's spelling."""
 
     def option(found: re.Match[str]) -> str:
         name, value = found[1], found[2]
@@ -246,7 +243,7 @@ def spelled(text: str, options: Mapping[str, Option]) -> str:
 
 
 def _options(group: Any, name: str | None) -> dict[str, Option]:
-    """The options of the command that was called, by the names that messages have for them."""
+    """Options of the called command, by their names in messages."""
     command = group.commands[name] if name is not None and name in group.commands else None
     named = [option for option in getattr(command, "params", ()) if option.opts[0].startswith("--")]
     found = {
@@ -257,8 +254,9 @@ def _options(group: Any, name: str | None) -> dict[str, Option]:
 
 
 def _surface(error: AccountingError, options: Mapping[str, Option]) -> str:
-    """The message of an error as the command says it: with its option in front, unless it names
-    that itself.
+    """An error's message in the words of the command.
+
+    Its option comes first, unless the message names it.
     """
     message, first = printable(str(error)), options.get(str(next(iter(error.path), "")))
     if error.path[:1] != (CONFIG,):  # keys of a file are not options
@@ -296,18 +294,18 @@ def _explained(error: BaseException) -> tuple[str, int]:
         kind += f": {os.strerror(error.errno)}"
     return (
         (
-            f"internal error ({kind}); its message may hold private data and is not shown: run"
-            " again with --debug, where nobody else reads along"
+            f"internal error ({kind}); its message may hold private data and is not shown. Run"
+            " again with --debug, where nobody else can read the output"
         ),
         INTERNAL,
     )
 
 
 class SectionedCommand(_WithExamples, TyperCommand):
-    """A command whose options stand in sections (`rich_help_panel`), those of no section first, and
-    examples at the end.
+    """A command whose help has options in sections (`rich_help_panel`), and ends with examples.
 
-    Of many, `--help` shows the first section. No option that has one value is given twice.
+    Options without a section come first, and of many, `--help` shows only these. An option with one
+    value cannot be given twice.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -317,7 +315,7 @@ class SectionedCommand(_WithExamples, TyperCommand):
         ).items():
             if times > 1:
                 ctx.fail(
-                    f"{option.opts[0]} is given {times} times, and has one value: give it once"
+                    f"{option.opts[0]} is given {times} times, but has one value. Give it once"
                 )
         return list(super().parse_args(ctx, args))
 
@@ -337,7 +335,7 @@ class SectionedCommand(_WithExamples, TyperCommand):
 
 
 def abandon_standard_output() -> None:
-    """Python flushes it once more at the end, and would complain again."""
+    """Replace standard output, so that Python does not report the same error again at the end."""
     stream = sys.__stdout__
     if stream is not None and sys.stdout is stream:
         with contextlib.suppress(OSError, ValueError):
@@ -345,7 +343,7 @@ def abandon_standard_output() -> None:
 
 
 def _settle_output() -> None:
-    """What is still to be written and cannot be has been complained of: it is not again."""
+    """Flush standard output, and drop output whose error was already reported."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()

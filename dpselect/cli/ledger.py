@@ -34,7 +34,7 @@ from accounting.ledger import (
     SigningKey,
     Verification,
 )
-from accounting.ledger.item import Terms, require_known
+from accounting.ledger.request import Terms, require_known
 from accounting.page.spent import budget_in_words
 from accounting.price import NOTHING
 from accounting.remaining import Remaining, stated
@@ -44,7 +44,7 @@ from dpselect.cli import guard, out
 from dpselect.cli.from_model import spelled, verb
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup
 from dpselect.errors import InvalidRequest, printable
-from dpselect.release.answer import told
+from dpselect.release.answer import report_charge_on_error
 from dpselect.spec import TopKSpec, ledger_spec
 
 app: Typer = Typer(
@@ -99,7 +99,10 @@ def _charge(spec: ledger_spec.ChargeSpec) -> None:
     # known before the charge: whatever interrupts it can name it
     key = uuid.uuid4().hex if spec.key is None else spec.key
     terms: Any = common | {"count": spec.count, "key": key}
-    with Ledger.open(spec.ledger, create=False) as ledger, told(ledger, spec.dataset, key):
+    with (
+        Ledger.open(spec.ledger, create=False) as ledger,
+        report_charge_on_error(ledger, spec.dataset, key),
+    ):
         receipt = ledger.charge(spec.dataset, item, **terms)
         usage = ledger.affordable(spec.dataset, spec.count * item, **common)
     _echo_receipt(receipt)
@@ -191,9 +194,10 @@ def _affordable(spec: ledger_spec.AffordableSpec, json: guard.Json = False) -> N
     }.items():
         echo(f"  {name}: {said}")
     echo(
-        f"  as one plan that is fixed now: {as_plan:,}, charged at once by `dpselect ledger charge"
-        " --count`. It differs: a plan is priced as a whole, and may take all there is; releases"
-        " one by one may depend on earlier answers, and each is priced in the filter's own unit"
+        f"  as one plan that is fixed now: {as_plan:,}, charged at once by `dpselect ledger"
+        " charge --count`. The numbers differ because a plan has one cost as a whole and may"
+        " take the whole budget, while releases one by one may depend on earlier answers,"
+        " each with a cost in the filter's own unit"
     )
 
 
@@ -202,7 +206,7 @@ def _quota(
     spec: ledger_spec.QuotaSpec,
     action: Annotated[
         Literal["list"] | None,
-        Argument(help="list: what is declared, and where each account stands."),
+        Argument(help="Use 'list' to show the quotas and each account's spending."),
     ] = None,
 ) -> None:
     with Ledger.open(spec.ledger, create=False) as ledger:
@@ -280,7 +284,7 @@ def _verify(spec: ledger_spec.AuditSpec, json: guard.Json = False) -> None:
 
 
 def _findings(found: Verification, known: Heads | None, trusted: str | None) -> Iterator[Text]:
-    """One line each, and what was found out about who signed."""
+    """One line for each finding, and for the signature."""
     checked = f"{found.entries:,} {'entry' if found.entries == 1 else 'entries'} checked"
     yield Text(
         f"{checked}: no problems" if found.ok else checked, style="green" if found.ok else ""
@@ -292,25 +296,26 @@ def _findings(found: Verification, known: Heads | None, trusted: str | None) -> 
         )
     if found.covered is not None:
         yield Text(
-            f"the heads vouch for {found.covered:,} of them, and not for the"
+            f"the chain heads cover {found.covered:,} of them, but not the"
             f" {found.entries - found.covered:,} later ones"
         )
     if known is not None and trusted is not None:
-        yield Text("the heads were held against the trusted key")
+        yield Text("the chain heads are signed with the trusted key")
     elif known is not None and known.signature is None:
         yield Text(
-            "the heads are not signed: they are worth what the place is worth where they were kept"
+            "the chain heads are not signed, so this check is only as trustworthy as the place"
+            " where you kept them"
         )
     elif known is not None and known.signature is not None:
         key = f"it names key {known.signature.key[:16]}..."
         yield Text(
-            f"the signature was not checked ({key}): give the public key that you trust with"
+            f"the signature was not checked ({key}). Give the public key that you trust with"
             " --trust"
         )
     if found.ok and known is None:
         yield Text(
-            "A tail that was cut off shows against a head kept elsewhere only: see `dpselect ledger"
-            " heads`."
+            "A cut-off end of the ledger is detected only with chain heads that were kept"
+            " elsewhere. See `dpselect ledger heads`."
         )
 
 
@@ -341,7 +346,7 @@ def _export(spec: ledger_spec.ExportSpec) -> None:
 
 @verb(app, "import", ledger_spec.ImportSpec, configured=False)
 def _import(
-    source: Annotated[Path, Argument(help="What export wrote.")], spec: ledger_spec.ImportSpec
+    source: Annotated[Path, Argument(help="File from export.")], spec: ledger_spec.ImportSpec
 ) -> None:
     with Ledger.open(spec.ledger) as ledger:
         signer = "" if spec.trust is None else "; the trusted key signed them"
@@ -373,7 +378,7 @@ def _report(spec: ledger_spec.ReportSpec) -> None:
 
 
 def _kept(spec: ledger_spec.SignedFields) -> Heads | None:
-    """The earlier heads, if there are any."""
+    """The earlier chain heads, if there are any."""
     with located("heads"):
         return (
             None
@@ -383,7 +388,7 @@ def _kept(spec: ledger_spec.SignedFields) -> Heads | None:
 
 
 def _signed(spec: ledger_spec.HeadsSpec) -> tuple[Path | None, SigningKey | None]:
-    """Where to write, and the key in a file, or else in the environment."""
+    """The path to write to, and the key from a file or else from the environment."""
     output = None if spec.output is None else Path(spec.output)
     out.require_target("--output", output, spec.ledger)
     with located("sign"):
@@ -396,7 +401,7 @@ def _signed(spec: ledger_spec.HeadsSpec) -> tuple[Path | None, SigningKey | None
 
 
 def _in_unit(spec: ledger_spec.InitSpec) -> Budget:
-    """The (epsilon, delta) that is stated, adding up what order=, mostly= or only= says."""
+    """The stated budget, with the composition that order=, mostly= or only= states."""
     budget, order, mostly, only = spec.budget, spec.order, spec.mostly, spec.only
     stated = {"epsilon": budget.epsilon, "delta": budget.delta, "rho": budget.rho}
     if order is not None:
@@ -418,7 +423,7 @@ def _in_unit(spec: ledger_spec.InitSpec) -> Budget:
 
 
 def _stated(field: str, argument: str) -> Any:
-    """The curve, or the mechanism, that JSON or the file of an @FILE states."""
+    """The curve, or the mechanism, in JSON or in the file of an @FILE."""
     with located(field):
         stated = (
             read_text(Path(argument[1:]), InvalidEntry) if argument.startswith("@") else argument
@@ -433,7 +438,7 @@ def _stated(field: str, argument: str) -> Any:
 
 
 def _mode(stated: str) -> int:
-    """Permissions that --mode states."""
+    """File permissions from --mode."""
     if not re.fullmatch("0?[0-7]{3}", stated):
         raise InvalidRequest(
             f"mode={stated[:20]!r} states no permissions: give three octal digits, 640 for example"
@@ -445,10 +450,8 @@ def _mode(stated: str) -> int:
 
 
 def _echo_receipt(receipt: Receipt) -> None:
-    """Say what was done; a closed output does not undo it."""
-    again = (
-        ", as an earlier call had made it: nothing was charged again" if receipt.replayed else ""
-    )
+    """Report a completed charge. A closed output does not undo it."""
+    again = ", made by an earlier call; nothing was charged again" if receipt.replayed else ""
     _tell(f"entry {receipt.seq}, key {receipt.key}: {receipt.state}{again}")
 
 
@@ -489,7 +492,7 @@ def _lines(batch: Path, common: Terms) -> Iterator[tuple[Any, Terms]]:
 def _charged(
     spec: ledger_spec.ChargeSpec | ledger_spec.AffordableSpec, relation: Relation | None
 ) -> Any:
-    """What the options say runs elsewhere; an event is priced under this relation."""
+    """The stated curve or mechanism of other software. `relation` is for the cost of an event."""
     for name in ("curve", "mechanism") if isinstance(spec, ledger_spec.ChargeSpec) else ("curve",):
         if (argument := getattr(spec, name)) is not None:
             return _stated(name, argument)
@@ -523,8 +526,9 @@ def _totals(ledger: Ledger, name: str) -> list[Remaining]:
 
 
 def _in_figures(ledger: Ledger, name: str) -> Iterator[Text]:
-    """The declaration, and for each of the latest periods the share used, the cost and how many
-    more like the last fit.
+    """The declaration, and the shares, costs and remaining releases of the latest periods.
+
+    Remaining releases are the number of those like the last one that still fit.
     """
     dataset, totals = ledger.dataset(name), _totals(ledger, name)
     yield Text(printable(name), style="bold")
@@ -577,9 +581,7 @@ def _quotas(ledger: Ledger, name: str) -> Iterator[RenderableType]:
 
 
 def _latest(entries: Iterable[Entry], budget: Budget) -> Table:
-    """Two or three lines for each entry beside its number; what is too long goes on below its
-    beginning.
-    """
+    """A table with two or three lines for each entry beside its number. Long lines wrap."""
     table = Table.grid(
         Column(width=5, justify="right"), Column(overflow="fold"), padding=(0, 2, 0, 0)
     )
@@ -610,9 +612,7 @@ def _cost(entry: Entry, budget: Budget) -> str:
 
 
 def _as_data(ledger: Ledger, name: str, limit: int) -> dict[str, Any]:
-    """A dataset as plain data: prices in whole units (10^-12 nats, 10^-18 of failure
-    probability).
-    """
+    """A dataset as plain data. Costs are in 10^-12 nats, or 10^-18 of failure probability."""
     dataset = ledger.dataset(name)
     return {
         **{
@@ -634,9 +634,7 @@ def _as_data(ledger: Ledger, name: str, limit: int) -> dict[str, Any]:
 
 
 def _account(left: Remaining) -> dict[str, Any]:
-    """Where an account stands: the three figures, and what is left in its own units, as epsilon and
-    as mu.
-    """
+    """An account's three figures, and its remainder in its own units, as epsilon and as mu."""
     units = {"main": left.main, "failure": left.failure, "measure": left.measure}
     remaining = units | {"epsilon": left.epsilon_left, "mu": left.mu_left}
     return {"spent": left.spent._asdict(), "figures": left.as_data(), "remaining": remaining}

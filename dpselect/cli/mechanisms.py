@@ -1,4 +1,4 @@
-"""`dpselect mechanisms`."""
+"""`dpselect mechanisms`, a list of the mechanisms, and a description of each."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from dpselect.plan.fit import mechanism_class, supports
 def mechanisms(
     kind: Annotated[
         str | None,
-        Argument(help="One mechanism, by its kind or its class. Default: a list of all."),
+        Argument(help="Kind or class of a mechanism to show. Default: a list of all."),
     ] = None,
     json: guard.Json = False,
     _debug: guard.Debug = False,
 ) -> None:
-    """List the mechanisms; of one, say what it takes and what it guarantees."""
+    """List the mechanisms, or show one mechanism's settings and guarantee."""
     chosen = [
         describe(member)
         for member in (
@@ -42,7 +42,7 @@ def mechanisms(
         console.print(
             out.facts([(description["kind"], description["summary"]) for description in chosen])
         )
-        console.print("\ndpselect mechanisms NAME says what one takes and guarantees.")
+        console.print("\ndpselect mechanisms NAME shows the settings and the guarantee of one.")
         return
     for said in chosen:
         console.print(
@@ -62,7 +62,7 @@ def mechanisms(
 
 
 def describe(member: type[Mechanism]) -> dict[str, Any]:
-    """What a mechanism is, as plain data read off its class and its docstring; defaults as text."""
+    """A mechanism as plain data from its class and its docstring, with defaults as text."""
     # Summary, what stands between it and the arguments, and the arguments of a docstring.
     first, _, rest = re.split(r"\n(?:Args|Example):\n", inspect.cleandoc(member.__doc__ or ""))[
         0
@@ -87,8 +87,10 @@ def describe(member: type[Mechanism]) -> dict[str, Any]:
 
 
 def explained(model: type[Frozen]) -> dict[str, str]:
-    """What each field is: as the model's docstring says, that of a base for what its members have
-    in common, or the field.
+    """A description of each field.
+
+    It is from the model's docstring, from that of a base for common fields, or from the field
+    itself.
     """
     found = {
         field.alias or name: field.description or "" for name, field in model.model_fields.items()
@@ -112,9 +114,7 @@ def _line(text: str) -> str:
 
 
 def _for_topk(member: type[Mechanism]) -> bool:
-    """Whether `topk` can configure it: it releases a top k, and nothing is needed that only the
-    library can say.
-    """
+    """True if `topk` can configure the mechanism, without settings that only the library has."""
     try:
         example = TopKRequest(
             k=1, sensitivity=Sensitivity(relation=member.traits.relations[0]), candidates=100

@@ -1,6 +1,4 @@
-"""What commands write, and where: headings, facts, tables and JSON; standard output, whole or with
-an error; new files, none of a ledger's; bars on stderr.
-"""
+"""Output of commands: text, tables and JSON on standard output, new files, and bars on stderr."""
 
 from __future__ import annotations
 
@@ -38,14 +36,14 @@ _NARROWEST = 40  # columns that a table of an answer needs for its items
 
 
 class NotShown(OutputError):
-    """Standard output is closed or cannot be written."""
+    """An error of standard output, which is closed or cannot be written."""
 
 
 # -- as text or JSON -------------------------------------------------------------------------------
 
 
 def json_text(data: dict[str, Any] | list[dict[str, Any]]) -> str:
-    """JSON text; fails rather than write NaN or Infinity, which are not JSON."""
+    """JSON text. It raises an error for NaN or Infinity, which are not JSON."""
     return json.dumps(data, indent=2, allow_nan=False, ensure_ascii=True)
 
 
@@ -55,12 +53,12 @@ def heading(words: str) -> Text:
 
 
 def note(kind: str, words: str, style: str = "bold yellow") -> Text:
-    """A line that begins with what it is."""
+    """A line that begins with its kind."""
     return Text.assemble((f"{kind}: ", style), words)
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> RenderableType:
-    """Names and what they stand for, in two columns."""
+    """Names and their values, in two columns."""
     table = Table.grid(Column(style="cyan", no_wrap=True), Column(overflow="fold"), padding=(0, 2))
     for name, value in pairs:
         table.add_row(Text(name), Text(value))
@@ -73,7 +71,7 @@ def section(title: str, pairs: Iterable[tuple[str, str]]) -> Group:
 
 
 def page(*parts: RenderableType) -> Group:
-    """One part after the other, an empty line between two."""
+    """Parts in sequence, with an empty line between two."""
     return Group(*[line for part in parts for line in (Text(), part)][1:])
 
 
@@ -84,7 +82,7 @@ def rows(
     left: Sequence[str] = (),
     box: Box | None = SIMPLE_HEAD,
 ) -> Table:
-    """A table whose columns stand to the right, but for those in `left`."""
+    """A table with columns aligned to the right, except those in `left`."""
     table = Table(
         box=box, padding=(0, 2 if box is None else 1, 0, 0), show_edge=False, pad_edge=False
     )
@@ -96,15 +94,17 @@ def rows(
 
 
 def plain(content: RenderableType) -> str:
-    """As text for a file."""
+    """The content as text for a file."""
     written = io.StringIO()
     Console(file=written, width=100, highlight=False, no_color=True).print(content)
     return written.getvalue()
 
 
 def screen(*, highlight: bool = False) -> Console:
-    """Standard output. One of fewer columns, or of none (COLUMNS=0), wraps lines by itself: cells
-    have room for words.
+    """Standard output as a console with a minimum width.
+
+    A narrower one, or one of unknown width (COLUMNS=0), wraps lines itself, so cells have room for
+    words.
     """
     console = Console(highlight=highlight)
     console.width = max(console.width, _NARROWEST)
@@ -115,25 +115,25 @@ def screen(*, highlight: bool = False) -> Console:
 
 
 def show(found: Any, as_text: Callable[[Any], RenderableType], *, json: bool) -> None:
-    """Print what was found: its plain data, or as text."""
+    """Print a result, as plain data or as text."""
     data = found if isinstance(found, dict | list) else found.as_data() if json else {}
     emit(json_text(data) + "\n" if json else as_text(found))
 
 
 def show_dry_run(found: DryRun, *, json: bool) -> None:
-    """What a release would cost."""
+    """Print the cost of a release."""
     show(found, lambda found: Group(*map(Text, map(printable, found.lines()))), json=json)
 
 
 def unpadded(text: str, console: Console) -> str:
-    """What a console shows; without the padding of cells in a file or a pipe."""
+    """Text of a console, without the padding of cells if it goes to a file or a pipe."""
     return (
         text if console.is_terminal else "".join(f"{line.rstrip()}\n" for line in text.splitlines())
     )
 
 
 def emit(content: str | RenderableType) -> None:
-    """Write to standard output, all of it, now: what a command prints is not lost in silence."""
+    """Write all of the content to standard output now, so that no error goes unnoticed."""
     try:
         if not isinstance(content, str):
             console = screen()
@@ -159,7 +159,7 @@ def bar(
     total: int | None = None,
     console: Console | None = None,
 ) -> Iterator[ProgressCallback | None]:
-    """A callback that moves a bar on stderr; None where stderr is not a terminal."""
+    """A callback that moves a progress bar on stderr, or None if stderr is not a terminal."""
     target = console or Console(stderr=True)
     if not target.is_terminal:
         yield None
@@ -177,8 +177,9 @@ def bar(
 def reading(
     console: Console | None = None,
 ) -> contextlib.AbstractContextManager[ProgressCallback | None]:
-    """A bar for `dpselect.events.read`. It tells how far the reading is, never how much there
-    is.
+    """A progress bar for `dpselect.events.read`.
+
+    It shows the progress of the reading, and never the size of the log.
     """
     return bar("reading the log", "{task.percentage:>3.0f}%", console=console)
 
@@ -186,15 +187,16 @@ def reading(
 def counted(
     what: str, console: Console | None = None
 ) -> contextlib.AbstractContextManager[ProgressCallback | None]:
-    """A bar that tells (done, of how many) steps of a computation on public numbers."""
+    """A progress bar for the steps of a computation on public numbers."""
     return bar(what, "{task.completed:.0f} of {task.total:.0f}", total=1, console=console)
 
 
 def show_answer(
     answer: Any, place: AnswerFile, as_text: Callable[[Any], RenderableType], *, json: bool
 ) -> None:
-    """Print an answer, which lies in its file by now, or its dry run; if that fails, the error says
-    where the answer lies.
+    """Print an answer, which is in its file by now, or its dry run.
+
+    If that fails, the error says where the answer is.
     """
     from dpselect.release.answer import DryRun, as_json, rescued  # other commands do without
 
@@ -208,27 +210,28 @@ def show_answer(
     )
     if charge is not None:
         paid = (
-            f"it is paid for: entry {charge.entry} of dataset {charge.dataset!r}, key"
+            f"it is charged as entry {charge.entry} of dataset {charge.dataset!r}, key"
             f" {charge.key!r}"
         )
     try:
         emit((answer.kept or as_json(answer)) if json else as_text(answer))
     except NotShown as error:
         if not kept:  # what was paid for gets a place
-            lost = "the answer is lost; name a file with --output"
+            lost = "the answer is lost. Name a file with --output"
             lies = lost if charge is None else rescued(answer)
         raise NotShown(f"{error}; {lies}. {paid}") from None
     except BaseException as error:
         error.add_note(Note("; ".join(words for words in (lies, paid) if words)))
         raise
     if place.failure is not None:
-        where = lies or "the answer is printed, and nowhere else: copy it"
+        where = lies or "the answer is only printed, so copy it"
         raise OutputError(f"{place.failure}. {where[:1].upper()}{where[1:]}. {paid}")
 
 
 def leave_explained(cautions: Sequence[str], *, json: bool) -> NoReturn:
-    """End, after an answer that noise alone explains, with a status of its own; as text the answer
-    has said so itself.
+    """Exit with a separate status after an answer that noise alone explains.
+
+    As text the answer itself has already said so.
     """
     if json:
         echo(f"warning: {printable(cautions[-1])}", err=True)
@@ -236,15 +239,15 @@ def leave_explained(cautions: Sequence[str], *, json: bool) -> NoReturn:
 
 
 def require_shown(place: AnswerFile) -> None:
-    """Check, before any work, that an answer will have a place: a file, or standard output."""
+    """Check, before any work, that an answer can be written to a file or standard output."""
     if place.output is None and sys.stdout is None:
         raise InvalidRequest(
-            "standard output is closed, and the answer would be lost: name a file with --output"
+            "standard output is closed, so the answer would be lost. Name a file with --output"
         )
 
 
 def require_target(option: str, path: Path | None, ledger: str | None = None) -> None:
-    """Check, before any work, that the file that an option asks for can be made."""
+    """Check, before any work, that the file of an option can be created."""
     if path is None:
         return
     if ledger is not None and ledger.startswith("sqlite"):

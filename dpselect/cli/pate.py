@@ -1,4 +1,4 @@
-"""`dpselect pate`: a labeling job; SIGTERM ends it as Ctrl-C does."""
+"""`dpselect pate`, a labeling job. SIGTERM ends it as Ctrl-C does."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _Votes = Annotated[
     Argument(
         metavar="VOTES",
         help=(
-            "A .npz or .npy file: votes, counts, classes or a sparse matrix. Nothing in it is"
+            "File of votes, counts, classes or a sparse matrix, .npz or .npy. Nothing in it is"
             " executed."
         ),
     ),
@@ -59,7 +59,7 @@ def _label(votes: _Votes, spec: LabelSpec, json: guard.Json = False) -> None:
         out.show(found.as_data(), _shown, json=json)
     except out.NotShown as error:
         raise out.NotShown(
-            f"{error}; the labels lie in {masked(Path(spec.output))} and are paid for under the"
+            f"{error}; the labels lie in {masked(Path(spec.output))} and are charged under the"
             f" keys {found.job.key}/..."
         ) from None
     if found.shortage is not None:
@@ -72,7 +72,7 @@ label = command(LabelSpec, _label)
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM ends a job as Ctrl-C does: with a line that says where it stands."""
+    """Let SIGTERM end a job as Ctrl-C does, with a line on its progress."""
 
     def end(*_: object) -> None:
         raise Terminated
@@ -92,7 +92,7 @@ def labeling(console: Console | None = None) -> AbstractContextManager[ProgressC
 
 
 def _shown(told: dict[str, Any]) -> Group:
-    """The job and its price, for people."""
+    """The job and its cost, as text."""
     rounds = told["rounds"]
     start = (
         f"Labeled {rounds['labeled']} of {rounds['asked']} rounds: {rounds['answered']} answered, "

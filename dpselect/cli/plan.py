@@ -1,6 +1,4 @@
-"""`dpselect plan`: its options, and a plan as text for people, as data for machines, and as
-files.
-"""
+"""`dpselect plan`: its options, and a plan as text, as JSON, and as files."""
 
 from __future__ import annotations
 
@@ -69,23 +67,23 @@ plan = command(PlanSpec, _plan)
 
 
 def _require_target(spec: PlanSpec, source: Path | None, target: Path | None) -> None:
-    """Said before a plan is worked out, and not after."""
+    """Check the target file before a plan is computed."""
     if target is not None and spec.min_users is not None:
         raise InvalidRequest(
-            "--write keeps a mechanism with its noise, and --min-users is for one that topk"
-            " configures: leave out --write, and give --min-users to topk"
+            "--write keeps a mechanism with its noise, but --min-users is for one that topk"
+            " configures. Leave out --write, and give --min-users to topk"
         )
     own = target is not None and target.exists() and source is not None and target.samefile(source)
     if target is not None and target.exists() and not own:
         raise InvalidRequest(
-            f"--write={masked(target)} exists and is not the file given with --config, so it is not"
-            " written over: name another, or give it with --config too"
+            f"--write={masked(target)} exists and is not the file given with --config, so it is"
+            " not written over. Name another file, or give it with --config too"
         )
     out.require_target("--write", None if own else target)
 
 
 def _file(spec: PlanSpec, found: TopKPlan, over: Path | None) -> Config:
-    """The file with the mechanism to release with."""
+    """The configuration file with the mechanism to release with."""
     # every spec, which a plan that is not kept does without
     from dpselect.spec.toml_file import Config, read
 
@@ -111,10 +109,10 @@ def _file(spec: PlanSpec, found: TopKPlan, over: Path | None) -> Config:
 
 
 def _next_step(plan: TopKPlan, spec: PlanSpec, target: Path | None) -> Iterator[Section]:
-    """What to run, and how; lines that begin with a space are to be typed."""
+    """The commands to run next. Lines that begin with a space are to be typed."""
     looked = (
-        f"Note: {plan.profile} was read because you declared it public. If it is not, the plan has"
-        " told of it, unpaid for."
+        f"Note: {plan.profile} was read because you declared it public. If it is not public,"
+        " the plan has leaked information about it without a charge."
     )
     notes = [looked] if spec.public else []
     if target is None:

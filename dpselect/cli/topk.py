@@ -1,6 +1,4 @@
-"""`dpselect topk`: an answer as text for people; with `--every` how the release of each period
-stands.
-"""
+"""`dpselect topk`: an answer as text, or with `--every` the state of each period."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ _Events = Annotated[
     Argument(
         metavar="EVENTS...",
         help=(
-            "The log, one row per event: CSV, TSV, JSON lines or Parquet; the text formats may be"
+            "Log with one row per event: CSV, TSV, JSON lines or Parquet. Text formats may be"
             " gzipped. Several files, a folder of Parquet, a pattern in quotes, - for standard"
             " input, or postgresql://USER@HOST/NAME."
         ),
@@ -45,8 +43,8 @@ _SpreadsheetSafe = Annotated[
     guard.output(
         "--spreadsheet-safe",
         help=(
-            "Put an apostrophe before text in a CSV that begins like a formula (= + - @): for"
-            " spreadsheets."
+            "Put an apostrophe before text in a CSV that begins like a formula (= + - @), to"
+            " protect spreadsheets."
         ),
     ),
 ]
@@ -67,9 +65,13 @@ def _topk(
         )
     out.require_shown(place)
     with out.reading() if spec.every is None else out.counted("periods") as progress:
-        unkept = lambda place, answer: out.show_answer(answer, place, as_text, json=True)  # noqa: E731
         found: Any = answered(
-            question, log, place, progress, unkept, lambda words: echo(words, err=True)
+            question,
+            log,
+            place,
+            progress,
+            lambda unkept, answer: out.show_answer(answer, unkept, as_text, json=True),
+            lambda words: echo(words, err=True),
         )
     if isinstance(found, Answer | DryRun):
         out.show_answer(found, place, as_text, json=json)
@@ -91,8 +93,10 @@ _STATES = {
 
 
 def _show(series: Series, *, as_json: bool) -> None:
-    """How each period stands; an error if an answer is lost, and a status of its own if noise alone
-    explains the answers.
+    """Print the state of each period.
+
+    A lost answer is an error, and a separate exit status reports that noise alone explains the
+    answers.
     """
     cautions = [spelled(words, TopKSpec) for words in series.cautions]
     if as_json:
@@ -119,9 +123,9 @@ def _show(series: Series, *, as_json: bool) -> None:
         out.emit(Group(table, faced, *(out.note("Warning", words) for words in cautions)))
     if lost := series.lost:
         raise InvalidRequest(
-            f"of {len(lost)} periods the answer is not in its file ({', '.join(lost[:5])}): put the"
-            " files back. They were released, and may be asked for again under another key, if the"
-            " budget allows it, from --since to --until of that period"
+            f"the answers of {len(lost)} periods are not in their files ({', '.join(lost[:5])})."
+            " Put the files back. They were released, and can be released again under another"
+            " key, if the budget allows it, with --since and --until of that period"
         )
     if series.explained_by_noise:
         out.leave_explained(cautions, json=as_json)
@@ -132,16 +136,17 @@ def _show(series: Series, *, as_json: bool) -> None:
 
 _ALL = 0.98  # of the stated budget: a release that costs less has more noise than that asks for
 _ADVICE = (
-    "A larger budget, a smaller k or a public catalog releases more; asking again costs again."
+    "A larger budget, a smaller k or a public catalog releases more, but another release"
+    " costs again."
 )
 _ALL_SHOWN = (
-    "No other item is safe to show: a larger budget or a public catalog releases more; asking"
-    " again costs again."
+    "No other item is safe to show. A larger budget or a public catalog releases more,"
+    " but another release costs again."
 )
 
 
 def as_text(answer: Answer, notes: Mapping[Label, str] | None = None) -> RenderableType:
-    """The release and its price; `notes` stand beside the items, for synthetic data only."""
+    """The release and its cost as text, with `notes` beside the items, for synthetic data only."""
     question = answer.question
     stated, reading = answer.guarantee, question.reading
     each = "" if reading.group is None else f" in each {_column(reading.group)}"
@@ -168,7 +173,7 @@ def _asked(question: Question) -> str:
 
 
 def _outcome(answer: Answer) -> str:
-    """How much of what was asked for is there."""
+    """Number of released items, compared with the question."""
     selection, everything = answer.selection, answer.question.spec.k == "all"
     asked = (
         ""
@@ -191,9 +196,7 @@ def _outcome(answer: Answer) -> str:
 
 
 def _interval(answer: Answer) -> Interval | None:
-    """The interval around each value that is shown: shares of users, which a clip leaves, are
-    not.
-    """
+    """The interval around each shown value. Shares of users, which a clip leaves, have none."""
     return (
         answer.interval if answer.unit is not None and answer.selection.values is not None else None
     )
@@ -219,7 +222,7 @@ def _items(
         heads[3] = (
             ""
             if around is None
-            else f"{100 * around.confidence:g} % {'at least' if around.at_least else 'interval'}"
+            else f"{100 * around.confidence:g}% {'at least' if around.at_least else 'interval'}"
         )
     table.add_row(
         *(
@@ -249,9 +252,7 @@ def _items(
 
 
 def _value(value: float, around: Interval | None, *, whole: bool, signed: bool) -> tuple[str, str]:
-    """A noisy score and the interval around it; counts in whole users, the interval rounded
-    outward.
-    """
+    """A noisy score and its interval. Counts are whole users, and intervals are rounded outward."""
     sums = [] if around is None else [value - around.half_width, value + around.half_width]
     sums = sums if signed else [max(0.0, end) for end in sums]
     if not whole:
@@ -313,10 +314,7 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
     if question.domain is None:
         yield (
             "items",
-            (
-                "read off the log, and therefore private: an item shows only if enough users"
-                " touched it"
-            ),
+            ("read off the log, so private; an item appears only if enough users touched it"),
         )
     else:
         yield (
@@ -328,13 +326,13 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
         )
     if reading.group is not None:
         found = (
-            "discovered by the number of their users, and paid for: a group shows only if it has"
+            "discovered by the number of their users, at a cost; a group appears only if it has"
             " enough"
         )
         if answer.choice.cells:
             found = (
-                "a table, one norm for all cells of a user: a group shows only where an item of it"
-                " does, and costs nothing"
+                "one table, with one norm for all cells of a user; a group appears only if one of"
+                " its items does, and costs nothing"
             )
         yield (
             "groups",
@@ -381,8 +379,8 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
     ):
         # The ledger's share, not the stated budget, has decided on the noise.
         words = (
-            "than the stated budget alone asks for: the release takes no more of the dataset's"
-            " budget than the part it states"
+            "than the stated budget alone requires, because the release takes no more of the"
+            " dataset's budget than its stated part"
         )
         yield "more noise", words
     if answer.choice.clip is not None:
@@ -403,12 +401,12 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
         yield "intervals", f"{around.half_width:.6g} either way; {around.words()}"
         yield (
             "order",
-            "noisy values need not fall with the rank, which other noise may have decided",
+            "noisy values may rise with the rank, which other noise may have decided",
         )
 
 
 def _noise_in_words(mechanism: Mechanism, scores: str) -> str:
-    """The amount of noise, in units of the scores or in nats, fresh from the operating system."""
+    """The amount of noise, in units of the scores or in nats, in words."""
     mechanism = mechanism.selecting
     knob, source = mechanism.traits.noise, "drawn from the operating system's entropy"
     if knob is None:
@@ -418,7 +416,7 @@ def _noise_in_words(mechanism: Mechanism, scores: str) -> str:
 
 
 def _settings(mechanism: Mechanism) -> str:
-    """Settings of a mechanism that differ from what its class takes by default."""
+    """Settings of a mechanism that differ from its class's defaults."""
 
     def shown(value: object) -> str:
         if isinstance(value, Mechanism):

@@ -1,4 +1,4 @@
-"""Releases over time: one promise for a whole horizon of periods. Theorems T1 to T5."""
+"""Releases over time, with one guarantee for a whole horizon of periods. Theorems T1 to T5."""
 
 import lazy_loader
 

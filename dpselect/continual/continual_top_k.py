@@ -1,4 +1,4 @@
-"""The top k of a log as it grows, at the end of every period of a horizon, for one price."""
+"""The top k of a growing log, at the end of every period of a horizon, with one budget."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from statistics import NormalDist
 from typing import Annotated, Any, ClassVar, Final, Literal, NoReturn, Self, final
 
@@ -29,10 +29,10 @@ Integers = NDArray[np.int64]
 
 UNIT = 2**20  # weights are whole multiples of 1/UNIT, rounded down
 MOST_PERIODS: Final = 4000
-"""The most periods of a horizon."""
+"""Most periods of a horizon."""
 _MOST_CELLS = 1000
 ITEMS_PER_PERIOD: Final = 3
-"""Released items of a user that count in a period, by default."""
+"""Default number of released items of a user that count in a period."""
 # Where C x is exact in 64-bit integers and the grid of values no finer than its units of 2^-40.
 _LEAST, _MOST = 2.0**-10, 2.0**32
 _BELOW_ONE = 1 - 2.0**-30  # more than the roundings of a thousand shares
@@ -40,17 +40,17 @@ _BELOW_ONE = 1 - 2.0**-30  # more than the roundings of a thousand shares
 
 @final
 class HorizonClip(Frozen):
-    """Scales down one user's contributions over all periods, so that their squares add up to at
-    most 1. Theorem T3.
+    """A clip that limits the sum of one user's squared weights over all periods to 1. Theorem T3.
 
-    The j-th cell of a user that is counted has a squared weight in proportion to j^-exponent; the
-    `cells` first are counted. A cell is an (item, period) or, where each item of a user is counted
-    once, an item. The cells of one period share theirs evenly. The default is never far behind the
-    best on logs of light users; where users are many and heavy, an exponent of 1 or 0 is better.
+    The j-th counted cell of a user has a squared weight in proportion to j^-exponent, and only the
+    first `cells` are counted. A cell is an (item, period) or, if each item of a user is counted
+    once, an item. The cells of one period share their weights evenly. The default is never far
+    behind the best on logs of light users. If users are many and heavy, an exponent of 1 or 0 is
+    better.
 
     Args:
-        exponent: with 0 all cells weigh the same.
-        cells: how many cells of one user are counted at most.
+        exponent: rate at which weights fall; with 0 all cells weigh the same.
+        cells: most cells of one user that are counted.
 
     Example:
         >>> import dpselect as dps
@@ -73,14 +73,16 @@ class HorizonClip(Frozen):
 
     @property
     def squares(self) -> tuple[int, ...]:
-        """The squared weights of a user's cells in order, multiples of UNIT^-2; none rises, and
-        they add up to UNIT^2 at most.
+        """The squared weights of a user's cells in order, in multiples of UNIT^-2.
+
+        They never rise, and add up to UNIT^2 at most.
         """
         return _weights(self.exponent, self.cells)[0]
 
     def weights(self) -> Integers:
-        """(cells, cells + 1) weights, multiples of 1/UNIT: at [u, m] that of each of m new cells of
-        a user who has had u.
+        """Weights (cells, cells + 1) of new cells, in multiples of 1/UNIT.
+
+        The entry at [u, m] is for each of m new cells of a user who already had u.
         """
         return _weights(self.exponent, self.cells)[1]
 
@@ -90,12 +92,13 @@ class HorizonClip(Frozen):
         used: NDArray[np.int16],
         coins: Callable[[Integers], NDArray[np.uint64]],
     ) -> tuple[Integers, Integers]:
-        """Which of one period's new cells count, and for how much: of a user with more cells than
-        are left, `choose_cells` them.
+        """The new cells of a period that count, and their weights.
+
+        A user with more cells than remain gets some of them, by `choose_cells`.
 
         Args:
-            users: (n,) whose each cell is, from 0.
-            used: (users,) how many cells of each were counted before.
+            users: (n,) user of each cell, from 0.
+            used: (users,) number of cells of each user that were counted before.
             coins: (2, n) words of 64 fair bits for the cells at (n,) positions.
 
         Returns:
@@ -114,8 +117,9 @@ def choose_cells(
     most: Integers,
     coins: Callable[[Integers], NDArray[np.uint64]],
 ) -> Integers:
-    """Positions of at most so many cells of each user: those with the lowest of 128 bits of coins,
-    which nothing else uses.
+    """Positions of at most `most` cells of each user, those with the lowest of 128 bits of coins.
+
+    Nothing else uses these coins.
 
     Args:
         users: (n,) user of each cell.
@@ -165,7 +169,7 @@ def _weights(exponent: float, cells: int) -> tuple[tuple[int, ...], Integers]:
 
 
 Over = Literal["period", "running", "window"]
-"""What a count is of: the events of one period, all so far, or those of the last few periods."""
+"""Events of a count: those of one period, all so far, or those of the last few periods."""
 _TABLE = 512  # cells of the range of weights on which a threshold is bounded
 _HALVINGS = 48
 # above what B C, in floats, makes of a weight: |B C - A| stays below 1e-10 (a law holds it)
@@ -176,12 +180,13 @@ _TAIL_UP = 1 + 1e-9  # above the roundings of a tail of the normal law
 @final
 @dataclass(frozen=True, eq=False)
 class Strategy:
-    """How noise is shared between periods: what is measured, C, and how counts A x are estimated
-    from it, by B = A C^-1, all of them Toeplitz and lower triangular. Theorem T2.
+    """Correlated noise over periods: measurements C x, and estimates of counts A x by B = A C^-1.
+
+    All three matrices are Toeplitz and lower triangular. Theorem T2.
 
     Attributes:
-        measured: (n,) the first column of C, n <= periods, multiples of 1/UNIT rounded down; what
-            is left out is 0.
+        measured: (n,) the first column of C, n <= periods, multiples of 1/UNIT rounded down; the
+            rest is 0.
         estimator: (periods,) the first column of B.
         counted: (periods,) the first column of A: the periods that a count adds up.
         totals: (periods,) the first column of the estimator of totals, which add up all periods so
@@ -195,25 +200,27 @@ class Strategy:
 
     @property
     def norm(self) -> float:
-        """D: what a user whose squared weights add up to 1 moves the measurements by at most, in
-        l2. Rounded up.
+        """D, the most that a user moves the measurements in l2, rounded up.
+
+        The user's squared weights add up to at most 1.
         """
         return sqrt_up(Fraction(sum(int(factor) ** 2 for factor in self.measured), UNIT**2))
 
     @property
     def deviations(self) -> Floats:
-        """(periods,) standard deviations of the estimates, in units of the noise."""
+        """Standard deviations (periods,) of the estimates, in units of the noise."""
         return _deviations(self.estimator)
 
     @property
     def total_deviations(self) -> Floats:
-        """(periods,) standard deviations of the estimated totals, in units of the noise."""
+        """Standard deviations (periods,) of the estimated totals, in units of the noise."""
         return _deviations(self.totals)
 
     @property
     def repeats(self) -> Integers:
-        """(periods,) how often a pair may have been counted at most: once in each count that it can
-        stand in.
+        """Most times (periods,) that a pair was counted so far.
+
+        It counts once in each run of periods that a count adds up.
         """
         periods = np.arange(1, len(self.counted) + 1)
         return np.asarray(-(-periods // int(self.counted.sum())))
@@ -258,13 +265,13 @@ def _solved(measured: Integers, wanted: Integers) -> Floats:
 def thresholds(
     deviations: tuple[float, ...], most: float, cells: int, chance: float
 ) -> tuple[float, ...]:
-    """What estimates with each of these deviations must exceed, so that the items of one user alone
-    pass with at most `chance`.
+    """Thresholds that the items of one user alone pass with at most the probability `chance`.
 
-    Of a user's weights w, at most `cells` of them, each at most `most` and their squares adding up
-    to at most 1, the sum of Q((threshold - w)/deviation) is at most `chance`: for every l >= 0 it
-    is at most l + cells max_w [Q(...) - l w^2] (Theorem T4). The weights are cut into small
-    intervals, and Q is taken at the upper end of each, w^2 at the lower.
+    There is one for estimates with each of these deviations. For a user's weights w, at most
+    `cells` of them, each at most `most` and their squares adding up to at most 1, the sum of
+    Q((threshold - w)/deviation) is at most `chance`: for every l >= 0 it is at most l + cells max_w
+    [Q(...) - l w^2] (Theorem T4). The weights are cut into small intervals, and Q is taken at the
+    upper end of each, w^2 at the lower.
     """
     from scipy.special import ndtr
 
@@ -281,12 +288,13 @@ def thresholds(
 
 
 def _most_passed(tails: Floats, squares: Floats, cells: int) -> Floats:
-    """(periods,) above the sum of `cells` tails whose squares add up to 1: the least bound found
-    over l, sound for any.
+    """Upper bounds (periods,) on the sum of `cells` tails whose squares add up to 1.
+
+    Each is the least bound found over l, and sound for any l.
     """
 
     def bound(multiplier: Floats) -> tuple[Floats, Floats]:
-        """At these l, and its slope there."""
+        """The bounds at these l, and their slopes."""
         gains = tails - multiplier[:, None] * squares
         return multiplier + cells * gains.max(axis=1), 1 - cells * squares[gains.argmax(axis=1)]
 
@@ -313,17 +321,16 @@ _COMPARED = 16  # the most periods whose thresholds tell which share is best
 
 @final
 class ContinualTopK(Mechanism):
-    """The k best items at the end of each of `periods` periods, with noisy scores or counts; one
-    price for the whole horizon.
+    """The k best items after each of `periods` periods, with noisy scores or counts, on one budget.
 
-    What an item scores is the sum of its users' weights (`users`), over the events of one period
+    An item's score is the sum of its users' weights (`users`), over the events of one period
     ("period"), of all periods so far ("running") or of the last `window` ("window"). A user's
     weights are bounded over the whole horizon, and noise is correlated over the periods.
-    `dpselect.continual.open` draws from it, period by period; `select` does not, as it sees one
-    table of scores. Under "running" each item of a user is counted once, and under "window" again
-    only `window` or more periods later, so that a count of a window is a lower bound. An item of an
-    unknown domain is discovered, and stays so, once its score passes a threshold, or its total over
-    all periods so far does.
+    `dpselect.continual.open` draws from it, period by period; `select` does not, because it sees
+    one table of scores. Under "running" each item of a user is counted once, and under "window"
+    again only `window` or more periods later, so that a count of a window is a lower bound. An item
+    of an unknown domain is discovered, and stays so, once its score passes a threshold, or its
+    total over all periods so far does.
 
     With `counts` each released item has a noisy number of users in place of its score. They are
     counted once the items of a period are chosen, and among these alone, so that falling weights
@@ -337,14 +344,16 @@ class ContinualTopK(Mechanism):
     Counts add the square of sqrt(periods items)/scale to that of mu, Theorem T10.
 
     Args:
-        periods: how many the horizon has. Public, and fixed: declare more rather than fewer.
+        periods: number of periods of the horizon. Public, and fixed: declare more rather than
+            fewer.
         scale: standard deviation of the noise of a measurement, in weights.
-        delta: the chance that items of one user alone pass the thresholds of a domain that is
+        delta: the probability that items of one user alone pass the thresholds of a domain that is
             unknown; None for a public domain.
         candidates: the most items that the public domain has; None for any number, and for an
             unknown domain.
-        users: what one user may contribute.
-        counts: how users are counted beside the released items; None to release scores.
+        users: contribution bounds of one user.
+        counts: bounds and noise of the users counted beside the released items; None to release
+            scores.
 
     Example:
         >>> import dpselect as dps
@@ -406,17 +415,17 @@ class ContinualTopK(Mechanism):
     ) -> Self:
         """The mechanism with these settings whose noise spends `budget`, for the whole horizon.
 
-        Of a few splits of the budget's delta between thresholds and noise the one with the lowest
-        thresholds is taken. Counts take 15% of mu squared.
+        A few splits of the budget's delta between thresholds and noise are tried, and the one with
+        the lowest thresholds is kept. Counts take 15% of mu squared.
 
         Args:
-            unknown: whether the items are read off the log; False for a public domain.
+            unknown: True if the items are read off the log; False for a public domain.
             counted: most items of one user that count in a period, beside the released items; None
                 for no counts.
             settings: all fields but `scale`, `delta` and `counts`.
 
         Raises:
-            CalibrationError: the budget pays for no amount of noise, for example a pure one.
+            CalibrationError: no amount of noise fits the budget, for example a pure one.
         """
         bracket = (_LEAST, _MOST)
 
@@ -434,12 +443,13 @@ class ContinualTopK(Mechanism):
         tried: list[Any] = []
         for share in _SHARES:
             delta = share * budget.delta
-            tried.append(calibrated(lambda scale, delta=delta: made(scale, delta), budget, bracket))  # type: ignore[misc]
+            fitted = partial(made, delta=delta)
+            tried.append(calibrated(fitted, budget, bracket))
         some = slice(None, None, -(-tried[0].periods // _COMPARED))
         return cls.model_validate(min(tried, key=lambda found: found.thresholds(some).mean()))
 
     @property
-    def covers(self) -> Sensitivity:
+    def sensitivity_bound(self) -> Sensitivity:
         return Sensitivity(relation=self.stated)
 
     @property
@@ -453,16 +463,16 @@ class ContinualTopK(Mechanism):
 
     @property
     def strategy(self) -> Strategy:
-        """What is measured and how the counts are estimated from it."""
+        """The measurements, and the estimators of counts."""
         return strategy(self.count, self.periods, self.window)
 
     @property
     def deviations(self) -> Floats:
-        """(periods,) standard deviations of the released scores, in weights."""
+        """Standard deviations (periods,) of the released scores, in weights."""
         return self.scale * self.strategy.deviations
 
     def _moved(self, norm: float) -> float:
-        """What replacing one user moves, where adding one moves `norm` at most, in l2."""
+        """Change in l2 under the stated relation, if adding one user changes at most `norm`."""
         return (
             norm
             if self.stated == "add_remove"
@@ -475,16 +485,18 @@ class ContinualTopK(Mechanism):
         return self.candidates if self.grouped else self.k
 
     def _counts_moved(self, items: int) -> float:
-        """What one user who counts for at most `items` of a period moves all counts of the horizon
-        by, in l2. Rounded up.
+        """Change of all counts of the horizon in l2 by one user, rounded up.
+
+        The user counts for at most `items` items in a period.
         """
         each = items if self._most_shown is None else min(items, self._most_shown)
         return sqrt_up(Fraction(self.periods * each))
 
     @property
     def in_part(self) -> bool:
-        """True if a user may count for fewer of the released items than the user has, so that
-        counts may be too low (T10).
+        """True if a user may count for only some of the user's released items.
+
+        Counts may then be too low (T10).
         """
         return (
             self.counts is None
@@ -494,12 +506,12 @@ class ContinualTopK(Mechanism):
         )
 
     def margins(self, confidence: float = 0.95) -> Floats:
-        """(periods,) half the width of an interval around a released count or score, in its unit,
-        for the noise alone.
+        """Half-widths (periods,) of intervals around a released count or score, for noise alone.
 
-        What a count or score is of, users' cells under the bound, lies within with this chance, for
-        one item in one period. Where users count `in_part`, more users than that may hold the item,
-        and the low end alone is one of their number.
+        They are in the unit of the count or score. The count or score without noise, from users'
+        cells under the bound, lies within with this probability, for one item in one period. If
+        users count `in_part`, more users than that may have the item, and only the low end is a
+        bound on their number.
         """
         quantile = NormalDist().inv_cdf((1 + confidence) / 2)
         if self.counts is not None:
@@ -507,10 +519,9 @@ class ContinualTopK(Mechanism):
         return self.deviations * quantile + self._rounding(self.strategy.estimator)
 
     def thresholds(self, periods: slice = slice(None)) -> Floats:
-        """(periods,) what a noisy score must exceed for its item to be discovered, in weights,
-        rounded up; of an unknown domain.
+        """Thresholds (periods,) of noisy scores to discover an item, in weights, rounded up.
 
-        Each of the `periods` takes its time to be found.
+        They are for an unknown domain. Computing each of the `periods` takes time.
         """
         rounding, once = self._rounding(self.strategy.estimator)[periods], self.count == "period"
         deviations = self.deviations[:1] if once else self.deviations[periods]
@@ -523,8 +534,9 @@ class ContinualTopK(Mechanism):
         )
 
     def total_thresholds(self, periods: slice = slice(None)) -> Floats | None:
-        """As `thresholds`, of noisy totals of all periods so far; None where scores are such totals
-        themselves.
+        """Thresholds of noisy totals of all periods so far, as from `thresholds`.
+
+        None if scores are such totals themselves.
         """
         if not self._tests_totals:
             return None
@@ -541,7 +553,7 @@ class ContinualTopK(Mechanism):
 
     @property
     def _lone_chance(self) -> float:
-        """The chance of all tests of one kind together that items of one user alone pass."""
+        """Probability that one user's items alone pass, for all tests of one kind together."""
         if self.delta is None:
             raise InvalidRequest("a public domain has no thresholds: all its items may be released")
         return (
@@ -551,9 +563,7 @@ class ContinualTopK(Mechanism):
         )
 
     def _rounding(self, estimator: Floats) -> Floats:
-        """(periods,) by how much the rounding of measurements to the public grid may raise an
-        estimate.
-        """
+        """Most (periods,) that rounding measurements to the public grid raises an estimate."""
         return np.cumsum(np.abs(estimator)) * (public_grid(self.scale) / 2) * (1 + 1e-9)
 
     def _refused(self, *_: object, **__: object) -> NoReturn:

@@ -1,5 +1,6 @@
-"""What earlier releases have shown, for nothing: it stays shown, and means over time order the
-items and find more of them.
+"""Reuse of earlier releases at no cost: shown items stay shown, and means over time order them.
+
+Means over time also find more items.
 """
 
 from __future__ import annotations
@@ -40,29 +41,28 @@ _REASON = "fewer items than requested were discovered so far"
 
 @final
 class History:
-    """Releases of one question over many periods, each charged by itself, that share what they have
-    shown.
+    """Releases of one question over many periods, each charged by itself, that reuse results.
 
-    Of items that are read off the log, drawn by a `SparseHistogram`: an item that was shown is
-    shown in every later release, whatever its noisy score, and with Gaussian noise an item is also
-    discovered by a mean of its noisy scores over time, where no single score passes the histogram's
-    threshold. Of a public domain, drawn by a `OneshotTopK` that shows all of its items. Either way
-    items are ordered by means over time, at the rate that fits best, and a release costs what its
-    mechanism costs: of a histogram half of `delta` pays for the tests of single scores, half for
-    those of means (Theorems T6 to T8).
+    A `SparseHistogram` draws items that are read off the log. An item that was shown is shown in
+    every later release, whatever its noisy score. With Gaussian noise an item is also discovered by
+    a mean of its noisy scores over time, if no single score passes the histogram's threshold. A
+    `OneshotTopK` draws from a public domain, and shows all of its items. In both cases items are
+    ordered by means over time, at the rate that fits best, and a release costs what its mechanism
+    costs. Half of a histogram's `delta` is for the tests of single scores, and half for those of
+    means (Theorems T6 to T8).
 
-    The noisy scores of items that are not discovered are private and stay in this object: it
-    belongs to one process, and a draw that fails closes it. A history that is made from what was
-    `shown` begins with that, without the others.
+    The noisy scores of items that are not discovered are private and stay in this object. It
+    belongs to one process, and a draw that fails closes it. A history that is made from earlier
+    `shown` results begins with them, and without the other scores.
 
     Args:
-        mechanism: what draws each release: a SparseHistogram with k=None and floor=0; or a
+        mechanism: the mechanism of each release: a SparseHistogram with k=None and floor=0; or a
             OneshotTopK with `values` whose k is the size of the domain, which with Gaussian noise
-            costs what the best items alone cost.
-        k: how many items are wanted: how fast earlier scores are forgotten is chosen for the items
-            around rank k.
-        releases: how many there may be; the chance of failure is shared by all of them.
-        shown: what earlier releases have shown, in their order.
+            costs as much as the best items alone.
+        k: number of wanted items; the rate at which earlier scores are forgotten is chosen for the
+            items around rank k.
+        releases: most releases; they share the failure probability.
+        shown: results of earlier releases, in their order.
 
     Example:
         >>> import dpselect as dps
@@ -111,12 +111,12 @@ class History:
 
     @property
     def curve(self) -> Curve:
-        """What one release costs."""
+        """The cost of one release."""
         return self._mechanism.curve
 
     @property
     def relation(self) -> Relation:
-        """Of the guarantee."""
+        """The neighboring relation of the guarantee."""
         return self._mechanism.relation
 
     def to_json(self) -> str:
@@ -127,7 +127,7 @@ class History:
         )
 
     def best(self, shown: Selection) -> Selection:
-        """The first k of what a release has shown."""
+        """The first k items that a release has shown."""
         labels, values = (shown.labels or ())[: self._k], (shown.values or ())[: self._k]
         complete = len(labels) == self._k
         reason = None if complete else _REASON
@@ -144,10 +144,10 @@ class History:
         """Raise as `select` would, without drawing anything.
 
         Raises:
-            InvalidRequest: scores have no labels; of a histogram they are sums of amounts, or not
-                multiples of 2^-20, as counts and clipped counts are; of a public domain they are
-                not of all its items, those of earlier releases; or all releases are drawn, or a
-                draw failed.
+            InvalidRequest: scores have no labels; for a histogram they are sums of amounts, or not
+                multiples of 2^-20, as counts and clipped counts are; for a public domain they do
+                not cover all of its items, those of earlier releases; or all releases are drawn, or
+                a draw failed.
             DpSelectError: as for the mechanism's `select`.
         """
         self._mechanism.check(scores)
@@ -177,11 +177,10 @@ class History:
                 )
 
     def select(self, scores: Scores, *, rng: np.random.Generator | None = None) -> Selection:
-        """Draw one release: all known items, those that are discovered now included, with their
-        noisy scores of this release.
+        """Draw one release of all known items, with their noisy scores of this release.
 
-        It is not charged: see `release`. Known items that do not occur in the scores are shown too,
-        as if they had a score of 0.
+        Items that are discovered now are known. The release is not charged: see `release`. Known
+        items that do not occur in the scores are shown too, as if they had a score of 0.
 
         Args:
             rng: for tests and simulation; None for the operating system's entropy.
@@ -209,8 +208,9 @@ class History:
         keep: Callable[[Selection], str | None] | None = None,
         **notes: Unpack[ChargeMetadata],
     ) -> Selection:
-        """Charge one release, draw it as `select` does, and record it; `keep`, `notes` and errors
-        as of `Session.select`.
+        """Charge one release, draw it as `select` does, and record it.
+
+        `keep`, `notes` and errors are those of `Session.select`.
         """
         self.check(scores)
         return session.publish(self, lambda: self.select(scores), keep=keep, **notes)
@@ -231,7 +231,7 @@ class History:
     def _discover(
         self, histogram: SparseHistogram, vectors: _Vectors, scores: Scores, source: Sampler
     ) -> None:
-        """Take one release of a histogram in, and what it and the means so far discover."""
+        """Add one release of a histogram, and the items that it and the means so far discover."""
         counts = {
             label: value
             for label, value in zip(scores.labels or (), scores.values.tolist(), strict=True)
@@ -257,18 +257,17 @@ class History:
 
 
 def _noisy(histogram: SparseHistogram, true: Floats, source: Sampler) -> Floats:
-    """Each rounded to the nearest multiple of the public grid: exact (Theorem X7)."""
+    """Noisy scores, each rounded exactly to the nearest step of the public grid (Theorem X7)."""
     units, grid = (true / _UNIT).astype(np.int64), public_grid(histogram.scale) / _UNIT
     return source.rounded(units, by_name(histogram.noise), histogram.scale / _UNIT, grid) * _UNIT
 
 
 def mean_thresholds(histogram: SparseHistogram, release: int, releases: int) -> tuple[float, ...]:
-    """What means of noisy scores must exceed at the n-th of some releases, at each tested rate,
-    score units, rounded up.
+    """Thresholds of means of noisy scores at each tested rate, in score units, rounded up.
 
-    The items of one user alone are at most `release` times those of a single release; each has a
-    mean of at most one share, and the squares of the means add up to at most the square of the
-    user's norm.
+    They are for the n-th of some releases. The items of one user alone are at most `release` times
+    those of a single release. Each has a mean of at most one share, and the squares of the means
+    add up to at most the square of the user's norm.
     """
     weights = np.array(RATES[TESTED])[:, None] ** np.arange(release)
     deviations = histogram.scale * np.sqrt(np.square(weights).sum(axis=1)) / weights.sum(axis=1)
@@ -288,8 +287,9 @@ def mean_thresholds(histogram: SparseHistogram, release: int, releases: int) -> 
 
 
 def single_test(histogram: SparseHistogram) -> SparseHistogram:
-    """The histogram whose threshold single scores are held against: means take the other half of
-    delta, of Gaussian noise.
+    """The histogram with the threshold of single scores.
+
+    If its noise is Gaussian, means take the other half of delta.
     """
     if histogram.noise != "gaussian":
         return histogram
@@ -301,8 +301,9 @@ def single_test(histogram: SparseHistogram) -> SparseHistogram:
 
 @final
 class _Vectors:
-    """Noisy scores of every item that has occurred, as means over time. Private, but for those of
-    known items.
+    """Noisy scores of every item that has occurred, as means over time.
+
+    Private, except for those of known items.
     """
 
     def __init__(self, shown: Iterable[Selection], k: int) -> None:
@@ -316,7 +317,7 @@ class _Vectors:
         self.releases = 0  # those that an earlier history has shown are not among them
 
     def take(self, one: Selection) -> None:
-        """Take in what a release has shown, of all items that are known."""
+        """Add the result of a release, with all items that are known."""
         values = dict(zip(one.labels or (), one.values or (), strict=True))
         if missing := self.places.keys() - values.keys():
             raise InvalidRequest(
@@ -328,8 +329,10 @@ class _Vectors:
         self.known[:] = True
 
     def shown(self, variance: float) -> Selection:
-        """All known items, by means over time, with their scores of the last release; `variance` is
-        that of its noise.
+        """All known items, ordered by means over time, with their scores of the last release.
+
+        Args:
+            variance: variance of the last release's noise.
         """
         order, found, names = (
             self.means.order(variance, self.known),
@@ -350,7 +353,7 @@ class _Vectors:
         )
 
     def grow(self, new: Sequence[Label], history: Sequence[Floats]) -> None:
-        """Take in items that were never there, and their noise of all releases so far."""
+        """Add items that never occurred before, with their noise of all releases so far."""
         earlier = np.array(history).reshape(len(history), len(new))
         self.places |= {label: len(self.places) + at for at, label in enumerate(new)}
         self.known = np.append(self.known, np.zeros(len(new), dtype=np.bool_))
@@ -358,7 +361,7 @@ class _Vectors:
         self.means.grow(earlier)
 
     def add(self, noisy: Floats) -> None:
-        """Take in the noisy scores of one more release."""
+        """Add the noisy scores of one more release."""
         self.means.add(noisy)
         self.last, self.largest = noisy, np.maximum(self.largest, np.abs(noisy))
         self.releases += 1

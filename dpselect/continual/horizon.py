@@ -1,6 +1,6 @@
-"""`Horizon`: the releases of one horizon, at one price; a closed period is never drawn again.
+"""`Horizon`, the releases of one horizon with one budget. A closed period is never drawn again.
 
-A period is closed in one transaction of the state: from new events to what is released (Theorems T1
+A period is closed in one transaction of the state, from its new events to its release (Theorems T1
 to T4).
 """
 
@@ -59,7 +59,7 @@ def close(
     """Count the events of a period, measure, estimate and select, and store all of it, or nothing.
 
     Args:
-        before: called when all is read and users are bounded, and nothing is drawn yet.
+        before: called after reading and bounding users, and before anything is drawn.
     """
     with state.transaction():
         state.load(events)
@@ -92,10 +92,10 @@ _ERROR = 2.0**-52
 
 
 def _discovered(state: State, period: int, given: Integers) -> tuple[Integers, Floats, Floats]:
-    """(n,) discovered items, their scores in weights, and (columns, n) the sums that order them.
+    """The discovered items (n,), their scores in weights, and sums (columns, n) that order them.
 
-    Those that pass a test now are stored as such. `given` are the items that users have given a
-    weight in this period.
+    Items that pass a test now are stored as discovered. `given` are the items to which users have
+    given a weight in this period.
     """
     mechanism, items, now = state.meta.mechanism, state.number_of_items(), slice(period - 1, period)
     touched, shown = np.zeros(items, dtype=np.bool_), np.zeros(items, dtype=np.bool_)
@@ -123,10 +123,11 @@ def _discovered(state: State, period: int, given: Integers) -> tuple[Integers, F
 
 
 def weighted(columns: Floats, rows: Floats) -> Floats:
-    """(columns, items) sums of (periods, items) measurements with (columns, periods) weights.
+    """Sums (columns, items) of (periods, items) measurements with (columns, periods) weights.
 
-    In one order for every item: equal measurements have equal sums wherever they stand, as in a
-    matrix product they have not, and how items are numbered tells when they first existed.
+    They are added in one order for every item, so that equal measurements have equal sums wherever
+    they are. In a matrix product they do not, and the numbers of items tell when they first
+    existed.
     """
     sums = np.zeros((len(columns), rows.shape[1]))
     for weights, row in zip(columns.T, rows, strict=True):
@@ -135,9 +136,7 @@ def weighted(columns: Floats, rows: Floats) -> Floats:
 
 
 def estimate(mechanism: ContinualTopK, column: Floats, rows: Floats) -> tuple[Floats, Floats]:
-    """(items,) estimates in weights at the end of a period, by a column of B, and how far the
-    floats may be off.
-    """
+    """Estimates (items,) in weights at a period's end by a column of B, and their float errors."""
     grid, column = public_grid(mechanism.scale), column[len(rows) - 1 :: -1]
     largest = np.zeros(rows.shape[1])
     for row in rows:  # one at a time: all sizes at once are as large as the measurements
@@ -149,8 +148,9 @@ def estimate(mechanism: ContinualTopK, column: Floats, rows: Floats) -> tuple[Fl
 def _best(
     state: State, items: Integers, scores: Floats, order: Floats
 ) -> tuple[Selection, list[int]]:
-    """The first k of the discovered items, of each group, and their numbers; equals in the order of
-    labels, which tells nothing about the log.
+    """The first k of the discovered items, of each group, and their numbers.
+
+    Equals are in the order of labels, which tells nothing about the log.
     """
     k, domain, grouped = state.meta.mechanism.k, state.meta.domain, state.meta.mechanism.grouped
     if not grouped and len(items) > k:
@@ -192,7 +192,7 @@ _SAME_USERS: Final = frozenset(
 @final
 @dataclass(frozen=True)
 class Period:
-    """What was released at the end of one period."""
+    """The release at the end of one period."""
 
     number: int
     selection: Selection
@@ -200,24 +200,23 @@ class Period:
 
 @final
 class Horizon:
-    """The releases of one horizon, at most one for each of its periods. `open` opens it, for one
-    price.
+    """The releases of one horizon, at most one per period, with one charge. `open` opens it.
 
-    A new horizon is *reserved*: `Ledger.void` gives that back as long as no period is closed. The
-    first `close` reads its events, commits the charge, and draws.
+    A new horizon is *reserved*. `Ledger.void` returns the reservation as long as no period is
+    closed. The first `close` reads its events, commits the charge, and draws.
 
-    Every method opens the state, one DuckDB file of mode 0600, for as long as it takes; processes
-    and threads take turns. What `close` returns is on record: its period is stored, and the ledger
-    has its mark, before anybody sees it.
+    Every method opens the state, one DuckDB file of mode 0600, for as long as it takes, and
+    processes and threads take turns. A result of `close` is on record before anybody sees it: its
+    period is stored, and the ledger has its mark.
 
     Args:
-        ledger, dataset, terms: where, and on whose behalf, the horizon is charged. None and None
-            charge nothing: then nobody tells an older copy of the state from the latest. For the
-            others see `open`.
+        ledger, dataset, terms: the dataset to charge, and the people and rows of the charge. None
+            and None charge nothing; then nobody can tell an older copy of the state from the
+            latest. For the others see `open`.
 
     Raises:
-        InvalidRequest: the mechanism is not a ContinualTopK, the domain is missing or not asked
-            for, or the dataset has a budget for each period.
+        InvalidRequest: the mechanism is not a ContinualTopK, the domain is missing or not expected,
+            or the dataset has a budget for each period.
         HorizonError: the state is another horizon's, in use, lost, damaged, or older than the
             ledger says, or the horizon was voided; nothing was drawn.
         BudgetExceeded, RelationMismatch, KeyConflict: as `accounting.Ledger.reserve`; no state was
@@ -305,8 +304,9 @@ class Horizon:
 
     @property
     def left(self) -> str | None:
-        """The dataset's budget, the share used, the cost and how many more horizons like this one
-        fit; None without a ledger.
+        """The dataset's budget, share used, cost, and number of such horizons that fit, in words.
+
+        None without a ledger.
         """
         if self._account is None:
             return None
@@ -323,19 +323,19 @@ class Horizon:
     def close(
         self, period: int, events: object, reading: Reading | None = None, **options: Any
     ) -> Selection:
-        """Count the new events of a period, store what follows from them, and return what the
-        period releases.
+        """Count the new events of a period, store the results, and return the period's release.
 
-        Give each event once, in the period in which it arrives: late ones count then. A period that
-        is closed already is answered from the state, whatever its events are now: none is read, and
-        it is never drawn again. What stops a call leaves the period open, or closed with an answer
-        that the next call returns: the same call again costs nothing.
+        Give each event once, in the period in which it arrives. Late events then count. A period
+        that is closed already is answered from the state, whatever its events are now: none is
+        read, and it is never drawn again. An interrupted call leaves the period open, or closed
+        with an answer that the next call returns, so the same call again costs nothing.
 
         Args:
             period: the first that is not closed: 1, 2, and so on.
-            events: as `source` of `dpselect.events.read`; None for a period without events. Of a
-                Spark table the distinct pairs are found on its cluster, and come here.
-            reading: how they are read; or the fields of `dpselect.events.Reading` as keywords.
+            events: as `source` of `dpselect.events.read`; None for a period without events. The
+                distinct pairs of a Spark table are found on its cluster, and come here.
+            reading: options for reading them; or the fields of `dpselect.events.Reading` as
+                keywords.
 
         Raises:
             InvalidRequest: the period is not the next one, or was closed with other options;
@@ -370,8 +370,7 @@ class Horizon:
     def rehearse(
         self, period: int, events: object, reading: Reading | None = None, **options: Any
     ) -> None:
-        """Check what `close` checks before it reads: the period, the reading, and the header or
-        schema of what it would read.
+        """Do the checks of `close` before reading: period, reading, and the header or schema.
 
         No event is read, and nothing is stored, charged or drawn.
         """
@@ -390,9 +389,7 @@ class Horizon:
     def _asked(
         self, period: int, events: object, reading: Reading | None, options: dict[str, Any]
     ) -> Reading | None:
-        """How the events of a period are read, once the period is one of the horizon; None for a
-        period without events.
-        """
+        """Checked options for reading a period's events; None for a period without events."""
         last = self.mechanism.periods
         if (
             isinstance(period, bool)
@@ -412,8 +409,7 @@ class Horizon:
         return asked
 
     def count_closed(self, readings: Sequence[Reading]) -> int:
-        """Number of the first periods that are closed, once each of them was asked for as
-        `readings` do; no event is read.
+        """Number of the first periods that are closed with these `readings`. No event is read.
 
         Raises:
             InvalidRequest: one of them was closed with other options.
@@ -427,18 +423,19 @@ class Horizon:
         return len(done)
 
     def released(self) -> tuple[Period, ...]:
-        """What was released so far, in order."""
+        """The releases so far, in order."""
         with self._opened() as state:
             return tuple(Period(one.period, one.selection) for one in state.closed())
 
     @property
     def periods_left(self) -> int:
-        """How many periods can still be closed."""
+        """Number of periods that can still be closed."""
         return self.mechanism.periods - len(self.released())
 
     def _require_written_alike(self, forms: Sequence[str]) -> None:
-        """Refuse a reading that writes labels otherwise than the horizon's public lists: their
-        events would count for nothing.
+        """Refuse a reading that writes labels in another form than the horizon's public lists.
+
+        Their events would count for nothing.
         """
         items = [
             parts_of(label)[1] if self.mechanism.grouped else label for label in self._domain or ()
@@ -457,10 +454,9 @@ class Horizon:
     def _require_same(
         self, listed: Sequence[Label] | None, groups: Sequence[Label] | None, *, charged: bool
     ) -> None:
-        """Refuse a state that is another horizon's, or whose charge the ledger has lost and does
-        not get again.
+        """Refuse the state of another horizon, or one whose charge the ledger has lost.
 
-        Lists that are None are not compared.
+        The charge is not made again. Lists that are None are not compared.
         """
         with State.opened(self._path) as state:
             meta, begun = state.meta, len(state.closed())
@@ -495,8 +491,9 @@ class Horizon:
 
     @contextmanager
     def _opened(self) -> Iterator[State]:
-        """The state, if it is the latest: the ledger has its mark, or gets it now from a run that
-        was stopped before that.
+        """Open the latest state.
+
+        The ledger has its mark, or gets it now from a run that was interrupted before that.
         """
         if self._dry_run:
             raise InvalidRequest(
@@ -523,9 +520,7 @@ class Horizon:
             yield state
 
     def _commit(self) -> None:
-        """Commit the charge: everything is read, and something is about to be drawn. Again, it does
-        nothing.
-        """
+        """Commit the charge, after reading and before a draw. A second call does nothing."""
         if self._account is not None:
             ledger, name = self._account
             ledger.commit(name, self._key, actor=self._terms.get("actor"))
@@ -539,7 +534,7 @@ class Horizon:
         return "without a ledger" if self._account is None else f"of dataset={self._account[1]!r}"
 
     def _receipt(self) -> Receipt | None:
-        """Of the charge, if there is one; a voided one is refused."""
+        """The receipt of the charge, if there is one. A voided charge is refused."""
         receipt = self._found(self._key)
         if receipt is not None and receipt.state == "void":
             raise HorizonError(
@@ -553,8 +548,9 @@ class Horizon:
         return found is not None and found.state == "released"
 
     def _release(self, meta: Meta, closed: Closed) -> None:
-        """Leave the mark of a stored period on the ledger; of several copies of a state the first
-        decides.
+        """Leave the mark of a stored period on the ledger.
+
+        The first of several copies of a state decides.
         """
         if self._account is None:
             return
@@ -602,21 +598,22 @@ def open(
     recharge: bool = False,
     dry_run: bool = False,
 ) -> Horizon:
-    """Reserve a horizon of releases, which its first period commits, and open it; or open it again.
+    """Reserve a horizon of releases and open it, or reopen it. Its first period commits the charge.
 
     Args:
         session: the session that is charged; None charges nothing.
-        mechanism: what is released at the end of every period.
-        state: path of the private state: what the horizon remembers of users and items. Keep it
-            where the log is kept.
+        mechanism: the mechanism of the releases at the end of every period.
+        state: path of the private state, which has facts about users and items. Keep it where the
+            log is kept.
         key: idempotency key of the charge, and the horizon's name.
         domain: the public items, for a mechanism without `delta`.
         label: a note for the ledger.
-        groups: the public groups of a mechanism that is `grouped`; needed with `domain`, None for
-            all that occur.
-        recharge: put back the charge of a horizon that has released periods on a ledger that was
-            restored to before it.
-        dry_run: only check: nothing is reserved, and of the horizon `rehearse` alone is of use.
+        groups: the public groups of a mechanism that is `grouped`; needed with `domain`; None for
+            all groups that occur.
+        recharge: True to charge a horizon with released periods again, on a ledger restored from
+            before the charge.
+        dry_run: True to only check: nothing is reserved, and only the horizon's `rehearse` can be
+            used.
 
     Raises:
         InvalidRequest, HorizonError: see `Horizon`.
@@ -628,8 +625,9 @@ def open(
 
 
 def _stated(mechanism: ContinualTopK) -> dict[str, Any]:
-    """What a mechanism was asked for, by the names of options; its noise follows from that and the
-    budget.
+    """Options of a mechanism, by name, without its noise.
+
+    The noise follows from them and the budget.
     """
     users, counts = mechanism.users, mechanism.counts
     return {
@@ -648,7 +646,7 @@ def _stated(mechanism: ContinualTopK) -> dict[str, Any]:
 
 
 def _other_mechanism(then: ContinualTopK, now: ContinualTopK) -> HorizonError:
-    """What of a horizon is asked otherwise than when it was opened, by the option's name."""
+    """An error that names the option that differs from the time when the horizon was opened."""
     was, asked = _stated(then), _stated(now)
     name = next((name for name in was if was[name] != asked[name]), "epsilon")
     if name == "epsilon":
@@ -664,11 +662,10 @@ def _other_mechanism(then: ContinualTopK, now: ContinualTopK) -> HorizonError:
 
 
 def _require_askable(state: State, period: int, events: Events) -> Closed | None:
-    """Refuse what is asked of a period by what is public alone; the period, if it is closed
-    already.
+    """Check a question about a period by public facts. Return the period if it is already closed.
 
-    One that is closed is not compared with what its events are now: whoever asks again would learn
-    whether they have changed.
+    A closed period is not compared with its present events, because the caller would learn whether
+    they have changed.
     """
     done = state.closed()
     if period > len(done) + 1:
@@ -683,7 +680,7 @@ def _require_askable(state: State, period: int, events: Events) -> Closed | None
 
 
 def _require_same_question(closed: Closed, events: Events) -> None:
-    """Refuse what is asked of a closed period otherwise than then, by the option's name."""
+    """Refuse other options for a closed period than at the time, naming the option."""
     then, now = json.loads(closed.asked) or {}, json.loads(events.asked) or {}
     if then != now:
         other = next(name for name in sorted(then | now) if then.get(name) != now.get(name))
@@ -724,8 +721,9 @@ def _listed(
 
 
 def of_pairs(reading: Reading, *, grouped: bool = False) -> Reading:
-    """A reading of pairs, or of (user, group, item), and nothing else: what users may contribute is
-    the horizon's to bound.
+    """A reading of pairs, or of (user, group, item), without other bounds.
+
+    The horizon itself bounds users' contributions.
     """
     if bounded := [name for name in _BOUNDED if getattr(reading, name) is not None]:
         raise InvalidRequest(
@@ -755,8 +753,9 @@ def of_pairs(reading: Reading, *, grouped: bool = False) -> Reading:
 
 
 def _unread(reading: Reading | None) -> Events:
-    """Events by how they are read: which are one user's, by the column and all that rewrites its
-    labels, and what was asked.
+    """Events without rows, from the options of their reading.
+
+    The options decide which events are one user's: the column and all that rewrites its labels.
     """
     if reading is None:
         return NO_EVENTS
@@ -770,7 +769,7 @@ def _unread(reading: Reading | None) -> Events:
 def _count_pairs(
     engine: Engine, events: object, reading: Reading, groups: Sequence[Label] | None = None
 ) -> Events:
-    """The events of a period, counted once each; an item is a `cell` where there are groups."""
+    """The events of a period, counted once each, with `cell` items if there are groups."""
     path = engine.path("pairs.parquet")  # the state has its own connection
     read = replace(_unread(reading), relation=f"read_parquet({located(path)})")
     if spark.accepts(events):

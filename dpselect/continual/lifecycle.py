@@ -1,8 +1,8 @@
-"""A horizon from its start to its last period: `dpselect continual` in Python.
+"""A horizon from its start to its last period, like `dpselect continual` in Python.
 
 Each function takes the fields of a spec, which are the options of its command. `output` is a new
-file, or the one that holds the answer to the same question, which is renewed in its place as the
-series goes on; errors are those of `Horizon`.
+file, or the one with the answer to the same question, which is renewed as the series goes on.
+Errors are those of `Horizon`.
 """
 
 from __future__ import annotations
@@ -78,17 +78,19 @@ def start(*, dry_run: bool, **asked: Unpack[StartKeywords]) -> HorizonAnswer | D
 
 @asked_by(StartSpec)
 def start(**asked: Any) -> HorizonAnswer | DryRun:
-    """Reserve a horizon of releases and make its private state, before any data are read; asked by
-    a `StartSpec`.
+    """Reserve a horizon of releases and create its private state, before any data are read.
 
-    Its first period commits the charge. A second call under the key reserves nothing more.
+    The first period commits the charge. A second call under the key reserves nothing more.
+
+    Args:
+        asked: the fields of `dpselect.spec.continual_spec.StartSpec`.
 
     Returns:
-        What it has released, which is nothing yet; with `dry_run` what would be charged.
+        The answer without a release yet; with `dry_run`, the charge.
 
     Raises:
-        CalibrationError: the budget pays for no amount of noise. And as `Horizon`; nothing was
-            reserved then.
+        CalibrationError: no amount of noise fits the budget. And as `Horizon`; nothing was reserved
+            then.
     """
     spec = StartSpec(**asked)
     lists: Any = {"domain": spec.catalog(), "groups": spec.group_list()}
@@ -115,15 +117,19 @@ def close(
 
 @asked_by(CloseSpec)
 def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
-    """Count the new events of a period and release its top k; asked by a `CloseSpec`.
+    """Count the new events of a period and release its top k.
 
     Args:
-        period, data: as for `Horizon.close`.
+        period: the first that is not closed: 1, 2, and so on.
+        data: the new events, as for `dpselect.topk`; None for a period without events.
+        asked: the fields of `dpselect.spec.continual_spec.CloseSpec`.
 
     Returns:
-        What the period has released: if it is closed already, no event is read. With `dry_run` what
-            closing it would cost; no
-        event is read then either.
+        The period's release. If it is closed already, no event is read. With `dry_run`, the cost of
+        closing it; no event is read then either.
+
+    Raises:
+        InvalidRequest, EventLogError, HorizonError, LedgerUnavailable: as `Horizon.close`.
     """
     spec = CloseSpec(**asked)
     kept = _kept(spec, "close", period=str(period), source=named(data))
@@ -142,16 +148,26 @@ def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
 
 @asked_by(ShowSpec)
 def show(**asked: Unpack[SharedHeld]) -> HorizonAnswer:
-    """What a horizon has released so far; asked by a `ShowSpec`."""
+    """All releases of a horizon so far.
+
+    Args:
+        asked: the fields of `dpselect.spec.continual_spec.ShowSpec`.
+
+    Raises:
+        InvalidRequest, HorizonError: as `Horizon`.
+    """
     return _shown(ShowSpec(**asked), "show")
 
 
 @asked_by(RechargeSpec)
 def recharge(**asked: Unpack[SharedHeld]) -> HorizonAnswer:
-    """Charge a horizon again on a ledger that was restored to before it, with all that its state
-    has released.
+    """Charge a horizon and its released periods again, on a ledger restored from before the charge.
 
-    Asked by a `RechargeSpec`.
+    Args:
+        asked: the fields of `dpselect.spec.continual_spec.RechargeSpec`.
+
+    Raises:
+        InvalidRequest, HorizonError, BudgetExceeded: as `Horizon`.
     """
     return _shown(RechargeSpec(**asked), "recharge")
 
@@ -176,15 +192,24 @@ def run(
 
 @asked_by(ContinualSpec)
 def run(data: object, **asked: Any) -> HorizonAnswer | DryRun:
-    """Close the periods of a log that have ended and are open; asked by a `ContinualSpec`. The same
-    call goes on with a state.
+    """Close the periods of a log that have ended and are open. The same call later goes on.
 
     Args:
-        data: the log so far, as for `dpselect.topk`. What cannot be read costs nothing.
+        data: the log so far, as for `dpselect.topk`. A log that cannot be read costs nothing.
+        asked: the fields of `dpselect.spec.continual_spec.ContinualSpec`.
 
     Returns:
-        What every closed period has released; with `dry_run` what would be charged for the whole
-        series.
+        The releases of all closed periods; with `dry_run`, the charge for the whole series.
+
+    Raises:
+        InvalidRequest, InvalidBudget, CalibrationError: what is asked for cannot be done; nothing
+            was charged.
+        EventLogError: the log cannot be read as asked.
+        BudgetExceeded: the dataset's budget does not pay for the series; nothing was charged.
+        HorizonError: the state is another horizon's, in use, lost, damaged, or older than the
+            ledger says.
+        OutputError: an answer that was drawn cannot be kept in its file; the error says where it
+            is.
 
     Warns:
         Unrecorded: no ledger is named; once in a process.
@@ -196,8 +221,9 @@ def run(data: object, **asked: Any) -> HorizonAnswer | DryRun:
 
 
 def ran(data: object, spec: ContinualSpec) -> HorizonAnswer | DryRun:
-    """Close periods of a log, as `run` does; whoever calls tells that nothing is on record without
-    a ledger.
+    """Close periods of a log, as `run` does.
+
+    Callers must warn if there is no ledger.
     """
     reading = spec.reading()
     question = _question(spec, "run", source=named(data))
@@ -238,9 +264,7 @@ def ran(data: object, spec: ContinualSpec) -> HorizonAnswer | DryRun:
 def _horizon(
     spec: HeldFields, mechanism: ContinualTopK | None = None, **about: Any
 ) -> Iterator[tuple[Session, Horizon]]:
-    """What pays, and the horizon that a spec names; its mechanism is the state's, where none is
-    stated.
-    """
+    """The session and the horizon of a spec, with the state's mechanism if none is stated."""
     path = Path(str(spec.state))
     if mechanism is None:
         if not path.exists():
@@ -262,14 +286,14 @@ def _horizon(
 
 
 def _kept(spec: HeldFields, command: str, **about: Any) -> KeptHorizon:
-    """What a spec asks for, and its file, before anything is read, reserved or charged."""
+    """The file of a spec's question, checked before anything is read, reserved or charged."""
     return KeptHorizon.of(
         AnswerFile.of(spec, texts=FORMS), _question(spec, command, **about), Path(str(spec.state))
     )
 
 
 def _question(spec: KeptFields, command: str, **about: Any) -> dict[str, Any]:
-    """What a spec asks for, as plain data."""
+    """The question of a spec, as plain data."""
     about |= {"command": command, "dataset": spec.dataset, "key": spec.key}
     for name, listed in (("domain", "catalog"), ("groups", "group_list")):
         if getattr(spec, name, None) is not None:
@@ -280,8 +304,9 @@ def _question(spec: KeptFields, command: str, **about: Any) -> dict[str, Any]:
 
 
 def _name(data: object, question: dict[str, Any], spec: ContinualSpec) -> str:
-    """A name that two questions, or logs of other names, do not share: of what is public, so that
-    the same call finds it again.
+    """A public name that two questions, or logs with other names, do not share.
+
+    The same call therefore finds it again.
 
     Raises:
         InvalidRequest: the log has no name, and a state or a key of the ledger would be named after

@@ -1,7 +1,6 @@
-"""Means over time, at the rate that fits best: the order of a horizon's items, and of releases that
-are charged one by one.
+"""Means over time, at the rate that fits best, which order items of horizons or single releases.
 
-Order is a function of the measurements of public and of discovered items, and costs nothing
+The order is a function of the measurements of public and of discovered items, and costs nothing
 (Theorems T1, T7 and T8).
 """
 
@@ -23,7 +22,7 @@ _FALLS = np.array(RATES)[:, None]
 
 
 def columns(mechanism: ContinualTopK, period: int) -> Floats:
-    """(columns, period) weights of the measurements so far, of which `order_by` takes the sums."""
+    """Weights (columns, period) of the measurements so far, for the sums of `order_by`."""
     found = [_column(mechanism, period, rate)[::-1] for rate in RATES]
     before = _column(mechanism, max(period - 1, 1), RATES[RANKING])[::-1]
     return np.array([*found, np.append(before, 0.0)[-period:]])
@@ -32,16 +31,16 @@ def columns(mechanism: ContinualTopK, period: int) -> Floats:
 def order_by(
     mechanism: ContinualTopK, period: int, scores: Floats, sums: Floats, groups: int = 1
 ) -> Floats:
-    """(items,) what orders items: a weighted mean of their scores in all periods so far, in any
-    unit; `scores` at first.
+    """Order (items,) as a weighted mean of scores in all periods so far, in any unit.
 
-    Of a few rates at which weights fall, the one with the least squared error is taken, by Stein's
-    estimate of it, over items that were close to rank k in the period before.
+    In the first period it is `scores`. There are a few rates at which weights fall. The one with
+    the least squared error is taken, by Stein's estimate, over items that were close to rank k in
+    the period before.
 
     Args:
         sums: (columns, items) sums of measurements, in multiples of the public grid, for `columns`
             of this period.
-        groups: in how many groups k items each are wanted.
+        groups: number of groups with k items each.
     """
     k = mechanism.k * groups
     if period == 1 or len(scores) <= k:
@@ -53,13 +52,12 @@ def order_by(
 
 
 def _closest(means: Floats, earlier: Floats, noise: Floats, k: int) -> int:
-    """Which of a few (means, items) means over time has the least squared error, by Stein's
-    estimate of it.
+    """Index of the (means, items) means over time with the least squared error, by Stein.
 
-    Over items that were close to rank k before.
+    The error is Stein's estimate, over items that were close to rank k before.
 
     Args:
-        means: the first of them the last score by itself.
+        means: means over time; the first of them is the last score by itself.
         earlier: (items,) scores before, by which items are ranked.
         noise: twice the covariance of each mean's noise with that of the last score; broadcasts to
             (means, items).
@@ -83,9 +81,7 @@ def _closest(means: Floats, earlier: Floats, noise: Floats, k: int) -> int:
 
 
 def _column(mechanism: ContinualTopK, period: int, rate: float) -> Floats:
-    """(period,) weights of the measurements, the last one first, in a mean of scores whose weights
-    fall by `rate`.
-    """
+    """Weights (period,) of measurements, last first, for a mean whose weights fall by `rate`."""
     weights = rate ** np.arange(period)
     return np.asarray(np.convolve(weights / weights.sum(), mechanism.strategy.estimator)[:period])
 
@@ -95,8 +91,8 @@ class Means:
     """Means over time of noisy vectors, at the rates at which weights may fall.
 
     Args:
-        k: how many items are wanted.
-        items: how long the vectors are at first.
+        k: number of wanted items.
+        items: length of the vectors at first.
     """
 
     def __init__(self, k: int, items: int = 0) -> None:
@@ -109,14 +105,16 @@ class Means:
 
     @property
     def values(self) -> Floats:
-        """(rates, items) the means."""
+        """The means, (rates, items)."""
         return np.divide(
             self._sums, self._weights, out=np.zeros_like(self._sums), where=self._weights > 0
         )
 
     def grow(self, history: Floats) -> None:
-        """Take in more items, whose noisy values so far are the (releases, items) `history`, the
-        first release first.
+        """Add more items.
+
+        Args:
+            history: (releases, items) their noisy values so far, the first release first.
         """
         more = Means(self._k, history.shape[1])
         for values in history:
@@ -127,16 +125,16 @@ class Means:
         )
 
     def add(self, values: Floats) -> None:
-        """Take in one more noisy vector."""
+        """Add one more noisy vector."""
         self._earlier = self.values[RANKING]
         self._sums, self._weights = _FALLS * self._sums + values, _FALLS * self._weights + 1
 
     def order(self, variance: float, among: NDArray[np.bool_] | None = None) -> Floats:
-        """(items,) means of the rate that fits best.
+        """Means (items,) at the rate that fits best.
 
         Args:
-            variance: of the noise of the last vector.
-            among: which items may be looked at; None for all.
+            variance: variance of the last vector's noise.
+            among: items that may be looked at; None for all.
         """
         shown = slice(None) if among is None else among
         means, weights = self.values[:, shown], self._weights[:, shown]

@@ -1,7 +1,7 @@
-"""What a horizon remembers between its periods: private, in one DuckDB file. Theorem T4.
+"""The private state of a horizon between its periods, in one DuckDB file. Theorem T4.
 
-The noisy measurements of one period are exact, as are the estimates that are made of them
-(Theorems T1, T2 and T4).
+The noisy measurements of one period are exact, and so are the estimates from them (Theorems T1, T2
+and T4).
 """
 
 from __future__ import annotations
@@ -61,9 +61,7 @@ _SLICE = 2**23  # measurements that are held in memory at a time
 @final
 @dataclass(frozen=True)
 class Increment:
-    """What one period adds to the counts: (n,) items, each once, and (n,) weights in multiples of
-    1/UNIT.
-    """
+    """Additions of one period to the counts: (n,) distinct items, and weights in units 1/UNIT."""
 
     period: int
     items: Integers
@@ -73,9 +71,10 @@ class Increment:
 def true_measurements(
     mechanism: ContinualTopK, period: int, items: int, increments: Iterable[Increment]
 ) -> Exact:
-    """(items,) of C x at the end of a period.
+    """Measurements C x (items,) at the end of a period, without noise.
 
-    Exact: weights are split at 1, so that products with C stay below 2^60 for 2^40 users.
+    They are exact, because weights are split at 1, so that products with C stay below 2^60 for 2^40
+    users.
     """
     measured = mechanism.strategy.measured
     high, low = np.zeros(items, dtype=np.int64), np.zeros(items, dtype=np.int64)
@@ -90,10 +89,10 @@ def true_measurements(
 
 
 def measure(mechanism: ContinualTopK, true: Exact, source: Sampler) -> Integers:
-    """(items,) C x plus noise, each rounded to the nearest multiple of the public grid, in these
-    multiples. Exact: Theorem X7.
+    """Noisy measurements (items,) in multiples of the public grid: C x plus noise, rounded.
 
-    Whole multiples of the grid are added after the rounding, which commutes with them.
+    Each is rounded to the nearest multiple, exactly (Theorem X7). Whole multiples of the grid are
+    added after the rounding, which commutes with them.
     """
     whole, rest = true
     if len(rest) == 0:
@@ -106,8 +105,9 @@ def measure(mechanism: ContinualTopK, true: Exact, source: Sampler) -> Integers:
 
 
 def _slices(mechanism: ContinualTopK, first: int, end: int) -> Iterator[tuple[int, int]]:
-    """The items from `first` up to `end` in slices, each of which fits into memory with the
-    measurements of all periods.
+    """The items from `first` up to `end` in slices.
+
+    Each slice fits into memory with the measurements of all periods.
     """
     width = max(_SLICE // mechanism.periods, 1)
     for start in range(first // width * width, end, width) if first < end else ():
@@ -180,7 +180,7 @@ _OPEN: dict[str, int] = {}  # the process that has a state open, by its path
 
 @contextmanager
 def _turn(path: Path) -> Iterator[None]:
-    """The state at `path` for this thread alone; every error about it names it."""
+    """Lock the state at `path` for this thread, and add its path to every error about it."""
     name, process = os.path.realpath(path), os.getpid()
     try:
         with _TURNS.setdefault(process, threading.RLock()):
@@ -199,7 +199,7 @@ def _turn(path: Path) -> Iterator[None]:
 
 
 def _fresh_coins(at: Integers) -> NDArray[np.uint64]:
-    """(2, n) words of 64 fair bits for (n,) cells."""
+    """Fair coins for (n,) cells, as (2, n) words of 64 bits."""
     return np.frombuffer(secrets.token_bytes(16 * len(at)), dtype=np.uint64).reshape(2, -1)
 
 
@@ -210,8 +210,8 @@ class Events:
 
     Attributes:
         relation: in SQL, with the columns u and i.
-        kinds: what these hold by the types of their source, without columns that hold nothing;
-            empty if there is no source.
+        kinds: types of these in the source, without columns that hold nothing; empty if there is no
+            source.
         who: the options that say which events are one user's, by name; None if nothing was read.
         asked: all options of the reading, as JSON.
     """
@@ -225,8 +225,11 @@ class Events:
 @final
 @dataclass(frozen=True, repr=False)
 class Closed:
-    """A closed period: how its events were `asked` for, the mark that the ledger keeps, and what
-    was released.
+    """A closed period, with its release.
+
+    Attributes:
+        asked: options of the reading of its events, as JSON.
+        mark: mark of the period in the ledger.
     """
 
     period: int
@@ -238,8 +241,9 @@ class Closed:
 @final
 @dataclass(frozen=True, repr=False)
 class Meta:
-    """Which horizon a state is of. `identity` is a secret of the state: who does not have it cannot
-    name its periods.
+    """The identity of a state and of its horizon.
+
+    `identity` is a secret of the state. Nobody without it can name its periods.
     """
 
     identity: str
@@ -250,14 +254,13 @@ class Meta:
 
     @property
     def claim(self) -> str:
-        """What the ledger's charge of the horizon is claimed with, by the first copy of a state
-        that releases anything.
-        """
+        """The claim of the horizon's charge, by the first copy of a state to release anything."""
         return self._hashed("claim")
 
     def key_of(self, period: int) -> str:
-        """The ledger's key for the mark of a period: in a name space of this state, which no other
-        charge can meet.
+        """The ledger's key for the mark of a period.
+
+        It is in a name space of this state, so that no other charge can have it.
         """
         return f"horizon-{self._hashed(str(period))}"
 
@@ -266,8 +269,9 @@ class Meta:
 
 
 class State(NotPickled):
-    """The tables of one horizon, on an open connection. **Private.** What changes it does so inside
-    `transaction`.
+    """The tables of one horizon, on an open connection. **Private.**
+
+    They are changed only inside `transaction`.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, user_key: Callable[[], str]) -> None:
@@ -295,7 +299,7 @@ class State(NotPickled):
 
     @classmethod
     def in_memory(cls, mechanism: ContinualTopK, domain: Sequence[Label] | None = None) -> Self:
-        """A state that goes with the process: for simulation."""
+        """A state in memory, for simulation."""
         import duckdb
 
         connection = duckdb.connect(":memory:", config={"threads": 1})
@@ -312,7 +316,7 @@ class State(NotPickled):
         domain: Sequence[Label] | None,
         groups: Sequence[Label] | None = None,
     ) -> None:
-        """Make a state at `path` and the key of its users beside it, mode 0600, both or neither."""
+        """Create a state at `path` and its key of users beside it, mode 0600, both or neither."""
         reason, new_key = "", False
         try:
             with temporary_folder(".dpselect-", path.parent) as folder:
@@ -342,14 +346,14 @@ class State(NotPickled):
 
     @staticmethod
     def remove(path: Path) -> None:
-        """Remove a state that nothing was drawn from, and the key of its users."""
+        """Remove a state that nothing was drawn from, and its key of users."""
         for file in (path, key_file(path)):
             file.unlink(missing_ok=True)
 
     @classmethod
     @contextmanager
     def opened(cls, path: Path) -> Iterator[Self]:
-        """The state at `path`, for this process and thread alone."""
+        """Open the state at `path`, for this process and thread alone."""
         import duckdb
 
         with _turn(path), temporary_folder("dpselect-horizon-") as spill:
@@ -405,7 +409,7 @@ class State(NotPickled):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All of the block is stored when it ends, or nothing of it."""
+        """Store all changes of the block when it ends, or none of them."""
         self._run("BEGIN TRANSACTION")
         try:
             yield
@@ -433,9 +437,7 @@ class State(NotPickled):
         ]
 
     def add_closed(self, period: int, asked: str, selection: Selection) -> None:
-        """Record what a period releases, under a mark that nobody can guess and that follows from
-        the one before.
-        """
+        """Record a period's release, under an unguessable mark that follows from the last one."""
         before = self._run("SELECT mark FROM closed WHERE period = ?", [period - 1])
         released = selection.model_dump_json()
         parts = [before[0][0] if before else self.meta.identity, secrets.token_hex(32), released]
@@ -445,13 +447,14 @@ class State(NotPickled):
     # -- what was read -----------------------------------------------------------------------------
 
     def load(self, events: Events) -> None:
-        """Make the (user, item) pairs of a period the table `fresh`, for `take`."""
+        """Store the (user, item) pairs of a period in the table `fresh`, for `take`."""
         self._fresh = events
         self._run(_FRESH.format(relation=events.relation), {"key": self._user_key()})
 
     def require_users(self, events: Events) -> None:
-        """Refuse events that are read as those of other users than earlier ones, by the options and
-        the key of users alone.
+        """Refuse events whose reading would give a user another label than in earlier periods.
+
+        Only the options and the key of users are compared.
         """
         if _hash_of_key(self._user_key()) != self._key_hash:
             raise HorizonError(f"the key of its users is that of another state: {_KEY_BACK}")
@@ -467,11 +470,10 @@ class State(NotPickled):
                     )
 
     def _settle(self) -> None:
-        """Remember who is one user, and whether items are integers: by options and types, whatever
-        was read.
+        """Record the reading of users, and whether items are integers, by options and types.
 
-        A column of nothing has no type: labels stay what they are, as with the next value that may
-        come.
+        A column of nothing has no type. Labels then stay as they are, as with the next value that
+        may come.
         """
         self.require_users(self._fresh)
         who, kinds = self._fresh.who, self._fresh.kinds
@@ -490,8 +492,7 @@ class State(NotPickled):
     # -- users: what counts, Theorem T3 ------------------------------------------------------------
 
     def take(self, period: int) -> Increment:
-        """Count `fresh` under the users' clip: positions, pairs and new items are stored, and the
-        weights of items returned.
+        """Count `fresh` under the users' clip, store positions, pairs and items, return weights.
 
         Fresh coins choose among the cells of a user who has too many.
         """
@@ -532,10 +533,10 @@ class State(NotPickled):
         return Increment(period, numbers, sums[touched])
 
     def _cells(self, since: int) -> Integers:
-        """(n,) the distinct cells of `fresh` that were not counted after a period, in order: 2^32
-        times the user plus the item.
+        """Distinct cells (n,) of `fresh` that were not counted after a period, in order.
 
-        New users are stored. New items stand in the table `appeared`, if the domain is unknown.
+        A cell is 2^32 times the user plus the item. New users are stored. New items are in the
+        table `appeared`, if the domain is unknown.
         """
         for into, table, name, number, unknown in (
             ("INSERT INTO users", "users", "u", "uid", True),
@@ -563,11 +564,11 @@ class State(NotPickled):
         return cells[np.diff(cells, prepend=-1) != 0]
 
     def count_users(self, period: int, shown: Sequence[int]) -> Integers:
-        """(shown,) users of each released item, each user in at most `counts.items` of them that
-        fresh coins choose: Theorem T10.
+        """Users (shown,) of each released item. Private.
 
-        Of the events of the period, or of the cells that earlier ones and this one have counted.
-        Private.
+        Each user counts for at most `counts.items` of them, chosen by fresh coins (Theorem T10).
+        They are users of the period's events, or of the cells that earlier periods and this one
+        have counted.
         """
         mechanism = self.meta.mechanism
         assert mechanism.counts is not None
@@ -592,24 +593,26 @@ class State(NotPickled):
     # -- items: what was measured ------------------------------------------------------------------
 
     def number_of_items(self) -> int:
-        """How many items exist: some user has given them a weight above 0, or the domain is
-        public.
+        """Number of items that exist.
+
+        They are those to which some user has given a weight above 0, or a public domain.
         """
         return int(self._run("SELECT count(*) FROM items")[0][0])
 
     def discovered(self) -> Integers:
-        """The items that passed a test, or all of a public domain."""
+        """Items that passed a test, or all items of a public domain."""
         if self.meta.domain is not None:
             return np.arange(len(self.meta.domain))
         return self._columns("SELECT iid FROM discovered")["iid"]
 
     def discover(self, items: Integers) -> None:
-        """Record that these items passed."""
+        """Record that these items passed a test."""
         self._given({"iid": items}, "INSERT INTO discovered FROM given")
 
     def labels(self, items: Integers) -> list[Label]:
-        """What these items are called, in order: integers if the columns of all periods were of
-        integers, else text.
+        """Labels of these items, in order.
+
+        They are integers if the columns of all periods were of integers, else text.
         """
         if self.meta.domain is not None:
             return [self.meta.domain[item] for item in items]
@@ -624,7 +627,7 @@ class State(NotPickled):
         return [written(names[item]) for item in items.tolist()]
 
     def increments(self, since: int, until: int) -> Iterator[Increment]:
-        """What the periods from `since` to `until` added, as far as it is kept."""
+        """Additions of the periods from `since` to `until`, if they are still kept."""
         for number in range(max(since, 1) // _TOGETHER, until // _TOGETHER + 1):
             stored = f"FROM increments_{number} WHERE period BETWEEN ? AND ?"
             for period, items, weights in self._run(stored, [since, until]):
@@ -633,8 +636,9 @@ class State(NotPickled):
                 )
 
     def add_increment(self, increment: Increment, since: int) -> None:
-        """Keep what a period added, and forget earlier ones once all of their table are before
-        `since`.
+        """Keep the additions of a period.
+
+        Earlier ones are dropped once all of their table are before `since`.
         """
         number, items = increment.period // _TOGETHER, increment.items.astype(np.int32).tobytes()
         self._run(_GROWING.format(number=number))
@@ -646,7 +650,7 @@ class State(NotPickled):
         )
 
     def true_measurements(self, period: int) -> Exact:
-        """`true_measurements` of all items from the increments that are kept."""
+        """The result of `true_measurements` for all items, from the kept increments."""
         mechanism = self.meta.mechanism
         since = period + 1 - len(mechanism.strategy.measured)
         return true_measurements(
@@ -654,8 +658,9 @@ class State(NotPickled):
         )
 
     def draw(self, increment: Increment, known: int, source: Sampler) -> None:
-        """Draw the measurements of every item that exists, and those of earlier periods too where
-        it is not among the `known`.
+        """Draw the measurements of every item that exists.
+
+        For items that are not among the `known`, those of earlier periods are drawn too.
         """
         mechanism, period = self.meta.mechanism, increment.period
         self.add_increment(increment, period + 1 - len(mechanism.strategy.measured))
@@ -673,11 +678,10 @@ class State(NotPickled):
             self.add_measured(1, since, late, period)
 
     def measured(self, period: int, items: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """The (period, n) measurements of n items at a time, and the first of these, once those of
-        `period` are drawn.
+        """Measurements (period, n) of n items at a time, with the first item's number.
 
-        Of an earlier period some may not have been drawn then, since their items came later: none
-        is ever taken for 0.
+        Those of `period` must be drawn. Some of an earlier period may have been drawn later, since
+        their items came later. A missing one is never taken for 0.
         """
         tables = " UNION ALL ".join(
             f"FROM measured_{number}" for number in range(period // _TOGETHER + 1)
@@ -697,8 +701,9 @@ class State(NotPickled):
             yield since, rows
 
     def add_measured(self, start: int, first: int, values: Integers, period: int) -> None:
-        """Keep (periods, items) measurements, drawn in `period`, from period `start` and item
-        `first` on.
+        """Keep measurements (periods, items) that were drawn in `period`.
+
+        They begin at period `start` and item `first`.
         """
         into = f"INSERT INTO measured_{period // _TOGETHER} VALUES (?, ?, ?, ?, ?)"
         for since, until in _slices(self.meta.mechanism, first, first + values.shape[1]):
@@ -709,7 +714,7 @@ class State(NotPickled):
 
 
 def key_file(path: Path) -> Path:
-    """The file of the key by which the users of a state are hashed."""
+    """Path of the key with which the users of a state are hashed."""
     return path.with_name(f"{path.name}.key")
 
 
@@ -720,7 +725,7 @@ _KEY_BACK: Final = (
 
 
 def _read_key(path: Path) -> str:
-    """The key of the users of the state at `path`."""
+    """The key of users of the state at `path`."""
     file = key_file(path)
     if not file.exists():
         raise HorizonError(f"the key of its users, {masked(file)}, does not exist: {_KEY_BACK}")
@@ -768,7 +773,7 @@ def _written(
     domain: Sequence[Label] | None,
     groups: Sequence[Label] | None,
 ) -> None:
-    """Write a state to a new file, and see that it can be read."""
+    """Write a state to a new file, and check that it can be read."""
     import duckdb
 
     with duckdb.connect(str(path)) as connection:
@@ -780,11 +785,10 @@ def _written(
 
 
 def _asked(work: Callable[[], T], failed: str = _UNREADABLE, path: Path | None = None) -> T:
-    """What `work` asks of the engine; what that raises becomes an error without data, and with a
-    remedy for its cause.
+    """Run `work` on the engine, and turn its errors into ones without data and with a remedy.
 
-    An engine that a full disk has stopped says so in words: the class of its error is that of
-    damage.
+    An engine that a full disk has stopped reports it only in words, because the class of its error
+    is that of damage.
     """
     import duckdb
 

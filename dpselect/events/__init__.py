@@ -1,4 +1,4 @@
-"""Event logs: how many distinct users touched each item, and what one user may change about it."""
+"""Event logs: distinct users per item, and the most that one user may change about them."""
 
 import lazy_loader
 

@@ -1,6 +1,4 @@
-"""Public lists of labels, given or read from a file, and how they are matched with those of a
-log.
-"""
+"""Public lists of labels, in memory or in a file, and their match with a log's labels."""
 
 from __future__ import annotations
 
@@ -53,12 +51,12 @@ Labels = Sequence[Label] | NDArray[np.generic]
 
 
 def named(catalog: Labels, *, what: str = "catalog", normalize: Sequence[str] = ()) -> list[Label]:
-    """The labels of a catalog of items, or of a list of groups, in their order; as it writes
-    them, or as `normalize` does.
+    """Labels of a catalog of items, or of a list of groups, in the catalog's order.
 
-    What is released is written as the public list has it, whatever was read: else its type would
-    tell whether anything was. One named twice is refused; one that is no integer, where the log's
-    are, stands for an item that nobody has: rows may have told the log's type.
+    A released label is always written as the public list has it, or as `normalize` writes it,
+    whatever was read. Otherwise its type would tell whether anything was. A repeated label is
+    refused. If the log's labels are integers, a label that is not one stands for an item that
+    nobody has, because rows may have decided the log's type.
     """
     names = list(written_alike(listed(catalog, what), normalize))
     _require_distinct([str(name) for name in names], what)
@@ -66,9 +64,7 @@ def named(catalog: Labels, *, what: str = "catalog", normalize: Sequence[str] = 
 
 
 def _joined(parts: Sequence[object]) -> str:
-    """One label of several: a record of CSV, quoted where it has to be, so that no two are written
-    alike.
-    """
+    """One label of several parts, written as a CSV record with quotes where needed."""
     texts = map(str, parts)
     return ",".join(
         '"' + text.replace('"', '""') + '"' if not text or set(text) & set(',"\r\n') else text
@@ -77,9 +73,7 @@ def _joined(parts: Sequence[object]) -> str:
 
 
 def aligned(labels: Sequence[Label], sums: NDArray[Any], names: Sequence[Label]) -> NDArray[Any]:
-    """(..., names) what (..., m) sums of items have for these names, 0 for a name that is not an
-    item.
-    """
+    """Sums (..., m) of items rearranged to (..., names), with 0 for a name that is not an item."""
     at = places(labels, names)
     found = np.zeros((*sums.shape[:-1], len(names)), dtype=sums.dtype)
     found[..., at >= 0] = sums[..., at[at >= 0]]
@@ -87,9 +81,7 @@ def aligned(labels: Sequence[Label], sums: NDArray[Any], names: Sequence[Label])
 
 
 def places(labels: Sequence[Label], names: Sequence[Label]) -> NDArray[np.int64]:
-    """(names,) where each stands among the labels, 7 and "7" being the same; -1 for one that is
-    none.
-    """
+    """Index of each name among the labels, (names,), with 7 equal to "7" and -1 if missing."""
     place = {str(label): at for at, label in enumerate(labels)}
     return np.fromiter(
         (place.get(str(name), -1) for name in names), dtype=np.int64, count=len(names)
@@ -97,21 +89,19 @@ def places(labels: Sequence[Label], names: Sequence[Label]) -> NDArray[np.int64]
 
 
 def _require_distinct(names: Sequence[Label], what: str) -> None:
-    """Refuse a catalog that names an item twice: it could be selected twice."""
+    """Refuse a catalog that names an item twice, because it could be selected twice."""
     seen: set[Label] = set()
     for name in names:
         if name in seen:
             raise EventLogError(
-                f"{what} names {name!r} more than once: every item must appear once; remove the"
+                f"{what} names {name!r} more than once, and every item must appear once. Remove the"
                 " repetitions"
             )
         seen.add(name)
 
 
 def listed(catalog: Labels, what: str) -> list[Label]:
-    """The labels of a public list as it writes them, each int or str; a tuple is one label of
-    several parts.
-    """
+    """Labels of a public list as written, each an int or str. A tuple is one label of parts."""
     if isinstance(catalog, str):
         raise EventLogError(
             f"{what}={catalog!r} is text, not labels: read a file of them with events.read_catalog"
@@ -122,13 +112,14 @@ def listed(catalog: Labels, what: str) -> list[Label]:
     names = list(given)
     if not names:
         raise EventLogError(
-            f"{what} is empty: it must name at least one; leave it out to use what is in the log"
+            f"{what} is empty, and must name at least one. Leave it out to use the labels in"
+            " the log"
         )
     return [_plain(name, what) for name in names]
 
 
 def written_alike(names: Sequence[Label], forms: Sequence[str]) -> tuple[Label, ...]:
-    """Labels as those of a log are written before they are compared."""
+    """Labels in the form in which a log's labels are compared."""
     return tuple(normalized(name, forms) if isinstance(name, str) else name for name in names)
 
 
@@ -142,7 +133,7 @@ def _plain(name: object, what: str) -> Label:
         )
     if isinstance(value, str) and _SURROGATE.search(value):  # no file of an answer could hold it
         raise EventLogError(
-            f"{what} holds {value!r}, in which half of a character is missing: correct the label"
+            f"{what} holds {value!r}, in which half of a character is missing. Correct the label"
         )
     return value  # type: ignore[return-value]
 
@@ -155,11 +146,10 @@ class ListOptions(FileOptions):
 def public_list(
     stated: Any, column: _Names | None, item: _Names | None, options: FileOptions, what: str
 ) -> tuple[Label, ...]:
-    """The labels of a list, or of a file of them, written as those of the log that is read with
-    these options.
+    """Labels of a list or of a file of labels, in the form of a log read with these options.
 
-    A file has the log's encoding and null texts, and its delimiter and quote unless its header
-    shows another delimiter or it has one label per line.
+    A file is read with the log's encoding and null texts, and with its delimiter and quote unless
+    its header shows another delimiter or it has one label per line.
     """
     if not isinstance(stated, str | os.PathLike):
         return written_alike(listed(stated, what), options.normalize)
@@ -182,20 +172,19 @@ def read_catalog(
     item: _Names | int | None = None,
     **said: Unpack[FileSaid],
 ) -> list[Label]:
-    """Read public item labels, as text and in their order, from any source of a log with the same
-    options.
+    """Read public item labels, as text and in order, from any kind of source that a log can have.
 
-    The labels are in `column`, or else in the column called `item`, the name that the log's items
-    go by. Several columns give one label of each row, as several columns of `read` do one item.
-    Where neither names a column, the only one of a file is meant. In CSV, TSV and Excel its first
-    line is then a label like the others, unless it is `item`, a usual name of a column (item, id,
-    label, name, ...) or `header` is True. A file with another ending than those of a log, or .txt
-    and .dat without a `delimiter`, holds one label per line, and no header.
+    The labels are in `column`, or else in the column called `item`, which is the name of the log's
+    item column. Several columns make up one label per row, as for the items of `read`. If neither
+    names a column, the file must have only one. In CSV, TSV and Excel its first line is then a
+    label like the others, unless it is `item`, a usual name of a column (item, id, label, name,
+    ...) or `header` is True. A file whose ending is not one of a log's, or a .txt or .dat file
+    without a `delimiter`, holds one label per line and no header.
 
-    `normalize` writes labels as it does those of a log; two that become one are refused. Empty
-    labels, and those that `missing` or `null` names, are left out.
+    `normalize` rewrites labels as it does in a log, and two labels that become equal are refused.
+    Empty labels, and labels named by `missing` or `null`, are left out.
 
-    The catalog must be public: made without looking at the log.
+    The catalog must be public, which means made without looking at the log.
 
     Raises:
         EventLogError: the source cannot be read, has no such column, holds no label, or one twice.
@@ -205,7 +194,7 @@ def read_catalog(
     at, named = (str(one) if isinstance(one, int) else one for one in (column, item))
     found = labels_in(source, at, named, options, what)
     if not found:
-        raise EventLogError(f"{what} holds no item: it must name at least one")
+        raise EventLogError(f"{what} holds no item, and must name at least one")
     _require_distinct(found, what)
     return list[Label](found)
 
@@ -213,7 +202,7 @@ def read_catalog(
 def labels_in(
     source: Any, column: _Names | None, item: _Names | None, options: FileOptions, what: str
 ) -> list[str]:
-    """The labels of a public source, as `read_catalog` has them, repetitions among them."""
+    """Labels of a public source, read as `read_catalog` does, with repetitions."""
     file = _file(source)
     if file is not None and _has_one_per_line(file, options):
         if column is not None:
@@ -248,7 +237,7 @@ _WHICH = "say which holds the labels (column=; domain_column= or groups_column= 
 
 
 def _file(source: Any) -> Path | None:
-    """The path of a file; None for any other source."""
+    """The path of a file, or None for any other source."""
     # of a name that is too long, which is refused where it is read
     with contextlib.suppress(OSError):
         return (
@@ -293,9 +282,7 @@ def _column(
     column: _Names | None,
     item: _Names | None,
 ) -> tuple[_Names | None, FileOptions]:
-    """The column of a file that holds the labels, or several, and the options with what its header
-    says about them.
-    """
+    """The label column (or columns) of a file, and the options completed from the file's header."""
     source, options, what = checked(given.source), given.said, given.called(kind.name)
     stated, head = item if column is None else column, engine.unused("head")
     parts = [] if stated is None else [stated] if isinstance(stated, str) else list(stated)

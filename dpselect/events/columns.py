@@ -1,4 +1,4 @@
-"""`require_columns`: what can be said of a log without reading a row of it."""
+"""`require_columns`, a check of a log that reads none of its rows."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from dpselect.events.rows import rows, shaped
 
 
 def require_columns(source: object, reading: Reading) -> None:
-    """Refuse what a release refuses for what is public: options, a source that is not there, its
-    header or declared schema.
+    """Check the public part of a log: the options and the source's existence, header or schema.
 
-    No row is read. Of CSV and TSV the header is looked at, unpacked no further; of Parquet the
-    footer; of a table its columns and their types; a database describes its table or query. Of JSON
-    lines, standard input and delimited text without a header, which have their columns in their
-    rows, only that they can be opened; of a stream that can be read only once, nothing.
+    No row is read. The check looks at the header of CSV and TSV (without unpacking more), at the
+    footer of Parquet, at a table's columns and types, and at a database's description of its table
+    or query. JSON lines, standard input and delimited text without a header have their columns in
+    their rows, so the check only opens them. A stream that can be read only once is not checked.
 
     Raises:
-        EventLogError: as `read` does.
+        EventLogError: a release of this log would be refused for what is public, as by `read`.
     """
     given = replace(reading.given(source), unread=True)
     if spark.accepts(source):

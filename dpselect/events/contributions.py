@@ -1,8 +1,7 @@
-"""What one user may contribute: how many items and groups, and how much to each count or sum; and
-what was read so.
+"""Contribution bounds of one user: number of items and groups, and amount per count or sum.
 
-Weights and amounts are whole multiples of a unit before anything is added: sums are exact and do
-not depend on the order of the log, and a user's part stays within the clip to the last bit
+Weights and amounts are whole multiples of a unit before anything is added. Sums are therefore exact
+and do not depend on the order of the log, and a user's part stays within the clip to the last bit
 (Theorems H7 and H9).
 """
 
@@ -42,10 +41,10 @@ MOST_EXACT = 1 << 53  # whole numbers up to here are floats
 @final
 @dataclass(frozen=True, slots=True)
 class ContributionLimit:
-    """Keep, of every user, the `limit` items with the smallest sha256(user, item, salt), of which
-    the first 64 bits are compared, ties by item; or that many groups, likewise.
+    """A contribution bound that keeps `limit` items of each user, or that many groups.
 
-    What is kept of one user does not depend on any other user, so neighboring logs stay
+    The kept items are those with the smallest first 64 bits of sha256(user, item, salt), ties by
+    item. The choice for one user does not depend on any other user, so neighboring logs stay
     neighbors.
     """
 
@@ -55,9 +54,10 @@ class ContributionLimit:
     def kept(
         self, pairs: str, held: str, dialect: Dialect, owner: str = "u", chosen: str = "i"
     ) -> str:
-        """SQL of the rows of `pairs`, each an owner (users, or users within groups) and what is
-        `chosen`, that are kept. Only owners with more than the limit are ranked, by their numbers t
-        in `held`.
+        """SQL of the kept rows of `pairs`, each an owner and a `chosen` item or group.
+
+        An owner is a user, or a user within a group. Only owners with more than `limit` rows are
+        ranked, according to their numbers t in `held`.
         """
         within, beyond = (
             f"SELECT * FROM {pairs} AS p SEMI JOIN (SELECT {owner} FROM {held} WHERE t {sign}"
@@ -67,7 +67,7 @@ class ContributionLimit:
         return f"{within} UNION ALL {self.ranked(f'({beyond})', dialect, owner, chosen)}"
 
     def ranked(self, beyond: str, dialect: Dialect, owner: str = "u", chosen: str = "i") -> str:
-        """The same of owners who all have more than the limit."""
+        """SQL of the kept rows of owners who all have more than `limit` rows."""
         rank = dialect.hashed(KEY.format(chosen, dialect.literal(self.salt)))
         place = f"row_number() OVER (PARTITION BY {owner} ORDER BY {rank}, {chosen}) AS place"
         return (
@@ -79,8 +79,9 @@ class ContributionLimit:
 @final
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """Weight min(1, clip/sqrt(t)) for each of a user's t items (l2), or min(1, clip/t) (l1),
-    rounded down.
+    """A clip that scales a user with t items to weights min(1, clip/sqrt(t)) or min(1, clip/t).
+
+    The former is for l2, the latter for l1. Weights are rounded down.
     """
 
     clip: float
@@ -91,17 +92,17 @@ class Clip:
         """The clip in units of 2^-20 (l1), or its square in squared units (l2), rounded down.
 
         A user with more items than that adds 0 to each of them. Such items would occur in one
-        reading of the pairs and not in another, so a bound beyond it is refused (Theorem H11).
+        reading of the pairs and not in another, so a larger bound on items is refused
+        (Theorem H11).
         """
         power = 1 if self.norm == "l1" else 2
         return math.floor(Fraction(self.clip) ** power * _ONE**power)
 
     def weight(self) -> str:
-        """SQL of the weight of one of t items, in units of 2^-20: whole-number arithmetic, and a
-        root that is exact.
+        """SQL of the weight of one of t items, in units of 2^-20, by exact integer arithmetic.
 
-        The square root of a whole number up to 2^40 lies further from the next whole number than it
-        is rounded.
+        The square root of a whole number up to 2^40 differs from the next whole number by more than
+        its rounding error.
         """
         if self.norm == "l1":
             return f"least({self.whole} // t, {_ONE})"
@@ -109,27 +110,16 @@ class Clip:
 
     @property
     def unit(self) -> Fraction:
-        """What sums are whole multiples of."""
+        """Unit of which all sums are whole multiples."""
         return Fraction(1, _ONE)
 
     def as_scores(self, units: NDArray[np.int64]) -> NDArray[np.float64]:
-        """(m,) sums of these weights in score units, exactly; of more than 2^33 users they are cut:
-        a refusal would tell.
-        """
+        """Exact score values (m,) of sums of weights, cut (not refused) beyond 2^33 users."""
         return np.minimum(units, MOST_EXACT).astype(np.float64) / _ONE
 
     def sensitivity(self, relation: Relation, items_per_user: int | None) -> Sensitivity:
-        """What one user may change. Theorem H7."""
+        """Sensitivity of the clipped counts to one user (Theorem H7)."""
         return Sensitivity.of_clipped(self.clip, self.norm, relation, items_per_user)
-
-
-def respent(norm: float) -> str:
-    """SQL of the weight, exact as `Clip.weight` is, of one of a user's items with the number d,
-    whose squares add up to s: of all together the l2 norm is at most `norm`, and none is above 1.
-    Theorem H11.
-    """
-    whole = math.floor(Fraction(norm) ** 2 * _ONE**2)
-    return f"CAST(floor(sqrt(least(CAST({whole} AS HUGEINT) * (d * d) // s, {_ONE**2}))) AS BIGINT)"
 
 
 PRESENT = Clip(1.0, "l2")  # what a user's presence in groups is clipped to
@@ -149,12 +139,12 @@ class Amount:
 
     @property
     def exponent(self) -> int:
-        """Of the largest power of two that is not above the larger end in size."""
+        """Exponent of the largest power of two that is at most max(-low, high)."""
         return math.frexp(max(-self.low, self.high))[1] - 1
 
     @property
     def most(self) -> float:
-        """To what size one value is cut: of such, 2^40 of one user and item do not overflow."""
+        """Largest size of a single value; 2^40 such values of one user and item do not overflow."""
         return 2.0 ** (self.exponent + _FINE)
 
     def total(self, dialect: Dialect) -> str:
@@ -162,9 +152,7 @@ class Amount:
         return dialect.summed("v", 2.0 ** (_FINE - self.exponent))
 
     def weight(self) -> str:
-        """SQL of a sum s of these in units of 2^(exponent - 24), to the nearest, cut to the
-        clip.
-        """
+        """SQL of the sum s cut to the clip, in units of 2^(exponent - 24), to the nearest."""
         step = 1 << (_FINE - _BITS)
         nearest = (
             f"CASE WHEN s >= 0 THEN (s + {step // 2}) // {step} ELSE -(({step // 2} - s) //"
@@ -175,31 +163,30 @@ class Amount:
 
     @property
     def unit(self) -> Fraction:
-        """What sums are whole multiples of, in value units."""
+        """Unit of which all sums are whole multiples, in value units."""
         return Fraction(2) ** (self.exponent - _BITS)
 
     def as_scores(self, units: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Sums in value units, exactly; those of more than 2^28 users are cut to 2^53 units: a
-        refusal would tell of the log.
-        """
+        """Exact sums in value units, cut (not refused) to 2^53 units beyond 2^28 users."""
         return np.clip(units, -MOST_EXACT, MOST_EXACT).astype(np.float64) * float(self.unit)
 
     def sensitivity(self, relation: Relation, items_per_user: int | None) -> Sensitivity:
-        """What one user may change. Theorem H9."""
+        """Sensitivity of the clipped sums to one user (Theorem H9)."""
         return Sensitivity.of_sums(self.low, self.high, relation, items_per_user)
 
 
 Measure = Clip | Amount
-"""What of a user is added up with the count: a share of one, or an amount."""
+"""A quantity per user that is summed up with the count, either a share of one or an amount."""
 
 
 def require_weights(measures: Sequence[Measure], limit: int, listed: int | None) -> None:
-    """Refuse a bound on items under which a clip gives 0 to each of a user's items: what a user
-    keeps occurs (Theorem H11).
+    """Refuse a bound on items under which a clip gives weight 0 to each of a user's items.
+
+    An item that a user keeps must occur in every reading (Theorem H11).
 
     Args:
-        limit: the most items that are kept of a user.
-        listed: how many items are looked at; None for all.
+        limit: the bound on a user's items.
+        listed: number of items that are looked at; None for all.
     """
     most = limit if listed is None else min(limit, listed)
     for clip in (
@@ -213,12 +200,12 @@ def require_weights(measures: Sequence[Measure], limit: int, listed: int | None)
 
 
 def summed(measures: Sequence[Measure]) -> Amount | None:
-    """What is summed up of a column, if anything is: the only measure then."""
+    """The amount that is summed up from a column, or None. It is then the only measure."""
     return next((measure for measure in measures if isinstance(measure, Amount)), None)
 
 
 def signed(measures: Sequence[Measure]) -> bool:
-    """Whether what is summed up may be negative."""
+    """True if the sums may be negative."""
     amount = summed(measures)
     return amount is not None and amount.low < 0
 
@@ -226,14 +213,13 @@ def signed(measures: Sequence[Measure]) -> bool:
 @final
 @dataclass(frozen=True, slots=True)
 class Contributions:
-    """What a user may contribute: to the log or, where there are groups, to each group.
+    """Bounds on the contribution of one user to the log or, if there are groups, to each group.
 
-    within: the only items that are looked at, as their list writes them; None for all.
-    groups: the bound on one user's groups; None where the log has none.
-    listed: the only groups that are looked at, likewise; None for all.
-    normalize: how labels were written alike, of the log and of every list that it is compared with.
-    cells: whether cells of a group and an item are counted in place of items, and bounded over all
-    groups together.
+    within: the only items that are looked at, as their list writes them; None for all. groups: the
+    bound on one user's groups; None if the log has none. listed: the only groups that are looked
+    at, as their list writes them; None for all. normalize: normal forms applied to the labels of
+    the log and of every list compared with it. cells: True if cells of a group and an item are
+    counted in place of items, and bounded over all groups together.
     """
 
     bound: ContributionLimit | None
@@ -251,30 +237,29 @@ class Contributions:
 
     @property
     def owner(self) -> str:
-        """Columns of whose items are bounded and clipped."""
+        """Columns that identify the owner whose items are bounded and clipped."""
         return "u" if self.groups is None else "u, g"
 
     @property
     def cell(self) -> str:
-        """Columns of what is counted."""
+        """Columns that identify a counted cell."""
         return "i" if self.groups is None else "g, i"
 
 
 @final
 @dataclass(frozen=True, slots=True, repr=False)
 class ReadReport(NotPickled):
-    """Exact figures of one reading. **Every one of them is private**: for the data's owner, never
-    for a release.
+    """Exact figures of one reading. **All are private**, for the data's owner, not a release.
 
     Attributes:
         rows: events in the log.
         rows_without_user: events whose user is null (in CSV and TSV: null or empty).
         rows_without_item: events whose item is null (in CSV and TSV: null or empty).
-        rows_without_group: events whose group is null, likewise; 0 where none was asked for.
+        rows_without_group: events whose group is null, likewise; 0 without a group column.
         rows_left_out: events without any one of these; none of them is counted.
-        pairs: distinct (user, item) pairs among the other events; or (user, group, item), of the
-            groups that are looked at.
-        pairs_left_out: those dropped by `max_groups_per_user` and `max_items_per_user`.
+        pairs: distinct (user, item) pairs among the other events, or (user, group, item) triples of
+            the groups that are looked at.
+        pairs_left_out: pairs dropped by `max_groups_per_user` and `max_items_per_user`.
     """
 
     rows: int
@@ -290,9 +275,7 @@ class ReadReport(NotPickled):
 
 
 class Measured(NotPickled):
-    """What was read under bounds and clips, as scores: which numbers, and what one user may change
-    about them.
-    """
+    """Counts and sums read under bounds and clips, with their sensitivity to one user."""
 
     __slots__ = ()
     allowed: Contributions
@@ -301,7 +284,7 @@ class Measured(NotPickled):
 
     @property
     def clips(self) -> tuple[Measure, ...]:
-        """What clipped counts, or sums, are clipped to."""
+        """Clips of the clipped counts, or of the sums."""
         return self.allowed.clips
 
     @property
@@ -311,7 +294,7 @@ class Measured(NotPickled):
 
     @property
     def salt(self) -> str | None:
-        """What chose the groups and items kept, to choose the same again; None without a bound."""
+        """Salt that repeats the choice of kept groups and items, or None without a bound."""
         return next(
             (
                 bound.salt
@@ -323,7 +306,7 @@ class Measured(NotPickled):
 
     @property
     def public(self) -> bool:
-        """Whether the items were asked for by name, and are public."""
+        """True if the items are public because the caller listed them."""
         return self.allowed.within is not None
 
     def _values(self, clip: float | None) -> NDArray[Any]:

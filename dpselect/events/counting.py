@@ -1,6 +1,4 @@
-"""Distinct users per item, or per group and item: the pairs of a log in the engine that read it,
-counted by one SQL in any.
-"""
+"""Distinct users per item, or per group and item, counted by the same SQL in every engine."""
 
 from __future__ import annotations
 
@@ -14,10 +12,10 @@ from numpy.typing import NDArray
 from dpselect.cells import CELL
 from dpselect.events.contributions import (
     PRESENT,
+    Clip,
     ContributionLimit,
     Contributions,
     ReadReport,
-    respent,
     summed,
 )
 from dpselect.events.dialect import Tables
@@ -34,9 +32,9 @@ class Count:
 
     Attributes:
         staged: the pairs.
-        tables: what is made of them for this count, in the engine that has them.
-        allowed: what a user may contribute.
-        parts: into how many parts those are cut who have more, where that was asked for.
+        tables: the relations of this count, in the engine that has the pairs.
+        allowed: the contribution bounds.
+        parts: number of parts in which users beyond the bound are ranked, if the caller chose it.
     """
 
     staged: Staged
@@ -46,7 +44,7 @@ class Count:
 
     @property
     def kind(self) -> Kind:
-        """What items are."""
+        """Type of the items."""
         return "str" if self.allowed.cells else self.staged.kinds["item"]
 
     def read(self) -> EventCounts | GroupCounts:
@@ -79,26 +77,24 @@ class Count:
         found = np.array(sums, dtype=np.int64)
         return GroupCounts.of(allowed, report, (labels[0], labels[1]), cells, found, present)
 
-    def weighed(
-        self, labels: Sequence[Label], numbers: NDArray[np.int64], norm: float
-    ) -> NDArray[np.int64]:
-        """(n,) sums of what users spend on these items, of the pairs that were kept for the counts:
-        see `respent`.
+    def weighed(self, labels: Sequence[Label], norm: float) -> NDArray[np.int64]:
+        """Return (n,) sums of users' weights of these items, in units of 2^-20.
+
+        A user's pairs among them, of those that were kept for the counts, share the l2 norm `norm`.
         """
         tables, bound, kept = self.tables, self.allowed.bound, self._looked_at()
         if bound is not None:
             held = tables.made("held", f"SELECT u, count(*) AS t FROM {kept} GROUP BY u")
             kept = f"({bound.kept(kept, held, tables.dialect)})"
-        asked = tables.listed("asked", labels, self.kind, numbers.tolist())
-        chosen = (
-            f"SELECT u, CAST(d AS HUGEINT) AS d, place FROM {kept} AS k JOIN {asked} AS a USING (i)"
+        asked = tables.listed("asked", labels, self.kind, placed=True)
+        spending = tables.made(
+            "spending", f"SELECT u, place FROM {kept} AS k JOIN {asked} AS a USING (i)"
         )
-        spending = tables.made("spending", chosen)
         sized = (
-            f"SELECT * FROM {spending} AS p JOIN (SELECT u, sum(d * d) AS s FROM {spending} GROUP"
+            f"SELECT * FROM {spending} AS p JOIN (SELECT u, count(*) AS t FROM {spending} GROUP"
             " BY u) AS q USING (u)"
         )
-        spent = f"SELECT place, {respent(norm)} AS w FROM ({sized})"
+        spent = f"SELECT place, {Clip(norm, 'l2').weight()} AS w FROM ({sized})"
         place, total = tables.columns(
             f"SELECT place, CAST(sum(w) AS BIGINT) AS w FROM ({spent}) GROUP BY place"
         )
@@ -107,8 +103,9 @@ class Count:
         return sums
 
     def totals(self, kept: Tables) -> tuple[str, str, ReadReport]:
-        """A relation in `kept` of what is counted, with n users and sums of weights; users present
-        in groups; and the report.
+        """The counted relation in `kept`, the relation of users per group, and the report.
+
+        The counted relation has n, the users, and the sums of weights.
         """
         staged, allowed, presence, pairs = self.staged, self.allowed, "presence", 0
         looked, parts = self._looked_at(), 1 if allowed.groups is None else staged.buckets
@@ -126,9 +123,7 @@ class Count:
         return relation, presence, replace(staged.report, pairs=pairs, pairs_left_out=left_out)
 
     def _looked_at(self) -> str:
-        """SQL of the pairs of the items and groups that are listed; or of their cells, of which
-        those are.
-        """
+        """SQL of the pairs of the listed items and groups, or of their cells."""
         looked, allowed, tables = self.staged.pairs, self.allowed, self.tables
         if allowed.listed is not None:
             groups = tables.listed("listed_groups", allowed.listed, self.staged.kinds["group"])
@@ -144,8 +139,10 @@ class Count:
         return looked
 
     def _add(self, pairs: str) -> tuple[int, str, str]:
-        """Add the pairs of some users to the totals: how many there are before the bounds, the
-        totals, and users in groups.
+        """Add the pairs of some users to the totals.
+
+        Returns:
+            The number of pairs before the bounds, the totals, and the relation of users per group.
         """
         tables, allowed, bound, owner = (
             self.tables,
@@ -190,8 +187,10 @@ class Count:
         return found, totals, presence
 
     def _total(self, pairs: str) -> str:
-        """SQL of users and of weights added up, of pairs with t, how many their owner keeps, or s,
-        what their owner adds.
+        """SQL of the number of users and the sums of weights of some pairs.
+
+        The pairs have t, the number of items that their owner keeps, or s, the amount that the
+        owner adds.
         """
         weights = zip(self.allowed.clips, self.allowed.sums, strict=True)
         sums = "".join(f", sum({clip.weight()}) AS {name}" for clip, name in weights)
@@ -201,8 +200,9 @@ class Count:
         )
 
     def _in_groups(self, pairs: str, bound: ContributionLimit) -> tuple[str, str]:
-        """The pairs of the groups that each user keeps, and who is present in these, with those
-        that were there already.
+        """The pairs of the groups that each user keeps, and the relation of users per group.
+
+        Users per group are added to those of earlier parts of the log.
         """
         tables = self.tables
         present = tables.made("present", f"SELECT DISTINCT u, g FROM {pairs}")
@@ -223,9 +223,7 @@ class Count:
 
 
 def cells_of(relation: str, groups: Sequence[Label] | None) -> str:
-    """SQL of (user, cell) pairs of a relation with the columns u, g and i; of these groups alone,
-    if they are listed.
-    """
+    """SQL of (user, cell) pairs of a relation with columns u, g and i, in these groups or all."""
     listed = (
         ""
         if groups is None
@@ -235,5 +233,5 @@ def cells_of(relation: str, groups: Sequence[Label] | None) -> str:
 
 
 def number(tables: Tables, sql: str) -> int:
-    """The one number of a query, 0 for none."""
+    """The single number that a query returns, or 0 if it is null."""
     return int(tables.run(sql)[0][0] or 0)

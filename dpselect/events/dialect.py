@@ -1,6 +1,4 @@
-"""What engines have in common: every query is written once, and each engine has words, and tables,
-of its own.
-"""
+"""The common interface of engines: their SQL words and tables, for queries written once."""
 
 from __future__ import annotations
 
@@ -14,60 +12,55 @@ from dpselect.selection import Label
 
 
 class Dialect(ABC):
-    """SQL that engines write differently. Texts and numbers below are SQL, unless something else is
-    said.
-    """
+    """SQL that engines write differently. Arguments and results are SQL unless stated otherwise."""
 
     @abstractmethod
     def literal(self, text: str) -> str:
-        """A string of these characters."""
+        """A string literal of these characters."""
 
     @abstractmethod
     def number(self, text: str) -> str:
-        """The double that a text says; null for another."""
+        """The double that a text represents, or null."""
 
     @abstractmethod
     def whole(self, text: str) -> str:
-        """The integer that a text says; null for another."""
+        """The integer that a text represents, or null."""
 
     @abstractmethod
     def pieces(self, text: str, delimiter: str) -> str:
-        """A row for each part of a text between delimiters, these characters."""
+        """One row for each part of a text between delimiters. The delimiter is not SQL."""
 
     @abstractmethod
     def clock(self, time: str) -> str:
-        """Microseconds since 1970 of a time without a zone, or a text of one; null for another
-        text.
-        """
+        """Microseconds since 1970 of a time without a zone, or of such a text; null for others."""
 
     @abstractmethod
     def of_format(self, text: str, form: str) -> str:
-        """Microseconds since 1970 on the clock of a text of this format, in the words of strftime;
-        null for another.
-        """
+        """Microseconds since 1970 on the clock, for a text of this strftime format, or null."""
 
     @abstractmethod
     def instant(self, time: str) -> str:
-        """Microseconds since 1970 of a time with a zone."""
+        """Microseconds since 1970 for a time with a zone."""
 
     @abstractmethod
     def hashed(self, text: str) -> str:
-        """What sorts as the first 64 bits of the sha256 of a text."""
+        """A value that sorts as the first 64 bits of a text's sha256."""
 
     @abstractmethod
     def summed(self, values: str, scale: float) -> str:
-        """The exact sum of values times this power of two, each to the nearest whole number, a tie
-        to the even one; beyond 2^60 in size it may be cut.
+        """The exact sum of values times this power of two, each rounded half to even.
+
+        A value beyond 2^60 in size may be cut.
         """
 
 
 class Tables(Protocol):
-    """Relations of one count in an engine, which go when it is closed.
+    """Relations of one count in an engine. They are dropped when it is closed.
 
     Attributes:
-        dialect: the engine's words.
-        bucket: SQL of a number from 0 by which items are looked for: a function of i alone.
-        most_ranked: how many pairs of integers are ranked at once.
+        dialect: the engine's SQL words.
+        bucket: SQL of a number from 0 by which items are looked up, a function of i alone.
+        most_ranked: number of pairs of integers that are ranked at once.
     """
 
     dialect: Dialect
@@ -75,36 +68,34 @@ class Tables(Protocol):
     most_ranked: int
 
     def another(self) -> Self:
-        """Relations of another count, in the same engine."""
+        """Relations for another count in the same engine."""
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
         """All rows of a query."""
 
     def columns(self, sql: str) -> list[NDArray[Any]]:
-        """All columns of a query without nulls: whole numbers, or text."""
+        """All columns of a query without nulls, as whole numbers or text."""
 
     def made(self, name: str, sql: str, *, computed: bool = False) -> str:
-        """What the result of a query is called from now on, in place of another that had this name;
-        with one row per group, it is small. If `computed`, nothing is read for it again.
+        """Store or replace a relation with the result of a query, and return its name in SQL.
+
+        The relation is small if it has one row per group. If `computed`, nothing is read for it
+        again.
         """
 
     def added(self, name: str, sql: str) -> str:
-        """The same with the rows that are there already."""
+        """Append the result of a query to the relation of this name, and return its name in SQL."""
 
-    def listed(
-        self, name: str, labels: Sequence[Label], kind: str, numbers: Sequence[int] | None = None
-    ) -> str:
-        """The same of labels in the column i; with `numbers` also d, the number of each, and place,
-        where it stands.
-        """
+    def listed(self, name: str, labels: Sequence[Label], kind: str, *, placed: bool = False) -> str:
+        """Store labels in the column i (and places if `placed`), and return the name in SQL."""
 
     def close(self) -> None:
-        """Drop them."""
+        """Drop all relations."""
 
 
 @final
 class _Embedded(Dialect):
-    """The words of DuckDB."""
+    """The SQL words of DuckDB."""
 
     def literal(self, text: str) -> str:
         return "'" + text.replace("'", "''") + "'"
@@ -138,19 +129,17 @@ EMBEDDED: Final[Dialect] = _Embedded()
 
 
 def double(number: float) -> str:
-    """SQL of this very double, in any dialect."""
+    """SQL of exactly this double, in any dialect."""
     text = repr(number)
     return text if "e" in text else f"{text}e0"
 
 
 def decimal(number: str, mark: str) -> str:
-    """SQL of a number as text with a decimal point, from text with a comma in its place, in which
-    points group digits.
-    """
+    """SQL of a number text with a decimal point, from one with the decimal mark `mark`."""
     return number if mark == "." else f"replace(replace({number}, '.', ''), ',', '.')"
 
 
 def matches(text: str, pattern: str, dialect: Dialect) -> str:
-    """SQL of whether all of a text is of a regular expression."""
+    """SQL that is true if a regular expression matches a whole text."""
     whole = rf"\A(?:{pattern})\z"
     return f"regexp_matches({text}, {dialect.literal(whole)})"

@@ -1,6 +1,4 @@
-"""The embedded engine: one private in-memory DuckDB connection and one temporary folder for each
-reading; and local files.
-"""
+"""The embedded engine, a private in-memory DuckDB per reading, and local files."""
 
 from __future__ import annotations
 
@@ -63,12 +61,11 @@ T = TypeVar("T")
 
 @final
 class Engine:
-    """Runs SQL and turns the engine's errors, whose messages quote the data, into ones that do not.
-    Threads may share it.
+    """A runner of SQL whose errors never quote the data, unlike DuckDB's. Threads may share it.
 
-    A connection has one result, that of its latest query, and temporary tables are of one
-    connection: so there is one connection, and no thread asks it before another has fetched its
-    answer.
+    A connection has only one result, that of its latest query, and temporary tables belong to one
+    connection. There is therefore one connection, and a thread uses it only after another has
+    fetched its answer.
     """
 
     def __init__(
@@ -97,37 +94,34 @@ class Engine:
             )
 
     def path(self, name: str) -> Path:
-        """A path called `name` in the folder of this reading, which only this user can read and
-        which goes with it.
-        """
+        """A path called `name` in the reading's temporary folder, which only this user can read."""
         return self.folder / name
 
     def unused(self, name: str) -> Path:
-        """`path`, with a number before the name that nothing has: several files of one reading."""
+        """A fresh path in the folder of this reading, with a unique number before the name."""
         return self.path(f"{next(self.numbers)}-{name}")
 
     def register(self, name: str, table: object, *, what: str) -> None:
-        """Make an in-memory table known under `name`."""
+        """Make an in-memory table known to SQL as `name`."""
         with self._lock:
             guarded(what, lambda: self._connection.register(name, table), tells=self.tells)
 
     def define(self, name: str, function: Callable[[str], str]) -> None:
-        """Make a function of text known under `name`; what is missing stays missing."""
+        """Define a text function for SQL as `name`. Null stays null."""
         with self._lock:
             self._connection.create_function(name, function, ["VARCHAR"], "VARCHAR")
 
     def run(
         self, sql: str, parameters: Sequence[object] = (), *, what: str
     ) -> list[tuple[Any, ...]]:
-        """All rows of a query; an error names `what` was being read and the rule, never a value."""
+        """All rows of a query. An error names `what` was being read and the rule, never a value."""
         return self._alone(what, lambda: self._connection.execute(sql, list(parameters)).fetchall())
 
     def group(self, sql: str, *, what: str) -> None:
-        """Run a statement that groups what can be read again; one that does not fit in memory is
-        tried with less of it.
+        """Run a grouping statement over a repeatable source, with less memory if it does not fit.
 
-        The engine's hash tables double. A limit just below what a table would then take makes it
-        fail, in some versions, where a lower limit makes it spill in time.
+        The engine's hash tables double. A limit just below the size of a table makes it fail, in
+        some versions, where a lower limit makes it spill in time.
         """
         self._alone(what, lambda: self._grouped(sql))
 
@@ -151,7 +145,7 @@ class Engine:
             self._connection.execute(f"SET memory_limit = '{self._memory}'")
 
     def columns(self, sql: str, *, what: str) -> dict[str, NDArray[Any]]:
-        """All columns of a query without nulls, by name: integers of at most 64 bits, or text."""
+        """All columns of a query without nulls, by name, as integers of at most 64 bits or text."""
         found = self._alone(what, lambda: self._connection.execute(sql).fetchnumpy())
         import numpy as np
 
@@ -164,12 +158,11 @@ class Engine:
             return guarded(what, lambda: self._interruptible(work), tells=self.tells)
 
     def _interruptible(self, work: Callable[[], T]) -> T:
-        """What `work` returns. Ctrl-C ends a query at once; one that stands still is left, in
-        whichever thread it was asked.
+        """Return the result of `work`. Ctrl-C ends a query at once, and abandons a hanging one.
 
-        The engine's CSV reader now and then waits for itself for ever when it meets a malformed
-        row, and no interruption ends it: its thread and its connection are then left behind, since
-        closing the one would wait for the other.
+        The engine's CSV reader sometimes waits for itself forever when it meets a malformed row,
+        and no interruption ends it. Its thread and its connection are then left behind, because
+        closing the connection would wait for the thread.
         """
         done, found, failed = threading.Event(), list[T](), list[BaseException]()
 
@@ -200,9 +193,7 @@ class Engine:
         return found[0]
 
     def _wait(self, done: threading.Event) -> None:
-        """Until it is done; an error if this process, all its threads together, has hardly worked
-        for half a minute.
-        """
+        """Wait for `done`. Raise an error if this process has been idle for half a minute."""
         idle, used = 0, time.process_time()
         # In short waits: the handler of another library (Polars has one) may let a long one go on.
         # They are counted, and not the time: a process that was stopped, and goes on, has not stood
@@ -216,9 +207,7 @@ class Engine:
 
 @final
 class EmbeddedTables:
-    """Relations of one count, as `dialect.Tables` has them; the first ones are those of the
-    reading.
-    """
+    """Relations of one count in the embedded engine. The first ones belong to the reading."""
 
     dialect = EMBEDDED
     # the engine's own hash: where an item is looked for decides nothing
@@ -254,17 +243,15 @@ class EmbeddedTables:
         self.run(f"INSERT INTO {table} {sql}")
         return table
 
-    def listed(
-        self, name: str, labels: Sequence[Label], kind: str, numbers: Sequence[int] | None = None
-    ) -> str:
+    def listed(self, name: str, labels: Sequence[Label], kind: str, *, placed: bool = False) -> str:
         columns = f"CAST(unnest(?) AS {'VARCHAR' if kind == 'str' else 'HUGEINT'}) AS i"
         # Among integers, text that is no integer's stands for no item.
         stated: list[object] = [
             [str(label) if kind == "str" or is_integer(label) else None for label in labels]
         ]
-        if numbers is not None:
-            columns += ", unnest(?) AS d, unnest(range(?)) AS place"
-            stated += [list(numbers), len(labels)]
+        if placed:
+            columns += ", unnest(range(?)) AS place"
+            stated.append(len(labels))
         return self.made(name, f"SELECT {columns}", parameters=stated)
 
     def close(self) -> None:
@@ -275,7 +262,7 @@ class EmbeddedTables:
 
 
 def was_interrupted(error: Exception) -> bool:
-    """Whether an engine reports Ctrl-C as an error of its own."""
+    """True if an engine's error reports Ctrl-C."""
     import duckdb
 
     if isinstance(error, RuntimeError) and not isinstance(error, duckdb.Error):
@@ -284,12 +271,11 @@ def was_interrupted(error: Exception) -> bool:
 
 
 def guarded(what: str, work: Callable[[], T], *, tells: bool = False) -> T:
-    """What `work` returns; whatever an engine, Arrow or a database driver raises in it becomes an
-    error without data.
+    """Return the result of `work`, and replace engine, Arrow and driver errors by safe ones.
 
-    An interruption, which engines report as an error of their own, stays one. Not a `with` block:
-    an error that is raised while one ends is chained to the engine's, whose message quotes the
-    data.
+    A safe error never quotes the data. An interruption, which engines report as an error of their
+    own, stays one. This is not a `with` block, because an error raised at the end of a block is
+    chained to the engine's error, whose message quotes the data.
     """
     try:
         return work()
@@ -304,8 +290,9 @@ def guarded(what: str, work: Callable[[], T], *, tells: bool = False) -> T:
 
 @contextmanager
 def opened(memory_limit: str | None = None, *, tells: bool = False) -> Iterator[Engine]:
-    """An engine with a temporary folder that only this user can read; both are gone afterwards. It
-    `tells` where a file is malformed to whoever may see the data.
+    """An engine with a temporary folder that only this user can read, both gone after the block.
+
+    If it `tells`, errors show where a file is malformed, for callers who may see the data.
     """
     import duckdb
 
@@ -334,7 +321,7 @@ def opened(memory_limit: str | None = None, *, tells: bool = False) -> Iterator[
 
 
 def without_progress_bar(connection: duckdb.DuckDBPyConnection) -> None:
-    """It would write to standard output, between what the caller prints."""
+    """Turn off the engine's progress bar, which would write to the caller's standard output."""
     import duckdb
 
     # Without ipywidgets a notebook has no bar, and the engine refuses to turn it off.
@@ -343,9 +330,7 @@ def without_progress_bar(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def lack_of_room(error: object) -> str | None:
-    """What is said of a log whose temporary files could not be written; None if the error of the
-    system is another.
-    """
+    """Message for temporary files that could not be written, or None for another system error."""
     text = str(error)
     if os.strerror(errno.EFBIG) in text:
         return (
@@ -458,12 +443,11 @@ _ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(si
 def temporary_folder(
     prefix: str = "dpselect-events-", within: Path | None = None
 ) -> Iterator[Path]:
-    """A folder that only this user can read, gone afterwards: also if SIGTERM or SIGHUP, which
-    nobody handles, ends the process.
+    """A folder that only this user can read, removed after the block and on SIGTERM or SIGHUP.
 
-    It lies in the folder `within`, or where the system keeps temporary files. Signals are caught
-    where the block is in the main thread. Nothing catches SIGKILL or a power cut: these leave it
-    behind.
+    It lies in the folder `within`, or in the system's folder for temporary files. Signals are
+    caught if the block is in the main thread and nothing else handles them. After SIGKILL or a
+    power cut the folder is left behind.
     """
     folder = Path(within or tempfile.gettempdir(), f"{prefix}{uuid.uuid4().hex}")
     with ExitStack() as stack:
@@ -481,7 +465,7 @@ def temporary_folder(
 
 
 def _ended(number: int, _frame: object) -> None:
-    """Remove the folders, and end as the signal would have."""
+    """Remove the folders, and end the process as the signal would have."""
     for _ in range(2):  # a thread of the engine may add a file to one while it goes
         for folder in tuple(_FOLDERS):
             shutil.rmtree(folder, ignore_errors=True)
@@ -490,7 +474,7 @@ def _ended(number: int, _frame: object) -> None:
 
 
 def checked(source: object) -> Path:
-    """The file at the path `source`, taken literally: no pattern, no address."""
+    """The file at the path `source`, taken literally. Patterns and addresses are refused."""
     if (address := _ADDRESS.match(str(source))) is not None:
         # What follows may hold a password.
         raise EventLogError(
@@ -518,7 +502,7 @@ def checked(source: object) -> Path:
 
 
 def not_encoded(encoding: str | None = None) -> str:
-    """What is said of a file that is not in its encoding."""
+    """Message for a file that does not match its encoding."""
     return (
         f"is not valid {encoding or 'UTF-8'}: state its encoding=, such as cp1252, or convert it to"
         " UTF-8"
@@ -526,20 +510,19 @@ def not_encoded(encoding: str | None = None) -> str:
 
 
 def unpacked_suffix(path: Path) -> str:
-    """The ending of a file's name, in lower case, without what says how it is packed."""
+    """Suffix of a file name in lower case, without the suffix of its compression."""
     return (path.with_suffix("") if path.suffix.lower() in _PACKED else path).suffix.lower()
 
 
 def plain(path: Path, target: Path, encoding: str | None = None, quote: str | None = None) -> Path:
-    """`target`, made a file with the contents of `path`: unpacked, in UTF-8, without byte order
-    mark; a link where it is that.
+    """`target`, made a file (or link) with the contents of `path`: unpacked, in UTF-8, without BOM.
 
-    With a `quote`, or "" for none, it holds the first record alone, and what lies below it decides
-    nothing: a packed file that is damaged there is refused when it is read.
+    With a `quote`, or "" for no quote, it holds only the first record, and the rest of the file
+    changes nothing. A packed file that is damaged further down is refused when it is read.
 
-    Unpacking gzip here costs 5 CPU s per 10^9 bytes and checks the checksum, which the engine does
-    not; and the engine never sees a name in which it would find a pattern (*, ?, [) or a key=value
-    to read columns from.
+    Unpacking gzip here costs 5 CPU s per 10^9 bytes, and it checks the checksum, which the engine
+    does not. The engine also never sees a name in which it would find a pattern (*, ?, [) or a
+    key=value to read columns from.
     """
     shown, coded, packed = (
         masked(path),
@@ -598,9 +581,7 @@ def plain(path: Path, target: Path, encoding: str | None = None, quote: str | No
 
 
 def _begun(parts: Iterable[bytes], coded: str | None, quote: str) -> bytes:
-    """The first record, in UTF-8, of what is read in parts: up to the first line end outside
-    quotes, if it is not far.
-    """
+    """The first record of data that is read in parts, in UTF-8, if its line end is not far."""
     decoder = codecs.getincrementaldecoder(coded or "utf-8")(
         "strict" if coded else "surrogateescape"
     )
@@ -622,9 +603,7 @@ def _begun(parts: Iterable[bytes], coded: str | None, quote: str) -> bytes:
 
 
 def _next_part(stream: IO[bytes]) -> bytes:
-    """Read the next bytes that are there: to fill a part would find damage that lies below the
-    header.
-    """
+    """Read only the bytes available now, so that damage below the header is not found."""
     return cast(bytes, getattr(stream, "read1", stream.read)(_PART))
 
 

@@ -1,6 +1,4 @@
-"""`FileOptions`: what is said about a file or a database and its labels, as the fields of one model
-that others inherit.
-"""
+"""`FileOptions`, the fields that describe a file or database and its labels, as a base model."""
 
 from __future__ import annotations
 
@@ -18,11 +16,9 @@ from accounting.frozen import Frozen
 from dpselect.errors import EventLogError
 
 Format = Literal["auto", "csv", "tsv", "jsonl", "parquet", "xlsx"]
-"""What `format=` may say: a format by its name, or "auto" for the one that the name of the file
-tells.
-"""
+"""Values of `format=`: the name of a format, or "auto" to infer it from the file's name."""
 Form = Literal["nfc", "nfkc", "casefold", "strip"]
-"""What may be done to a label that is text before it is compared."""
+"""Normal forms that `normalize=` can apply to text labels before they are compared."""
 _MOST_BYTES = 4  # of a delimiter, as the engine has it
 _MOST_TEXT = 100
 # Encodings in which what stands on one line may change, or join, the lines after it.
@@ -32,35 +28,37 @@ _WITH_MEMORY = re.compile(
 
 
 class FileOptions(Frozen, ABC):
-    """How a file or a database is read, and its labels written: for a log and for a public list.
+    """Options to read a file or a database and to write its labels, for a log or a public list.
 
-    Beyond what is said of each field below: times of a `time_format` are what a clock showed, and
-    an event whose time is not of that format is one without a time, since whoever asks chooses the
-    format. `header=None` stands for a header unless all columns are positions. `delimiter` has at
-    most 4 bytes; None is "," in CSV and a tab in TSV, or, in CSV whose header has the names asked
-    for under one of ";", tab, "|" and "::" alone, that one. `missing` says how the file is written,
-    as `encoding` does, and holds in every column; `null` is a choice among labels, and among what
-    conditions look at: a number or a time that it names stays one. `normalize` is done to users,
-    items and groups that are text, in the order stated; text that is empty then is missing.
+    Some rules are not in the fields' own descriptions. Times of a `time_format` are clock times,
+    and an event whose time has another format counts as an event without a time, because the caller
+    chooses the format. `header=None` expects a header unless all columns are positions. `delimiter`
+    has at most 4 bytes. None is "," in CSV and a tab in TSV, but if a CSV header has the stated
+    names only under one of ";", tab, "|" and "::", it is that one. `missing` describes the file, as
+    `encoding` does, and holds in every column. `null` is a choice among labels, and among the
+    values that conditions look at, so a number or a time that it names stays one. `normalize` is
+    applied in the stated order to users, items and groups that are text, and text that is then
+    empty is missing.
     """
 
     error_class: ClassVar[type[EventLogError]] = EventLogError
 
     format: SkipValidation[Format] = Field(
-        default="auto", description="Format of a file. By default its name tells."
+        default="auto", description="Format of a file. Default: by its name."
     )
     header: SkipValidation[bool | None] = Field(
-        default=None, description="Whether the first line of delimited text (CSV, TSV) holds names."
+        default=None,
+        description="Read the first line of delimited text (CSV, TSV) as names, or as data.",
     )
     delimiter: SkipValidation[str | None] = Field(
         default=None,
         description=(
-            "What stands between fields of CSV, such as ';' or '::'. By default a header that is"
-            " plain tells."
+            "Delimiter of fields of CSV, such as ';' or '::'. Default: found in the header if it is"
+            " unambiguous."
         ),
     )
     quote: SkipValidation[str | None] = Field(
-        default=None, description="Character around fields of CSV; '' for none."
+        default=None, description="Quote character of fields of CSV; '' for none."
     )
     encoding: SkipValidation[str | None] = Field(
         default=None, description="Encoding of text in a file, such as cp1252 or utf-16."
@@ -68,7 +66,7 @@ class FileOptions(Frozen, ABC):
     decimal: SkipValidation[str] = Field(
         default=".",
         description=(
-            "Decimal point of numbers in CSV and TSV: '.', or ',' where points group digits"
+            "Decimal point of numbers in CSV and TSV: '.', or ',' if points group digits"
             " (1.234,50)."
         ),
     )
@@ -82,21 +80,22 @@ class FileOptions(Frozen, ABC):
     missing: SkipValidation[tuple[str, ...]] = Field(
         default=(),
         description=(
-            "What the file writes where a value is missing, in any column (NULL, \\N); repeatable."
+            "Text that stands for a missing value in any column (NULL, \\N). May be repeated."
         ),
     )
     null: SkipValidation[tuple[str, ...]] = Field(
-        default=(), description="Labels to leave out as if they were missing (unknown); repeatable."
+        default=(),
+        description="Label to leave out as if it were missing (unknown). May be repeated.",
     )
     split: SkipValidation[str | None] = Field(
         default=None,
-        description="What stands between several items in one field: each is an event of its own.",
+        description="Separator of several items in one field. Each item is an event of its own.",
     )
     normalize: SkipValidation[tuple[Form, ...]] = Field(
         default=(),
         description=(
-            "Rewrite labels before they are compared and released: nfc or nfkc (Unicode form),"
-            " casefold (letter case), strip (spaces at both ends); repeatable."
+            "Form in which labels are compared and released: nfc or nfkc (Unicode form), casefold"
+            " (letter case), strip (spaces at both ends). May be repeated."
         ),
     )
     table: SkipValidation[str | None] = Field(default=None, description="Table of a database.")
@@ -105,7 +104,7 @@ class FileOptions(Frozen, ABC):
     @model_validator(mode="before")
     @classmethod
     def _texts(cls, given: Any) -> Any:
-        """One text, or a sequence of them, as a tuple."""
+        """A single text, or a sequence of texts, as a tuple."""
         if not isinstance(given, dict):
             return given
         held = dict(given)
@@ -223,10 +222,9 @@ _FORMS: Mapping[str, Callable[[str], str]] = {
 
 
 def normalized(text: str, forms: Sequence[str]) -> str:
-    """A label as it is compared: text exactly as written, unless `forms` say otherwise.
+    """A label as it is compared, which is exactly as written unless `forms` say otherwise.
 
-    They are applied until nothing changes any more, so that a label that was written so already
-    stays as it is.
+    The forms are applied until nothing changes, so that a normalized label stays as it is.
     """
     before = None
     while text != before:

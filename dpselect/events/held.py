@@ -1,6 +1,4 @@
-"""Counts and scores that stay in the engine that read the log: a mechanism draws from what it needs
-of them. Theorem X14.
-"""
+"""Counts and scores in the engine that read the log, from which mechanisms draw (Theorem X14)."""
 
 from __future__ import annotations
 
@@ -40,10 +38,7 @@ from dpselect.sensitivity import Sensitivity
 _LISTS = itertools.count()
 _AT_ONCE = 5000  # rows that one statement writes out
 _TRIES, _MOST_TRIES = 64, 100_000  # candidates that are tried at a time, at least and at most
-_CHANGED = (
-    "the engine's counts changed while they were drawn from: nothing is released; read the log"
-    " again"
-)
+_CHANGED = "the engine's counts changed during the draw, so nothing is released. Read the log again"
 _CLOSED = (
     "the held counts are closed: release from them inside the with block, or read the log again"
     " with events.hold"
@@ -57,16 +52,15 @@ _FAILED = (
 @final
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Tally(NotPickled):
-    """Items and their totals in an engine. Threads may share it, a fork of its process may not use
-    it.
+    """Items and their totals in an engine. Threads may share it, but not a fork of its process.
 
     Attributes:
-        tables: where they are, and what is made of lists of labels.
+        tables: the engine's relations, in which lists of labels are stored too.
         relation: columns i, all different; n, users; w0, w1, ..., sums of weights in whole units of
             each measure.
-        kind: what items are, by the log's type.
-        report: what was read. **Private**.
-        ended: why nothing more is released; empty while something may be.
+        kind: type of the items in the log.
+        report: figures of the reading. **Private**.
+        ended: reason why nothing more is released; empty while releases are possible.
     """
 
     tables: Tables
@@ -83,7 +77,7 @@ class Tally(NotPickled):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Questions of one thread, while no other asks."""
+        """Hold the engine for the questions of one thread."""
         with self.ended.locked() as ended:
             if ended:
                 raise EventLogError(ended)
@@ -91,7 +85,7 @@ class Tally(NotPickled):
 
     @contextmanager
     def release(self) -> Iterator[None]:
-        """A turn that draws: whatever fails or is interrupted in it closes the table."""
+        """Hold the engine for one draw. A failure or an interruption closes the table."""
         with self.locked():
             self.ended.value = _FAILED
             yield
@@ -102,9 +96,7 @@ class Tally(NotPickled):
         return self.tables.listed(f"listed_{next(_LISTS)}", labels, self.kind)
 
     def close(self) -> None:
-        """Drop all of it, after a release that another thread draws. A fork leaves it to the
-        process that made it.
-        """
+        """Drop all relations, after any draw in another thread. In a fork it does nothing."""
         with suppress(ForeignProcess), self.ended.locked():
             self.ended.value = _CLOSED
             self.tables.close()
@@ -116,10 +108,10 @@ class Table:
     """Candidates with one number each, a whole number >= 0, in an engine.
 
     Attributes:
-        column: what the number is called there.
-        measure: what it is a sum of, in whole units; None for users.
+        column: name of the number's column.
+        measure: the measure that the number sums up, in whole units; None for users.
         names: the public domain, as it is released; None for the items of the log.
-        listed: the relation with the column i that holds them, unless they are a range.
+        listed: the relation of the public domain, with a column i; empty for a range.
     """
 
     tally: Tally
@@ -130,7 +122,7 @@ class Table:
 
     @property
     def domain(self) -> Domain:
-        """Whether the candidates are known independently of the data."""
+        """The domain, "public" if the candidates are known independently of the data."""
         return "observed" if self.names is None else "public"
 
     def highest(self, count: int) -> tuple[list[Label], Numbers]:
@@ -141,8 +133,9 @@ class Table:
         return [row[0] for row in rows], self._scores([row[1] for row in rows])
 
     def histogram(self) -> tuple[Numbers, NDArray[np.int64]]:
-        """Every distinct number, and how many candidates have it. In an observed domain none has 0,
-        and there may be none.
+        """Every distinct number, and the number of candidates that have it.
+
+        In an observed domain no candidate has 0, and there may be no candidate at all.
         """
         rows = self.tally.tables.run(
             f"SELECT v, count(*) AS m FROM ({self._seen()}) AS seen GROUP BY v ORDER BY v"
@@ -157,9 +150,7 @@ class Table:
     def labels(
         self, chosen: Sequence[tuple[int, int]], values: Numbers, source: Sampler
     ) -> list[Label]:
-        """The items of pairs (place in `values`, number within those that have it), all
-        different.
-        """
+        """Distinct items of (place in `values`, index among the items with that value) pairs."""
         units = (
             values if self.measure is None else (values / float(self.measure.unit)).astype(np.int64)
         ).tolist()
@@ -173,12 +164,12 @@ class Table:
         return [written.get(str(label), label) for label in labels]
 
     def scores_of(self, labels: Sequence[Label]) -> Numbers:
-        """The numbers of these items, 0 for one that is not there."""
+        """Numbers of these items, with 0 for an item that is not there."""
         known = {str(label): unit for label, unit in self._among(labels)}
         return self._scores([known.get(str(label), 0) for label in labels])
 
     def _seen(self) -> str:
-        """SQL (i, v) of the candidates above 0."""
+        """SQL (i, v) of the candidates with a number above 0."""
         above = (
             f"SELECT i, {self._number()} AS v FROM {self.tally.relation} WHERE {self.column} > 0"
         )
@@ -200,15 +191,11 @@ class Table:
         )
 
     def _number(self) -> str:
-        """SQL of the number; sums are cut as `Amount.as_scores` cuts them, so that different ones
-        are different scores.
-        """
+        """SQL of the number, with sums cut as by `Amount.as_scores` so that they stay distinct."""
         return f"least({self.column}, {MOST_EXACT})"
 
     def _found(self, pairs: list[tuple[int, int]]) -> dict[tuple[int, int], Label]:
-        """The items of pairs (number above 0, place among those that have it, by bucket and
-        label).
-        """
+        """Items of (number above 0, index among the items that have it) pairs."""
         if not pairs:
             return {}
         bucketed = f"SELECT i, v, {self.tally.tables.bucket} AS b FROM ({self._seen()}) AS seen"
@@ -242,7 +229,7 @@ class Table:
         return found
 
     def _places(self, pairs: list[tuple[int, int]], bucketed: str) -> list[tuple[int, int]]:
-        """(bucket, place in it) of every pair."""
+        """The bucket of every pair, and the index within it."""
         ends: dict[int, tuple[list[int], list[int]]] = {}
         for part in _parts(sorted({unit for unit, _ in pairs})):
             chosen = (
@@ -268,7 +255,7 @@ class Table:
         return found
 
     def _untouched(self, count: int, source: Sampler) -> list[Label]:
-        """A uniform draw of different candidates of a public domain that have 0."""
+        """A uniform draw of distinct candidates of a public domain whose number is 0."""
         names, found, tries = self.names or (), dict[Label, None](), max(_TRIES, 2 * count)
         while len(found) < count:
             tried = [
@@ -303,18 +290,18 @@ def _parts(items: Sequence[Any]) -> Iterable[list[Any]]:
 @final
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class HeldScores(MechanismInput):
-    """Scores that stay in the engine: what a mechanism draws from where `HeldCounts.scores` stand
-    for Scores. Immutable.
+    """Scores that stay in the engine, from `HeldCounts.scores`, as input of mechanisms. Immutable.
 
     Mechanisms for unknown domains get the highest counts (`LimitedDomain`, `TopStable`, gaps and
-    stable sets) or how many items have each count (`SparseHistogram`); those for public domains
-    that draw from groups (`OneshotTopK`, `PeelingTopK`, `ReportNoisyMax`, ...) the latter. The
-    items that were drawn are then looked up. The law is that of the dense draw.
+    stable sets) or the number of items with each count (`SparseHistogram`). Those for public
+    domains that draw from groups (`OneshotTopK`, `PeelingTopK`, `ReportNoisyMax`, ...) get the
+    latter. The drawn items are then looked up. The distribution of a selection is that of the dense
+    draw.
 
     Attributes:
-        sensitivity: what one user may change.
-        second: how to compute the scores of released candidates anew.
-        sums: whether they add up amounts, instead of counting users.
+        sensitivity: the sensitivity to one user.
+        second: the function that computes the scores of released candidates anew.
+        sums: True if the scores add up amounts instead of counting users.
     """
 
     _table: Table
@@ -323,7 +310,7 @@ class HeldScores(MechanismInput):
     sums: bool = False
 
     def with_second(self, second: SecondLook) -> HeldScores:
-        """The same scores with this `second`."""
+        """A copy with another `second`."""
         return replace(self, second=second)
 
     def __len__(self) -> int:
@@ -331,26 +318,35 @@ class HeldScores(MechanismInput):
 
     @property
     def domain(self) -> Domain:
-        """Either "public" or "observed", as for Scores."""
+        """The domain, "public" or "observed", as for Scores."""
         return self._table.domain
 
     @property
     def candidates(self) -> int:
-        """Number of candidates; DomainMismatch of an observed domain, where it is private."""
+        """Number of candidates in a public domain.
+
+        Raises:
+            DomainMismatch: the domain is observed, so that the number is private.
+        """
         if self._table.names is None:
             raise DomainMismatch(
-                "how many items a log has is private: state a public catalog to count its"
+                "the number of items in a log is private. State a public catalog to count its"
                 " candidates"
             )
         return len(self._table.names)
 
     def check(self, mechanism: Any) -> None:
-        """Raise as for Scores; InvalidRequest of a mechanism that looks at all scores one by one,
-        EventLogError if the counts are closed, ForeignProcess if they were held before a fork.
+        """Check that a mechanism can release from these scores.
+
+        Raises:
+            InvalidRequest: the mechanism looks at all scores one by one.
+            EventLogError: the counts are closed.
+            ForeignProcess: they were held before a fork.
+            AccountingError: as for Scores.
         """
         with self._table.tally.locked():
             pass  # said before anything is charged
-        mechanism.covers.require(self.sensitivity)
+        mechanism.sensitivity_bound.require(self.sensitivity)
         if self.domain == "observed":
             mechanism._check_observed()
         choosing = mechanism.mechanism if _looks_again(mechanism) else mechanism
@@ -378,7 +374,7 @@ class HeldScores(MechanismInput):
             source.require_drawable(int(sizes.sum()))
 
     def release(self, mechanism: Any, source: Sampler) -> Selection:
-        """One selection, with labels and without positions."""
+        """Draw one selection, with labels and without positions."""
         if _looks_again(mechanism):
             selection = self.release(mechanism.mechanism, source)
             return cast(
@@ -394,9 +390,7 @@ class HeldScores(MechanismInput):
         )
 
     def _weighed_again(self, mechanism: WeighsAgain, source: Sampler) -> Selection:
-        """The items that take part are found by their counts, looked up, and weighed anew where
-        they lie.
-        """
+        """Draw the participating items by their counts, and weigh them anew in the engine."""
         with self._table.tally.release():
             values, sizes = self._table.histogram()
             drawn, first = mechanism.masked(self._of_groups(values, sizes), source)
@@ -426,7 +420,7 @@ class HeldScores(MechanismInput):
         return drawn.model_copy(update={**kept, "values": noisy})
 
     def _local(self, labels: Sequence[Label]) -> Scores:
-        """The scores of a few released items."""
+        """Scores of a few released items, in memory."""
         with self._table.tally.locked():
             values = self._table.scores_of(labels)
         return self._scores(labels, values)
@@ -441,15 +435,13 @@ class HeldScores(MechanismInput):
         )
 
     def _of_groups(self, values: Numbers, sizes: NDArray[np.int64]) -> Scores:
-        """Scores of candidates without names, of which so many have each value; of a log without
-        any item, of none.
-        """
+        """Scores of unnamed candidates, given the number of candidates with each value."""
         if len(values):
             return Scores.grouped(values, sizes, sensitivity=self.sensitivity)
         return Scores(values, sensitivity=self.sensitivity, domain="observed")
 
     def _reads(self, mechanism: Any) -> int | None:
-        """How many of the highest counts the mechanism reads, where it reads no others."""
+        """Number of highest counts that the mechanism reads, if it reads no others."""
         return (
             cast(int | None, mechanism.traits.of("reads", mechanism))
             if self.domain == "observed"
@@ -475,15 +467,13 @@ class HeldScores(MechanismInput):
 
 
 def _members(places: Sequence[int], sizes: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """(group, number within it) of candidates at these places, where groups of these sizes follow
-    one another.
-    """
+    """The (group, index within it) pairs of candidates at these places in consecutive groups."""
     ends = list(itertools.accumulate(sizes.tolist(), initial=0))
     return [(group := bisect_right(ends, place) - 1, place - ends[group]) for place in places]
 
 
 def _looks_again(mechanism: Any) -> bool:
-    """Whether its values are counts of a second look: then what it selects can be drawn first."""
+    """True if the mechanism's values are counts of a second pass, after the selection."""
     return (
         getattr(mechanism, "mechanism", None) is not None
         and getattr(mechanism, "clip", None) is not None
@@ -493,14 +483,13 @@ def _looks_again(mechanism: Any) -> bool:
 @final
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class HeldCounts(Measured):
-    """What `hold` found, in the engine that found it. Use it in a `with` block: then the engine's
-    tables go.
+    """Counts from `hold`, in the engine that read the log. A `with` block drops its tables.
 
-    Threads may share it, and release one after the other; a fork of its process may not use it. A
-    release that fails or is interrupted closes it.
+    Threads may share it and release one after the other, but a fork of its process may not use it.
+    A release that fails or is interrupted closes it.
 
     Attributes:
-        allowed: what one user may contribute, and the items that were asked for.
+        allowed: the contribution bounds, and the items that were listed.
     """
 
     tally: Tally
@@ -509,7 +498,7 @@ class HeldCounts(Measured):
 
     @property
     def report(self) -> ReadReport:
-        """What was read and what was left out, for the data's owner. **Private**."""
+        """Figures of the reading, for the data's owner. **Private**."""
         return self.tally.report
 
     def scores(
@@ -519,8 +508,9 @@ class HeldCounts(Measured):
         *,
         clip: float | None = None,
     ) -> HeldScores:
-        """Scores as `EventCounts.scores` gives and refuses them; for one release or many. A
-        catalog that is a `range` is never listed: 10^9 candidates that nobody touched cost
+        """Scores for one release or many, with the arguments and errors of `EventCounts.scores`.
+
+        A catalog that is a `range` is never listed, so 10^9 candidates that nobody touched cost
         nothing.
         """
         sensitivity = self._sensitivity(clip, relation)
@@ -540,15 +530,13 @@ class HeldCounts(Measured):
                 return names, self.tally.listed(names)
         if not catalog:
             raise EventLogError(
-                f"catalog={catalog!r} is empty: it must name at least one; leave it out to use"
-                " what is in the log"
+                f"catalog={catalog!r} is empty, and must name at least one. Leave it out to use the"
+                " labels in the log"
             )
         return catalog, ""
 
     def close(self) -> None:
-        """Drop the engine's tables. Scores of them are of no use afterwards. In a fork it does
-        nothing.
-        """
+        """Drop the engine's tables and so all scores of these counts. No effect in a fork."""
         self.end()
 
     def __enter__(self) -> Self:

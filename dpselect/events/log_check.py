@@ -1,6 +1,4 @@
-"""`check`: how a log is read and what is doubtful about it, in exact figures, for whoever may see
-the data.
-"""
+"""`check`, an exact report on a log and its likely mistakes, for people who may see the data."""
 
 from __future__ import annotations
 
@@ -64,7 +62,8 @@ _SPELLINGS: Final[Mapping[str, tuple[str, str]]] = {
 @final
 @dataclass(frozen=True, slots=True, repr=False)
 class Alike(NotPickled):
-    """Labels that differ in how they are written alone: how many there are, and some of them.
+    """Labels that differ only in how they are written, with their number and some examples.
+
     **Private**.
     """
 
@@ -77,8 +76,10 @@ class Alike(NotPickled):
 @final
 @dataclass(frozen=True, slots=True, repr=False)
 class Matches(NotPickled):
-    """How a public list meets the log: labels of the list, those that occur, users of these; and
-    those that would occur if they were written otherwise, by what differs. **Private**.
+    """The match of a public list with the log. **Private**.
+
+    It has the number of listed labels, of those that occur, and of users who have one, and the
+    numbers of labels that would occur if they were written differently, by the difference.
     """
 
     listed: int
@@ -90,29 +91,25 @@ class Matches(NotPickled):
 @final
 @dataclass(frozen=True, slots=True, repr=False)
 class LogCheck(NotPickled):
-    """What a reading finds, without noise. **Private**: for whoever may see the data, never for a
-    release.
+    """Findings about a log, without noise. **Private**, for people who may see the data.
 
     Attributes:
         what, how: the log, and how its fields are found.
-        kinds: what each column holds: "str" is text, compared exactly as it is written.
+        kinds: type of each column; "str" is text, compared exactly as it is written.
         rows: events in the log.
         without: events that lack a value, by role.
-        outside: events that the window or the conditions leave out; they are not among the rows.
-        users, items, groups: how many different ones have a whole event; groups are None where none
-            were asked for.
-        days: the first and the last day on which there is an event, by the clock of `time_zone`,
-            those outside the window among them; None where no time is read, or the log can be read
-            only once.
-        items_per_user: items (of a group, where there are groups) that a share of the users does
-            not exceed, by that share.
-        heaviest: the users with the most items, and how many those are.
-        nulls: labels that look like a missing value: role, label, and how many pairs of a user and
-            an item have it.
-        alike: labels that differ by letter case, Unicode form, spaces, zeros in front or ".0"
-            alone.
-        catalog: how the public list meets the log; None without one.
-        doubts: what to look at, in words; empty where nothing is.
+        outside: events left out by the time range or the conditions; they are not among the rows.
+        users, items, groups: numbers of distinct ones with a whole event; groups are None without a
+            group column.
+        days: first and last day with an event, by the clock of `time_zone`, including events
+            outside the time range; None if no time is read or the log can be read only once.
+        items_per_user: quantiles of the number of items per user (or per user and group), by share.
+        heaviest: the users with the most items, and their numbers of items.
+        nulls: labels that look like a missing value: role, label, and number of pairs of a user and
+            an item that have it.
+        alike: labels that differ only by letter case, Unicode form, spaces, zeros in front or ".0".
+        catalog: the match of the public list with the log; None without a list.
+        doubts: likely mistakes to look at, in words; empty if there are none.
     """
 
     what: str
@@ -133,7 +130,7 @@ class LogCheck(NotPickled):
     doubts: list[str] = field(default_factory=list)
 
     def as_data(self) -> dict[str, Any]:
-        """The same for JSON."""
+        """The findings as JSON data."""
         return asdict(self)
 
     def __repr__(self) -> str:
@@ -147,11 +144,11 @@ def check(
     *,
     progress: ProgressCallback | None = None,
 ) -> LogCheck:
-    """Read a log as a release would, and say what is there, also that nothing is. Nothing is drawn,
-    charged or written.
+    """Read a log as a release would, and report on it. Nothing is drawn, charged or written.
 
-    What a release would refuse is refused, with values and where they stand, which a release does
-    not tell: the error is for whoever may see the data, too.
+    An empty log is reported, too. A log that a release would refuse is refused with values and
+    where they are, which a release does not show. Only people who may see the data may see the
+    result or the error.
     """
     with opened(reading.memory_limit, tells=True) as engine:
         staged = prepared(engine, source, reading, progress)
@@ -277,7 +274,7 @@ def _matches(tables: EmbeddedTables, catalog: Sequence[Label]) -> Matches:
 
 
 def _doubts(found: LogCheck, reading: Reading, lists: str | None) -> Iterator[str]:
-    """What to look at before a release, the worst first."""
+    """Likely mistakes to look at before a release, the worst first."""
     if not found.users:
         read = (
             " of those that the window and the conditions leave"

@@ -1,6 +1,4 @@
-"""`read`: from a log to distinct users per item. `hold`: they stay in the engine. `pairs`: read
-once, counted several times.
-"""
+"""`read`, `hold` and `pairs`: users per item in memory, in the engine, and for several counts."""
 
 from __future__ import annotations
 
@@ -65,11 +63,10 @@ def read(
     progress: ProgressCallback | None = None,
     **options: Any,
 ) -> EventCounts | GroupCounts:
-    """Count the distinct users of every item in a log with one row per event, in any order,
-    repeated pairs included.
+    """Count the distinct users of every item in a log with one row per event.
 
-    With `group`, of every item in every group, in the same pass: the most popular items of each
-    city, country or day.
+    Events may be in any order, and pairs may repeat. With `group`, the same pass counts every item
+    in every group, for example the most popular items of each city, country or day.
 
     Args:
         source: path to a file: CSV, TSV or JSON (UTF-8, each may be gzipped) or Parquet. CSV quotes
@@ -79,40 +76,39 @@ def read(
             text; "-" for standard input, with `format`. A table: pandas, Polars (a LazyFrame is
             streamed), a DuckDB relation (streamed), or any object with `__arrow_c_stream__`, read
             once and in batches. A postgresql:// URL with `table` or `query`.
-        reading: how it is read; or the fields of `Reading` as keywords, which are explained there:
-            user, item, clip, max_items_per_user, group, value, time, within, format and others. An
-            unknown one is refused.
+        reading: options of the reading; or the fields of `Reading` as keywords, which are explained
+            there: user, item, clip, max_items_per_user, group, value, time, within, format and
+            others. An unknown one is refused.
         progress: called after the log was cut and after each part, with the steps done and the
             steps in all.
 
     Returns:
-        The counts: `EventCounts`, or `GroupCounts` with `group`. Labels are int if the column's
-            type is one of integers of at
-        most 64 bits (Parquet, tables, databases), and str otherwise: always in CSV, TSV, JSON lines
-            and Excel, so that "007" and
-        "7" stay apart. Those of a public list (`within`, `groups`, a catalog) are as that list
-        writes them, whatever was read.
+        The counts, an `EventCounts`, or a `GroupCounts` with `group`. Labels are int if the
+        column's type is one of integers of at most 64 bits (Parquet, tables, databases), and str
+        otherwise: always in CSV, TSV, JSON lines and Excel, so that "007" and "7" stay apart.
+        Labels of a public list (`within`, `groups`, a catalog) are as that list writes them,
+        whatever was read.
 
-    pandas chooses the type of a column by its rows unless one is stated: one row with a text, or an
-    integer of more than 64 bits, makes the labels of all others text. State it when the frame is
-    made or read, with `dtype=str` or `dtype="Int64"`.
+    pandas chooses the type of a column by its rows unless one is stated. One row with a text, or an
+    integer of more than 64 bits, then makes the labels of all others text. To avoid this, state
+    `dtype=str` or `dtype="Int64"` when you make or read the frame.
 
-    Users, items and groups must be integers or text; wider integers, decimals, enumerations and
+    Users, items and groups must be integers or text. Wider integers, decimals, enumerations and
     UUIDs are printed. Fractions, booleans, dates and bytes are refused, and so is a column of
     objects that mixes integers and text. Events with a null user, item or group (in CSV and TSV: or
     an empty one) are left out and counted in `.report`. A log with a malformed row is refused
-    whole; blank lines, and empty fields after the last column, are not malformed. A log, a window
-    or a group in which nothing can be counted is read like any other, and so is a column of
-    nothing, whatever its type; fields of JSON lines that no row has are one. `dpselect check` says
-    so to whoever may see it.
+    whole. Blank lines, and empty fields after the last column, are not malformed. A log, a time
+    range or a group in which nothing can be counted is read like any other, and so is a column of
+    nothing, whatever its type. Fields of JSON lines that no row has are such columns.
+    `dpselect check` reports them to people who may see the data.
 
-    The pairs are held in memory for the time of the call. What `memory_limit` does not allow, and a
-    copy of what is packed or streamed, lie in a temporary folder that only this user can read
-    (TMPDIR). It goes with the call, also on SIGTERM and SIGHUP if nothing else handles them; a
-    process that is killed leaves it behind.
+    The pairs are held in memory during the call. Pairs beyond `memory_limit`, and a copy of a
+    packed or streamed source, lie in a temporary folder that only this user can read (TMPDIR). It
+    goes with the call, also on SIGTERM and SIGHUP if nothing else handles them. A process that is
+    killed leaves it behind.
 
     Raises:
-        EventLogError: what was asked for is wrong or cannot be read. It never quotes the data.
+        EventLogError: an option is wrong, or the log cannot be read. It never quotes the data.
 
     Example:
         >>> from pathlib import Path
@@ -137,15 +133,14 @@ def hold(
     progress: ProgressCallback | None = None,
     **options: Unpack[ReadingKeywords],
 ) -> HeldCounts:
-    """Count as `read` does, with the same arguments, and leave the counts in the engine: for more
-    items than memory holds.
+    """Count as `read` does, and leave the counts in the engine, for more items than memory holds.
 
-    A Spark DataFrame is counted and held on its cluster, anything else in the embedded engine, on
-    disk (TMPDIR) beyond `memory_limit`. A release from `HeldCounts.scores` moves its candidates'
-    counts, and little else, into this process.
+    The arguments are those of `read`. A Spark DataFrame is counted and held on its cluster, and
+    anything else in the embedded engine, on disk (TMPDIR) beyond `memory_limit`. A release from
+    `HeldCounts.scores` moves its candidates' counts, and little else, into this process.
 
     Raises:
-        EventLogError: as for `read`; or groups, or sums that may be negative, are asked for.
+        EventLogError: as for `read`, and for groups or sums that may be negative.
 
     Example:
         >>> from pathlib import Path
@@ -167,7 +162,7 @@ def hold(
 
 
 def _holdable(reading: Reading) -> Reading:
-    """Refuse what only counts in memory serve."""
+    """Refuse groups and sums that may be negative, which need counts in memory."""
     if reading.group is not None:
         raise EventLogError(
             "group= is for events.read: a release of groups needs the counts of all of them in"
@@ -206,20 +201,19 @@ _MAY_DIFFER: Final = frozenset(
 
 @final
 class Pairs(NotPickled):
-    """The distinct pairs of users and items of a log, in the engine that read it. Use it in a
-    `with` block: then they go.
+    """The distinct user-item pairs of a log, in the engine that read it. A `with` block drops them.
 
-    Every count of them is one that `read` gives for the same log: clipped in several ways, within
-    several lists, bounded or not. Threads may share it, and count one after the other; a fork of
-    its process may not use it. A count that fails or is interrupted closes it.
+    Every count of the pairs is one that `read` gives for the same log: clipped in several ways,
+    within several lists, bounded or not. Threads may share the pairs and count one after the other,
+    but a fork of their process may not use them. A count that fails or is interrupted closes them.
 
     Each method takes as `look` the fields of `Reading` that differ in this count
-    (max_items_per_user, salt, clip, clip_norm, within, groups, max_groups_per_user, cells); others
-    were settled when the log was read. It raises EventLogError as `read` does, or if the pairs are
-    closed; ForeignProcess if they were made before a fork.
+    (max_items_per_user, salt, clip, clip_norm, within, groups, max_groups_per_user, cells). The
+    others were settled when the log was read. It raises EventLogError as `read` does, or if the
+    pairs are closed, and ForeignProcess if they were made before a fork.
 
     Attributes:
-        reading: how the log was read, and how it is counted unless a count says otherwise.
+        reading: options of the reading, and of every count that does not change them.
     """
 
     __slots__ = ("_once", "_stack", "_staged", "_state", "_tables", "reading")
@@ -252,12 +246,12 @@ class Pairs(NotPickled):
             self._staged, self._stack = staged, stack.pop_all()
 
     def read(self, **look: Unpack[ReadingKeywords]) -> EventCounts | GroupCounts:
-        """The counts, as `dpselect.events.read` gives them."""
+        """Counts in memory, as from `dpselect.events.read`."""
         with self._count(self._allowed(look)) as count:
             return count.read()
 
     def hold(self, **look: Unpack[ReadingKeywords]) -> HeldCounts:
-        """The counts, as `dpselect.events.hold` gives them. They go when the pairs are closed."""
+        """Counts in the engine, as from `dpselect.events.hold`, until the pairs are closed."""
         with self._count(self._allowed(look, held=True)) as count, ExitStack() as stack:
             kept = self._tables.another()
             stack.callback(kept.close)
@@ -275,16 +269,17 @@ class Pairs(NotPickled):
         return frozenset(role for role, kind in self._staged.kinds.items() if kind == "int")
 
     def second_round(self, counts: EventCounts | GroupCounts | HeldCounts) -> Weigh:
-        """Return what weighs users' items anew: `SecondLook(weigh=)` for scores of these counts.
+        """Return the function that weighs users' items anew, for `SecondLook(weigh=)`.
 
-        It takes labels, (n,) whole numbers from 1 to 2^20 and a norm, and returns (n,) sums over
-        users in units of 2^-20, which are **private**. A user spends an l2 norm of at most that on
-        those of its items that are among these, in proportion to their numbers, and at most 1 on
-        each. A user's items are those that were kept for the counts, by their bound and salt and
-        among their list: what occurs in one round occurs in the other (Theorem H11).
+        It takes labels and a norm, and returns (n,) sums over users in units of 2^-20, which are
+        **private**. A user spends an l2 norm of at most that on those of its items that are among
+        these, the same on each, and at most 1. A user's items are those that were kept for the
+        counts, by their bound and salt and among their list, so an item that occurs in one pass
+        occurs in the other (Theorem H13).
 
         Args:
-            counts: of the same pairs, read with or without a clip; of cells, if there are groups.
+            counts: counts of the same pairs, read with or without a clip; of cells, if there are
+                groups.
 
         Raises:
             EventLogError: the counts are of groups or sum a column up; or they are clipped without
@@ -305,16 +300,14 @@ class Pairs(NotPickled):
                 " not occur: state max_items_per_user=, or a public list of items (within=)"
             )
 
-        def weigh(
-            labels: Sequence[Label], numbers: NDArray[np.int64], norm: float
-        ) -> NDArray[np.int64]:
+        def weigh(labels: Sequence[Label], norm: float) -> NDArray[np.int64]:
             with self._count(allowed) as count:
-                return count.weighed(labels, numbers, norm)
+                return count.weighed(labels, norm)
 
         return weigh
 
     def close(self) -> None:
-        """Drop the pairs, and what is held of them. In a fork it does nothing."""
+        """Drop the pairs and all counts held of them. In a fork it does nothing."""
         with suppress(ForeignProcess), self._state.locked():
             self._state.value = _CLOSED
             self._stack.close()
@@ -354,12 +347,12 @@ def pairs(
     progress: ProgressCallback | None = None,
     **options: Unpack[ReadingKeywords],
 ) -> Pairs:
-    """Read a log once, and keep its distinct pairs for several counts: of a first step and a second
-    look, of several clips.
+    """Read a log once, and keep its distinct pairs for several counts.
 
-    A Spark DataFrame is read and kept on its cluster. Anything else stays in the embedded engine:
-    in memory, and beyond `memory_limit` in a temporary folder that only this user can read, which
-    goes as that of `read` does.
+    The counts may be those of a first and a second pass, or have different clips. A Spark DataFrame
+    is read and kept on its cluster. Anything else stays in the embedded engine: in memory, and
+    beyond `memory_limit` in a temporary folder that only this user can read, which is removed as
+    the one of `read` is.
 
     Args:
         source, reading, progress: as for `read`.

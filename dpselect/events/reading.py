@@ -1,4 +1,4 @@
-"""`Reading`: how a log is read, all of it in one frozen object."""
+"""`Reading`, all options of how a log is read, in one frozen object."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from dpselect.selection import Label
 from dpselect.sensitivity import Norm
 
 ProgressCallback = Callable[[int, int], None]
-"""Called with (steps done, steps in all); nothing else about the data is handed over."""
+"""A function called with (steps done, steps in all). It gets nothing else about the data."""
 
 _MOST_BUCKETS = 1024
 # Of either bound a user's weights are 2^-20 or more: each item in l2 under the least clip, each
@@ -46,14 +46,13 @@ _LEAST_AMOUNT, _MOST_AMOUNT = 2.0**-40, 2.0**50
 
 @final
 class Reading(FileOptions):
-    """How a log is read: its columns, which events and items are looked at, what one user may
-    contribute. Frozen, and public.
+    """Options of how a log is read: columns, events, items and contribution bounds. Frozen, public.
 
     Make it once and pass it on: `events.read(log, reading)` and `events.hold(log, reading)` take it
     in place of their keywords, which are its fields. Change it by
     `model_copy(update={"clip": 2.0})`, which checks everything again. All checks that need no log
-    are made here; an unknown field is refused. It does not hold the log itself, nor what is
-    reported while it is read (`progress`), nor anything that was read.
+    are made here, and an unknown field is refused. It does not hold the log itself, the `progress`
+    callback or any result.
 
     Attributes:
         user: the column of users: its exact name or, in CSV and TSV, its position (1, "1" and
@@ -63,9 +62,9 @@ class Reading(FileOptions):
             is a record of CSV, "DE,Berlin", with quotes where a part has a comma, a quote or a line
             end, or is empty; an event needs all parts.
         group: the column of groups, likewise; None to count the log as a whole.
-        groups: the groups to look at, a public list, or a file of them for `read_catalog`; what
-            is elsewhere takes no place under the bound. None takes those of the log, which are
-            private: `PerGroup` then needs a `discovery`.
+        groups: the groups to look at, a public list, or a file of them for `read_catalog`; other
+            groups take no place under the bound. None takes those of the log, which are private, so
+            `PerGroup` then needs a `discovery`.
         max_groups_per_user: keep at most this many groups of each user, chosen as items are, with
             the group in place of the item; needed with `group`. `max_items_per_user` and `clip`
             then hold within each of a user's groups.
@@ -94,26 +93,25 @@ class Reading(FileOptions):
             low <= 0 < high, score units.
         where: conditions that an event must satisfy to be read, "device = phone" or several:
             `events.where.Condition` says how values compare. Events without a value in the column
-            satisfy none. What is malformed in an event that does not satisfy them is still refused.
+            satisfy none. A malformed event still refuses the log if it does not satisfy them.
         time: the column of times, of which only those in [since, until) are read: timestamps,
             dates, or ISO 8601 text. Those with an offset are instants; those without are what a
-            clock in `time_zone` showed. Events outside the window are still checked for what is
-            malformed.
+            clock in `time_zone` showed. Malformed events outside the time range still refuse the
+            log.
         since, until: dates or times; in `time_zone` unless they have an offset. They must be
             public.
         time_zone: "UTC", "Europe/Berlin" and so on.
-        time_unit: what times that are numbers count since 1970 in UTC: "s", "ms" or "us".
-        within: look at these items only, public or released before: what a user has beyond them is
-            neither counted nor takes a place under the bound. The result has one entry for each, in
-            this order, 0 where nobody touched it.
+        time_unit: unit of times that are numbers since 1970 in UTC: "s", "ms" or "us".
+        within: look at these items only, public or released before: a user's other items are not
+            counted and take no place under the bound. The result has one entry for each, in this
+            order, 0 where nobody touched it.
         format, header, delimiter, quote, encoding, decimal, time_format, missing, null, split,
-        normalize, table,
-            query: what is said about a file or a
-            database and how its labels are written: as `FileOptions` has them.
-        buckets: into how many parts, by user, the log is cut where that saves memory, 1 to 1024;
-            None goes by size. It never changes the result.
-        memory_limit: what the engine may use before it spills to disk, such as "2GiB"; None is 320
-            MiB, or 80 MiB for each core where that is more.
+            normalize, table, query: options of a file or a database and of how its labels are
+            written, explained at `FileOptions`.
+        buckets: number of parts, by user, into which the log is cut if that saves memory, 1 to
+            1024; None goes by size. It never changes the result.
+        memory_limit: memory that the engine may use before it spills to disk, such as "2GiB"; None
+            is 320 MiB, or 80 MiB for each core where that is more.
 
     Raises:
         EventLogError: a value is refused, a field is unknown, or fields contradict each other.
@@ -150,9 +148,7 @@ class Reading(FileOptions):
     @model_validator(mode="before")
     @classmethod
     def _frozen(cls, given: Any) -> Any:
-        """Sequences as tuples, and lists of labels as they are written; a list of groups may be a
-        file.
-        """
+        """Sequences as tuples, and lists of labels as written. A list of groups may be a file."""
         if not isinstance(given, dict):
             return given
         held = dict(given)
@@ -207,7 +203,7 @@ class Reading(FileOptions):
 
     @cached_property
     def asked(self) -> Asked:
-        """The columns."""
+        """The columns to read."""
         if self.user is None:
             raise EventLogError("user=None is not a column: give its name, or its number from 1")
         where = [one.column for one in conditions(self.where)]
@@ -215,7 +211,7 @@ class Reading(FileOptions):
 
     @cached_property
     def window(self) -> Window | None:
-        """The stretch of time that is read; None for all."""
+        """The time range to read; None for all events."""
         if self.time is not None:
             return Window.between(self.since, self.until, self.time_zone, self.time_unit)
         if (
@@ -232,7 +228,7 @@ class Reading(FileOptions):
 
     @cached_property
     def measures(self) -> tuple[Measure, ...]:
-        """What is added up of each user with the count: clipped counts, or the sums of a column."""
+        """Quantities per user that are summed up with the count: clips, or the sums of a column."""
         if (self.value is None) != (self.value_clip is None):
             raise EventLogError(
                 "value= names a column and value_clip= the most that a user may add to an item:"
@@ -262,7 +258,7 @@ class Reading(FileOptions):
         return tuple(dict.fromkeys(Clip(_number(clip), self.clip_norm) for clip in clips))
 
     def contributions(self) -> Contributions:
-        """What one user may contribute, under `salt` or a fresh one, within which lists."""
+        """Contribution bounds of one user, with `salt` or a fresh one, and the lists."""
         salt = checked_salt(self.salt)
         if (
             salt is not None
@@ -300,7 +296,7 @@ class Reading(FileOptions):
         return replace(allowed, within=within, listed=listed)
 
     def given(self, source: object) -> Given:
-        """What a source is given to read `source` this way."""
+        """The input of a source to read `source` this way."""
         amount = summed(self.measures)
         return Given(
             source,
@@ -313,7 +309,7 @@ class Reading(FileOptions):
 
 
 def checked_salt(salt: object) -> str | None:
-    """Refuse what no hash is made of."""
+    """Refuse a salt that cannot be hashed."""
     if salt is None:
         return None
     if not isinstance(salt, str) or any("\ud800" <= letter <= "\udfff" for letter in salt):
@@ -339,7 +335,7 @@ def _amount(stated: Any) -> Amount:
 
 
 def _number(stated: object) -> float:
-    """NaN for what is none."""
+    """The number as a float, or NaN if it is not one."""
     try:
         return (
             float(stated) if isinstance(stated, Real) and not isinstance(stated, bool) else math.nan
@@ -349,7 +345,7 @@ def _number(stated: object) -> float:
 
 
 class Options(FileSaid, total=False):
-    """The fields of `Reading` as keywords, but those that decide what is returned."""
+    """The fields of `Reading` as keywords, except those on which the type of the result depends."""
 
     max_items_per_user: int | None
     salt: str | None

@@ -1,6 +1,4 @@
-"""Events of any source as one relation: the first source that accepts what was given reads it,
-shaped to what is counted.
-"""
+"""Events of any source as one relation, in the shape that is counted."""
 
 from __future__ import annotations
 
@@ -22,19 +20,16 @@ from dpselect.events.where import NUMBER
 
 
 class Source(Protocol):
-    """A module (or object) that reads one kind of source. `SOURCES` lists them; the first that
-    accepts reads.
+    """A reader of one kind of source, a module or an object.
+
+    `SOURCES` lists them, and the first that accepts a source reads it.
     """
 
     def accepts(self, given: Given) -> bool:
-        """Whether this is its kind, by type or name: no row is read, and nothing heavy is imported
-        to tell.
-        """
+        """True if it reads this kind of source, by type or name, without a row or heavy import."""
 
     def rows(self, engine: Engine, given: Given) -> Rows:
-        """The columns that were asked for, as SQL of the engine; whatever an engine raises passes
-        `engine.guarded`.
-        """
+        """The stated columns, as SQL of the engine, whose errors pass through `engine.guarded`."""
 
 
 # The narrower before the wider: an address is text, as a path is. A new kind of file goes into
@@ -54,9 +49,7 @@ _FINITE = f"coalesce(abs(number) <= {LARGEST}, false)"
 @final
 @dataclass(frozen=True, slots=True, repr=False)
 class PeriodEvents(NotPickled):
-    """The `shaped` events of one period, on disk while the block that made it lasts. It may hold
-    none. **Private**.
-    """
+    """The `shaped` events of one period (perhaps none), on disk during a block. **Private**."""
 
     relation: str
     size: int
@@ -69,9 +62,7 @@ class PeriodEvents(NotPickled):
 
 
 def rows(engine: Engine, given: Given) -> Rows:
-    """The columns of whatever was given, by the first source that accepts it; the events of a
-    period have them already.
-    """
+    """The columns of a source, from the first reader that accepts it, or of a period's events."""
     if isinstance(given.source, PeriodEvents):
         part = given.source
         return Rows(
@@ -96,12 +87,14 @@ def rows(engine: Engine, given: Given) -> Rows:
 
 
 def written_alike(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
-    """The same events without what their file writes for a missing value; with several items of one
-    field apart, labels without what stands for none, written as was asked, and those of several
-    columns as one, a record of CSV.
+    """The events with labels in the form in which they are compared.
 
-    What is a number or a time hangs on no word of the asker's: a value that is none refuses the
-    log, and whether there is one of some text could be asked for.
+    Texts that the file writes for a missing value are null. With several items in one field, there
+    is one event for each. Labels that stand for no label are null, normal forms are applied, and a
+    label of several columns is one CSV record.
+
+    A number or a time does not depend on any text that the caller chose. A value that is not one
+    refuses the log, so otherwise a caller could ask whether the log has some text.
     """
     said, kinds, nothing = given.said, dict(log.kinds), log.nothing
     passed, sql = ["refused"] * bool(log.bad) + ["kept"] * bool(log.kept), log.sql
@@ -144,7 +137,7 @@ def written_alike(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
 
 
 def _without(role: str, kind: Kind, absent: Sequence[str], dialect: Dialect) -> str:
-    """SQL of a role's column without these texts, or the numbers that they say."""
+    """SQL of a role's column in which these texts, or the numbers they represent, are null."""
     name = SHORT[role]
     if kind == "number":
         shown, stated = (
@@ -166,13 +159,14 @@ def _without(role: str, kind: Kind, absent: Sequence[str], dialect: Dialect) -> 
 
 
 def shaped(log: Rows, given: Given, dialect: Dialect = EMBEDDED, raw: str | None = None) -> Rows:
-    """The same events as one relation: labels in u, i and g, a number in v, microseconds in t (of
-    the clock on the `wall` or not), and why one is not counted in `apart`, which may be SQL of the
-    labels.
+    """The events as one relation with the columns that are counted.
 
-    Events that are not to be counted are still looked at for all that refuses a log: a refusal is
-    free, and the window and the conditions are the asker's. The column of one role is kept as it is
-    in `raw`, if that is asked for.
+    It has labels in u, i and g, a number in v, microseconds in t (of the clock on the `wall` or
+    not), and in `apart` the reason why an event is not counted, which may be SQL of the labels.
+
+    Events that are not counted are still checked for everything that refuses a log, because a
+    refusal is free and the caller chooses the time range and the conditions. The column of the role
+    `raw`, if stated, is kept as it is.
     """
     if log.apart:
         return log
@@ -218,7 +212,7 @@ def shaped(log: Rows, given: Given, dialect: Dialect = EMBEDDED, raw: str | None
 
 
 def _record(text: str, dialect: Dialect) -> str:
-    """SQL of a field of a record, as `catalog.joined` writes it."""
+    """SQL of a field of a CSV record, as `catalog._joined` writes it."""
     special, quote, twice = map(dialect.literal, ('[,"\r\n]', '"', '""'))
     inside = f"replace({text}, {quote}, {twice})"
     return (

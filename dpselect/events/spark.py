@@ -1,5 +1,6 @@
-"""A Spark DataFrame, counted on its cluster by SQL; no Python runs there. Counts are those of the
-embedded engine, to the row.
+"""A Spark DataFrame, counted on its cluster by SQL and without Python there.
+
+Counts equal those of the embedded engine exactly.
 """
 
 from __future__ import annotations
@@ -52,19 +53,17 @@ _BATCH = 100_000  # pairs that are written at a time
 
 
 def accepts(source: object) -> bool:
-    """A Spark DataFrame, also one of a session elsewhere (Spark Connect); pyspark is not imported
-    to tell.
-    """
+    """True for a Spark DataFrame, also of Spark Connect. pyspark is not imported to tell."""
     kinds = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(source).__mro__)
     return any(kind.startswith("pyspark.sql.") and kind.endswith(".DataFrame") for kind in kinds)
 
 
 def found(name: str, reading: Reading, *, unread: bool = False) -> tuple[object, Reading]:
-    """A DataFrame of the environment's session, which is started if there is none; and how it is
-    read. No row is looked at if it stays `unread`.
+    """A DataFrame of the environment's Spark session, and the reading of it.
 
-    A name with a slash or the ending of a format is a path or an address of Parquet, CSV or TSV;
-    another is a table's. Of a file without a header the columns are 1, 2, ...
+    The session is started if there is none. If the frame stays `unread`, no row is looked at. A
+    name with a slash or the ending of a format is a path or an address of Parquet, CSV or TSV, and
+    another name is a table's. In a file without a header the columns are 1, 2, ...
     """
     ending, stated = (
         PurePath(name.removesuffix(".gz")).suffix.lower().removeprefix("."),
@@ -149,9 +148,7 @@ def found(name: str, reading: Reading, *, unread: bool = False) -> tuple[object,
 
 
 def _require_whole(session: Any, places: Iterable[str]) -> None:
-    """Refuse files of a table with a log, whose folder is found by Spark, which knows the file
-    system.
-    """
+    """Refuse files of a table with a log, whose folder Spark finds in its file system."""
     for folder in dict.fromkeys(folder for place in places for folder in folders_of(place)):
         if "=" in PurePath(folder).name:  # a part of a table, and there may be thousands of them
             continue
@@ -161,7 +158,7 @@ def _require_whole(session: Any, places: Iterable[str]) -> None:
 
 
 def _is_there(session: Any, pattern: str) -> bool:
-    """Whether Spark finds such a file or folder; not if it may not look."""
+    """True if Spark finds such a file or folder, and False if it may not look."""
     try:
         _quietly(lambda: session.read.text(pattern).schema)
     except EventLogError:
@@ -188,9 +185,7 @@ def _session() -> Any:
 
 
 def _quietly(work: Callable[[], T]) -> T:
-    """`guarded`, and pyspark does not write what failed, which may quote the data, to standard
-    error either.
-    """
+    """`guarded`, without pyspark's own log of the failure, which may quote the data."""
     from pyspark.logger import PySparkLogger
 
     me = threading.get_ident()
@@ -204,7 +199,7 @@ def _quietly(work: Callable[[], T]) -> T:
 
 @final
 class _Spark(Dialect):
-    """The words of Spark."""
+    """The SQL words of Spark."""
 
     def literal(self, text: str) -> str:
         # no character of it has a meaning there
@@ -265,9 +260,7 @@ _WORDS = {
 
 @final
 class Cluster:
-    """Relations of one count on a session, as `dialect.Tables` has them: views under names that
-    nobody else has.
-    """
+    """Relations of one count on a Spark session, as views with unique names."""
 
     dialect = SPARK
     bucket = "CAST(pmod(hash(i), 4096) AS BIGINT)"
@@ -289,14 +282,14 @@ class Cluster:
         return view
 
     def frame(self, sql: str) -> DataFrame:
-        """A query, which nothing has computed yet."""
+        """A query as a frame that is not computed yet."""
         for word, known in _WORDS.items():
             sql = sql.replace(word, known)
         frame: DataFrame = _quietly(lambda: self._session.sql(sql))
         return frame
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
-        """The rows of a query; decimals, which have no fraction here, as integers."""
+        """All rows of a query, with decimals, which have no fraction here, as integers."""
         frame = self.frame(sql)
         whole = [at for at, (_, kind) in enumerate(frame.dtypes) if kind.startswith("decimal")]
         rows = _quietly(lambda: [list(row) for row in frame.collect()])
@@ -309,8 +302,10 @@ class Cluster:
         return [np.array([row[at] for row in rows], dtype=object) for at in range(len(names))]
 
     def made(self, name: str, sql: str, *, computed: bool = False) -> str:
-        """The rows of what is computed stay on the executors until `close`: what is lost before
-        fails whoever asks for it.
+        """Store or replace a view of the result of a query, and return its name.
+
+        A computed result stays on the executors until `close`. If an executor loses it earlier,
+        later queries fail.
         """
         frame = self.frame(sql)
         if computed:
@@ -323,21 +318,13 @@ class Cluster:
             name, f"SELECT * FROM {before} UNION ALL {sql}" if before in self._views else sql
         )
 
-    def listed(
-        self, name: str, labels: Sequence[Label], kind: str, numbers: Sequence[int] | None = None
-    ) -> str:
+    def listed(self, name: str, labels: Sequence[Label], kind: str, *, placed: bool = False) -> str:
         convert, stored = (str, "STRING") if kind == "str" else (_decimal, "DECIMAL(20, 0)")
-        stated = [0] * len(labels) if numbers is None else numbers
-        rows = [
-            (convert(label), number, at)
-            for at, (label, number) in enumerate(zip(labels, stated, strict=True))
-        ]
+        rows = [(convert(label), place) for place, label in enumerate(labels)]
         made = _quietly(
-            lambda: self._session.createDataFrame(
-                rows, schema=f"i {stored}, d BIGINT, place BIGINT"
-            )
+            lambda: self._session.createDataFrame(rows, schema=f"i {stored}, place BIGINT")
         )
-        return self.view(name, made if numbers is not None else made.select("i"))
+        return self.view(name, made if placed else made.select("i"))
 
     def close(self) -> None:
         while self._views:
@@ -352,9 +339,7 @@ class Cluster:
 
 
 def _decimal(label: Label) -> Decimal | None:
-    """The label among integers; None for text that is no integer's, and stands for no item
-    there.
-    """
+    """The label as a decimal among integers, or None for a text that is not an integer."""
     return Decimal(label) if is_integer(label) else None
 
 
@@ -408,14 +393,18 @@ def _require_readable(given: Given) -> None:
 
 
 def require_columns(given: Given) -> None:
-    """Refuse what the options, the columns of a Spark table and their types alone refuse."""
+    """Check the options, the columns of a Spark table and their types, without reading a row."""
     _require_readable(given)
     events_of(rows(given, cast(Any, given.source), "unread"), given)
 
 
 def save(source: object, reading: Reading, path: Path) -> Kinds:
-    """Write the pairs of a Spark table, which may have none, to a Parquet file on this machine, a
-    batch at a time: columns u and i as text; and say what they hold.
+    """Write the pairs of a Spark table to a Parquet file on this machine, one batch at a time.
+
+    The file has columns u and i as text, and there may be no pairs.
+
+    Returns:
+        The types of the labels.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -448,9 +437,7 @@ _HALF = 2**40
 
 
 def rows(given: Given, frame: DataFrame, relation: str) -> Rows:
-    """The columns of a frame that is a relation in SQL, there called c0, c1, ...: integers, text
-    and numbers in one type each.
-    """
+    """The columns c0, c1, ... of a frame known in SQL as `relation`, each with one type."""
     columns, kinds, nothing, missing = (
         list[str](),
         dict[str, Kind](),
@@ -493,5 +480,5 @@ _STORED: Final[Mapping[Kind, str]] = {"int": "BIGINT", "str": "VARCHAR", "number
 
 
 def events_of(log: Rows, given: Given) -> Rows:
-    """The same events, as `rows` has them for the embedded engine."""
+    """The events as `rows` gives them for the embedded engine, in Spark's SQL."""
     return shaped(written_alike(judged(log, given, SPARK), given, SPARK), given, SPARK)

@@ -1,6 +1,4 @@
-"""From what was given to distinct pairs in the engine: a source reads it, it is shaped to what is
-counted, one pass groups it.
-"""
+"""From a source to distinct pairs in the engine: read, shape, and group in one pass."""
 
 from __future__ import annotations
 
@@ -62,17 +60,17 @@ class Staged(NotPickled):
     """A log in an engine, grouped once. Its figures are private.
 
     Attributes:
-        what: how messages name the log.
-        kinds: what its labels are.
-        report: of the events to count; pairs are not counted yet.
-        without: how many of these events lack each role.
+        what: name of the log in messages.
+        kinds: types of its labels.
+        report: figures of the events to count; pairs are not counted yet.
+        without: number of these events that lack each role.
         pairs: the relation of every distinct (u, i), or (u, g, i), that is to be counted; with a
-            column summed up, s, the sum. Without an item, every distinct (u), or (u, v), and in how
-            many events it is, m.
-        buckets: into how many parts, by user, it is cut where that saves memory.
-        progress: is told how far a count is.
-        how: how its fields are found, in words, where that is not plain.
-        nothing: roles whose columns hold nothing by their types: see `Rows`.
+            column summed up, s, the sum. Without an item, every distinct (u), or (u, v), and m, the
+            number of its events.
+        buckets: number of parts, by user, into which it is cut if that saves memory.
+        progress: the callback for the progress of a count.
+        how: how its fields are found, in words, if that is not plain.
+        nothing: roles whose columns hold nothing by their types; see `Rows`.
     """
 
     what: str
@@ -87,13 +85,11 @@ class Staged(NotPickled):
 
     @property
     def typed(self) -> Kinds:
-        """What its labels are, without those of columns that hold nothing: these have no type."""
+        """Types of its labels, without columns that hold nothing and so have no type."""
         return {role: kind for role, kind in self.kinds.items() if role not in self.nothing}
 
     def report_progress(self, done: int, parts: int) -> None:
-        """Say how far a reading is: nothing, or that the log was grouped and this many parts of it
-        are counted.
-        """
+        """Report the progress, 0 or the grouping and the number of counted parts."""
         if self.progress is not None:
             self.progress(done + (done > 0), parts + 1)
 
@@ -101,10 +97,10 @@ class Staged(NotPickled):
 def prepared(
     engine: Engine, source: object, reading: Reading, progress: ProgressCallback | None
 ) -> Staged:
-    """The log grouped in one pass, and what its labels are.
+    """The log, grouped in one pass, and the types of its labels.
 
-    The engine holds the groups in memory and spills what `memory_limit` does not allow, in files of
-    this reading's own folder.
+    The engine holds the groups in memory and spills groups beyond `memory_limit` to files in this
+    reading's own folder.
     """
     given, labels, amount = reading.given(source), keys_of(reading), summed(reading.measures)
     log = shaped(rows(engine, given), given)
@@ -146,9 +142,7 @@ def prepared(
 
 
 def _examples(engine: Engine, given: Given, role: str) -> str:
-    """How many values of a role are malformed, and some of them, for whoever may see them; of the
-    log as its source holds it.
-    """
+    """Number of malformed values of a role in the source, and some of them, for a data owner."""
     said = given.said.model_copy(update={"null": (), "split": None, "normalize": (), "where": ()})
     asked = given.asked.without(
         [condition for condition in given.asked.columns if is_condition(condition)]
@@ -195,10 +189,10 @@ _POINT_ZERO = "'-?[0-9]+[.]0+'"
 
 
 def refuse_two_spellings(engine: Engine, log: Rows, asked: Asked) -> None:
-    """Refuse files of which one writes a user 1 and another 1.0: one person would be two.
+    """Refuse files of which one writes a user 1 and another 1.0, because one person would be two.
 
-    pandas writes integers so where one of their column is missing. Within one file they are two
-    users, as they are written. The files are looked at as they are, whatever of them was asked for.
+    pandas writes integers as 1.0 if one in the column is missing. Within one file 1 and 1.0 are two
+    users. The files are checked as they are, without conditions or time range.
     """
     if len(log.texts) < 2:
         return
@@ -232,8 +226,10 @@ def refuse_two_spellings(engine: Engine, log: Rows, asked: Asked) -> None:
 def staged_of(
     found: Sequence[tuple[Any, ...]], log: Rows, asked: Asked, **in_engine: Any
 ) -> Staged:
-    """From how many events are `apart` in which way; a log is refused by what the events lack and
-    what is malformed, also outside a window: what is refused may not depend on that.
+    """A staged log, from the numbers of events that are `apart` for each reason.
+
+    A log is refused for missing or malformed values, also outside the time range, because a refusal
+    may not depend on it.
     """
     asked.refuse_malformed({refused(apart) for apart, _ in found if apart < 0}, log.what)
     bits = {role: 1 << place for place, role in enumerate(asked.roles)}
@@ -265,9 +261,9 @@ _NONE = -1  # the number of no period
 def split(
     source: object, reading: Reading, periods: Sequence[tuple[str, datetime, datetime]]
 ) -> Iterator[dict[str, PeriodEvents]]:
-    """The events of each period, from one pass over the log, to be read while the block lasts.
+    """The events of each period, from one pass over the log, readable during the block.
 
-    Periods follow each other without a gap; what is outside is in none.
+    Periods follow each other without a gap. Events outside belong to none.
     """
     given = reading.given(source)
     with opened(reading.memory_limit) as engine:
@@ -332,7 +328,5 @@ def split(
 
 
 def _parquet_in(folder: Path, files: str = "*.parquet") -> str:
-    """An SQL relation of our own files in this very folder: only its name is taken literally, what
-    follows is a pattern.
-    """
+    """SQL relation of our own files in a folder, with a literal name but a pattern `files`."""
     return f"read_parquet({located(folder)[:-1]}/{files}', hive_partitioning = false)"

@@ -1,4 +1,4 @@
-"""Which events are read: those of a stretch of time, whose ends are public."""
+"""The time range of the events to read, with public ends."""
 
 from __future__ import annotations
 
@@ -29,11 +29,10 @@ _MOST_DAYS = 36_525
 @final
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Events from `since` to before `until`, both with their time zone; None for no end on that
-    side.
+    """A time range from `since` to before `until`, both with time zone; None for no end on a side.
 
-    zone: where the clock hangs that times without a zone of their own were read off.
-    unit: of times that are numbers, since 1970 in UTC; None where there are none.
+    zone: time zone of the clock that showed times without a zone of their own. unit: unit of times
+    that are numbers, since 1970 in UTC; None if there are none.
     """
 
     since: datetime | None
@@ -45,7 +44,7 @@ class Window:
     def between(
         cls, since: Moment | None, until: Moment | None, zone: str, unit: Unit | None
     ) -> Self:
-        """The window asked for."""
+        """The time range between two stated times."""
         if since is None and until is None:
             raise EventLogError("time= needs since= or until=, or both: which events to read")
         try:
@@ -71,8 +70,9 @@ class Window:
         return cls(start, end, where, unit)
 
     def moment(self, kind: str, dialect: Dialect, form: str | None = None) -> tuple[str, str]:
-        """SQL of a time t as microseconds, null if it is none, and of whether they are of the clock
-        on the wall; text is of ISO 8601, or of this form.
+        """SQL of a time t in microseconds (or null), and of whether it is a clock time.
+
+        A text must be ISO 8601, or have the format `form`.
         """
         if form is not None:
             return dialect.of_format("t", form), "true"
@@ -94,7 +94,7 @@ class Window:
         return either, f"coalesce({on_wall}, true)"
 
     def holds(self, moment: str, wall: str) -> str:
-        """SQL of whether microseconds lie in the window."""
+        """SQL that is true if microseconds lie in the time range."""
         ends = [
             (end, sign) for end, sign in ((self.since, ">="), (self.until, "<")) if end is not None
         ]
@@ -105,7 +105,7 @@ class Window:
         return " AND ".join(parts)
 
     def days(self) -> list[date]:
-        """The days that it lies in, by the clock on the wall; it has two ends."""
+        """The days of a time range with two ends, by the clock on the wall."""
         if self.since is None or self.until is None:
             raise EventLogError("days are counted from since= to until=: give both")
         ends = (self.since, self.until - timedelta(microseconds=1))
@@ -123,9 +123,7 @@ class Window:
         )
 
     def day(self, moment: int, wall: bool) -> date:
-        """The day of microseconds since 1970, of the clock on the wall or in UTC, by the clock on
-        the wall.
-        """
+        """The day of microseconds since 1970 on the wall clock or in UTC, by the wall clock."""
         at = _EPOCH + timedelta(microseconds=moment)
         return at.date() if wall else at.replace(tzinfo=UTC).astimezone(self.zone).date()
 
@@ -138,9 +136,10 @@ class Window:
 def periods(
     whole: Window, every: Every, *, partial: bool = False, most: int = 400
 ) -> Iterator[tuple[str, datetime, datetime]]:
-    """Name, start and end of the days, ISO weeks or months of a window with two ends, named as a
-    ledger names them; those that the zone skipped are left out. The last may be cut short where
-    that is asked for, `partial`. There are `most` at most.
+    """Name, start and end of the days, ISO weeks or months of a time range with two ends.
+
+    Names are those of a ledger. Periods that the zone skipped are left out. The last one may be cut
+    short if `partial`. There are `most` at most.
     """
     if every not in get_args(Every):
         raise EventLogError(f"every={every!r} must be one of {', '.join(get_args(Every))}")

@@ -1,4 +1,4 @@
-"""Distinct users per item, or per group and item, with what one user may change about them."""
+"""Distinct users per item, or per group and item, with their sensitivity to one user."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from dpselect.sensitivity import Sensitivity
 @final
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class EventCounts(Measured):
-    """What `read` found. Immutable; its repr shows nothing that was read.
+    """Counts from `read`, without groups. Immutable; its repr shows nothing that was read.
 
     Attributes:
-        labels: (m,) the items seen, in order: integers by value, text by code point; or those that
-            were asked for. **Private**.
+        labels: (m,) the items seen, in order: integers by value, text by code point; or the listed
+            items. **Private**.
         counts: (m,) distinct users of each, after the bound. **Private**.
         clipped: (clips, m) sums of users' weights in units of 2^-20, one row per clip; or (1, m)
-            sums of what users add of a column, in units of `clips[0].unit`. **Private**.
-        allowed: what one user may contribute, and the items that were asked for.
-        report: what was read and what was left out, for the data's owner. **Private**.
+            sums of users' amounts of a column, in units of `clips[0].unit`. **Private**.
+        allowed: the contribution bounds of one user, and the listed items.
+        report: figures of the reading, for the data's owner. **Private**.
     """
 
     labels: tuple[Label, ...]
@@ -57,9 +57,7 @@ class EventCounts(Measured):
         labels: Sequence[Label],
         sums: NDArray[np.int64],
     ) -> Self:
-        """Of the items of a count, in order, and (1 + clips, items) how many users each has and the
-        sums of their weights.
-        """
+        """Counts from the items in order, their users, and sums of weights (1 + clips, items)."""
         if allowed.within is not None:
             labels, sums = allowed.within, aligned(labels, sums, allowed.within)
         sums.setflags(write=False)
@@ -74,19 +72,20 @@ class EventCounts(Measured):
     ) -> Scores:
         """Scores of the items seen, or of a public catalog.
 
-        Without a catalog the domain is "observed", since which items occur is private, and items
-        are in order of their labels; "public" if `read` was given the items to look at. With one it
-        is "public": one score per label in the catalog's order, 0 for an item nobody touched, and
-        items outside it left out. Labels are released as the catalog writes them, and matched as
-        the log's type: 7 and "7" mean the item 7 of a column of integers, and "7" of a column of
-        text; what is no integer stands for no item of a column of integers.
+        Without a catalog the domain is "observed", because it is private which items occur, and
+        items are in order of their labels. It is "public" if `read` was given the items to look at.
+        With a catalog it is "public" too, with one score per label in the catalog's order, 0 for an
+        item nobody touched, and items outside it left out. Labels are released as the catalog
+        writes them, and matched as the log's type: 7 and "7" mean the item 7 of a column of
+        integers, and "7" of a column of text. A label that is not an integer matches no item of a
+        column of integers.
 
-        The sensitivity is that of distinct-user counts (theory, conventions): one user changes
-        every count by at most 1. Under "add_remove" all changes have one sign, and under a bound of
-        L items at most L counts change. Under "replace_one" one user's items leave and another's
-        come: not monotone, and at most 2 L counts change. With `clip`, one of those that `read` was
-        asked for, scores are the clipped counts, and what a user changes has at most that norm. If
-        a log was read with `value`, scores are the clipped sums, and their sensitivity is
+        The sensitivity of distinct-user counts is that one user changes every count by at most 1
+        (theory, conventions). Under "add_remove" all changes have one sign, and under a bound of L
+        items at most L counts change. Under "replace_one" one user's items leave and another's
+        come: not monotone, and at most 2 L counts change. With `clip`, which must be a clip of the
+        reading, scores are the clipped counts, and a user's change has at most that norm. If a log
+        was read with `value`, scores are the clipped sums, and their sensitivity is
         `Sensitivity.of_sums`; sums that may be negative need a public domain.
 
         Raises:
@@ -118,14 +117,13 @@ class EventCounts(Measured):
 @final
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class GroupCounts(Measured):
-    """What `read` found where it was asked for groups. Immutable; its repr shows nothing that was
-    read.
+    """Counts from `read`, with groups. Immutable; its repr shows nothing that was read.
 
     Attributes:
-        spans: where the cells of each group lie, by its name: every group that was listed, or those
-            that were seen. **Private** unless listed.
-        items: the items seen in any group, in order; or those that were asked for. **Private**
-            unless asked for.
+        spans: slice of the cells of each group, by its name, for every listed group, or for the
+            groups seen. **Private** unless listed.
+        items: the items seen in any group, in order; or the listed items. **Private** unless
+            listed.
         place: (cells,) the place in `items` of each cell's item. **Private**.
         counts, clipped: (cells,) and (clips, cells), as of `EventCounts`. **Private**.
         present: users of each group, each clipped to an l2 norm of 1 over the groups, in units of
@@ -152,9 +150,7 @@ class GroupCounts(Measured):
         sums: NDArray[np.int64],
         present: NDArray[np.int64],
     ) -> Self:
-        """Of groups and items, in order; the places among them of each cell, in order; its sums;
-        and users present by group.
-        """
+        """Counts from groups and items in order, cells' places and sums, and users per group."""
         (groups, items), (group, place) = labels, cells
         starts = np.searchsorted(group, np.arange(len(groups) + 1)).tolist()
         spans = dict(zip(groups, itertools.starmap(slice, itertools.pairwise(starts)), strict=True))
@@ -173,7 +169,7 @@ class GroupCounts(Measured):
 
     @property
     def listed(self) -> bool:
-        """Whether the groups were asked for by name, and are public."""
+        """True if the groups are public because the caller listed them."""
         return self.allowed.listed is not None
 
     @property
@@ -189,13 +185,13 @@ class GroupCounts(Measured):
         *,
         clip: float | None = None,
     ) -> GroupedScores:
-        """Scores of every group, for `PerGroup`; each group's are made when they are looked at.
+        """Scores of every group, for `PerGroup`. A group's scores are made when they are looked at.
 
         Items are those of `EventCounts.scores`: seen in the group, or a public catalog for all
-        groups. The sensitivity is what a user changes within one group: `max_items_per_user` and
-        `clip` hold in each of the user's groups. A group that was listed has scores whether
-        somebody was there or not. Without a list which groups there are is private, and the result
-        also holds the users per group for the `discovery` of `PerGroup`: one of t groups adds
+        groups. The sensitivity is a user's change within one group, because `max_items_per_user`
+        and `clip` hold in each of the user's groups. A listed group has scores whether anybody was
+        there or not. Without a list, it is private which groups there are, and the result also
+        holds the users per group for the `discovery` of `PerGroup`. A user of t groups adds
         1/sqrt(t) to each, an l2 norm of at most 1.
         """
         sensitivity, names = self._sensitivity(clip, relation), None
@@ -232,9 +228,7 @@ class GroupCounts(Measured):
 
 @final
 class _Cells(Mapping[Label, Scores]):
-    """Scores by group, of which one at a time is in memory: of the items seen there, or of public
-    `names`.
-    """
+    """Scores by group, one group in memory at a time, of items seen there or of public `names`."""
 
     def __init__(
         self,
@@ -271,9 +265,9 @@ class _Cells(Mapping[Label, Scores]):
 
 
 def _require_from_zero(clips: tuple[Measure, ...]) -> None:
-    """Refuse what may be negative, where the items are not public."""
+    """Refuse sums that may be negative if the items are not public."""
     if signed(clips):
         raise EventLogError(
-            "sums that may be negative need a public catalog: what hides a user's own item counts"
-            " from 0 up"
+            "sums that may be negative need a public catalog, because a threshold that hides a"
+            " user's own item needs scores from 0 up"
         )

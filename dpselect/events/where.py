@@ -1,6 +1,4 @@
-"""Conditions on an event's own columns: which events are looked at. They are public; text is
-compared as the source holds it.
-"""
+"""Public conditions on an event's columns. Text is compared as the source holds it."""
 
 from __future__ import annotations
 
@@ -22,7 +20,8 @@ _SIGNS: Final = get_args(Sign)
 _EQUAL: Final = ("=", "!=")
 _QUOTED = r'"(?:[^"]|"")*"'
 _FORM = re.compile(
-    rf"\s*(?P<column>{_QUOTED}|[^\"=!<>]+?)\s*(?P<sign>!=|<=|>=|=|<|>)\s*(?P<value>{_QUOTED}|[^\"].*?|)\s*",
+    rf"\s*(?P<column>{_QUOTED}|[^\"=!<>]+?)\s*(?P<sign>!=|<=|>=|=|<|>)"
+    rf"\s*(?P<value>{_QUOTED}|[^\"].*?|)\s*",
     re.DOTALL,
 )
 NUMBER = "[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?"
@@ -38,13 +37,13 @@ _HOW = (
 @final
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What an event's value in a column has to be. A value that is missing satisfies no condition.
+    """A condition on an event's value in a column. A missing value satisfies no condition.
 
-    With = and != values are compared as text, exactly as labels are: "01" is not "1". Numbers of a
-    column of numbers are compared with a number as such, 1 with 1.0, and differ from all other
-    text. With <, <=, > and >= values are compared as numbers, to the double next to them. What is
-    not of the kind that is compared, such as text in place of a number, or a nested value,
-    satisfies no condition, and refuses no log: what is asked for is the asker's.
+    With = and != values are compared as text, exactly as labels are, so "01" is not "1". In a
+    column of numbers, values are compared with a number as numbers (1 equals 1.0), and differ from
+    all other text. With <, <=, > and >= values are compared as numbers, to the nearest double. A
+    value of another kind, such as text in place of a number, or a nested value, satisfies no
+    condition and refuses no log, because the caller chooses the conditions.
     """
 
     column: str
@@ -53,9 +52,7 @@ class Condition:
 
     @classmethod
     def of(cls, text: object) -> Self:
-        """From "column = value"; refused if it is not of that form, or compares with no number as
-        one.
-        """
+        """Parse "column = value". Refuse other forms, and comparisons with a text as a number."""
         found = (
             _FORM.fullmatch(text)
             if isinstance(text, str) and len(text) <= _LONGEST and "\0" not in text
@@ -82,26 +79,22 @@ class Condition:
 
     @property
     def as_text(self) -> bool:
-        """Whether values are compared as text, and not as numbers."""
+        """True if values are compared as text and not as numbers."""
         return self.sign in _EQUAL
 
     def as_number(self, kind: str) -> bool:
-        """Whether values of a column of this kind are compared with `number`."""
+        """True if values of a column of this kind are compared with `number`."""
         return not self.as_text or (kind == "number" and self._says_number())
 
     def text(self, kind: str) -> str:
-        """What values of a column of this kind are compared with as text: integers are printed
-        without fraction or power.
-        """
+        """Text to compare with values of a column of this kind, without fraction if integers."""
         if kind == "int" and self._says_number() and abs(self.number) < 2.0**65:
             exact = Decimal(self.value)
             return str(int(exact)) if exact == exact.to_integral_value() else self.value
         return self.value
 
     def equals(self, value: float) -> bool:
-        """Whether this number, perhaps an integer, is the one that values are compared with for
-        equality.
-        """
+        """True if this number is equal to the condition's value, compared as a number."""
         said = self.as_text and self._says_number()
         return said and (
             Decimal(self.value) == value if isinstance(value, int) else self.number == value
@@ -112,7 +105,7 @@ class Condition:
 
     @property
     def number(self) -> float:
-        """What numbers are compared with."""
+        """The condition's value as a number."""
         return float(self.value)
 
     def __str__(self) -> str:
@@ -120,9 +113,7 @@ class Condition:
 
 
 def conditions(stated: object) -> tuple[Condition, ...]:
-    """One condition, or several that an event must all satisfy, eight at most; in one order, each
-    once.
-    """
+    """One condition, or up to eight that an event must all satisfy, in order without duplicates."""
     texts: Sequence[object] = (
         [stated] if isinstance(stated, str) or not isinstance(stated, Sequence) else stated
     )
@@ -139,12 +130,11 @@ def conditions(stated: object) -> tuple[Condition, ...]:
 
 
 def comparable(value: object, test: Condition, missing: Sequence[Condition]) -> str | None:
-    """A value of Python as the text by which a condition compares it, as it does a value of a
-    column of its type; None for one that satisfies none, or for a number that stands for a
-    `missing` one.
+    """A Python value as the text by which a condition compares it, as in a column of its type.
 
-    Scalars of numpy are the values that they hold, and complex numbers those that they were:
-    whether a column has them, or a type, one user's value decides.
+    None means that the value satisfies no condition, or is a number that stands for a `missing`
+    value. numpy scalars count as the values that they hold, and complex numbers without an
+    imaginary part as real, because one user's value may decide whether a column has such a type.
     """
     if isinstance(value, complex | np.complexfloating) and value.imag == 0:
         value = value.real
@@ -174,7 +164,7 @@ def _number(value: float, test: Condition, missing: Sequence[Condition]) -> str 
 
 
 def _written(text: str) -> bool:
-    """Whether some encoding can write it, as it cannot a lone surrogate."""
+    """True if some encoding can write the text, which a lone surrogate prevents."""
     return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 

@@ -1,5 +1,6 @@
-"""Private selection mechanisms: final classes, `Mechanism` their abstract base; imported when first
-asked for.
+"""Private selection mechanisms: final classes, and `Mechanism`, their abstract base.
+
+They are imported when first used.
 """
 
 import lazy_loader

@@ -29,5 +29,4 @@ from .stable_top_k import StabilityTest as StabilityTest
 from .stable_top_k import StableTopK as StableTopK
 from .stable_top_k import StableTopKFixed as StableTopKFixed
 from .top_of_groups import TopOfGroups as TopOfGroups
-from .two_rounds import TwoRoundHistogram as TwoRoundHistogram
 from .with_values import WithValues as WithValues

@@ -1,6 +1,4 @@
-"""The sparse vector technique: which answers exceed a threshold, and the best candidate, found by
-its lead over the others.
-"""
+"""The sparse vector technique: answers above a threshold, and the best candidate by its lead."""
 
 from __future__ import annotations
 
@@ -36,30 +34,31 @@ _UP = 1 + 2**-50
 
 @final
 class AboveThreshold(Mechanism):
-    """The first c answers that exceed a noisy threshold, each with noise of its own (Dwork et al.
-    2009; Lyu, Su, Li 2017).
+    """The first c answers that exceed a noisy threshold, each with noise of its own.
 
     `select(scores)` takes the answers of the queries as scores, in the order in which they are
-    asked; `Selection.indices` are those found above. One noise is drawn for the threshold and kept
-    for the whole run, which ends with the c-th answer above. With D = linf and K D the range of a
-    change (K = 1 for monotone scores, at most 2): laplace costs SparseVectorDP(D/scale, c K
-    D/answer_scale, c), Theorems V1, V8 and V10, however many queries are asked, or the vector of
-    all noisy answers (Theorem H10) where one user changes few of them. exponential, less its mean,
-    costs LaplaceDP(D/scale + c K D/answer_scale) and deviates by a factor sqrt(2) less, Theorem V9:
-    take it for few answers above. gaussian is the variant of Zhu and Wang (2020), Theorem V2, and
-    pays for `candidates`.
+    asked. `Selection.indices` are those found above. One noise is drawn for the threshold and kept
+    for the whole run, which ends with the c-th answer above. After Dwork et al. (2009) and Lyu, Su
+    and Li (2017).
+
+    The cost uses D = linf, and K D, the range of a change (K = 1 for monotone scores, at most 2).
+    laplace costs SparseVectorDP(D/scale, c K D/answer_scale, c), Theorems V1, V8 and V10, for any
+    number of queries, or the vector of all noisy answers (Theorem H10) if one user changes few of
+    them. exponential, less its mean, costs LaplaceDP(D/scale + c K D/answer_scale), and its
+    standard deviation is smaller by a factor sqrt(2), Theorem V9, so it suits a small c. gaussian
+    is the variant of Zhu and Wang (2020), Theorem V2, and its cost depends on `candidates`.
 
     Args:
-        threshold: public, score units.
-        scale: of the threshold's noise in score units, > 0 (the standard deviation for gaussian and
-            exponential).
-        answer_scale: of the noise on every answer, score units; None takes the ratio that minimizes
-            the noise for its price, `scale * sqrt(K sqrt(c))` for gaussian and
+        threshold: public threshold, score units.
+        scale: scale of the threshold's noise in score units, > 0 (the standard deviation for
+            gaussian and exponential).
+        answer_scale: scale of the noise on every answer, score units. None takes the ratio that
+            minimizes the noise at its cost, `scale * sqrt(K sqrt(c))` for gaussian and
             `scale * (c K)^(1/3)` for the others.
-        c: how many answers above the threshold are reported at most, >= 1.
+        c: largest number of answers above the threshold that are reported, >= 1.
         noise: "laplace", "exponential" or "gaussian".
-        sensitivity: what one user may change in the answers.
-        candidates: the public number of queries at most; needed by gaussian.
+        sensitivity: bounds on what one user may change in the answers.
+        candidates: public upper bound on the number of queries. gaussian needs it.
 
     Example:
         >>> import dpselect as dps
@@ -90,8 +89,8 @@ class AboveThreshold(Mechanism):
             return self
         if self.candidates is None:
             raise ValueError(
-                "noise='gaussian' needs candidates= (the public number of queries): its guarantee"
-                " depends on it"
+                "noise='gaussian' needs candidates= (the public number of queries), because"
+                " its guarantee depends on it"
             )
         # bounds the logarithm of `_patterns`, without huge integers
         above = min(self.c, self.candidates)
@@ -130,9 +129,9 @@ class AboveThreshold(Mechanism):
             return LaplaceDP(epsilon=fraction_up(threshold + above))
         if self._price != "laplace":
             raise InvalidMechanism(
-                f"noise={self.noise!r} declares no threshold_price, so no theorem says what"
-                " comparisons with it cost: prove one and declare it in the noise's class, or use"
-                " another noise"
+                f"noise={self.noise!r} declares no threshold_price, so no theorem states the"
+                " cost of comparisons with it. Prove one and declare it in the noise's class,"
+                " or use another noise"
             )
         answers = ratio_up(self.c * self.answer_shift, self.noise_on_answers)
         alone = ratio_up(self.sensitivity.linf, self.noise_on_answers)
@@ -152,8 +151,9 @@ class AboveThreshold(Mechanism):
 
     @property
     def answer_shift(self) -> float:
-        """The most that an answer moves against the threshold once the neighbor's threshold is
-        moved along, score units.
+        """Largest change of an answer against the threshold, in score units.
+
+        In the comparison, the neighbor's threshold is moved along.
         """
         return max(self.sensitivity.linf, self.sensitivity.range)
 
@@ -171,7 +171,7 @@ class AboveThreshold(Mechanism):
 
     @property
     def _level(self) -> float:
-        """What noisy answers have to exceed by the threshold's noise: both noises of mean 0."""
+        """Level that noisy answers have to exceed, if all noises have mean 0."""
         return self.threshold + (
             self.noise_on_answers - self.scale if self._price == "exponential" else 0.0
         )
@@ -212,26 +212,25 @@ class AboveThreshold(Mechanism):
 
 
 def _patterns(queries: int, most: int) -> int:
-    """How many sets of at most `most` queries there are."""
+    """Number of sets of at most `most` queries."""
     return sum(math.comb(queries, above) for above in range(min(most, queries) + 1))
 
 
 @final
 class LargeMargin(Mechanism):
-    """One candidate, by the exponential mechanism on the top l, l found where the best leads by a
-    margin (Chaudhuri et al. 2014).
+    """One candidate, by the exponential mechanism on the top l, with l found by the best's lead.
 
-    l is the first r with h_(1) - h_(r+1) + Exponential(3R/(2 s)) > Exponential(3R/s) + T(r), all
-    candidates if there is none, R being the range: 1 for monotone scores, 2 for scores that any
-    user moves by at most 1, up or down. Guarantee: ApproxDP(epsilon, delta) and at once, outside an
+    l is the first r with h_(1) - h_(r+1) + Exponential(3R/(2 s)) > Exponential(3R/s) + T(r), or all
+    candidates if there is none. R is the range: 1 for monotone scores, 2 for scores that any user
+    moves by at most 1, up or down. Guarantee: ApproxDP(epsilon, delta) and at once, outside an
     event of probability delta, a Laplace guarantee of s = split * epsilon for the search and a
-    bounded range of the rest for the choice; Theorem V7.
+    bounded range of the rest for the choice; Theorem V7. After Chaudhuri et al. (2014).
 
     Args:
-        monotone: whether all scores move one way between neighbors, as counts do under add_remove:
-            half the noise and margin.
-        split: share of epsilon for the search, 0.01 to 0.99: 0.4 serves uses that compose, 0.55 has
-            the least margin in one use.
+        monotone: True if all scores move one way between neighbors, as counts do under add_remove.
+            This halves the noise and the margin.
+        split: share of epsilon for the search, 0.01 to 0.99. 0.4 suits uses that compose, and 0.55
+            has the least margin in one use.
     """
 
     kind: Literal["large_margin"] = "large_margin"
@@ -262,7 +261,7 @@ class LargeMargin(Mechanism):
         return self
 
     @property
-    def covers(self) -> Sensitivity:
+    def sensitivity_bound(self) -> Sensitivity:
         return Sensitivity(monotone=self.monotone, relation=self.neighbors)
 
     @property
@@ -274,17 +273,19 @@ class LargeMargin(Mechanism):
 
     @property
     def core(self) -> Curve:
-        """What search and choice cost unless a candidate is released that one user could push out
-        of the top l.
+        """Cost of the search and the choice, outside the event of probability `delta`.
+
+        In that event, a candidate is released that one user could push out of the top l.
         """
         threshold, comparison, choice = self._scales
-        span = self.covers.range
+        span = self.sensitivity_bound.range
         search = Fraction(span) / Fraction(threshold) + Fraction(span) / Fraction(comparison)
         return LaplaceDP(epsilon=fraction_up(search)) + BoundedRange(epsilon=ratio_up(span, choice))
 
     def margin(self, size: int) -> float:
-        """T(size): how far the best has to lead the candidate of rank size + 1, in score units, for
-        the top `size` to be tested.
+        """Return T(size), the lead that lets the top `size` be tested, in score units.
+
+        The lead is that of the best over the candidate of rank size + 1.
 
         Raises:
             InvalidRequest: size is less than 1.
@@ -292,17 +293,23 @@ class LargeMargin(Mechanism):
         return float(self._margins(np.array([_at_least_one(size)], dtype=np.float64))[0])
 
     def needed_lead(self, size: int, failure: float) -> float:
-        """The lead over rank size + 1, score units, that makes `error_bound` hold with this chance
-        of failure. Raises alike.
+        """Return the lead over rank size + 1, in score units, that makes `error_bound` hold.
+
+        Args:
+            size: number of the best candidates, >= 1.
+            failure: in (0, 1), probability that the bound does not hold.
+
+        Raises:
+            InvalidRequest: size is less than 1, or failure not in (0, 1).
         """
         return self.margin(size) + self._scales[0] * math.log(2 / _checked(failure))
 
     def error_bound(self, size: int, failure: float) -> float:
-        """How far below the best score the released one can lie but for a chance of `failure`, in
-        score units. Theorem V7.
+        """Return a bound on the best score minus the released one, in score units. Theorem V7.
 
-        Holds if the best leads the candidate of rank size + 1 by at least
-        `needed_lead(size, failure)`: an assumption, not read off the data.
+        It fails with probability at most `failure`, provided that the best leads the candidate of
+        rank size + 1 by at least `needed_lead(size, failure)`. This is an assumption, not read off
+        the data.
 
         Raises:
             InvalidRequest: size is less than 1, or failure not in (0, 1).
@@ -312,7 +319,7 @@ class LargeMargin(Mechanism):
     @property
     def _scales(self) -> tuple[float, float, float]:
         """Scales of the noise on the threshold, every comparison, and the choice."""
-        span, search = Fraction(self.covers.range), Fraction(repr(self.split))
+        span, search = Fraction(self.sensitivity_bound.range), Fraction(repr(self.split))
         shares = (3 * span / search, 3 * span / (2 * search), span / (1 - search))
         threshold, comparison, choice = (
             ratio_up(fraction_up(over), self.epsilon) for over in shares
@@ -322,7 +329,7 @@ class LargeMargin(Mechanism):
     def _margins(self, sizes: Floats) -> Floats:
         _, comparison, choice = self._scales
         noise = comparison * (np.log(2 / 3 * sizes) + np.log1p(sizes) - math.log(self.delta))
-        ahead = self.covers.range + choice * (np.log(2 * sizes) - math.log(self.delta))
+        ahead = self.sensitivity_bound.range + choice * (np.log(2 * sizes) - math.log(self.delta))
         # A few ulps up, so that rounding cannot let a margin pass too easily.
         return (noise + ahead) * (1 + 1e-14)
 
@@ -335,8 +342,9 @@ class LargeMargin(Mechanism):
                 )
 
     def _leads(self, descending: Numbers) -> Floats:
-        """(rows, m - 1) lead of the best over every lower rank, beyond T; in float64, for the
-        law.
+        """Return (rows, m - 1) leads of the best over every lower rank, beyond T, in float64.
+
+        They serve exact distributions only.
         """
         ordered = margins(descending, 0.0)
         return ordered[:, :1] - ordered[:, 1:] - self._margins(np.arange(1.0, ordered.shape[1]))
@@ -351,7 +359,7 @@ class LargeMargin(Mechanism):
         return Selections(np.concatenate(chosen)[:, None], ordered=True, requested=1)
 
     def _positions(self, block: Numbers, source: Sampler) -> Indices:
-        """(rows,) the candidate that is chosen of every row."""
+        """Return (rows,) the chosen candidate of every row."""
         ranks = ranked_rows(block)
         ordered: Numbers = np.take_along_axis(block, ranks, axis=1)  # type: ignore[assignment]
         sizes = self._sizes(ordered, source)
@@ -364,7 +372,7 @@ class LargeMargin(Mechanism):
         return ranks[np.arange(len(block)), places]
 
     def _sizes(self, descending: Numbers, source: Sampler) -> Indices:
-        """(rows,) how many of the best compete."""
+        """Return (rows,) numbers of best candidates that compete."""
         threshold, comparison, _ = self._scales
         ranks = descending.shape[1] - 1
         if ranks == 0:
@@ -385,7 +393,7 @@ class LargeMargin(Mechanism):
         return dict(sorted(zip(positions.tolist(), chances.tolist(), strict=True)))
 
     def _size_law(self, ordered: Numbers) -> Floats:
-        """(m,) the probability that 1, ..., m candidates compete."""
+        """Return (m,) probabilities that 1, ..., m candidates compete."""
         if len(ordered) == 1:
             return np.ones(1)
         threshold, comparison, _ = self._scales

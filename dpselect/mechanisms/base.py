@@ -1,8 +1,8 @@
-"""`Mechanism`: configuration with a privacy curve and a private selection, without data;
-`MechanismInput`: data of many releases.
+"""Base class of mechanisms (`Mechanism`) and of their inputs (`MechanismInput`).
 
-`Traits` say what a mechanism is: declared once by the member, and read by whoever lists,
-calibrates, plans or checks it.
+A mechanism is configuration with a privacy curve and a private selection, and holds no data. Each
+mechanism declares its properties once, as `Traits`. Commands and functions that list, calibrate,
+plan or check mechanisms read them there.
 """
 
 from __future__ import annotations
@@ -57,16 +57,14 @@ Between: TypeAlias = list[tuple[float, float]]
 """Cells of released values, [low, high), in score units."""
 
 Trait: TypeAlias = Callable[[Any], T] | T
-"""The same for every configuration, or a function of the configured mechanism."""
+"""One value for every configuration, or a function of the configured mechanism."""
 
 Question = Literal[
     "top_k", "one_item", "gap", "queries", "votes", "comparisons", "groups", "runs", "periods"
 ]
 Domain = Literal["public", "unknown"]
 Pay = Literal["curve", "spent"]
-"""What a release costs: its mechanism's curve, or in the end what its outcome says was used of
-that.
-"""
+"""Cost of a release: the mechanism's whole curve, or the part of it that the outcome used."""
 
 WHY_NOT_TOP_K: Final[Mapping[Question, str]] = {
     "gap": "releases how many items stand above a gap, not which",
@@ -80,20 +78,20 @@ WHY_NOT_TOP_K: Final[Mapping[Question, str]] = {
         " calibrates it"
     ),
 }
-"""What a mechanism does that does not release the top k of a ranking by counts."""
+"""Descriptions of mechanisms that do not release the top k of a ranking by counts, by question."""
 
 
 @final
 @dataclass(frozen=True)
 class NoiseParameter:
-    """The one field that sets the noise, and where to search it.
+    """The one field that sets the noise of a mechanism, and the range in which to search it.
 
     Attributes:
-        field: its name.
-        unit: "score units", of which more costs less, or "nats", of which more costs more.
-        low, high: the least and the greatest value worth considering; score units are those of a
-            range of 1.
-        each: what these nats are for, in words, after a comma.
+        field: name of the field.
+        unit: "score units" if a larger value costs less, or "nats" if a larger value costs more.
+        low, high: the smallest and largest value worth considering. Score units are for scores of
+            range 1.
+        each: the purpose of these nats, as words after a comma.
     """
 
     field: str
@@ -104,11 +102,11 @@ class NoiseParameter:
 
     @property
     def rising(self) -> bool:
-        """Whether more of it costs more."""
+        """True if a larger value costs more."""
         return self.unit == "nats"
 
     def bracket(self, span: float) -> tuple[float, float]:
-        """Where to search, for scores of range `span` (score units)."""
+        """Return both ends of the search, for scores of range `span` (score units)."""
         unit = 1.0 if self.rising else span
         return self.low * unit, self.high * unit
 
@@ -122,34 +120,34 @@ RHO: Final = NoiseParameter("rho", "nats", 1e-18, 1e5)
 @final
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Traits:
-    """What a mechanism is. Whoever needs to know reads it here; no other module keeps a list of
-    kinds.
+    """Public description of a mechanism, which all other modules read.
 
     Attributes:
         answers: the question: "top_k" or "one_item" of a ranking by scores, or one of
             `WHY_NOT_TOP_K`.
-        noise: the field that sets the noise; None where no single one does.
-        ordered: whether the order of the items is released.
-        most: how many items at most: a number, the name of the field that says so, or None for as
-            many as it chooses.
-        each: how many items of each group, where it releases groups.
-        domain: "unknown" where the candidates may have been read off private data.
-        failure: the field that is the chance of failure; None if it never fails.
-        values: whether noisy scores of the items are released.
-        relations: those for which there is a guarantee.
-        zeros: whether a candidate that is not listed stands for one with count 0. So it always does
+        noise: the field that sets the noise, or None if no single field does.
+        ordered: True if the rank order of the items is released.
+        most: largest number of items: a number, the name of the field that states it, or None for
+            as many as the mechanism chooses.
+        each: largest number of items of each group, if it releases groups.
+        domain: "unknown" if the candidates may have been read off private data.
+        failure: the field that holds the failure probability, or None if it never fails.
+        values: True if noisy scores of the items are released.
+        relations: neighboring relations with a guarantee.
+        zeros: True if a candidate that is not listed stands for one with count 0. This is always so
             for an unknown domain.
-        groups: whether grouped scores are drawn from as they are; if not they are expanded.
-        reads: of an observed domain how many of the highest scores alone it looks at, ties by
-            label; None for all.
-        cells: whether it answers for groups off one table of cells of a group and an item
+        groups: True if grouped scores are drawn from as they are. Otherwise they are expanded.
+        reads: number of highest scores that alone are read of an observed domain, ties by label.
+            None for all.
+        cells: True if it answers for groups from one table of (group, item) cells
             (`dpselect.cells`).
-        usual: settings, free of any price, for a release of k items where nobody says otherwise.
-        clips: noises whose price is a norm of one user's whole contribution, and which: "l2" or
-            "l1".
+        usual: settings for a release of k items that apply unless the caller states others. None of
+            them changes the cost.
+        clips: the norm of one user's whole contribution ("l2" or "l1") that the cost depends on, by
+            name of the noise. Other noises are left out.
 
     Raises:
-        TypeError: an attribute is missing or none of what it may be, and which.
+        TypeError: an attribute is missing or has a value that is not allowed. The message names it.
     """
 
     answers: Question
@@ -185,22 +183,22 @@ class Traits:
 
     @property
     def ranks_counts(self) -> bool:
-        """Whether it releases the top k of a ranking by scores, k = 1 included."""
+        """True if it releases the top k of a ranking by scores, k = 1 included."""
         return self.answers not in WHY_NOT_TOP_K
 
     def of(self, name: str, mechanism: Any) -> Any:
-        """The trait called `name` of a configured mechanism."""
+        """Return the trait called `name` of a configured mechanism."""
         value = getattr(self, name)
         return value(mechanism) if callable(value) else value
 
 
 def fields_of(member: type[BaseModel]) -> dict[str, FieldInfo]:
-    """The fields of a mechanism, under the names that callers use."""
+    """Return the fields of a mechanism, by the names that callers use."""
     return {field.alias or name: field for name, field in member.model_fields.items()}
 
 
 def settings_of(mechanism: BaseModel) -> dict[str, Any]:
-    """What a mechanism is configured with, under the names that callers use."""
+    """Return the settings of a mechanism, by the names that callers use."""
     return {
         field.alias or name: getattr(mechanism, name)
         for name, field in type(mechanism).model_fields.items()
@@ -208,8 +206,9 @@ def settings_of(mechanism: BaseModel) -> dict[str, Any]:
 
 
 class MechanismInput(ABC, Generic[M]):
-    """What every mechanism's `select_many`, and for a single round its `select`, accepts in place
-    of a matrix or of Scores.
+    """Base class of inputs that mechanisms take in place of Scores or a matrix of scores.
+
+    `select_many` accepts any number of rounds, and `select` an input of a single round.
     """
 
     @abstractmethod
@@ -227,13 +226,15 @@ class MechanismInput(ABC, Generic[M]):
 
     @abstractmethod
     def only(self, mechanism: M) -> Scores:
-        """The scores of the single round that these are, once `check` has passed; InvalidRequest if
-        there are more.
+        """Return the scores of the single round, once `check` has passed.
+
+        Raises:
+            InvalidRequest: there is more than one round.
         """
 
     @abstractmethod
     def settled(self, mechanism: M) -> Any:
-        """The mechanism with what the rounds state publicly filled in where it leaves that open."""
+        """Return the mechanism with its open settings filled in from public facts of the rounds."""
 
     def require(self, mechanism: M, source: Sampler) -> None:
         """Raise as `release` would, without drawing anything."""
@@ -243,40 +244,40 @@ class MechanismInput(ABC, Generic[M]):
         self.settled(mechanism)._require(self.only(mechanism), source)
 
     def release(self, mechanism: M, source: Sampler) -> Selection:
-        """The one selection that a single round is released as, once `require` has passed."""
+        """Return the one selection of a single round, once `require` has passed."""
         chosen: Selection = self.settled(mechanism)._select(self.only(mechanism), source)
         return chosen
 
     def law(self, mechanism: M) -> dict[Any, float]:
-        """The exact law of `release`."""
+        """Return the exact distribution of `release`."""
         law: dict[Any, float] = self.settled(mechanism)._probabilities(self.only(mechanism))
         return law
 
     @abstractmethod
     def draw(self, mechanism: M, source: Sampler) -> Selections:
-        """One selection per round, once `check` has passed."""
+        """Return one selection per round, once `check` has passed."""
 
 
 class Mechanism(Frozen, Summable, ABC):
-    """A differentially private selection. Immutable; `curve` alone states what it guarantees. A
-    member supplies the sensitivity its proof covers, its curve, and how it draws; everything public
-    is checked here once.
+    """A differentially private selection. Immutable; `curve` alone states its guarantee.
 
-    Fields mean the same in every member that has them and says nothing else:
+    A member supplies the sensitivity that its proof covers, its curve, and a way to draw. All
+    public settings are checked here, once. These fields have the same meaning in every member,
+    unless it documents another:
 
     Args:
-        k: how many candidates to release, or where fewer may be found at most, >= 1.
+        k: number of candidates to release, >= 1. If fewer can be found, it is the largest number.
         epsilon: nats, > 0.
         rho: zCDP parameter, nats, > 0.
-        delta: in (0, 1), the chance that the guarantee fails.
-        failure_delta: in (0, 1), the chance that a set that a user could change passes.
+        delta: in (0, 1), probability that the guarantee fails.
+        failure_delta: in (0, 1), probability that a set that one user could change passes.
         noise: name of the noise.
-        scale: of the noise in score units, > 0 (the standard deviation for gaussian).
-        sensitivity: what one user may change.
-        relation: what a neighbor is, "add_remove" or "replace_one".
-        candidates: the public number of candidates at most, never read off the data; needed where
-            the guarantee depends on it.
-        kbar: how many of the highest counts are considered at most, from 1 (or k) to 10,000,000.
+        scale: scale of the noise in score units, > 0 (the standard deviation for gaussian).
+        sensitivity: bounds on what one user may change in the scores.
+        relation: the neighboring relation, "add_remove" or "replace_one".
+        candidates: public upper bound on the number of candidates, never read off the data. Needed
+            if the guarantee depends on it.
+        kbar: largest number of highest counts that are considered, from 1 (or k) to 10,000,000.
     """
 
     error_class: ClassVar[type[InvalidMechanism]] = InvalidMechanism
@@ -290,105 +291,101 @@ class Mechanism(Frozen, Summable, ABC):
     traits: ClassVar[Traits]
 
     @property
-    def covers(self) -> Sensitivity:
-        """The widest sensitivity that the guarantee covers: the field `sensitivity`, where a member
-        says nothing else.
-        """
+    def sensitivity_bound(self) -> Sensitivity:
+        """The widest sensitivity that the guarantee covers: by default, the field `sensitivity`."""
         stated: Sensitivity = cast(Any, self).sensitivity
         return stated
 
     @property
     @abstractmethod
     def curve(self) -> Curve:
-        """What one `select` costs under `relation`, whatever the scores."""
+        """Cost of one `select` under `relation`, for any scores."""
 
     @property
     def shared_group_curve(self) -> Curve | None:
-        """What counts for one group where a user who leaves and one who comes are each in as many
-        groups; None: twice `curve`.
+        """Cost of one group that two users share, or None if it is twice `curve`.
 
-        For scores with uniform shares under replace_one: a group that sees one of the two users
-        costs at most half of this, and one that sees both costs no more than it. Its delta0 bounds
-        a group's failures for both users. Theorem W8.
+        For scores with uniform shares under replace_one, where the user who leaves and the user who
+        comes are in equally many groups. A group that sees one of the two users costs at most half
+        of this, and one that sees both costs no more than it. Its delta0 bounds a group's failures
+        for both users. Theorem W8.
         """
         return None
 
-    def spent(self, selection: Selection) -> Curve:
-        """What the call that released `selection` used up; `curve` where that does not depend on
-        what came out. Theorem F8.
+    def cost_of(self, selection: Selection) -> Curve:
+        """Return the cost of the call that released `selection`, at most `curve`. Theorem F8.
 
-        For a filter that adds prices up (`Session.select(pay="spent")`): `curve` must fit before
-        the call; a plan that is fixed in advance pays `curve`. InvalidRequest where the mechanism
-        releases no such selection.
+        It is `curve` if the cost does not depend on the outcome. This is for a filter that adds up
+        costs (`Session.select(pay="spent")`): `curve` must fit before the call. A plan that is
+        fixed in advance pays `curve`.
+
+        Raises:
+            InvalidRequest: the mechanism releases no such selection.
         """
         return self.curve
 
     @property
     def cost_depends_on_outcome(self) -> bool:
-        """Whether `spent` is less than `curve` for some outcomes."""
-        return type(self).spent is not Mechanism.spent
+        """True if `cost_of` is less than `curve` for some outcomes."""
+        return type(self).cost_of is not Mechanism.cost_of
 
     @property
     def selecting(self) -> Mechanism:
-        """The mechanism that selects, without those around it."""
+        """The selection mechanism without its per-group and with-values wrappers."""
         return self
 
     @property
     def showing(self) -> ShowsValues | None:
-        """The mechanism whose noise the released scores carry: this one, or the one inside it; None
-        if no scores are released.
+        """The mechanism whose noise the released scores carry, or None if no scores are released.
+
+        It is this mechanism, or the one inside it.
         """
         return self if isinstance(self, ShowsValues) and self.releases_values else None
 
     @property
     def selected_again(self) -> float | None:
-        """Norm of users in a second pass over the log that selects; None if there is no such
-        pass.
-        """
+        """Norm of users in a second pass over the log that selects, or None without such a pass."""
         return None
 
     @property
     def counted_again(self) -> float | None:
-        """Norm of users in a second pass over the log that counts the selected items; None if there
-        is no such pass.
-        """
+        """Norm of users in a second pass that counts selected items, or None if there is none."""
         return None
 
     @property
     def counts_in_part(self) -> bool:
-        """True if some users may count for less than they are, or in fewer items or groups."""
-        return self.covers.bounds_users
+        """True if a user may count for less than one, or in only some of their items or groups."""
+        return self.sensitivity_bound.bounds_users
 
     @property
     def compared(self) -> int | None:
-        """Most candidates that are drawn for in all; None if nothing bounds their number."""
+        """Largest number of candidates that get noise in all, or None if it is unbounded."""
         return self.most_candidates
 
     @property
     def least_candidates(self) -> int:
-        """The fewest candidates that a public domain must have: k where the domain is always
-        public, 1 otherwise.
-        """
+        """Smallest number of candidates: k if the domain is always public, otherwise 1."""
         return int(getattr(self, "k", 1)) if self.traits.domain == "public" else 1
 
     @property
     def most_candidates(self) -> int | None:
-        """The most candidates that the guarantee covers: the field `candidates` where there is one;
-        None if any number.
+        """Largest number of candidates that the guarantee covers, or None for any number.
+
+        It is the field `candidates`, if there is one.
         """
         return getattr(self, "candidates", None)
 
     @abstractmethod
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        """Draw, for scores that are checked."""
+        """Draw a selection from checked scores."""
 
     @abstractmethod
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        """Draw for every row of a checked (rounds, m) matrix."""
+        """Draw one selection for every row of a checked (rounds, m) matrix."""
 
     @abstractmethod
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        """The exact law of the outcome, for checked scores of a small domain."""
+        """Return the exact distribution of the outcome, for checked scores of a small domain."""
 
     # -- what every mechanism can do ---------------------------------------------------------------
 
@@ -396,14 +393,13 @@ class Mechanism(Frozen, Summable, ABC):
     @property
     def relation(self) -> Relation:
         """The neighboring relation of the guarantee."""
-        return self.covers.relation
+        return self.sensitivity_bound.relation
 
     @final
     def select(
         self, scores: Scores | MechanismInput, *, rng: np.random.Generator | None = None
     ) -> Selection:
-        """Release a selection. Its price is `curve`, and nothing here charges it:
-        `dpselect.Session` does.
+        """Release a selection, at a cost of `curve`, which only `dpselect.Session` charges.
 
         Args:
             scores: the private scores, or ballots of a single round.
@@ -413,7 +409,7 @@ class Mechanism(Frozen, Summable, ABC):
         Raises:
             RelationMismatch, SensitivityMismatch: the scores declare more than the guarantee
                 covers.
-            DomainMismatch: the candidates were read off private data and the proof needs a public
+            DomainMismatch: the candidates were read off private data, but the proof needs a public
                 domain.
             InvalidRequest: too few or too many candidates.
             InvalidScores: grouped scores that this mechanism expands imply too many candidates.
@@ -431,9 +427,10 @@ class Mechanism(Frozen, Summable, ABC):
     def select_many(
         self, matrix: ArrayLike | MechanismInput, *, rng: np.random.Generator | None = None
     ) -> Selections:
-        """Release one selection per row of a (rounds, m) matrix over a public domain. The price is
-        `rounds * curve`. The rows are taken to have the sensitivity that the mechanism is
-        configured for; ballots are checked for it.
+        """Release one selection per row of a (rounds, m) matrix over a public domain.
+
+        It costs `rounds * curve`. The rows are assumed to have the sensitivity that the mechanism
+        is configured for. Ballots are checked for it.
 
         Raises:
             InvalidScores: not a two-dimensional matrix of finite numbers with at least one row.
@@ -448,8 +445,9 @@ class Mechanism(Frozen, Summable, ABC):
 
     @final
     def check_many(self, matrix: ArrayLike | MechanismInput) -> Numbers | MechanismInput:
-        """The checked (rounds, m) matrix, or ballots; raise as `select_many` would, without drawing
-        anything.
+        """Return the checked (rounds, m) matrix, or ballots.
+
+        Raises as `select_many` would, without drawing anything.
         """
         data = self._read(matrix)
         if isinstance(data, MechanismInput):
@@ -473,7 +471,7 @@ class Mechanism(Frozen, Summable, ABC):
             )
         flat = Scores(
             array.ravel(),
-            sensitivity=self.covers,
+            sensitivity=self.sensitivity_bound,
             kind="counts" if self._counts_only else "utilities",
         )
         self._check_size(array.shape[1])
@@ -483,39 +481,40 @@ class Mechanism(Frozen, Summable, ABC):
 
     @staticmethod
     def _read(data: Any) -> Any:
-        """What `select_many` was given, in the form that this kind of mechanism reads."""
+        """Return the input of `select_many` in the form that this kind of mechanism reads."""
         return data
 
     @property
     def uses_linf_only(self) -> bool:
-        """Whether the price holds for any scores that move by at most linf each, however many: no
-        l0, l1 or l2 is used, and no users or groups are bounded. Then a charge that reads several
-        periods of whole counts costs the same (Theorem F11).
+        """True if the cost holds for any number of scores that move by at most linf each.
+
+        Then the cost uses no l0, l1 or l2, no users or groups are bounded, and a charge that reads
+        several periods of whole counts costs the same (Theorem F11).
         """
-        return self.traits.ranks_counts and not self.covers.bounds_users
+        return self.traits.ranks_counts and not self.sensitivity_bound.bounds_users
 
     @final
     @property
     def ordered(self) -> bool:
-        """Whether the order of the selection is released."""
+        """True if the rank order of the selection is released."""
         return bool(self.traits.of("ordered", self))
 
     @final
     @property
     def releases_values(self) -> bool:
-        """Whether noisy scores of the selected candidates are released."""
+        """True if noisy scores of the selected candidates are released."""
         return bool(self.traits.of("values", self))
 
     @final
     @property
     def takes_observed(self) -> bool:
-        """Whether the candidates may have been read off private data."""
+        """True if the candidates may have been read off private data."""
         return bool(self.traits.of("domain", self) == "unknown")
 
     @final
     @property
     def most_released(self) -> int | None:
-        """How many items one release has at most; None for as many as the mechanism chooses."""
+        """Largest number of items in one release, or None for as many as the mechanism chooses."""
         return (
             settings_of(self)[most]
             if isinstance(most := self.traits.of("most", self), str)
@@ -525,22 +524,24 @@ class Mechanism(Frozen, Summable, ABC):
     @final
     @property
     def most_of_each(self) -> int | None:
-        """The same, of each group where there are groups."""
+        """Largest number of items of one group, or of the whole release if there are no groups."""
         each: int | None = self.traits.of("each", self)
         return self.most_released if each is None else each
 
     @property
     def _counts_only(self) -> bool:
-        """Whether a candidate beyond the list stands for a count of 0, which means nothing for
-        other scores.
+        """True if a candidate beyond the list stands for a count of 0.
+
+        Scores must then be counts, because a 0 means nothing for other scores.
         """
         return self.takes_observed or bool(self.traits.of("zeros", self))
 
     @final
     def probabilities(self, scores: Scores | MechanismInput) -> dict[Any, float]:
-        """The exact probability of every outcome, an oracle for small domains: an int for the best
-        one, a tuple of indices where their order is released, a frozenset where only the set is; ()
-        or frozenset() where nothing is.
+        """Return the exact probability of every outcome, as a reference for small domains.
+
+        An outcome is an int for the best item, a tuple of indices if their order is released, or a
+        frozenset if only the set is. If nothing is released, it is () or frozenset().
 
         Raises:
             NoClosedForm: the domain is too large to enumerate, or the mechanism has no exact law.
@@ -553,8 +554,9 @@ class Mechanism(Frozen, Summable, ABC):
 
     @final
     def cell_probabilities(self, scores: Scores, edges: ArrayLike) -> dict[Any, float]:
-        """The exact probability of every (items, cells of their values), for the cells between
-        `edges` (score units).
+        """Return the exact probability of every (items, cells of their values) pair.
+
+        The cells lie between `edges` (score units).
 
         Raises:
             NoClosedForm: no values are released, they have no exact law, or the domain is too large
@@ -566,11 +568,11 @@ class Mechanism(Frozen, Summable, ABC):
     def _cell_probabilities(
         self, scores: Scores, edges: Floats, between: Between
     ) -> dict[Any, float]:
-        """The law of the outcome and of the cells `between` edges that its values lie in."""
+        """Return the distribution of the outcome and of the cells that its values lie in."""
         if not self.releases_values:
-            raise NoClosedForm(f"{type(self).__name__} releases no values: ask for probabilities")
+            raise NoClosedForm(f"{type(self).__name__} releases no values. Ask for probabilities")
         raise NoClosedForm(
-            f"{type(self).__name__} has no exact law of released values: use"
+            f"{type(self).__name__} has no exact probabilities of released values. Use"
             " dpselect.verify.lower_bound"
         )
 
@@ -589,11 +591,11 @@ class Mechanism(Frozen, Summable, ABC):
                 "pass dpselect.Scores, which declare their sensitivity, not"
                 f" {type(scores).__name__}"
             )
-        self.covers.require(scores.sensitivity)
+        self.sensitivity_bound.require(scores.sensitivity)
         if self._counts_only and scores.kind != "counts":
             raise InvalidScores(
-                f"{type(self).__name__} needs kind='counts': a candidate that is not listed is one"
-                " with count 0, which has no meaning for utilities"
+                f"{type(self).__name__} needs kind='counts', because a candidate that is not"
+                " listed has count 0, which means nothing for utilities"
             )
         if scores.domain == "public":
             self._check_size(scores.size)
@@ -608,16 +610,16 @@ class Mechanism(Frozen, Summable, ABC):
 
     @final
     def to_json(self) -> str:
-        """JSON with the mechanism's `kind`; `Mechanism.from_json` reads it back to an equal
-        mechanism.
-        """
+        """Return JSON with the mechanism's `kind`, which `Mechanism.from_json` reads back."""
         return self.model_dump_json()
 
     @final
     @staticmethod
     def from_json(text: str | bytes) -> Mechanism:
-        """The mechanism whose `to_json` is `text`. Only known kinds are built: the library's, and
-        those that installed packages declare as entry points "dpselect.mechanisms".
+        """Return the mechanism whose `to_json` is `text`.
+
+        Only known kinds are built: those of this library, and those that installed packages declare
+        as entry points "dpselect.mechanisms".
 
         Raises:
             InvalidMechanism: not JSON, an unknown kind, or values outside their domain.
@@ -628,50 +630,48 @@ class Mechanism(Frozen, Summable, ABC):
     def _check_observed(self) -> None:
         if not self.takes_observed:
             raise DomainMismatch(
-                f"{type(self).__name__} needs a public domain, but these candidates were read off"
-                " private data, where a rare item shows that its user is there: give a public"
-                " catalog (count 0 where nobody touched a candidate), or use a mechanism for an"
-                " unknown domain, LimitedDomain for example"
+                f"{type(self).__name__} needs a public domain, but these candidates were read"
+                " off private data, where a rare item reveals its user. Pass a public catalog"
+                " (with count 0 for a candidate that nobody touched), or use a mechanism for"
+                " an unknown domain, for example LimitedDomain"
             )
 
     def _check_stated(self) -> None:
-        """Raise where the configuration leaves something open that bare scores do not tell, or the
-        noise is beyond the floats.
+        """Raise if the configuration is incomplete for bare scores, or noise exceeds the floats.
 
-        A scale or rate that is computed is so here: a draw must not find out, after the charge.
+        Compute derived scales and rates now, so that an overflow is raised before the charge rather
+        than during the draw.
         """
         _ = getattr(self, "scale", None), getattr(self, "rate", None)
 
     def _check_scores(self, scores: Scores) -> None:
-        """Raise where what Scores allow means nothing to this mechanism. A draw must not find out,
-        after the charge.
-        """
+        """Raise before the charge, rather than in the draw, if these scores cannot be handled."""
 
     def _check_size(self, size: int) -> None:
         if size < self.least_candidates:
             raise InvalidRequest(
-                f"{type(self).__name__} needs at least {self.least_candidates} candidates and the"
-                f" public domain has {size}: ask for fewer items"
+                f"{type(self).__name__} needs at least {self.least_candidates} candidates, but"
+                f" the public domain has {size}. Ask for fewer items"
             )
         if self.most_candidates is not None and size > self.most_candidates:
             raise InvalidRequest(
-                f"{type(self).__name__} is configured for at most candidates={self.most_candidates}"
-                f" and the public domain has {size}: configure it with the size of the public"
-                " domain"
+                f"{type(self).__name__} is configured for at most"
+                f" candidates={self.most_candidates}, but the public domain has {size}."
+                " Configure it with the size of the public domain"
             )
 
 
 def _require_whole(member: type[BaseModel]) -> None:
-    """Refuse a class that is not all of a mechanism."""
+    """Raise TypeError if a class does not define all that a mechanism needs."""
     where = f"{member.__module__}.{member.__name__}"
     lacking = sorted(getattr(member, "__abstractmethods__", ()))
     if (
         "sensitivity" not in member.model_fields
-        and getattr(member, "covers", None) is Mechanism.covers
+        and getattr(member, "sensitivity_bound", None) is Mechanism.sensitivity_bound
     ):
-        lacking.append("covers")
+        lacking.append("sensitivity_bound")
     if lacking:
-        raise TypeError(f"{where} lacks {', '.join(lacking)}: every mechanism defines them")
+        raise TypeError(f"{where} lacks {', '.join(lacking)}. Every mechanism must define them")
     traits = getattr(member, "traits", None)
     if not isinstance(traits, Traits):
         raise TypeError(
@@ -708,12 +708,12 @@ AnyMechanism = Annotated[
 
 
 def members() -> dict[str, type[Mechanism]]:
-    """All mechanisms by kind, those of installed packages included."""
+    """Return all mechanisms by kind, including members that installed packages declare."""
     return MECHANISMS.members()
 
 
 def mixture(laws: Iterable[tuple[float, Mapping[Any, float]]]) -> dict[Any, float]:
-    """The law of what has each of these laws with the chance that stands before it."""
+    """Return the mixture of distributions that come in pairs (probability, distribution)."""
     law = dict[Any, float]()
     for chance, one in laws:
         for outcome, share in one.items():
@@ -722,41 +722,42 @@ def mixture(laws: Iterable[tuple[float, Mapping[Any, float]]]) -> dict[Any, floa
 
 
 def require_enumerable(outcomes: float, limit: float = 2e5) -> None:
-    """Raise NoClosedForm where a law has more outcomes than can be listed."""
+    """Raise NoClosedForm if a distribution has more outcomes than can be listed."""
     if outcomes > limit:
         raise NoClosedForm(
-            f"this law has more than {limit:.0f} outcomes: exact probabilities are for small"
-            " domains"
+            f"this distribution has more than {limit:.0f} outcomes. Ask for exact"
+            " probabilities of a smaller domain"
         )
 
 
 class ShowsValues(ABC):
-    """What releases noisy scores of the items with them."""
+    """Base class of mechanisms that can release noisy scores of the items."""
 
     @property
     @abstractmethod
     def shows_what_chose(self) -> bool:
-        """True if values show the noise that chose them, one draw for each candidate; False if
-        their noise is fresh.
+        """True if values show the noise that chose the items; False if their noise is fresh.
+
+        The noise that chose is one draw for each candidate.
         """
 
     @property
     def values_are_scores(self) -> bool:
-        """True if values are noisy scores as they were given; False if users weigh otherwise in a
-        later round.
-        """
+        """True if values are noisy input scores; False if a later round weighs users otherwise."""
         return True
 
     @abstractmethod
     def margin(self, confidence: float = 0.95, among: int = 1) -> float:
-        """Half the width, score units, of intervals around the released values that all hold at
-        once with this probability.
+        """Return half the width of intervals around the released values, in score units.
+
+        All intervals hold at once with probability `confidence`.
 
         Args:
             confidence: in (0, 1).
-            among: how many candidates there are at most, a public guess, where values show the
-                noise that chose them: what is released is the luckiest of all. Values with fresh
-                noise hold each for itself, whatever was selected: of these k for all of k together.
+            among: public upper bound on the number of candidates, if values show the noise that
+                chose them, because the largest noise of all candidates is released. If values have
+                fresh noise, each interval holds by itself, whatever was selected. Pass k to make k
+                of them hold at once.
 
         Raises:
             InvalidRequest: `confidence` is not in (0, 1), `among` is less than 1, or no values are
@@ -772,18 +773,18 @@ around_traits: partial[Traits] = partial(
     zeros=lambda mechanism: mechanism.mechanism._counts_only,
     groups=lambda mechanism: mechanism.mechanism.traits.of("groups", mechanism.mechanism),
 )
-"""What an `DelegatingMechanism` is, but for what it answers and how many."""
+"""Traits of a `DelegatingMechanism`, to be completed with the question and the number of items."""
 
 
 class DelegatingMechanism(Mechanism, ABC):
-    """What does as its field `mechanism` does, but for what a member states anew."""
+    """Base class of mechanisms that behave like their field `mechanism` unless overridden."""
 
     if TYPE_CHECKING:
         mechanism: Mechanism
 
     @property
-    def covers(self) -> Sensitivity:
-        return self.mechanism.covers
+    def sensitivity_bound(self) -> Sensitivity:
+        return self.mechanism.sensitivity_bound
 
     @property
     def selecting(self) -> Mechanism:

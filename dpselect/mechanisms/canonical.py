@@ -1,5 +1,6 @@
-"""Canonical Lipschitz top-k: the whole set in one draw, exact, by branch and bound over classes of
-equally scored sets.
+"""Canonical Lipschitz top-k: the whole set in one exact draw, by branch and bound.
+
+Classes of equally scored sets are divided until one of them has certainly won.
 
 With ranks 1..m, class (h, t) holds the sets with the ranks 1..h, without rank h + 1, whose lowest
 rank is t. All its C(t-h-2, k-h-1) members have the score gamma x_[t] - (1 - gamma) x_[h+1]. For
@@ -7,12 +8,12 @@ gamma = 1 the missing rank does not matter: class t has C(t-1, k-1). The true to
 its own: x_[k] takes the place of the missing score if `top_set` is "tied", x_[k+1] if it is "gap".
 A row is the run of classes that share h, with t from `first` to m.
 
-A block is a run of classes of one row. The largest noise over all its sets is drawn first: it says
-how well any of them can do at best and at worst. Blocks that cannot win are put aside; the others
-are split, and the child with the largest noise is chosen in proportion to the children's sizes, in
-the other children it is drawn anew, below the parent's. That is the joint law of the maxima (as in
-A* sampling, Maddison et al. 2014; Theorem M6). float64 enclosures decide what they can, more bits
-and ball arithmetic the rest: Theorem M9.
+A block is a run of classes of one row. The largest noise over all its sets is drawn first, because
+it bounds the scores of all of them. Blocks that cannot win are put aside, and the others are split.
+The child with the largest noise is chosen in proportion to the children's sizes, and the noise of
+the other children is drawn anew, below the parent's. This is the joint distribution of the maxima
+(as in A* sampling, Maddison et al. 2014; Theorem M6). float64 enclosures decide most comparisons,
+and ball arithmetic with more bits the rest (Theorem M9).
 """
 
 from __future__ import annotations
@@ -67,19 +68,19 @@ _MOST_CLASSES = 4096  # per row of a matrix: more is slower than the draw of one
 
 @final
 class CanonicalTopK(Mechanism):
-    """The k-set S with the largest noisy score gamma * min of S - (1 - gamma) * max of the rest
-    (Shekelyan and Loukides 2022).
+    """The k-set S with the largest noisy score gamma * min of S - (1 - gamma) * max of the rest.
 
-    Releases a set. Its price does not grow with k: BoundedRange(epsilon) for gumbel,
-    LaplaceDP(epsilon) for the others, both with noise of scale range/epsilon on the score of a set,
-    which changes by at most the range of the scores (Theorems M5 and N7).
+    It releases a set, at a cost that does not grow with k: BoundedRange(epsilon) for gumbel, and
+    LaplaceDP(epsilon) for the others. Both add noise of scale range/epsilon to the score of a set,
+    which changes by at most the range of the scores (Theorems M5 and N7). After Shekelyan and
+    Loukides (2022).
 
     Args:
-        gamma: in [1/2, 1]; 1/2 scores the gap between the set and the rest, 1 the set's least score
-            only (cheaper to draw).
-        top_set: how the true top set is scored: "tied" as in the paper, as if the best candidate
-            left out were tied with the last one in; "gap" by the real gap, as all other sets are,
-            which is more accurate at the same price.
+        gamma: in [1/2, 1]. 1/2 scores the gap between the set and the rest, and 1 only the set's
+            least score (cheaper to draw).
+        top_set: score of the true top set: "tied" as in the paper, as if the best candidate left
+            out were tied with the last one in; "gap" by the real gap, as all other sets are, which
+            is more accurate at the same cost.
     """
 
     kind: Literal["canonical_top_k"] = "canonical_top_k"
@@ -109,8 +110,9 @@ class CanonicalTopK(Mechanism):
         return ratio_up(self.sensitivity.range, self.epsilon)
 
     def set_probability(self, scores: Scores, subset: Collection[int]) -> float:
-        """The exact probability that `subset`, k candidate positions, is released; private, like
-        the scores.
+        """Return the exact probability that `subset`, k candidate positions, is released.
+
+        It is private, like the scores.
 
         Raises:
             InvalidRequest: not k different positions. And as for `select`.
@@ -135,8 +137,9 @@ class CanonicalTopK(Mechanism):
         return _by_quadrature(*_compressed(classes, self.scale), by_name(self.noise), score)
 
     def classes_of(self, candidates: int) -> int:
-        """How many classes of equally scored sets a row of that many candidates has, of those that
-        are drawn by rows.
+        """Number of classes of equally scored sets of one row with that many candidates.
+
+        It counts the classes that are drawn by rows.
         """
         return (candidates - self.k) * (self.k if self.gamma < 1 else 1) + 1
 
@@ -155,7 +158,9 @@ class CanonicalTopK(Mechanism):
         if self.classes_of(matrix.shape[1]) <= _MOST_CLASSES:
             return Selections(draw_rows(matrix, self, source), ordered=False, requested=self.k)
         rows = [
-            self._select(Scores(row, sensitivity=self.covers, kind="utilities"), source).indices
+            self._select(
+                Scores(row, sensitivity=self.sensitivity_bound, kind="utilities"), source
+            ).indices
             for row in matrix
         ]
         return Selections(np.array(rows, dtype=np.int64), ordered=False, requested=self.k)
@@ -185,11 +190,10 @@ _TAIL = 45.0  # exp(-45): mass left outside the window
 
 
 def _set_score(values: Floats, subset: Collection[int], gamma: float, top_set: TopSet) -> float:
-    """gamma times the least value of a set, less (1 - gamma) times the greatest left out; score
-    units, values (m,).
+    """Return gamma times the least value of a set, less (1 - gamma) times the greatest left out.
 
-    "tied": the greatest left out is at least the k-th greatest value, as if the best one left out
-    were tied with it.
+    In score units, from (m,) values. If `top_set` is "tied", the greatest left out is at least the
+    k-th greatest value, as if the best one left out were tied with it.
     """
     inside = np.zeros(len(values), dtype=bool)
     inside[list(subset)] = True
@@ -200,14 +204,12 @@ def _set_score(values: Floats, subset: Collection[int], gamma: float, top_set: T
 
 
 def _compressed(classes: Classes, scale: float) -> tuple[Floats, Floats]:
-    """Distinct class scores, ascending, in units of the scale, and ln of how many sets have
-    each.
-    """
+    """Return distinct class scores, ascending, in units of the scale, and ln of their set count."""
     lowest = np.arange(classes.first, classes.ranked.size + 1)
     if classes.rows * len(lowest) > _MOST_INTEGRATED:
         raise NoClosedForm(
-            f"more than {_MOST_INTEGRATED} classes: with noise other than gumbel, simulate, or use"
-            " fewer candidates"
+            f"there are more than {_MOST_INTEGRATED} classes. With noise other than gumbel,"
+            " simulate, or use fewer candidates"
         )
     row = np.repeat(np.arange(classes.rows), len(lowest))
     rank = np.tile(lowest, classes.rows)
@@ -234,11 +236,11 @@ def _by_quadrature(scores: Floats, log_sizes: Floats, noise: Noise, score: float
         if abs(fine - coarse) <= _AGREE * fine + 1e-300:
             return fine
         coarse = fine
-    raise NoClosedForm("the quadrature did not settle: simulate, or use fewer candidates")
+    raise NoClosedForm("the quadrature did not converge. Simulate, or use fewer candidates")
 
 
 def _window(scores: Floats, log_sizes: Floats, noise: Noise) -> tuple[float, float]:
-    """Where the largest of all noisy scores lies, up to exp(-45) on either side."""
+    """Return an interval that holds the largest noisy score, up to exp(-45) on either side."""
     total = float(scipy.special.logsumexp(log_sizes))
     high = scores[-1] + float(noise.log_isf(np.array(-_TAIL - total)))
     low = scores[-1] + float(noise.log_quantile(np.array(-_TAIL)))
@@ -251,7 +253,10 @@ def _window(scores: Floats, log_sizes: Floats, noise: Noise) -> tuple[float, flo
 
 
 def _log_all_below(scores: Floats, log_sizes: Floats, noise: Noise, z: Floats) -> Floats:
-    """ln of the probability that no noisy score exceeds z, with scores in units of the scale."""
+    """Return ln of the probability that no noisy score exceeds z.
+
+    Scores are in units of the scale.
+    """
     with np.errstate(divide="ignore"):
         logs = np.log(-noise.log_cdf(z[None, :] - scores[:, None]))
     with np.errstate(over="ignore"):
@@ -273,11 +278,10 @@ def _composite(
 
 
 def log_binomial(n: Any, r: Any) -> Floats:
-    """ln C(n, r) elementwise for integers n >= -1; -inf where r is not in 0..n. Relative error
-    about 1e-14.
+    """Return ln C(n, r) elementwise for integers n >= -1; -inf if r is not in 0..n.
 
-    The saddle-point form (Loader 2000): differences of log-gammas would lose n ln n / ln C(n, r) of
-    the accuracy.
+    The relative error is about 1e-14, by the saddle-point form (Loader 2000). Differences of
+    log-gammas would lose n ln n / ln C(n, r) of the accuracy.
     """
     n, r = np.broadcast_arrays(np.asarray(n, dtype=np.float64), np.asarray(r, dtype=np.float64))
     r = np.minimum(r, n - r)  # the smaller part, whose logarithms lose nothing
@@ -292,7 +296,7 @@ def log_binomial(n: Any, r: Any) -> Floats:
 
 
 def log_binomial_bounds(n: Any, r: Any) -> tuple[Floats, Floats]:
-    """Bounds on ln C(n, r), elementwise; both -inf where r is not in 0..n. Theorem M9."""
+    """Return bounds on ln C(n, r), elementwise; both -inf if r is not in 0..n. Theorem M9."""
     found = log_binomial(n, r)
     slack = np.where(found > 0, _LOG_ALLOWANCE * (1.0 + found), 0.0)
     return found - slack, found + slack
@@ -301,7 +305,7 @@ def log_binomial_bounds(n: Any, r: Any) -> tuple[Floats, Floats]:
 def _log_difference_bounds(
     larger: tuple[Floats, Floats], smaller: tuple[Floats, Floats]
 ) -> tuple[Floats, Floats]:
-    """Bounds on ln(exp(x) - exp(y)) from bounds on x > y, where y may be -inf. Theorem M9."""
+    """Return bounds on ln(exp(x) - exp(y)) from bounds on x > y; y may be -inf. Theorem M9."""
     with np.errstate(divide="ignore"):
         low = larger[0] + log1mexp(np.maximum(larger[0] - smaller[1], 0.0))
         high = larger[1] + log1mexp(larger[1] - smaller[0])
@@ -309,8 +313,9 @@ def _log_difference_bounds(
 
 
 def _binomial_ball(n: int, r: int) -> arb:
-    """A ball around C(n, r) that shrinks to it as Arb's working precision grows; 0 where r is not
-    in 0..n.
+    """Return a ball around C(n, r), or 0 if r is not in 0..n.
+
+    It shrinks to the number as Arb's working precision grows.
     """
     if not 0 <= r <= n:
         return arb(0)
@@ -321,7 +326,7 @@ def _binomial_ball(n: int, r: int) -> arb:
 
 
 def _stirling_remainder(n: int) -> float:
-    """ln n! minus Stirling's formula, rounded once."""
+    """Return ln n! minus Stirling's formula, rounded once."""
     with precision(128):
         stirling = (arb(n) + 0.5) * arb(n).log() - n + (2 * arb.pi()).log() / 2
         return float((arb(n + 1).lgamma() - stirling).mid())
@@ -331,7 +336,7 @@ _TABLE = np.array([0.0] + [_stirling_remainder(n) for n in range(1, _EXACT)])
 
 
 def _remainder(n: Floats) -> Floats:
-    """ln n! minus Stirling's formula, for n >= 1."""
+    """Return ln n! minus Stirling's formula, for n >= 1."""
     inverse = 1 / np.maximum(n, _EXACT)
     series = np.zeros_like(inverse)
     for coefficient in reversed(_SERIES):
@@ -351,16 +356,14 @@ Bounds = tuple[Floats, Floats]
 
 
 def _half_scores(least: Floats, missing: Floats, gamma: float) -> Bounds:
-    """Bounds on gamma * least - (1 - gamma) * missing, for heights <= 0 that have been rounded
-    once.
-    """
+    """Return bounds on gamma * least - (1 - gamma) * missing, for heights <= 0 rounded once."""
     middle = gamma * least - (1 - gamma) * missing
     slack = _ROUNDING * (gamma * np.abs(least) + (1 - gamma) * np.abs(missing)) + _TINY
     return middle - slack, middle + slack
 
 
 def totals(scores: Bounds, noise: Bounds, scale: float) -> Bounds:
-    """Bounds on half of score + scale * noise, from those on half scores and on the noise."""
+    """Return bounds on half of score + scale * noise, from bounds on half scores and noise."""
     half = 0.5 * scale
     with np.errstate(over="ignore", invalid="ignore"):
         (low, high), (least, most) = scores, (half * noise[0], half * noise[1])
@@ -379,7 +382,7 @@ _MAP_ALLOWANCE = 2.0**-40  # of 1 + |z|: thousands of times the error of the map
 
 
 def noise_at(noise: Noise, g: Floats) -> Floats:
-    """The z with -ln(-ln F(z)) = g, elementwise; non-decreasing."""
+    """Return the z with -ln(-ln F(z)) = g, elementwise; non-decreasing."""
     if noise.name == "gumbel":
         return g
     upper = g > _MIDDLE
@@ -392,7 +395,7 @@ def noise_at(noise: Noise, g: Floats) -> Floats:
 
 
 def noise_bounds(noise: Noise, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Bounds on the z with low <= -ln(-ln F(z)) <= high. Theorem M9."""
+    """Return bounds on the z with low <= -ln(-ln F(z)) <= high. Theorem M9."""
     if noise.name == "gumbel":
         return low, high
     with np.errstate(all="ignore"):
@@ -406,8 +409,9 @@ TopSet = Literal["tied", "gap"]
 
 
 class SetClass(NamedTuple):
-    """A class: ranks 1..held are in, ranks up to `free_from` - 1 otherwise out, `lowest` is in, the
-    rest is free below it.
+    """A class of sets: ranks 1..held and `lowest` are in, and `free_from` to `lowest` - 1 free.
+
+    All other ranks are out.
     """
 
     held: int
@@ -417,8 +421,9 @@ class SetClass(NamedTuple):
 
 @final
 class Classes:
-    """All classes for scores in rank order; `first` is the lowest t of every row, empty if there
-    are fewer candidates.
+    """All classes for scores in rank order.
+
+    `first` is the lowest t of every row, which is empty if there are fewer candidates.
     """
 
     def __init__(self, ranked: Ranked, k: int, gamma: float, top_set: TopSet) -> None:
@@ -436,8 +441,9 @@ class Classes:
 
     @property
     def top(self) -> float:
-        """Score of the true top-k set, where that is a class of its own, below the highest score's
-        own; score units.
+        """Score of the true top-k set minus the highest score, in score units.
+
+        It is used if that set is a class of its own.
         """
         return float(self.score(self.top_row, self.k))
 
@@ -448,35 +454,34 @@ class Classes:
 
     @property
     def top_row(self) -> int:
-        """The row whose only class, t = k, is the true top set, where that is a class of its
-        own.
-        """
+        """The row whose only class, t = k, is the true top set, if that is a class of its own."""
         return len(self._missing) - 1
 
     def score(self, row: Any, lowest: Any) -> Floats:
-        """Score of class (row, lowest), elementwise, rounded."""
+        """Return the score of class (row, lowest), elementwise, rounded."""
         return self.gamma * self.ranked.below_top(lowest) - (
             1 - self.gamma
         ) * self.ranked.below_top(self._missing[row])
 
     def half_score(self, row: Any, lowest: Any) -> tuple[Floats, Floats]:
-        """Bounds on half the score of class (row, lowest)."""
+        """Return bounds on half the score of class (row, lowest)."""
         return _half_scores(self.ranked.half_below_top(lowest), self._half_missing[row], self.gamma)
 
     def exact_score(self, row: int, lowest: int) -> fmpq:
-        """Score of class (row, lowest) as a rational number, not relative to the highest."""
+        """Return the score of class (row, lowest) as a rational, not relative to the highest."""
         gamma = rational(self.gamma)
         return gamma * rational(self.ranked.value(lowest)) - (1 - gamma) * rational(
             self.ranked.value(int(self._missing[row]))
         )
 
     def log_size(self, row: Any, lowest: Any) -> Floats:
-        """ln of the number of sets in class (row, lowest), elementwise."""
+        """Return ln of the number of sets in class (row, lowest), elementwise."""
         return log_binomial(np.asarray(lowest) - self._offset[row], self._free[row])
 
     def log_mass(self, row: Any, start: Any, stop: Any) -> tuple[Floats, Floats]:
-        """Bounds on ln of the number of sets in the classes start <= t < stop of a row; both -inf
-        where there is none.
+        """Return bounds on ln of the number of sets in the classes start <= t < stop of a row.
+
+        Both are -inf if there is none.
         """
         start, stop, offset, free = np.broadcast_arrays(
             start, stop, self._offset[row], self._free[row]
@@ -491,8 +496,9 @@ class Classes:
         return low, high
 
     def mass(self, row: int, start: int, stop: int) -> arb:
-        """A ball around the number of those sets that shrinks to it as Arb's working precision
-        grows.
+        """Return a ball around the number of sets in the classes start <= t < stop of a row.
+
+        It shrinks to the number as Arb's working precision grows.
         """
         offset, free = int(self._offset[row]), int(self._free[row])
         if stop - start == 1:
@@ -500,7 +506,7 @@ class Classes:
         return _binomial_ball(stop - offset, free + 1) - _binomial_ball(start - offset, free + 1)
 
     def chosen(self, row: int, lowest: int) -> SetClass:
-        """The class in terms of ranks."""
+        """Return class (row, lowest) in terms of ranks."""
         if row == self.top_row:
             return SetClass(self.k - 1, self.k, self.k)
         held = row if self.gamma < 1 else 0
@@ -512,8 +518,9 @@ class Classes:
 
 @final
 class RowClasses:
-    """(classes,) the ranks that say which sets are in each class, the true top set last, and n and
-    r of its size C(n, r).
+    """The ranks of each class of a row, (classes,), and n and r of its size C(n, r).
+
+    The true top set is last.
     """
 
     def __init__(self, asked: CanonicalTopK, candidates: int) -> None:
@@ -528,7 +535,7 @@ class RowClasses:
         self.missing: Indices = np.append(held + 1, top)
 
     def size(self, place: int) -> arb:
-        """A ball around how many sets one class holds, at Arb's working precision."""
+        """Return a ball around the number of sets in one class, at Arb's working precision."""
         return _binomial_ball(int(self.n[place]), int(self.r[place]))
 
 
@@ -541,20 +548,20 @@ _BLOCK_ALLOWANCE = 2.0**-45  # of 1 + |g|: above the roundings of a sum and of a
 
 
 class Blocks(NamedTuple):
-    """Classes start <= t < stop of a row each."""
+    """Blocks of classes start <= t < stop of a row each, with the largest noise of each block."""
 
     row: Indices
     start: Indices
     stop: Indices
     low: Floats  # bounds on -ln(-ln F) of the largest noise among the block's sets
     high: Floats
-    word: Words  # the first bits of the block's own wait
-    parent: Indices  # index of the block it was split off, in the blocks before
-    inherits: NDArray[np.bool_]  # whether it has its parent's largest noise, and `word` is not used
+    word: Words  # the first bits of the block's own exponential clock
+    parent: Indices  # index of the block it was split off, among the blocks before
+    inherits: NDArray[np.bool_]  # True if it has its parent's largest noise, and `word` is unused
 
 
 def roots(classes: Classes, words: WordSource) -> Blocks:
-    """The blocks to begin with: whole rows, or single classes where there are few."""
+    """Return the blocks to begin with: whole rows, or single classes if there are few."""
     row, last = np.arange(classes.rows), classes.ranked.size + 1
     start, stop = np.full(len(row), classes.first), np.full(len(row), last)
     if len(row) * (last - classes.first) <= _FEW:
@@ -575,8 +582,9 @@ def roots(classes: Classes, words: WordSource) -> Blocks:
 
 
 def max_gumbel_bounds(words: Words, log_mass: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-    """Bounds on -ln(-ln F) at the largest of exp(log_mass) draws, in which the words are the first
-    bits of V.
+    """Return bounds on -ln(-ln F) at the largest of exp(log_mass) draws.
+
+    The words are the first bits of V.
     """
     nothing = np.zeros(words.shape)
     low, high = contest_bounds(by_name("gumbel"), nothing, nothing.astype(np.int64), words)
@@ -584,7 +592,7 @@ def max_gumbel_bounds(words: Words, log_mass: tuple[Floats, Floats]) -> tuple[Fl
 
 
 def split(classes: Classes, parents: Blocks, which: Indices, words: WordSource) -> Blocks:
-    """Children of some blocks with the largest noise of each, given that of the whole block."""
+    """Split some blocks, and draw each child's largest noise, given that of the whole block."""
     edges = _edges(parents.start[which], parents.stop[which], classes.first)
     start, stop = edges[:, :-1], edges[:, 1:]
     row = np.repeat(parents.row[which, None], _CHILDREN, axis=1)
@@ -626,7 +634,7 @@ def _draw_max_children(
     log_mass: tuple[Floats, Floats],
     words: WordSource,
 ) -> Indices:
-    """(blocks,) the child that holds the largest noise, in proportion to the children's sizes."""
+    """Draw (blocks,) the child that holds the largest noise, by the children's sizes."""
     drawn = words(len(row))
     heirs, certain = picked_rows(*log_mass, drawn)
     for i in np.flatnonzero(~certain).tolist():
@@ -640,8 +648,9 @@ def _draw_max_children(
 
 
 def _edges(start: Indices, stop: Indices, first: int) -> Indices:
-    """(blocks, children + 1) where to cut: geometrically in the rank below the top, where scores
-    fall fastest.
+    """Return (blocks, children + 1) cuts, geometric in the rank below the top.
+
+    Scores fall fastest there.
     """
     low, high = (start - first + 1)[:, None], (stop - first + 1)[:, None]
     step = np.arange(_CHILDREN + 1)
@@ -665,8 +674,9 @@ def _widened(low: Floats, high: Floats) -> tuple[Floats, Floats]:
 
 
 class ExponentialClock(NamedTuple):
-    """E/M, with E = -ln(1 - V). `size()` is a ball around M that shrinks to it as Arb's working
-    precision grows.
+    """The waiting time E/M, with E = -ln(1 - V).
+
+    `size()` is a ball around M that shrinks to it as Arb's working precision grows.
     """
 
     size: Callable[[], arb]
@@ -674,14 +684,15 @@ class ExponentialClock(NamedTuple):
 
 
 class Contender(NamedTuple):
-    """A contestant: score + scale * F^-1(exp(-t)), t the sum of the waits."""
+    """A contestant with score + scale * F^-1(exp(-t)), where t is the sum of the waits."""
 
     score: fmpq
     waits: Sequence[ExponentialClock]
 
 
 def exact_argmax(runners: Sequence[Contender], noise: Noise, scale: fmpq) -> int:
-    """The place of the best contestant, drawing bits until every comparison is certain.
+    """Return the place of the best contestant, with bits drawn until every comparison is certain.
+
     Theorem X8.
     """
     best = 0
@@ -710,12 +721,12 @@ def _noise_of(runner: Contender, noise: Noise) -> arb:
 
 
 def draw_class(classes: Classes, noise: Noise, scale: float, source: Sampler) -> SetClass:
-    """The class whose best set has the largest score + scale * noise over all sets."""
+    """Draw the class whose best set has the largest score + scale * noise over all sets."""
     return _Draw(classes, noise, scale, source.words).chosen()
 
 
 def draw_members(chosen: SetClass, k: int, source: Sampler) -> Indices:
-    """(k,) ranks of a uniformly random member of a class."""
+    """Draw (k,) ranks of a uniformly random member of a class."""
     held = np.arange(1, chosen.held + 1)
     between = np.full((1, k - 1 - chosen.held), chosen.lowest - chosen.free_from)
     free = draw_sequences(between, source)[0] - 1 + chosen.free_from
@@ -724,9 +735,7 @@ def draw_members(chosen: SetClass, k: int, source: Sampler) -> Indices:
 
 @final
 class _Draw:
-    """The generations of blocks, each split off the one before, and the single classes that may
-    win.
-    """
+    """A draw by generations of blocks, each split off the one before, and of candidate classes."""
 
     def __init__(self, classes: Classes, noise: Noise, scale: float, words: WordSource) -> None:
         self._classes, self._noise, self._scale, self._words = classes, noise, scale, words
@@ -745,7 +754,7 @@ class _Draw:
         return self._classes.chosen(int(blocks.row[i]), int(blocks.start[i]))
 
     def _finalists(self) -> list[tuple[int, int]]:
-        """Generation and place in it of every single class that no other certainly beats."""
+        """Return generation and place of every single class that no other certainly beats."""
         blocks, floor = roots(self._classes, self._words), -np.inf
         alone: list[tuple[Indices, Floats]] = []
         while True:
@@ -766,7 +775,7 @@ class _Draw:
         ]
 
     def _totals(self, blocks: Blocks) -> tuple[Floats, Floats]:
-        """Bounds on half the largest noisy score of every block."""
+        """Return bounds on half the largest noisy score of every block."""
         (least, _), (_, most) = (
             self._classes.half_score(blocks.row, t) for t in (blocks.stop - 1, blocks.start)
         )
@@ -805,7 +814,7 @@ _MARGIN, _HEIGHT_ROUNDING = 2.0**-14, 2.0**-44
 
 
 def draw_rows(matrix: Numbers, asked: CanonicalTopK, source: Sampler) -> Indices:
-    """(rounds, k) positions in ascending order for a (rounds, m) matrix of scores."""
+    """Draw (rounds, k) positions in ascending order for a (rounds, m) matrix of scores."""
     step = max(1, _CELLS // max(asked.classes_of(matrix.shape[1]), matrix.shape[1]))
     return np.concatenate(
         [_block(matrix[i : i + step], asked, source) for i in range(0, len(matrix), step)]
@@ -824,7 +833,7 @@ def _block(matrix: Numbers, asked: CanonicalTopK, source: Sampler) -> Indices:
 def _winners(
     ranked: Numbers, layout: RowClasses, asked: CanonicalTopK, words: WordSource
 ) -> Indices:
-    """(rounds,) the class that wins each row."""
+    """Draw (rounds,) the class that wins each row."""
     with np.errstate(all="ignore"):
         heights = half_below(ranked, ranked[:, :1]) / (0.5 * asked.scale)
     drawn = words(len(ranked) * len(layout.n))
@@ -853,7 +862,7 @@ def _winners(
 def _settled(
     ranked: Numbers, layout: RowClasses, asked: CanonicalTopK, drawn: Words, words: WordSource
 ) -> int:
-    """The winner of one row, whose words are drawn, certain of every comparison."""
+    """Return the winner of one row with these words, certain of every comparison."""
     noise = noise_bounds(
         by_name(asked.noise), *max_gumbel_bounds(drawn, log_binomial_bounds(layout.n, layout.r))
     )
@@ -884,7 +893,7 @@ def _runner(
 def _members(
     shape: tuple[int, ...], held: Indices, lowest: Indices, asked: CanonicalTopK, words: WordSource
 ) -> Indices:
-    """(rounds, k) ranks, from 0, of a uniformly random member of each row's class."""
+    """Draw (rounds, k) ranks, from 0, of a uniformly random member of each row's class."""
     rank = np.arange(1, shape[1] + 1)
     inside = (rank <= held[:, None]) | (rank == lowest[:, None])
     outside = rank > lowest[:, None]

@@ -1,4 +1,4 @@
-"""A private domain first, then any mechanism for public domains on it."""
+"""Private discovery of a domain, followed by any mechanism for public domains on it."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _ANSWERS = ("top_k", "one_item", "queries")  # the outcome of any other is not a
 
 @final
 class DiscoverThenSelect(Mechanism):
-    """Discovers a domain, then selects within it, where what users contribute may be bounded anew.
+    """A discovery of a domain, followed by a selection within it that may bound users anew.
 
-    The best `candidates` items that `discovery` releases are a public domain for `selection`: their
-    order by noise is dropped. Scores with a `SecondLook` are computed anew for them, so that a
-    user's items outside of them take no share; other scores are used again. Where fewer are
-    discovered than `selection` needs they are the release, best first if it would be. Guarantee:
+    The best `candidates` items that `discovery` releases are a public domain for `selection`,
+    without their noisy order. Scores with a `SecondLook` are computed anew for them, so that a
+    user's items outside of them take no share. Other scores are used again. If fewer items are
+    discovered than `selection` needs, they are the release, best first if it would be. Guarantee:
     discovery.curve + selection.curve, Theorem H8, charged at once.
 
     Args:
-        discovery: a mechanism for unknown domains that releases an order, `SparseHistogram` for
-            example.
+        discovery: a mechanism for unknown domains that releases an order, for example
+            `SparseHistogram`.
         selection: a mechanism for public domains.
-        candidates: how many discovered items compete at most, >= 1.
+        candidates: largest number of discovered items that compete, >= 1.
     """
 
     kind: Literal["discover_then_select"] = "discover_then_select"
@@ -68,22 +68,22 @@ class DiscoverThenSelect(Mechanism):
             )
         if self.discovery.relation != self.selection.relation:
             raise ValueError(
-                "discovery and selection have guarantees under different relations: state one for"
-                " both"
+                "discovery and selection have guarantees under different relations. State the"
+                " same relation for both"
             )
         most = self.selection.most_candidates
         if self.selection.least_candidates > self.candidates or (
             most is not None and most < self.candidates
         ):
             raise ValueError(
-                f"candidates={self.candidates} is not a number of candidates that"
-                f" {self.selection!r} takes"
+                f"candidates={self.candidates} must be a number of candidates that"
+                f" {self.selection!r} accepts"
             )
         return self
 
     @property
-    def covers(self) -> Sensitivity:
-        return self.discovery.covers
+    def sensitivity_bound(self) -> Sensitivity:
+        return self.discovery.sensitivity_bound
 
     @property
     def curve(self) -> Curve:
@@ -110,10 +110,14 @@ class DiscoverThenSelect(Mechanism):
 
     @property
     def selected_again(self) -> float | None:
-        """What a second look scales users to: the norm that `selection` pays for, l1 or l2 as of
-        the discovery; None without.
+        """Norm to which a second look scales users, or None without one.
+
+        It is the norm that the cost of `selection` allows: l1 if the discovery states l1, else l2.
         """
-        one, norm = self.selection.covers, "l2" if self.discovery.covers.l1 is None else "l1"
+        one, norm = (
+            self.selection.sensitivity_bound,
+            "l2" if self.discovery.sensitivity_bound.l1 is None else "l1",
+        )
         stated = one.l1 if norm == "l1" else one.l2
         if stated is None or one.relation == "add_remove":
             return stated
@@ -135,17 +139,17 @@ class DiscoverThenSelect(Mechanism):
 
     def _check_scores(self, scores: Scores) -> None:
         again = scores.sensitivity if scores.second is None else scores.second.sensitivity
-        self.selection.covers.require(again)
+        self.selection.sensitivity_bound.require(again)
         if (
             scores.second is None
             and self.selected_again is not None
             and self.selected_again > again.l2_of(None)
         ):
             raise InvalidRequest(
-                f"the selection pays for users who are clipped anew, to {self.selected_again:g},"
-                " within the items discovered, and these scores have no second look: pass"
-                " Scores(..., second=dpselect.SecondLook(...)), or let dpselect.topk read the log,"
-                " which looks twice by itself"
+                "the selection's cost is for users who are clipped again, to"
+                f" {self.selected_again:g}, within the discovered items, but these scores have"
+                " no second look. Pass Scores(..., second=dpselect.SecondLook(...)), or let"
+                " dpselect.topk read the log, which takes the second look itself"
             )
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
@@ -154,8 +158,9 @@ class DiscoverThenSelect(Mechanism):
         )
 
     def continued(self, scores: Scores, discovered: list[int], source: Sampler) -> Selection:
-        """The release once `discovery` has found these positions, best first; of scores that are
-        checked.
+        """Return the release from checked scores, once `discovery` has found these positions.
+
+        They are in order, best first.
         """
         found = discovered[: self.candidates]
         requested = self.selection.most_released

@@ -1,6 +1,4 @@
-"""Gaps between neighbors in the ranking: what one user may do to them, how they are read, and
-where one is wide.
-"""
+"""Gaps between neighbors in the ranking: their sensitivity, their computation, and wide ones."""
 
 from __future__ import annotations
 
@@ -28,8 +26,9 @@ from dpselect.sensitivity import Sensitivity
 from dpselect.verify.quadrature import argmax_probabilities
 
 Rank = Annotated[Count, Field(le=10_000_000)]
-"""How many of the highest counts are looked at. Observed domains are padded up to it, so it bounds
-time and memory.
+"""Number of the highest counts that are read.
+
+Observed domains are padded up to this number, so it bounds time and memory.
 """
 
 
@@ -45,15 +44,15 @@ class Top(NamedTuple):
 
 
 def gap_shift(relation: Relation) -> float:
-    """The most that one user moves any one gap, in counts. Theorem S1."""
+    """Largest change of any one gap by one user, in counts. Theorem S1."""
     return 1.0 if relation == "add_remove" else 2.0
 
 
 def read_top(scores: Scores, kbar: int) -> Top:
-    """The first kbar gaps, from the kbar + 1 highest counts and nothing else.
+    """Return the first kbar gaps, computed from the kbar + 1 highest counts alone.
 
-    A public domain of m candidates has min(kbar, m) gaps. An observed one always has kbar: how many
-    items it lists is private.
+    A public domain of m candidates has min(kbar, m) gaps. An observed one always has kbar, because
+    the number of its items is private.
     """
     positions, counts = read_counts(scores, kbar + 1)
     gaps = gaps_below(counts[None])[0, :kbar]
@@ -65,13 +64,14 @@ def read_top(scores: Scores, kbar: int) -> Top:
 
 
 def top_set(top: Top, size: int) -> Indices:
-    """Positions of the top `size`; none if an observed domain has fewer items than that."""
+    """Return positions of the top `size`, or none if an observed domain has fewer items."""
     return top.positions[:size] if len(top.positions) >= size else top.positions[:0]
 
 
 def gaps_below(descending: Numbers) -> Floats:
-    """(rows, ranks) each count minus the next of its row, the last one minus 0; from (rows, ranks)
-    descending counts >= 0.
+    """Return each count minus the next of its row, and the last one minus 0.
+
+    From (rows, ranks) descending counts >= 0, same shape.
     """
     below = np.zeros_like(descending)
     below[:, :-1] = descending[:, 1:]
@@ -79,14 +79,15 @@ def gaps_below(descending: Numbers) -> Floats:
 
 
 def row_gaps(block: Numbers, kbar: int) -> Floats:
-    """(rows, min(kbar, m)) the first gaps of every row."""
+    """Return the first gaps of every row, shape (rows, min(kbar, m))."""
     return gaps_below(highest(block, kbar + 1))[:, :kbar]
 
 
 @final
 class ListedSizes(Frozen):
-    """values[j - 1] counts are added to the gap below the top j. The list is public: never compute
-    it from the scores.
+    """A public list of preferences: values[j - 1] counts are added to the gap below the top j.
+
+    Never compute the list from the scores.
 
     Args:
         values: (at least kbar,) finite numbers, in counts.
@@ -99,7 +100,7 @@ class ListedSizes(Frozen):
     )
 
     def first(self, sizes: int) -> Floats:
-        """(sizes,) what is added to the gaps below the top 1, ..., sizes; in counts."""
+        """Return (sizes,) counts that are added to the gaps below the top 1, ..., sizes."""
         return np.array(self.values[:sizes])
 
     @property
@@ -110,7 +111,7 @@ class ListedSizes(Frozen):
 
 @final
 class TargetSize(Frozen):
-    """`-penalty * |j - k|` counts are added to the gap below the top j.
+    """A public preference for size k: the gap below the top j gets `-penalty * |j - k|` counts.
 
     Args:
         k: the size aimed at, >= 1.
@@ -123,7 +124,7 @@ class TargetSize(Frozen):
     penalty: NonNegative = Field(description="a finite penalty >= 0, in counts per item")
 
     def first(self, sizes: int) -> Floats:
-        """As of `ListedSizes`."""
+        """Return (sizes,) counts that are added to the gaps below the top 1, ..., sizes."""
         return -self.penalty * np.abs(np.arange(1, sizes + 1) - self.k)
 
     @property
@@ -136,7 +137,7 @@ Regularizer = ListedSizes | TargetSize
 
 
 def _from_array(data: Any) -> Any:
-    """A bare public array is `ListedSizes`."""
+    """Convert a bare public array to `ListedSizes`."""
     values = data.tolist() if isinstance(data, np.ndarray) else data
     return ListedSizes(values=tuple(values)) if isinstance(values, list | tuple) else data
 
@@ -147,8 +148,9 @@ AnyRegularizer = Annotated[
 
 
 class WidestGap(Mechanism, ABC):
-    """What chooses a rank j, from 1 to kbar, by the largest of gap + regularizer + scale *
-    noise.
+    """Base class of mechanisms that choose the rank j with the widest noisy gap, from 1 to kbar.
+
+    The width is gap + regularizer + scale * noise.
     """
 
     kind: str
@@ -170,36 +172,35 @@ class WidestGap(Mechanism, ABC):
         most = None if self.regularizer is None else self.regularizer.most
         if most is not None and most < self.kbar:
             raise ValueError(
-                f"the regularizer lists {most} sizes and kbar={self.kbar}: list one number per size"
-                " up to kbar"
+                f"the regularizer lists {most} sizes, fewer than kbar={self.kbar}. List one"
+                " number per size up to kbar"
             )
         return self
 
     @property
-    def covers(self) -> Sensitivity:
+    def sensitivity_bound(self) -> Sensitivity:
         return Sensitivity(relation=self.neighbors)
 
     @property
     def _of_gaps(self) -> Sensitivity:
-        """That of the gaps as scores of their own: they go up and down under either relation, so
-        the range is twice the shift.
+        """Sensitivity of the gaps, taken as scores.
+
+        Gaps go up and down under either relation, so their range is twice the shift.
         """
         return Sensitivity(linf=gap_shift(self.neighbors), monotone=False, relation=self.neighbors)
 
     def propose(self, gaps: Floats, source: Sampler) -> Indices:
-        """(rows,) the ranks that are chosen for (rows, ranks) gaps: private until they are
-        released.
-        """
+        """Return (rows,) chosen ranks for (rows, ranks) gaps. They are private until released."""
         noise, scale = self._noise
         return source.top_k_rows(self._preferred(gaps), by_name(noise), scale, 1)[:, 0] + 1
 
     def rank_law(self, gaps: Floats) -> Floats:
-        """(ranks,) the probability that each rank is chosen, for (ranks,) gaps."""
+        """Return (ranks,) probabilities that each rank is chosen, for (ranks,) gaps."""
         noise, scale = self._noise
         return argmax_probabilities(by_name(noise), scale, self._preferred(gaps))
 
     def _preferred(self, gaps: Floats) -> Floats:
-        """(..., ranks) gaps plus what the regularizer adds."""
+        """Return gaps plus the values of the regularizer, shape (..., ranks)."""
         return (
             gaps
             if self.regularizer is None
@@ -215,11 +216,11 @@ gap_traits: partial[Traits] = partial(
     domain="unknown",
     reads=lambda mechanism: mechanism.kbar + 1,
 )
-"""What a `GapRank` is, but for its noise."""
+"""Traits of a `GapRank`, to be completed with its noise."""
 
 
 class GapRank(WidestGap, ABC):
-    """What releases that rank: how many items lie above the gap."""
+    """Base class of mechanisms that release the chosen rank: the number of items above the gap."""
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         rank = int(self.propose(read_top(scores, self.kbar).gaps[None], source)[0])
@@ -235,11 +236,12 @@ class GapRank(WidestGap, ABC):
 
 @final
 class LargeGap(GapRank):
-    """The rank j <= kbar whose gap h_(j) - h_(j+1) + regularizer(j) + Gumbel(2/epsilon) is largest
-    (Zhu, Wang 2022).
+    """The rank j <= kbar with the largest h_(j) - h_(j+1) + regularizer(j) + Gumbel(2/epsilon).
 
-    Releases the number j of items above the gap, not the items: `Selection.indices` is (j,), j from
-    1. Reads the kbar + 1 highest counts only, so the domain may be unknown. Guarantee:
+    This is the algorithm of Zhu and Wang (2022).
+
+    It releases the number j of items above the gap, not the items: `Selection.indices` is (j,), j
+    from 1. It reads only the kbar + 1 highest counts, so the domain may be unknown. Guarantee:
     BoundedRange(epsilon) under add_remove, BoundedRange(2 epsilon) under replace_one, Theorem S3.
 
     Args:
@@ -274,11 +276,13 @@ class LargeGap(GapRank):
 
 @final
 class GaussianGap(GapRank):
-    """The rank j <= kbar whose gap h_(j) - h_(j+1) + regularizer(j) + N(0, scale^2) is largest;
-    released as by `LargeGap`.
+    """The rank j <= kbar with the largest h_(j) - h_(j+1) + regularizer(j) + N(0, scale^2).
+
+    It is released as by `LargeGap`.
 
     Guarantee: that of Gaussian report-noisy-max on kbar gaps, whose range is 2 (add_remove) or 4
-    (replace_one) counts, Theorem S3. Rarely better than `LargeGap`: its price grows with ln(kbar).
+    (replace_one) counts, Theorem S3. It is rarely better than `LargeGap`, because its cost grows
+    with ln(kbar).
     """
 
     kind: Literal["gaussian_gap"] = "gaussian_gap"

@@ -1,12 +1,12 @@
-"""The joint exponential mechanism over ordered sequences, as a random level of loss.
+"""The joint exponential mechanism over ordered sequences, drawn as a random level of loss.
 
 Let N(v) be the number of sequences with loss at most v. A level V with density proportional to
 exp(-rate v) N(v), followed by a uniformly random sequence of loss at most V, draws each sequence
 with probability proportional to exp(-rate loss). If losses are cut at a level tau, V has an atom
 there of weight exp(-rate tau) times the number of all sequences; without a cut the same holds at
 the largest loss (Theorem M8). Levels are proposed from an envelope: cells of levels, each with a
-constant count of sequences. float64 enclosures decide what they can, more bits and ball arithmetic
-the rest: Theorem M10.
+constant count of sequences. float64 enclosures decide most comparisons, and ball arithmetic with
+more bits the rest (Theorem M10).
 
 Losses and levels are halved, and rates doubled, so that no scores make them overflow.
 """
@@ -51,17 +51,17 @@ _TINY = 2.0**-1000  # more than any underflow
 
 @final
 class JointTopK(Mechanism):
-    """One exponential mechanism over all sequences of k candidates; ordered (Gillenwater, Joseph,
-    Munoz, Ribero 2022).
+    """One exponential mechanism over all sequences of k candidates; ordered.
 
     The loss of a sequence is the largest of (i-th highest score - score in place i). A sequence has
     probability proportional to exp(-rate * loss). Guarantee: BoundedRange(epsilon), whatever k
-    (Theorem M7).
+    (Theorem M7). After Gillenwater, Joseph, Munoz and Ribero (2022).
 
     Args:
-        beta: the failure probability of FastJoint: beyond a level of loss that depends on public
-            numbers only, with chance at most beta, the sequence is uniformly random. Same
-            guarantee, and no quicker: for comparison with the published one.
+        beta: failure probability of FastJoint. Beyond a level of loss that depends on public
+            numbers only, with probability at most beta, the sequence is uniformly random. It has
+            the same guarantee and is no quicker, so it serves comparison with the published
+            algorithm.
     """
 
     kind: Literal["joint_top_k"] = "joint_top_k"
@@ -83,14 +83,16 @@ class JointTopK(Mechanism):
 
     @property
     def rate(self) -> float:
-        """Nats per score unit of loss, rounded down: epsilon over the range of the loss, twice that
-        of the scores if k > 1.
+        """Nats per score unit of loss, rounded down.
+
+        This is epsilon over the range of the loss, which is twice that of the scores if k > 1.
         """
         return rate_down(self.epsilon, self.sensitivity.range * (1 if self.k == 1 else 2))
 
     def cut(self, candidates: int) -> float:
-        """The loss at which FastJoint cuts, score units, for a public number of candidates; inf
-        without `beta`.
+        """Return the loss at which FastJoint cuts, in score units, or inf without `beta`.
+
+        `candidates` is a public number.
         """
         if self.beta is None:
             return math.inf
@@ -106,12 +108,14 @@ class JointTopK(Mechanism):
         for place, row in enumerate(rows):
             chosen = np.flatnonzero(which.ravel() == place)
             best[chosen] = self._draw(
-                Scores(row, sensitivity=self.covers, kind="utilities"), len(chosen), source
+                Scores(row, sensitivity=self.sensitivity_bound, kind="utilities"),
+                len(chosen),
+                source,
             )
         return Selections(best, ordered=True, requested=self.k)
 
     def _draw(self, scores: Scores, rounds: int, source: Sampler) -> Indices:
-        """(rounds, k) positions, independent draws for one score vector."""
+        """Draw (rounds, k) positions, independently, for one score vector."""
         ranked = Ranked(scores)
         levels = AllowedRanks(ranked, self.k, self.rate, self.cut(ranked.size))
         drawn = draw_sequences(levels.draw(rounds, source), source)
@@ -132,8 +136,9 @@ class JointTopK(Mechanism):
 
 @final
 class Counts:
-    """How many of the best ranks may stand in each of k places at a level of loss: place i takes r
-    if x_[i] - x_[r] <= level.
+    """Numbers of best ranks that may stand in each of k places at a level of loss.
+
+    Place i takes rank r if x_[i] - x_[r] <= level.
     """
 
     def __init__(self, ranked: Ranked, k: int) -> None:
@@ -144,23 +149,25 @@ class Counts:
         )
 
     def between(self, low: Floats, high: Floats) -> tuple[Indices, Indices]:
-        """(levels, k) bounds on the counts at every level from low to high, elementwise; (levels,)
-        each. Theorem M10.
+        """Return (levels, k) bounds on the counts at every level from low to high, elementwise.
+
+        Both ends have shape (levels,). Theorem M10.
         """
         least = np.maximum(self._reaching(low, self._slack(low)), np.arange(1, self._k + 1))
         return least, self.most(high)
 
     def most(self, level: Floats) -> Indices:
-        """(levels, k) upper bounds on the counts at each level."""
+        """Return (levels, k) upper bounds on the counts at each level."""
         return self._reaching(level, -self._slack(level))
 
     def margin(self, level: Floats) -> Floats:
-        """(levels,) a distance in level that is certainly told apart from none."""
+        """Return (levels,) distances in level that are certainly distinguished from zero."""
         return 8.0 * (_COMPARED * np.abs(self._top[-1]) + _COMPARED * level + _TINY)
 
     def jump(self, level: Floats) -> tuple[Floats, Floats]:
-        """(levels,) the last level up to each at which a count rises, and the first one after it
-        (inf if none); rounded.
+        """Return (levels,) the last rise of a count up to each level, and the first rise after.
+
+        Both are rounded, and the latter is inf if there is none.
         """
         count = self.most(level)
         last = (self._top - self._ranked.half_below_top(count)).max(axis=1)
@@ -169,8 +176,9 @@ class Counts:
         return last, after.min(axis=1)
 
     def at(self, level: arb, least: Indices, most: Indices) -> Indices | None:
-        """(k,) the counts at a level, not halved, known as a ball, between these bounds; None where
-        the ball does not tell.
+        """Return (k,) the counts at a level, not halved, known as a ball, between these bounds.
+
+        None if the ball leaves them open.
         """
         counts = least.copy()
         for place in np.flatnonzero(least < most).tolist():
@@ -210,8 +218,9 @@ _NARROW = 2.0**-900
 @final
 @dataclass(frozen=True)
 class Cells:
-    """Levels from edges[i] up to edges[i + 1], and beyond the last edge one atom at which
-    everything is allowed.
+    """Cells of levels from edges[i] up to edges[i + 1], and one atom beyond the last edge.
+
+    At the atom everything is allowed.
     """
 
     edges: Floats  # (cells + 1,) half levels
@@ -224,10 +233,10 @@ class Cells:
         return len(self.allowed)
 
     def log_weights(self, allowed: Indices) -> tuple[Floats, Floats]:
-        """(cells + 1,) ln of the weight of every cell with these counts, and of the atom; and
-        bounds on the error.
+        """Return (cells + 1,) ln of the weights of all cells and of the atom, and error bounds.
 
-        Cells narrower than `_NARROW` are weighed as if they were that wide.
+        The cells have these counts. Cells narrower than `_NARROW` are weighed as if they were that
+        wide.
         """
         counts = log_product(np.vstack([allowed, self.everything]))
         spent = np.minimum(self._nats(self.edges), _FAR)
@@ -235,7 +244,7 @@ class Cells:
         return counts - spent + width, _LOGARITHM * (1.0 + counts + spent + np.abs(width))
 
     def picked(self, count: int, source: Sampler) -> Indices:
-        """(count,) cells in proportion to their weights; the atom is the one after the last."""
+        """Draw (count,) cells by their weights; the atom is the one after the last."""
         value, error = self.log_weights(self.allowed)
         narrow = np.append(self._widths() < _NARROW, False)
         return source.categorical(
@@ -243,8 +252,9 @@ class Cells:
         )
 
     def within(self, cell: Indices, words: Words) -> tuple[Floats, Floats]:
-        """(count,) bounds on half levels whose density falls exponentially, given the first bits of
-        a uniform number each.
+        """Return (count,) bounds on half levels whose density falls exponentially.
+
+        Given the first bits of a uniform number each.
         """
         low, high = self.edges[cell], self.edges[cell + 1]
         place, width = uniforms(words), self._widths()[cell]
@@ -265,15 +275,13 @@ class Cells:
         return np.clip(first, low, high), np.clip(last, low, high)
 
     def level(self, cell: int, uniform: arb) -> arb:
-        """A ball around the level, not halved, for one cell and a ball around its uniform
-        number.
-        """
+        """Return a ball around the level, not halved, from one cell and a ball around a uniform."""
         low, high = self._edge(cell), self._edge(cell + 1)
         rate = rational(self.rate)
         return arb(low) - (uniform * (arb(-rate * (high - low))).expm1()).log1p() / arb(rate)
 
     def _widths(self) -> Floats:
-        """(cells,) widths in nats."""
+        """Return (cells,) widths in nats."""
         return self._nats(np.diff(self.edges))
 
     def _nats(self, half: Floats) -> Floats:
@@ -292,7 +300,7 @@ class Cells:
 
 
 def product(allowed: Indices) -> fmpz:
-    """The number of sequences, if place i, from 0, may take the best allowed[i] ranks."""
+    """Number of sequences, if place i, from 0, may take the best allowed[i] ranks."""
     total = fmpz(1)
     for place, ranks in enumerate(allowed.tolist()):
         total *= ranks - place
@@ -300,13 +308,18 @@ def product(allowed: Indices) -> fmpz:
 
 
 def log_product(allowed: Indices) -> Floats:
-    """(rows,) its logarithm for (rows, k) counts, rounded; none is below its place."""
+    """Return (rows,) rounded logarithms of `product` for (rows, k) counts.
+
+    No count is below its place.
+    """
     return np.asarray(np.log(allowed - np.arange(allowed.shape[1])).sum(axis=1))
 
 
 def _flipped(chance: Floats, error: Floats, words: Words) -> tuple[Flags, Indices]:
-    """(count,) True with a probability whose logarithm lies within `error` of `chance`, and where
-    that is not certain.
+    """Draw (count,) flags that are True with a probability known by its logarithm.
+
+    The logarithm lies within `error` of `chance`. Also returns the places where this leaves the
+    flag open.
     """
     place = uniforms(words)
     accepted = place + _CELL <= np.exp(chance - error) * (1.0 - _EXPONENTIAL)
@@ -323,8 +336,9 @@ _EXPONENTIAL = 2.0**-50  # of an exponential: above its rounding and that of the
 
 @final
 class AllowedRanks:
-    """N(v) for one score vector, and draws of what is allowed at a random level; losses are cut at
-    `cut`, inf for none.
+    """N(v) for one score vector, and draws of the ranks allowed at a random level.
+
+    Losses are cut at `cut`, inf for no cut.
     """
 
     def __init__(self, ranked: Ranked, k: int, rate: float, cut: float) -> None:
@@ -335,7 +349,10 @@ class AllowedRanks:
         self._cells = self._refined()
 
     def draw(self, count: int, source: Sampler) -> Indices:
-        """(count, k) how many of the best ranks may stand in each place, at independent levels."""
+        """Draw (count, k) numbers of best ranks that may stand in each place.
+
+        The levels are independent.
+        """
         allowed = np.tile(self._all, (count, 1))
         missing = np.arange(count)
         while len(missing):
@@ -345,7 +362,7 @@ class AllowedRanks:
         return allowed
 
     def _propose(self, count: int, source: Sampler) -> tuple[Indices, NDArray[np.bool_]]:
-        """What is allowed at levels from the envelope, and which of them the density accepts."""
+        """Draw allowed ranks at levels from the envelope, and flags of accepted proposals."""
         allowed, accepted = np.tile(self._all, (count, 1)), np.ones(count, dtype=np.bool_)
         cell = self._cells.picked(count, source)
         inside = np.flatnonzero(cell < len(self._cells))
@@ -355,7 +372,7 @@ class AllowedRanks:
         return allowed, accepted
 
     def _levels(self, cell: Indices, words: WordSource) -> Indices:
-        """(count, k) what is allowed at levels that are exponential within their cells."""
+        """Draw (count, k) allowed ranks at levels that are exponential within their cells."""
         drawn = words(len(cell))
         low, high = self._cells.within(cell, drawn)
         least, most = self._counts.between(low, high)
@@ -370,7 +387,7 @@ class AllowedRanks:
     def _accepted(
         self, allowed: Indices, envelope: Indices, words: WordSource
     ) -> NDArray[np.bool_]:
-        """(count,) True with probability N at the level over the envelope."""
+        """Draw (count,) flags, True with probability N at the level over the envelope."""
         chance = np.log((allowed - self._places) / (envelope - self._places)).sum(axis=1)
         error = _RATIOS * (len(self._places) + np.abs(chance))
         drawn = words(len(chance))
@@ -381,9 +398,7 @@ class AllowedRanks:
         return accepted
 
     def _refined(self) -> Cells:
-        """Cut the levels where N changes, until at most half of the envelope is above the
-        density.
-        """
+        """Cut levels where N changes, until at most half of the envelope is above the density."""
         steps = min(2.0 * self._rate * self.last, _FARTHEST)
         with np.errstate(over="ignore"):
             growing = 2.0 ** np.arange(-4, math.ceil(math.log2(max(steps, 1)))) / self._rate

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal, Self, final
+from typing import Any, ClassVar, Literal, Self, cast, final
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -30,19 +30,18 @@ _REASON = "fewer items than requested beat the noisy threshold"
 
 @final
 class LimitedDomain(Mechanism):
-    """At most k of the kbar most popular items, in order: those whose noisy count beats a noisy
-    threshold (Durfee, Rogers 2019).
+    """At most k of the kbar most popular items, in order, whose noisy counts beat a noisy bar.
 
-    Reads the top kbar + 1 counts only, so the domain may be unknown. Guarantee for distinct-user
-    counts under add_remove: Approximate(k * BoundedRange(epsilon), delta), Theorem C11; a
+    It reads only the top kbar + 1 counts, so the domain may be unknown. Guarantee for distinct-user
+    counts under add_remove: Approximate(k * BoundedRange(epsilon), delta), Theorem C11. A
     replacement is two such steps. With `kbar_least` the number of competitors is chosen privately,
-    for one more BoundedRange(epsilon), Theorem S7.
+    for one more BoundedRange(epsilon), Theorem S7. After Durfee and Rogers (2019).
 
     Args:
-        epsilon: nats for every released item, > 0; the noise is Gumbel with scale 1/epsilon.
+        epsilon: nats for every released item, > 0. The noise is Gumbel with scale 1/epsilon.
         l0: the most items that one user can hold; None if unbounded.
-        kbar_least: from k to kbar: the number of competitors is then the one among kbar_least, ...,
-            kbar whose threshold is lowest, up to noise; None for exactly kbar.
+        kbar_least: from k to kbar. The number of competitors is then the one among kbar_least, ...,
+            kbar with the lowest threshold, up to noise. None for exactly kbar.
 
     Example:
         >>> import dpselect as dps
@@ -92,15 +91,15 @@ class LimitedDomain(Mechanism):
         return self
 
     @property
-    def covers(self) -> Sensitivity:
+    def sensitivity_bound(self) -> Sensitivity:
         return Sensitivity(l0=self.l0)
 
     @property
     def curve(self) -> Approximate:
         return self._price(self.k)
 
-    def spent(self, selection: Selection) -> Approximate:
-        """One pick per item, one more if the threshold ended it early. Theorem S8."""
+    def cost_of(self, selection: Selection) -> Approximate:
+        """Cost of one pick per item, plus one if the threshold ended it early. Theorem S8."""
         if not (selection.ordered and selection.requested == self.k and len(selection) <= self.k):
             raise InvalidRequest(
                 f"this selection was not released by {self!r}: pass one that its select returned"
@@ -113,12 +112,13 @@ class LimitedDomain(Mechanism):
 
     @property
     def margin(self) -> float:
-        """How far the threshold lies above the count of rank kbar + 1, in counts."""
+        """Distance of the threshold above the count of rank kbar + 1, in counts."""
         return self.margin_at(self.kbar)
 
     def margin_at(self, competitors: int) -> float:
-        """How far the threshold lies above the count of rank competitors + 1, in counts; a few
-        units in the last place up.
+        """Distance of the threshold above the count of rank competitors + 1, rounded up.
+
+        In counts.
         """
         touched = competitors if self.l0 is None else min(self.l0, competitors)
         parts = (math.log(touched), math.log1p(-self.delta), -math.log(self.delta))
@@ -135,7 +135,7 @@ class LimitedDomain(Mechanism):
 
     @property
     def _sizes(self) -> range:
-        """How many may compete."""
+        """Possible numbers of competitors."""
         return range(self._least, self.kbar + 1)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
@@ -154,9 +154,9 @@ class LimitedDomain(Mechanism):
         return Selections(indices, ordered=True, requested=self.k, reason=_REASON)
 
     def _select_block(self, block: Numbers, source: Sampler) -> Indices:
-        """(rows, k) released positions, -1 where there are fewer."""
+        """Return (rows, k) released positions, and -1 beyond the last."""
         positions = ranked_rows(block)[:, : self.kbar + 1]
-        descending: Numbers = np.take_along_axis(block, positions, axis=1)  # type: ignore[assignment]
+        descending = cast(Numbers, np.take_along_axis(block, positions, axis=1))
         above, floors = self._heights(descending)
         choices = self._choose(floors, source)
         indices = np.full((len(block), self.k), -1, dtype=np.int64)
@@ -182,17 +182,16 @@ class LimitedDomain(Mechanism):
         return mixture(zip(chances, laws, strict=True))
 
     def _compete(self, scores: Scores) -> tuple[Indices, Floats, Floats]:
-        """Positions of the top kbar, and their and the floors' heights as by `_heights`."""
+        """Return positions of the top kbar, and heights of these and of the floors (`_heights`)."""
         positions, counts = read_counts(scores, self.kbar + 1)
         above, floors = self._heights(counts[None])
         return positions[: self.kbar], above[0], floors[0]
 
     def _heights(self, descending: Numbers) -> tuple[Floats, Floats]:
-        """Heights above the count of rank kbar + 1: of the top kbar, and of the ranks just below
-        kbar_least, ..., kbar.
+        """Return heights above the count of rank kbar + 1, of the top kbar and of the floors.
 
-        From (rows, ranks) descending counts; (rows, at most kbar) and (rows, sizes). A count that
-        is missing is 0.
+        The floors are the ranks just below kbar_least, ..., kbar. From (rows, ranks) descending
+        counts, the shapes are (rows, at most kbar) and (rows, sizes). A count that is missing is 0.
         """
         base = np.zeros_like(descending)
         base[:] = descending[:, self.kbar :] if descending.shape[1] > self.kbar else 0
@@ -203,22 +202,21 @@ class LimitedDomain(Mechanism):
         return above[:, : self.kbar], floors
 
     def _preferences(self, floors: Floats) -> Floats:
-        """(..., sizes) how little each threshold asks for, up to a constant."""
+        """Return (..., sizes) scores of the thresholds, higher for lower ones, up to a constant."""
         touched = np.array(self._sizes)
         growth = np.log(touched if self.l0 is None else np.minimum(self.l0, touched))
         return -favored(floors, (growth - growth[0]) * self._scale)
 
     def _choose(self, floors: Floats, source: Sampler) -> Indices:
-        """(rows,) which of the sizes kbar_least, ..., kbar, from 0, is taken for (rows, sizes)
-        floors.
-        """
+        """Return (rows,) chosen places in kbar_least, ..., kbar, for (rows, sizes) floors."""
         if self.kbar_least is None:
             return np.zeros(len(floors), dtype=np.int64)
         return source.top_k_rows(self._preferences(floors), by_name("gumbel"), self._scale, 1)[:, 0]
 
     def _beat(self, counts: Floats, threshold: float, source: Sampler) -> Indices:
-        """(rows, k + 1 or all) places in the noisy order of (rows, ranks) counts, -1 from the
-        threshold on.
+        """Return places in the noisy order of (rows, ranks) counts, and -1 from the threshold on.
+
+        The shape is (rows, k + 1), or fewer columns if there are fewer ranks.
         """
         contest = np.column_stack([counts, np.full(len(counts), threshold)])
         order = source.top_k_rows(
@@ -229,8 +227,9 @@ class LimitedDomain(Mechanism):
 
 
 def _prefixes(positions: list[int], exponents: Floats, k: int) -> dict[tuple[int, ...], float]:
-    """Law of the sequence drawn without replacement by weights of these logarithms, stopped by the
-    last one or after k.
+    """Return the distribution of a sequence drawn without replacement, with these log-weights.
+
+    It stops at the last weight's draw, or after k.
     """
     law: dict[tuple[int, ...], float] = {}
 

@@ -1,5 +1,6 @@
-"""What noisy scores cost, for every noise that declares by which theorem. Theorems C8, C9, C10, H2,
-H10, M2, N7 and N8.
+"""Cost of releasing noisy scores, for every noise that declares its theorem.
+
+Theorems C8, C9, C10, H2, H10, M2, N7 and N8.
 """
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from __future__ import annotations
 import math
 import sys
 from fractions import Fraction
-from typing import get_args
+from typing import cast, get_args
 
 from accounting import BoundedRange, Curve, GaussianDP, LaplaceDP, tighter
 from accounting.curves import GaussianMax
@@ -25,14 +26,14 @@ from dpselect.sensitivity import Sensitivity, fraction_up, sqrt_up
 
 
 def ratio_up(numerator: float, denominator: float) -> float:
-    """numerator / denominator as the least float that is not below it."""
+    """Return numerator / denominator as the least float that is not below it."""
     # a product of epsilon that is below the floats
     quotient = numerator / denominator if denominator else math.inf
     if not math.isfinite(quotient) or math.isinf(denominator):
         raise InvalidMechanism(
-            f"{numerator:g} over {denominator:g} is beyond the floats, and the cost or the noise"
-            " must be finite: where the latter is a scale use more noise, where it is an epsilon"
-            " raise it"
+            f"{numerator:g} / {denominator:g} is beyond the floats, but the cost or the noise"
+            f" must be finite. If {denominator:g} is a scale, use more noise. If it is an"
+            " epsilon, raise it"
         )
     return (
         quotient
@@ -42,15 +43,16 @@ def ratio_up(numerator: float, denominator: float) -> float:
 
 
 def rate_down(epsilon: float, span: float) -> float:
-    """epsilon / span, nats per unit of what changes by `span`, as the greatest float that is not
-    above it.
+    """Return epsilon / span, in nats per unit, as the greatest float that is not above it.
+
+    `span` is the largest change of the quantity that the rate multiplies.
     """
     quotient = min(epsilon / span, sys.float_info.max)
     fits = math.isfinite(span) and Fraction(quotient) * Fraction(span) <= Fraction(epsilon)
     rate = quotient if fits else math.nextafter(quotient, 0.0)
     if rate == 0.0:
         raise InvalidMechanism(
-            f"epsilon={epsilon} beside a range of {span:g} is below the least float: raise it"
+            f"epsilon={epsilon} divided by a range of {span:g} is below the least float. Raise it"
         )
     return rate
 
@@ -58,15 +60,16 @@ def rate_down(epsilon: float, span: float) -> float:
 def winner_curve(
     noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None
 ) -> Curve:
-    """The index of the largest of scores + scale * noise, by the theorem that the noise itself
-    declares, without a default.
+    """Cost of the index of the largest of scores + scale * noise.
+
+    The noise itself declares the theorem, and there is no default.
     """
     price = by_name(noise).winner_price
     if price is None or price not in get_args(WinnerPrice):
         raise InvalidMechanism(
-            f"noise={noise!r} declares no winner_price, so no theorem says what the largest of"
-            " scores with it costs: prove one and declare it in the noise's class, or use another"
-            " noise"
+            f"noise={noise!r} declares no winner_price, so no theorem states the cost of the"
+            " largest score with it. Prove one and declare it in the noise's class, or use"
+            " another noise"
         )
     if price == "gaussian":
         union = (
@@ -75,11 +78,14 @@ def winner_curve(
             else [GaussianMax(mu=ratio_up(sensitivity.range, scale), candidates=candidates)]
         )
         return tighter(*union, centered_gaussian(scale, sensitivity, candidates))
-    return epsilon_curve(noise, ratio_up(sensitivity.range, scale))
+    return epsilon_curve(cast(LipschitzNoise, noise), ratio_up(sensitivity.range, scale))
 
 
 def epsilon_curve(noise: LipschitzNoise, epsilon: float) -> BoundedRange | LaplaceDP:
-    """The largest of scores with noise of scale range / epsilon. Theorems C8 and N7."""
+    """Cost of the index of the largest score, with noise of scale range / epsilon.
+
+    Theorems C8 and N7.
+    """
     return (
         BoundedRange(epsilon=epsilon)
         if by_name(noise).winner_price == "bounded_range"
@@ -90,8 +96,9 @@ def epsilon_curve(noise: LipschitzNoise, epsilon: float) -> BoundedRange | Lapla
 def vector(
     noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None
 ) -> Curve:
-    """Noise on all scores, or fresh noise on `candidates` of them: values and order included.
-    Theorems H2, H3 and H10.
+    """Cost of noise on all scores, or of fresh noise on `candidates` of them.
+
+    Values and order are included. Theorems H2, H3 and H10.
     """
     norm = VECTOR_NORMS.get(noise)
     if norm is None:
@@ -102,8 +109,9 @@ def vector(
     shift = sensitivity.l2_of(candidates) if norm == "l2" else sensitivity.l1_of(candidates)
     if shift == math.inf:
         raise InvalidMechanism(
-            f"nothing bounds how far a user moves the scores in {norm}, which noise={noise!r} pays"
-            f" for: state {norm}= or l0= in the sensitivity, or candidates="
+            f"nothing bounds one user's change of the scores in {norm}, on which the cost of"
+            f" noise={noise!r} depends. State {norm}= or l0= in the sensitivity, or"
+            " candidates="
         )
     return (
         GaussianDP(mu=ratio_up(shift, scale))
@@ -115,8 +123,10 @@ def vector(
 def shared_vector(
     noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None
 ) -> Curve:
-    """`vector` of a group that two users share: what both change in all, or what each may of these
-    scores. Theorem W8.
+    """Cost of a noisy vector for a group that two users share. Theorem W8.
+
+    It is `vector` of the change by both users together, or twice that of one user among
+    `candidates` scores.
     """
     norm, each = (
         (sensitivity.l2_of, 2.0**0.5)
@@ -134,8 +144,9 @@ def shared_vector(
 def _laplace_vector(
     l1: float, scale: float, sensitivity: Sensitivity, candidates: int | None
 ) -> Curve:
-    """As many scores as the l1 norm lets move by linf, and one that moves by what is left of it.
-    Theorem H10.
+    """Cost of Laplace noise on a vector whose change has at most this l1 norm. Theorem H10.
+
+    The worst change moves as many scores by linf as the norm allows, and one more by the remainder.
     """
     whole, rest = divmod(Fraction(l1), Fraction(sensitivity.linf))
     moved = [number for number in (candidates, sensitivity.l0) if number is not None]
@@ -149,8 +160,9 @@ def _laplace_vector(
 
 
 def centered_gaussian(scale: float, sensitivity: Sensitivity, candidates: int | None) -> GaussianDP:
-    """Any function of the ranking of scores + scale * N(0, 1): the vector, with or without its
-    mean. Theorem C9.
+    """Cost of any function of the ranking of scores + scale * N(0, 1). Theorem C9.
+
+    The shift is that of the score vector, with or without its mean.
     """
     squares: list[Fraction] = []
     if candidates is not None:

@@ -1,6 +1,4 @@
-"""Noisy maximum: the largest of scores plus noise, once or k times, and what these mechanisms
-share.
-"""
+"""Mechanisms that release the largest of scores plus noise, once or k times, and shared code."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ from dpselect.mechanisms.release import (
     release,
     with_values,
 )
-from dpselect.noise import VECTOR_NORMS, Noise, NoiseName, by_name, in_words
+from dpselect.noise import VECTOR_NORMS, LipschitzNoise, Noise, NoiseName, by_name, in_words
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, Indices
 from dpselect.scores import Numbers, Scores
@@ -59,17 +57,17 @@ from dpselect.verify.quadrature import (
 
 
 def select_winner(scores: Scores, noise: Noise, scale: float, source: Sampler) -> Selection:
-    """One candidate, drawn once."""
+    """Draw one candidate from one noisy score each."""
     return release(scores, largest(scores, noise, scale, 1, source), ordered=True, requested=1)
 
 
 def select_winners(matrix: Numbers, noise: Noise, scale: float, source: Sampler) -> Selections:
-    """One candidate per row."""
+    """Draw one candidate per row."""
     return Selections(source.top_k_rows(matrix, noise, scale, 1), ordered=True, requested=1)
 
 
 def winner_probabilities(scores: Scores, noise: Noise, scale: float) -> dict[Any, float]:
-    """The law of the winner by quadrature."""
+    """Return the distribution of the winner, by quadrature."""
     require_enumerable(scores.size, 64)
     law = argmax_probabilities(noise, scale, centered(scores.dense()))
     return dict(enumerate(law.tolist()))
@@ -78,12 +76,13 @@ def winner_probabilities(scores: Scores, noise: Noise, scale: float) -> dict[Any
 winner_traits: partial[Traits] = partial(
     Traits, answers="one_item", ordered=True, most=1, domain="public", groups=True
 )
-"""What a `NoisyWinner` is, but for its noise and its law."""
+"""Traits of a `NoisyWinner`, to be completed with its noise."""
 
 
 class NoisyWinner(Mechanism, ABC):
-    """One candidate: the position of the largest of scores + scale * noise. A member has a
-    `sensitivity`.
+    """Base class of mechanisms that release the position of the largest of scores + scale * noise.
+
+    A member has a field `sensitivity`.
     """
 
     @property
@@ -102,9 +101,9 @@ class NoisyWinner(Mechanism, ABC):
 
 
 class EpsilonWinner(NoisyWinner, ABC):
-    """The winner under noise whose scale is the range over epsilon. A member names the noise."""
+    """Base class of `NoisyWinner`s with noise of scale range / epsilon; members name the noise."""
 
-    noise_name: ClassVar[NoiseName]
+    noise_name: ClassVar[LipschitzNoise]
     kind: str
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
@@ -133,12 +132,13 @@ class EpsilonWinner(NoisyWinner, ABC):
 noisy_traits: partial[Traits] = partial(
     Traits, answers="top_k", noise=SCALE, most="k", domain="public", groups=True
 )
-"""What a `NoisyTopK` is, but for what it shows and its law."""
+"""Traits of a `NoisyTopK`, to be completed with its released fields."""
 
 
 class NoisyTopK(Mechanism, ABC):
-    """The k best by scores + scale * noise. A member states how often the noise is drawn, and what
-    that costs.
+    """Base class of mechanisms that release the k best by scores + scale * noise.
+
+    A member states how often the noise is drawn, and the cost.
     """
 
     kind: str
@@ -165,7 +165,7 @@ class ReportNoisyMax(NoisyWinner):
     """The index of the largest of score + scale * noise.
 
     Guarantee with R the range: BoundedRange(R/scale) for gumbel, LaplaceDP(R/scale) for
-    exponential, laplace, logistic and half_logistic (Theorems C8 and N7), the Renyi curves of
+    exponential, laplace, logistic and half_logistic (Theorems C8 and N7), and the Renyi curves of
     Theorem C9 for gaussian.
 
     Example:
@@ -207,19 +207,18 @@ def _require_gaussian_width(
     """Refuse Gaussian noise whose cost nothing bounds."""
     if by_name(noise).winner_price == "gaussian" and sensitivity.l2_of(candidates) == math.inf:
         raise InvalidMechanism(
-            f"noise={noise!r} needs candidates= (the public number of candidates) or a sensitivity"
-            " with l0= or l2=: without one of them nothing bounds how far a user moves the scores"
-            " in l2"
+            f"noise={noise!r} needs candidates= (the public number of candidates) or a"
+            " sensitivity with l0= or l2=. Without one of them nothing bounds one user's"
+            " change of the scores in l2"
         )
 
 
 @final
 class ExponentialMechanism(EpsilonWinner):
-    """One candidate with probability proportional to exp(epsilon * score / range): the largest of
-    Gumbel-noisy scores.
+    """One candidate with probability proportional to exp(epsilon * score / range).
 
-    Guarantee: BoundedRange(epsilon), Theorem C8. The cheapest choice under zCDP and Renyi
-    accounting.
+    This is the largest of scores with Gumbel noise. Guarantee: BoundedRange(epsilon), Theorem C8.
+    It is the cheapest choice under zCDP and Renyi accounting.
 
     Example:
         >>> import dpselect as dps
@@ -232,16 +231,15 @@ class ExponentialMechanism(EpsilonWinner):
 
     kind: Literal["exponential_mechanism"] = "exponential_mechanism"
     traits: ClassVar[Traits] = winner_traits(noise=EPSILON)
-    noise_name: ClassVar[NoiseName] = "gumbel"
+    noise_name: ClassVar[LipschitzNoise] = "gumbel"
 
 
 @final
 class PermuteAndFlip(EpsilonWinner):
-    """The largest of scores with exponential noise, which has the law of permute-and-flip (McKenna
-    and Sheldon 2020).
+    """The largest of scores with exponential noise, which has the distribution of permute-and-flip.
 
-    Guarantee: LaplaceDP(epsilon), Theorem N7, so pure epsilon; not bounded-range. The most accurate
-    choice under pure differential privacy.
+    Guarantee: LaplaceDP(epsilon), Theorem N7, so pure epsilon; not bounded-range. It is the most
+    accurate choice under pure differential privacy. After McKenna and Sheldon (2020).
 
     Example:
         >>> import dpselect as dps
@@ -254,14 +252,15 @@ class PermuteAndFlip(EpsilonWinner):
 
     kind: Literal["permute_and_flip"] = "permute_and_flip"
     traits: ClassVar[Traits] = winner_traits(noise=EPSILON)
-    noise_name: ClassVar[NoiseName] = "exponential"
+    noise_name: ClassVar[LipschitzNoise] = "exponential"
 
 
 @final
 class PeelingTopK(NoisyTopK):
-    """k rounds of `ReportNoisyMax` with fresh noise, each on the candidates that are left; ordered.
+    """The best of k rounds of `ReportNoisyMax`, each on the remaining candidates; ordered.
 
-    Guarantee: k times that of one round, by adaptive composition (Theorem A3).
+    Every round has fresh noise. Guarantee: k times that of one round, by adaptive composition
+    (Theorem A3).
 
     Example:
         >>> import dpselect as dps
@@ -321,8 +320,9 @@ class PeelingTopK(NoisyTopK):
 def _shared_winner(
     noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None
 ) -> Curve:
-    """`winner_curve` of a group that two users share: a union over candidates is paid for each of
-    them. Theorem W8.
+    """Cost of `winner_curve` for a group that two users share. Theorem W8.
+
+    A union over candidates is paid for each of the two.
     """
     whole = winner_curve(noise, scale, sensitivity, candidates)
     if by_name(noise).winner_price != "gaussian":
@@ -333,8 +333,9 @@ def _shared_winner(
 def _peel_groups(
     values: Numbers, multiplicities: Indices, noise: Noise, scale: float, k: int, source: Sampler
 ) -> list[int]:
-    """(k,) positions in the order in which they are peeled off, where `multiplicities[g]`
-    candidates share `values[g]`.
+    """Return (k,) positions in the order in which they are peeled off.
+
+    `multiplicities[g]` candidates share `values[g]`.
     """
     first = list(itertools.accumulate(multiplicities.tolist(), initial=0))
     left = multiplicities.copy()
@@ -357,23 +358,24 @@ def _peel_groups(
 class OneshotTopK(NoisyTopK, ShowsValues):
     """The k largest of score + scale * noise, all noise drawn once.
 
-    Gumbel noise releases the order too and equals k rounds of the exponential mechanism: k *
-    BoundedRange(R/scale). gaussian releases the order and costs GaussianDP(l2/scale) whatever k, l2
-    being that of the change or, where it is less, of the change without its mean (Theorems C9 and
-    H2). exponential and half_logistic release the set for LaplaceDP(k R/scale); laplace and
-    logistic its order too (Theorems C10, N7 and N8). Where `candidates` is stated and makes the set
-    cheaper, laplace and logistic release it without order: min(k, candidates - k) in place of k,
-    and for laplace the sqrt(k) family of Qiao, Su and Zhang (2021), which joins the Laplace bound
-    where it says more (Theorem M2). Of users with few items laplace costs the whole noisy vector at
-    most, order included (Theorem H10).
+    R is the range. gumbel releases the order too and equals k rounds of the exponential mechanism:
+    k * BoundedRange(R/scale). gaussian releases the order and costs GaussianDP(l2/scale) whatever
+    k, where l2 is that of the change or, if it is less, of the change without its mean (Theorems C9
+    and H2). exponential and half_logistic release the set for LaplaceDP(k R/scale). laplace and
+    logistic release its order too (Theorems C10, N7 and N8).
+
+    If `candidates` is stated and makes the set cheaper, laplace and logistic release it without
+    order. The cost then has min(k, candidates - k) in place of k, and for laplace also the sqrt(k)
+    family of Qiao, Su and Zhang (2021), which joins the Laplace bound where it is smaller
+    (Theorem M2). If users have few items, laplace costs at most the whole noisy vector, order
+    included (Theorem H10).
 
     Args:
         value_scale: None releases no values. A number releases each selected score plus fresh
-            Laplace noise of that scale, in score units, and adds the price of a vector of k scores
-            (Theorems H3 and H10): the noise that chose is never shown.
-        values: whether each selected score is released with the noise that chose it, for gaussian
-            and laplace noise: then order and values cost the vector, and no more (Theorems H2 and
-            H10).
+            Laplace noise of that scale, in score units, and adds the cost of a vector of k scores
+            (Theorems H3 and H10). The noise that chose is never shown.
+        values: True to release each selected score with the noise that chose it, for gaussian and
+            laplace noise. Order and values then cost the vector, and no more (Theorems H2 and H10).
 
     Example:
         >>> import dpselect as dps
@@ -403,8 +405,8 @@ class OneshotTopK(NoisyTopK, ShowsValues):
     def _has_a_price(self) -> Self:
         if self.values and self.value_scale is not None:
             raise ValueError(
-                "values=True shows the noise that chose, and value_scale adds fresh noise: state"
-                " one of them"
+                "values=True shows the noise that chose, but value_scale adds fresh noise."
+                " State one of them"
             )
         if self.values:
             vector(self.noise, self.scale, self.sensitivity, self.candidates)
@@ -436,15 +438,14 @@ class OneshotTopK(NoisyTopK, ShowsValues):
         return chosen + shared_vector("laplace", self.value_scale, self.sensitivity, self.k)
 
     def true_set_bound(self, gap: float, candidates: int) -> float:
-        """A lower bound on the chance that the released set is the true one. Theorem M4 (Qiao, Su
-        and Zhang 2021, Theorem 2.3).
+        """Return a lower bound on the probability that the released set is the true one.
 
-        `gap` is the least difference between scores adjacent in rank, score units: an assumption,
-        not read off data.
+        `gap` is the least difference between scores adjacent in rank, in score units. It is an
+        assumption, not read off data. Theorem M4 (Qiao, Su and Zhang 2021, Theorem 2.3).
 
         Raises:
-            InvalidRequest: the noise is not laplace, which alone the theorem covers, or an argument
-                is outside its domain.
+            InvalidRequest: the noise is not laplace, the only one that the theorem covers, or an
+                argument is outside its domain.
         """
         if self.noise != "laplace":
             raise InvalidRequest(
@@ -517,7 +518,7 @@ class OneshotTopK(NoisyTopK, ShowsValues):
         return self._chosen(scores)
 
     def _chosen(self, scores: Scores) -> dict[Any, float]:
-        """The law of the items."""
+        """Return the distribution of the items."""
         values, noise = centered(scores.dense()), by_name(self.noise)
         if self.ordered:
             require_enumerable(math.perm(len(values), self.k))
@@ -526,7 +527,7 @@ class OneshotTopK(NoisyTopK, ShowsValues):
         return dict(top_set_probabilities(noise, self.scale, values, self.k))
 
 
-# What the k largest of scores + scale * noise cost, drawn once. Theorems C10, H2, H10, M2 and N8.
+# Cost of the k largest of scores + scale * noise, drawn once. Theorems C10, H2, H10, M2 and N8.
 
 # Qiao, Su and Zhang (2021), Theorem 2.2, is proved for epsilon and delta up to these.
 _FAMILY_EPSILON, _FAMILY_DELTA = 0.2, 0.05
@@ -543,10 +544,10 @@ def winners_curve(
     *,
     family: bool = True,
 ) -> Curve:
-    """The k largest of scores + scale * noise drawn once: with their order where `_shows_order`, as
-    a set otherwise.
+    """Cost of the k largest of scores + scale * noise, drawn once.
 
-    `family`: whether the bounds of Theorem M2 may lower the price of a set.
+    Their order is included if `_shows_order`, otherwise it covers the set. `family` is True if the
+    bounds of Theorem M2 may lower the cost of a set.
     """
     one, price = winner_curve(noise, scale, sensitivity, candidates), by_name(noise).winner_price
     if price == "gaussian":
@@ -569,11 +570,10 @@ def winners_curve(
 def _shows_order(
     noise: NoiseName, sensitivity: Sensitivity, candidates: int | None, k: int
 ) -> bool:
-    """Whether what `winners_curve` charges pays for the order of the k largest too. Theorems C10,
-    H2 and N8.
+    """True if the cost by `winners_curve` includes the order of the k largest.
 
-    The order costs what the set does under smooth noise, unless the complement or the family of
-    Theorem M2 makes the set cheaper.
+    The order costs as much as the set under smooth noise, unless the complement or the family of
+    Theorem M2 makes the set cheaper. Theorems C10, H2 and N8.
     """
     law, times = by_name(noise), _times(noise, candidates, k)
     if law.winner_price in ("bounded_range", "gaussian"):
@@ -596,8 +596,9 @@ def _times(noise: NoiseName, candidates: int | None, k: int) -> int:
 
 
 def _with_family(whole: LaplaceDP, times: int, candidates: int, ratio: float) -> Curve:
-    """One-shot Laplace noise: the Laplace bound, and the points of the sqrt(k) family where they
-    say more. Theorem M2.
+    """Cost of one-shot Laplace noise: the Laplace bound and the sqrt(k) family where it is smaller.
+
+    Theorem M2.
     """
 
     def log_delta(epsilon: float) -> float:

@@ -1,6 +1,4 @@
-"""One selection for every group, of a public list or discovered; and its input, the scores of the
-groups.
-"""
+"""One selection for every group, public or discovered, and its input, the scores of the groups."""
 
 from __future__ import annotations
 
@@ -33,20 +31,20 @@ class GroupedScores(MechanismInput):
     """The input of `PerGroup`: scores for each group. Immutable; its repr shows no value.
 
     Each group's scores are a function of that group's part of the log, and declare what a user
-    changes within one group. Of a public list a group in which nobody is present is listed as well,
-    with counts of 0: which groups occur is private.
+    changes within one group. A public list must also include groups in which nobody is present,
+    with counts of 0, because it is private which groups occur.
 
     Args:
-        groups: scores by group name (int or str), at least one of a public list. All of one kind
-            and domain, all with labels or all without. A mapping other than a dict is asked for
-            each group's scores when they are looked at, and must always answer the same.
-        max_groups_per_user: in how many groups one user is present at most, >= 1; enforced by the
-            caller, as the l0 of scores is.
-        presence: where the groups were read off private data, users of each group as scores of an
-            observed domain whose labels are the groups; `PerGroup` needs a `discovery` then. None
+        groups: scores by group name (int or str), for at least one group if the list is public. All
+            have one kind and domain, and all have labels or none has. A mapping other than a dict
+            is asked for a group's scores each time they are used, and must always give the same.
+        max_groups_per_user: largest number of groups in which one user is present, >= 1. The caller
+            enforces it, like the l0 of scores.
+        presence: if the groups were read off private data, the users of each group as scores of an
+            observed domain whose labels are the groups. `PerGroup` then needs a `discovery`. None
             for a public list.
-        nobody: the scores of a group in which nobody is: a mechanism is held against these too,
-            whatever groups there are.
+        nobody: scores of a group in which nobody is present. A mechanism is also checked against
+            these, whatever groups there are.
 
     Raises:
         InvalidScores: a public list without groups, or they differ in form; or a bound or a
@@ -87,7 +85,7 @@ class GroupedScores(MechanismInput):
 
     @property
     def groups(self) -> tuple[Label, ...]:
-        """The names of the groups. **Private** where there is a `presence`."""
+        """Names of the groups. **Private** if there is a `presence`."""
         return tuple(self._scores)
 
     @property
@@ -96,16 +94,18 @@ class GroupedScores(MechanismInput):
 
     @property
     def by_group(self) -> Mapping[Label, Scores]:
-        """The scores of every group, by its name."""
+        """Scores of every group, by name of the group."""
         return self._scores
 
     def items(self) -> Iterator[tuple[Label, Scores]]:
-        """Every group and its scores."""
+        """Iterate over pairs of a group and its scores."""
         return iter(self._scores.items())
 
     def check(self, mechanism: Any) -> None:
-        """Raise unless `mechanism` is made for groups, for as many per user, and for a list that is
-        as public.
+        """Raise unless `mechanism` selects from groups that are declared like these.
+
+        It must allow as many groups per user, and have a `discovery` if and only if the groups are
+        private.
         """
         most = getattr(mechanism, "max_groups_per_user", None)
         if most is None:
@@ -115,14 +115,14 @@ class GroupedScores(MechanismInput):
             )
         if self.presence is not None and mechanism.discovery is None:
             raise DomainMismatch(
-                "the groups were read off private data, and which there are is private: give"
-                " PerGroup a discovery (SparseHistogram for example), or state a public list of"
-                " groups when the log is read"
+                "the groups were read off private data, so their names are private. Give"
+                " PerGroup a discovery (for example SparseHistogram), or state a public list"
+                " of groups when the log is read"
             )
         if self.presence is None and mechanism.discovery is not None:
             raise InvalidRequest(
-                "the groups are a public list, and the mechanism pays to discover them: leave"
-                " discovery out"
+                "the groups are a public list, but the mechanism spends budget to discover"
+                " groups. Leave discovery out"
             )
         if self.max_groups_per_user > most:
             raise SensitivityMismatch(
@@ -144,14 +144,15 @@ class GroupedScores(MechanismInput):
             )
             if mechanism.shares and not all(look.uniform for look in looks):
                 raise SensitivityMismatch(
-                    "the mechanism is priced for uniform shares and the scores do not declare them:"
-                    " state uniform=True in their sensitivity if a user gives the same amount to"
-                    " each item it touches, or configure uniform=False"
+                    "the mechanism's cost assumes uniform shares, but the scores do not"
+                    " declare them. State uniform=True in their sensitivity if a user gives"
+                    " the same amount to each item it touches, or configure uniform=False"
                 )
 
     def release(self, mechanism: Any, source: Sampler) -> Selection:
-        """One selection of all groups, in their own order, best first within a group where the
-        order is released.
+        """Return one selection of all groups, which follow one another in their own order.
+
+        Within a group the best item is first, if the order is released.
         """
         groups = self.groups
         if self.presence is not None:
@@ -176,7 +177,10 @@ class GroupedScores(MechanismInput):
         )
 
     def law(self, mechanism: Any) -> dict[Any, float]:
-        """The exact law of pairs (group, position): groups that are known are independent."""
+        """Return the exact distribution of sequences or sets of (group, position) pairs.
+
+        The selections of known groups are independent.
+        """
         if self.presence is None:
             return self._law(mechanism, self.groups)
         names, found = self.presence.labels or (), mechanism.discovery._probabilities(self.presence)
@@ -203,7 +207,7 @@ class GroupedScores(MechanismInput):
 
     def only(self, mechanism: Any) -> NoReturn:
         raise InvalidRequest(
-            "grouped scores are selected from as a whole: pass the Scores of one group to the"
+            "grouped scores are released as a whole. Pass the Scores of one group to a"
             " mechanism of one group"
         )
 
@@ -211,7 +215,9 @@ class GroupedScores(MechanismInput):
         return mechanism
 
     def draw(self, mechanism: Any, source: Sampler) -> NoReturn:
-        raise InvalidRequest("groups are released together, by select: select_many is for rounds")
+        raise InvalidRequest(
+            "groups are released together. Call select, because select_many is for rounds"
+        )
 
     def __repr__(self) -> str:
         size = f"groups={len(self._scores)}, " if self.presence is None else ""
@@ -219,7 +225,7 @@ class GroupedScores(MechanismInput):
 
 
 def _joined(parts: list[Any]) -> tuple[Any, ...] | None:
-    """What the groups have one after the other; None where they have none."""
+    """Concatenate the tuples of all groups, or return None if there are none or any is None."""
     return (
         None
         if not parts or any(part is None for part in parts)
@@ -228,7 +234,7 @@ def _joined(parts: list[Any]) -> tuple[Any, ...] | None:
 
 
 def _named(group: Label, law: dict[Any, float]) -> dict[tuple[tuple[Label, int], ...], float]:
-    """The law of one group, with outcomes as pairs (group, position)."""
+    """Return the distribution of one group's outcomes, as pairs (group, position)."""
     return {
         tuple((group, item) for item in _items(outcome)): chance for outcome, chance in law.items()
     }
@@ -268,22 +274,22 @@ class PerGroup(DelegatingMechanism):
     """The selection of `mechanism` for every group at once: the top k of each city, country or day.
 
     `select` takes `GroupedScores` and returns one Selection, whose `groups` name the group of every
-    item. Scores alone are those of a single group. The price does not depend on how many groups
-    there are. Guarantee: max_groups_per_user * mechanism.curve under add_remove, Theorem W2. Under
-    replace_one twice that, or, where users give `uniform` shares, max_groups_per_user *
-    mechanism.shared_group_curve, Theorem W8. And discovery.curve where groups are discovered first,
-    Theorem W5, charged at once.
+    item. Bare Scores are those of a single group. The cost does not depend on the number of groups.
+    Guarantee: max_groups_per_user * mechanism.curve under add_remove, Theorem W2. Under replace_one
+    it is twice that, or max_groups_per_user * mechanism.shared_group_curve if users give `uniform`
+    shares, Theorem W8. If groups are discovered first, discovery.curve is added, Theorem W5, and
+    charged at once.
 
     Args:
-        mechanism: what selects within a group, by scores; its sensitivity is what a user changes
-            within one group.
-        max_groups_per_user: in how many groups one user is present at most, >= 1.
-        discovery: what finds the groups where no public list names them, by the users of each: a
-            selection of an unknown domain, SparseHistogram(k=None, ...) for example. None for a
-            public list.
-        uniform: whether scores are required to be sums over users of the same amount >= 0 for each
-            item that a user touches, as counts and clipped counts are (`Sensitivity.uniform`). That
-            of the mechanism's own sensitivity counts too.
+        mechanism: the selection within a group, by scores. Its sensitivity bounds what a user
+            changes within one group.
+        max_groups_per_user: largest number of groups in which one user is present, >= 1.
+        discovery: the selection of the groups by their users, if no public list names them. It must
+            take an unknown domain, for example SparseHistogram(k=None, ...). None for a public
+            list.
+        uniform: True if scores must be sums over users who each give the same amount >= 0 to each
+            item that they touch, as counts and clipped counts are (`Sensitivity.uniform`). It is
+            also required if the mechanism's own sensitivity states it.
     """
 
     kind: Literal["per_group"] = "per_group"
@@ -308,7 +314,7 @@ class PerGroup(DelegatingMechanism):
                 f"mechanism={name} selects no items by their scores: pass a top k or a selection of"
                 " one item"
             )
-        if self.shares and (l0 := self.mechanism.covers.l0) is not None and l0 % 2:
+        if self.shares and (l0 := self.mechanism.sensitivity_bound.l0) is not None and l0 % 2:
             raise ValueError(
                 "uniform=True needs an even l0 under relation='replace_one', where it is twice the"
                 f" most items of one user, and the mechanism's sensitivity states l0={l0}: state"
@@ -319,13 +325,13 @@ class PerGroup(DelegatingMechanism):
         name = type(self.discovery).__name__
         if not (self.discovery.traits.ranks_counts and self.discovery.takes_observed):
             raise ValueError(
-                f"discovery={name} finds nothing in an unknown domain: pass SparseHistogram for"
-                " example"
+                f"discovery={name} does not select from an unknown domain. Pass"
+                " SparseHistogram, for example"
             )
         if self.discovery.relation != self.mechanism.relation:
             raise ValueError(
-                "discovery and mechanism have guarantees under different relations: state one for"
-                " both"
+                "discovery and mechanism have guarantees under different relations. State the"
+                " same relation for both"
             )
         return self
 
@@ -348,15 +354,17 @@ class PerGroup(DelegatingMechanism):
 
     @property
     def shares(self) -> bool:
-        """Whether it is priced for uniform shares, of every look at the users."""
-        return self.relation == "replace_one" and (self.uniform or self.mechanism.covers.uniform)
+        """True if the cost assumes uniform shares, of every look at the users."""
+        return self.relation == "replace_one" and (
+            self.uniform or self.mechanism.sensitivity_bound.uniform
+        )
 
     @staticmethod
     def _read(data: Any) -> Any:
         if isinstance(data, GroupedScores):
             raise InvalidRequest(
-                "groups are released together: call select; select_many is for rounds of a single"
-                " group"
+                "groups are released together. Call select, because select_many is for rounds"
+                " of a single group"
             )
         return data
 

@@ -1,4 +1,4 @@
-"""A race of noisy histograms: what one round has settled takes no weight in the next.
+"""A race of noisy histograms, in which items that one round settled take no weight in the next.
 
 Theorem H13.
 """
@@ -28,7 +28,7 @@ from dpselect.mechanisms.weighs_again import WeighsAgain, normal_cdf, normal_pdf
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Flags, Floats, Indices
-from dpselect.scores import WEIGHT_UNIT, Numbers, Scores
+from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity, sqrt_up
 
@@ -40,7 +40,7 @@ Again = Callable[[Indices, float], Floats]
 _AHEAD: Final = 3.0
 """Deviations of a bar from which clipped users cost more than noise."""
 _REASON: Final = "fewer items than requested exceeded the thresholds"
-_SUM: Final = 1e-9  # how far parts may be from 1 in all: the cost is computed from the noise
+_SUM: Final = 1e-9  # largest error of a sum of parts: the cost is computed from the noise
 _LEAST_PART: Final = 1e-290  # of a delta: tails of the normal law are floats above it
 _MOST_MEAN: Final = 2.0**38  # deviations that a user moves a score: grid points are floats below
 _MOST_SCALE: Final = 1e290
@@ -75,13 +75,13 @@ class RacingTopK(WeighsAgain):
             be contested. A public domain has no floors.
         bands: for each later round a pair (part, deviations): the band reaches from the bar by that
             part of the bar plus so many deviations, up and down.
-        norm: the l2 norm that a user spends in later rounds where the bar is at least 3 deviations
-            and at least k/2 items are released; 1 elsewhere.
+        norm: the l2 norm that a user spends in later rounds if the bar is at least 3 deviations and
+            at least k/2 items are released. Otherwise the norm is 1.
         failures: parts of delta that the threshold of each round spends; together 1.
         delta: in (0, 1), the chance that an item of one user alone is released; None for a public
             domain.
-        sensitivity: what one user may change in the first round, at most 1 per item; `l0`, the most
-            items of a user, must be stated for an unknown domain.
+        sensitivity: bounds on what one user may change in the first round, at most 1 per item.
+            `l0`, the most items of a user, must be stated for an unknown domain.
         values: True to release noisy scores as well, at no further cost: the mean over the rounds
             that an item was in, which is a count of users as far as nobody was clipped.
         cells: True if scores are labeled by `dpselect.cells.cell(group, item)`: then each group has
@@ -142,11 +142,11 @@ class RacingTopK(WeighsAgain):
             raise ValueError(
                 f"shares={self.shares} must be two or three parts of mu^2 that add up to 1"
             )
-        for name, given in (("floors", self.floors), ("bands", self.bands)):
-            if len(given) != rounds - 1:
+        for name, entries in (("floors", self.floors), ("bands", self.bands)):
+            if len(entries) != rounds - 1:
                 raise ValueError(
-                    f"{name}={given} must have {rounds - 1} entries, one for each round after the "
-                    f"first: shares={self.shares} are of {rounds} rounds"
+                    f"{name}={entries} must have {rounds - 1} entries, one for each round after "
+                    f"the first: shares={self.shares} are of {rounds} rounds"
                 )
         if len(self.failures) != rounds or abs(math.fsum(self.failures) - 1) > _SUM:
             raise ValueError(
@@ -155,8 +155,8 @@ class RacingTopK(WeighsAgain):
             )
         if self.sensitivity.linf > 1:
             raise ValueError(
-                f"sensitivity.linf={self.sensitivity.linf:g} must be at most 1: in all rounds a "
-                "user adds a weight of at most 1 to an item"
+                f"sensitivity.linf={self.sensitivity.linf:g} must be at most 1, because in all"
+                " rounds a user adds a weight of at most 1 to an item"
             )
         if self.sensitivity.l2_of(None) == math.inf:
             raise ValueError(
@@ -177,14 +177,14 @@ class RacingTopK(WeighsAgain):
         """Raise if no threshold can hide the items of one user alone."""
         if not self.sensitivity.items_alone:
             raise ValueError(
-                "sensitivity states no l0: what a user with any number of items brings in cannot "
-                "be hidden; bound the items per user, generously if they are clipped"
+                "sensitivity states no l0, so nothing can hide the items of a user with any"
+                " number of them. Bound the items per user, generously if they are clipped"
             )
         if delta * min(self.failures) < _LEAST_PART:
             raise ValueError(
-                f"delta={format_number(delta)} leaves less than {format_number(_LEAST_PART)} for"
-                " the threshold of a round: the tails of the noise are no floats there, so"
-                " raise it"
+                f"delta={format_number(delta)} leaves less than {format_number(_LEAST_PART)}"
+                " for the threshold of a round, where the tails of the noise are below the"
+                " floats. Raise it"
             )
 
     # -- what is public ----------------------------------------------------------------------------
@@ -195,22 +195,22 @@ class RacingTopK(WeighsAgain):
 
     @property
     def norms(self) -> tuple[float, ...]:
-        """The norms that users may spend in later rounds: 1, and `norm` where it is another."""
+        """Norms that users may spend in later rounds: 1, and `norm` if it is another."""
         return tuple(dict.fromkeys((1.0, self.norm)))
 
     def scales(self, norm: float = 1.0) -> tuple[float, ...]:
-        """Standard deviations of the noise of all rounds, score units, where `norm` is spent.
+        """Return standard deviations of the noise of all rounds, if `norm` is spent, score units.
 
-        Of later rounds they grow with the norm, so that the cost does not depend on it.
+        In later rounds they grow with the norm, so that the cost does not depend on it.
         """
         first, *later = (self.scale / math.sqrt(share) for share in self.shares)
         relative = norm / self._one_user
         return (first, *(each * relative for each in later))
 
     def _mu(self) -> float:
-        """The root of the sum of all rounds' squares, of the noise as it is configured; rounded up.
+        """Root of the sum of all rounds' squared shifts, for the noise as configured; rounded up.
 
-        The largest over the norms that may be spent.
+        It is the largest over the norms that may be spent.
         """
         return max(self._mu_of(norm) for norm in self.norms)
 
@@ -233,15 +233,15 @@ class RacingTopK(WeighsAgain):
 
     @property
     def _rest(self) -> float:
-        """The weight of a new score, where `combine` is that of the running one."""
+        """Weight of a new score, if `combine` is the weight of the running one."""
         return math.sqrt(1 - self.combine**2)
 
     @property
     def floor(self) -> float:
-        """The first score that an item has to exceed to be contested, score units.
+        """First score that an item has to exceed to be contested, score units.
 
-        Halfway between two multiples of the grid, so that a rounded score exceeds it if and only
-        if the score does.
+        It is halfway between two multiples of the grid, so that a rounded score exceeds it if and
+        only if the score does.
         """
         scale = self.scales()[0]
         grid = public_grid(scale)
@@ -254,9 +254,9 @@ class RacingTopK(WeighsAgain):
 
     @property
     def first_threshold(self) -> float:
-        """The first score that an item has to exceed to be released at once, score units.
+        """First score that an item has to exceed to be released at once, score units.
 
-        Halfway between two multiples of the grid, as `floor`. -inf for a public domain.
+        It is halfway between two multiples of the grid, like `floor`, and -inf for a public domain.
         """
         if self.delta is None:
             return -math.inf
@@ -268,9 +268,9 @@ class RacingTopK(WeighsAgain):
         return (math.ceil(height * (scale / grid)) + 0.5) * grid
 
     def thresholds(self, norm: float = 1.0) -> tuple[float, ...]:
-        """Running scores that an item has to exceed to be released in each round, in deviations.
+        """Return running scores that an item has to exceed to be released, for each round.
 
-        They hold where users spend `norm` in later rounds, and are rounded up. -inf for a public
+        In deviations, for users who spend `norm` in later rounds, rounded up. -inf for a public
         domain. Theorem H13.
         """
         if self.delta is None:
@@ -294,7 +294,7 @@ class RacingTopK(WeighsAgain):
 
     @property
     def _alone(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
-        """Means of lone items of one user, in deviations, and how many there are, by runs.
+        """Means of lone items of one user, in deviations, and their numbers, by runs.
 
         For each run of numbers of items: the largest mean over the run, and its last number.
         """
@@ -372,8 +372,7 @@ class RacingTopK(WeighsAgain):
         rows, groups = self._groups(scores, positions)
 
         def again(at: Indices, norm: float) -> Floats:
-            numbers = np.full(len(at), WEIGHT_UNIT, dtype=np.int64)
-            return self._weighed(scores, [positions[place] for place in at.tolist()], numbers, norm)
+            return self._weighed(scores, [positions[place] for place in at.tolist()], norm)
 
         raced = self._raced(first, rows, groups, again, source, together=True)
         shown = np.flatnonzero(raced.released)
@@ -389,7 +388,7 @@ class RacingTopK(WeighsAgain):
         )
 
     def _groups(self, scores: Scores, positions: list[int]) -> tuple[Indices, int]:
-        """(n,) the place of each item's group among the groups of these items, and their number."""
+        """Return (n,) places of the items' groups among their groups, and the number of groups."""
         if not self.cells or scores.labels is None:
             return np.zeros(len(positions), dtype=np.int64), 1
         names = [parts_of(scores.labels[place])[0] for place in positions]
@@ -439,8 +438,8 @@ class RacingTopK(WeighsAgain):
     ) -> _Raced:
         """Draw all later rounds of (n,) items with these first scores, each in a group of `groups`.
 
-        What steers is computed from the scores of released items alone. `together` if all groups
-        are of one release, and spend one norm.
+        Only the scores of released items decide about later rounds. `together` is True if all
+        groups are of one release, and spend one norm.
         """
         heights = np.array([self.thresholds(norm) for norm in self.norms])
         units = np.array([self._units(norm) for norm in self.norms])
@@ -476,10 +475,11 @@ class RacingTopK(WeighsAgain):
     def _bars(
         self, scores: Floats, rows: Indices, left: Indices, heights: Floats
     ) -> tuple[Floats, Flags]:
-        """(groups,) the score of the last of the places that are left, among released items.
+        """Return (groups,) scores of released items at the last open place, and flags.
 
-        And whether there are so many of them. If not it is the threshold that they had to exceed;
-        of a public domain, where nothing is hidden, the least of their scores.
+        A flag is True if a group has so many released items. If not, its score is the threshold
+        that they had to exceed, or the least of their scores in a public domain, where nothing is
+        hidden.
         """
         order = np.lexsort((-scores, rows))
         number = np.bincount(rows, minlength=len(left))
@@ -493,7 +493,7 @@ class RacingTopK(WeighsAgain):
         return bar, enough
 
     def _reach(self, bar: Floats, at: int, enough: Flags) -> tuple[Floats, Floats]:
-        """(groups,) both ends of the band around each bar, before the later round `at`."""
+        """Return (groups,) both ends of the band around each bar, before the later round `at`."""
         part, deviations = self.bands[at]
         reach = part * np.maximum(bar, 0.0) + deviations
         low = np.where(enough, bar - reach, -np.inf)
@@ -502,10 +502,10 @@ class RacingTopK(WeighsAgain):
         return low, bar + reach
 
     def _spends(self, bar: Floats, number: Indices, *, together: bool) -> Indices:
-        """(groups,) which of `norms` users spend, from bars and numbers of released items.
+        """Return (groups,) places in `norms`, from bars and numbers of released items.
 
-        The second where noise is small beside the bar; `together` it is one for all groups, by the
-        majority of those in which something is released.
+        The second norm is spent if noise is small beside the bar. `together` takes one norm for all
+        groups, by the majority of those in which something is released.
         """
         least = np.full(len(bar), _AHEAD)
         if self.delta is None:  # noise alone lifts the k-th of many
@@ -525,8 +525,9 @@ class RacingTopK(WeighsAgain):
         there = np.arange(len(values)) if self.delta is None else np.flatnonzero(values > 0)
         if len(there) > 1:
             raise NoClosedForm(
-                "the bar of a race is a rank of noisy scores, so there is an exact law of at most "
-                "one item: draw with select_many, or use dpselect.verify.lower_bound"
+                "the bar of a race is a rank of noisy scores, so exact probabilities exist"
+                " for at most one item. Draw with select_many, or use"
+                " dpselect.verify.lower_bound"
             )
         if len(there) == 0:
             return {(): 1.0}
@@ -534,10 +535,12 @@ class RacingTopK(WeighsAgain):
         return {(int(there[0]),): shown} | ({} if shown == 1 else {(): 1 - shown})
 
     def _shown_alone(self, scores: Scores, place: int) -> float:
-        """Probability that the only item there is released; nothing else is, so the norm is 1."""
+        """Return the probability that the only item is released.
+
+        Nothing else is released, so the norm is 1.
+        """
         first, *later = self.scales()
-        numbers = np.full(1, WEIGHT_UNIT, dtype=np.int64)
-        again = float(self._weighed(scores, [place], numbers, 1.0)[0])
+        again = float(self._weighed(scores, [place], 1.0)[0])
         start, *heights = self.thresholds()
         mean = np.array([float(scores.dense()[place]) / first])
         chances = _Chances(mean, start, self._floors[0], self.combine, far=math.inf)
@@ -550,32 +553,32 @@ class RacingTopK(WeighsAgain):
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class _Raced:
-    """Outcome of a race for each item. **Private** but for released items."""
+    """Outcome of a race for each item. **Private** except for released items."""
 
-    tiers: Indices  # (n,) by which they are listed, then by score
-    scores: Floats  # (n,) the running scores when they left, in deviations
+    tiers: Indices  # (n,) first sort key of the listing, before the score
+    scores: Floats  # (n,) last running scores, in deviations
     values: Floats  # (n,) the same as means of users' weights, score units
     released: Flags  # (n,)
 
 
 def _ranks(rows: Indices, groups: int) -> Indices:
-    """(n,) places of items within their groups, where groups follow one another."""
+    """Return (n,) places of items within their groups, where groups follow one another."""
     number = np.bincount(rows, minlength=groups)
     return np.arange(len(rows)) - (np.cumsum(number) - number)[rows]
 
 
 class _Chances:
-    """Chances that lone items are released, round by round. Theorem H13.
+    """Probabilities that lone items are released, round by round. Theorem H13.
 
     Args:
-        means: (n,) of their first scores, in deviations.
-        start: what a first score has to exceed to be released.
-        floor: what it has to exceed to be contested.
-        combine: the weight of a running score.
-        far: means from which on chances may be those without floors, which are above them.
+        means: (n,) means of their first scores, in deviations.
+        start: bar that a first score has to exceed to be released.
+        floor: bar that it has to exceed to be contested.
+        combine: weight of a running score.
+        far: means from which on probabilities without floors may be used, which are larger.
 
     Attributes:
-        passed: (n,) chances to be released in the rounds so far, no less than they are.
+        passed: (n,) upper bounds on the probabilities to be released in the rounds so far.
     """
 
     def __init__(
@@ -590,9 +593,9 @@ class _Chances:
         self._above = above
 
     def _nodes(self, low: float, high: float) -> tuple[Floats, Floats, Floats]:
-        """Nodes and weights of an integral from `low` to `high` that means below `far` need.
+        """Return nodes and weights of an integral from `low` to `high`, for means below `far`.
 
-        And (n,) the chance that a running score lies above the last of them.
+        Also returns the (n,) probabilities that a running score lies above the last node.
         """
         if high <= low:
             return np.zeros(0), np.zeros(0), np.zeros(len(self._means))
@@ -607,11 +610,11 @@ class _Chances:
         return at.ravel(), (lengths * weights / 2).ravel(), above
 
     def passing(self, again: float, height: float) -> Floats:
-        """(n,) chances to be released in the next round and not before, no less than they are.
+        """Return (n,) upper bounds on probabilities to be released in the next round, not before.
 
         Args:
             again: the mean of the next score, in deviations.
-            height: what the running score has to exceed.
+            height: bar that the running score has to exceed.
         """
         whole = normal_cdf(self._combine * self._means + self._rest * again - height)
         tail = normal_cdf(again - (height - self._combine * self._at) / self._rest)
@@ -634,7 +637,7 @@ class _Chances:
 
 
 def _least(low: float, high: float, hidden: Callable[[float], bool]) -> float:
-    """The least height in [low, high] that hides enough, rounded up; `high` does."""
+    """Return the least height in [low, high] that hides enough, rounded up; `high` does."""
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         low, high = (low, middle) if hidden(middle) else (middle, high)
@@ -650,7 +653,7 @@ def _spent(items: Floats, chances: Floats, absent: int, chances_of_absent: Float
 def _first_threshold(
     alone: tuple[float, ...], items: tuple[int, ...], part: float, absent: int
 ) -> float:
-    """The least height that no lone item exceeds in the first round but with a chance of `part`.
+    """Return the least first-round height that lone items exceed with at most probability `part`.
 
     For every run of numbers of items t up to `items`, t items of one user with means of at most
     `alone`, in deviations, and `absent` ones of a user who is not there.
@@ -676,14 +679,16 @@ def _thresholds(
     roundings: tuple[float, ...],
     absent: int,
 ) -> tuple[float, ...]:
-    """The least heights of all later rounds that hide lone items, as `_first_threshold` does.
+    """Return the least heights of all later rounds that hide lone items.
+
+    As for `_first_threshold`, they may be exceeded with a stated probability.
 
     Args:
-        start: what a first score has to exceed to be released, in deviations.
-        floors: what running scores have to exceed to be contested in each later round.
-        again: the most that one user moves each later score.
-        parts: what of delta may be spent up to each later round, all rounds before included.
-        roundings: what the grids add to each running score at most.
+        start: bar that a first score has to exceed to be released, in deviations.
+        floors: bars that running scores have to exceed to be contested in each later round.
+        again: the largest change of each later score by one user.
+        parts: part of delta that may be spent up to each later round, all rounds before included.
+        roundings: largest change of each running score by the grids.
     """
     lone = _Chances(np.array(alone), start, floors[0], combine)
     nobody = _Chances(np.zeros(1), start, floors[0], combine)

@@ -1,5 +1,6 @@
-"""Scores by rank: one sort of the values, and positions only for the ranks that are released; and
-matrices of scores by row.
+"""Scores by rank, and matrices of scores by row.
+
+The values are sorted once, and positions are found for released ranks only.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from dpselect.scores import Numbers, Scores
 
 
 def centered(values: Numbers) -> NDArray[np.float64]:
-    """(m,) values minus their maximum as float64: rankings do not see a common shift, and large
-    integers keep their gaps.
+    """Return (m,) values minus their maximum as float64.
+
+    Rankings do not depend on a common shift, and large integers keep their gaps.
     """
     return differences(values, values.max())
 
 
 def half_below(values: Any, top: Any) -> Floats:
-    """(values - top)/2 rounded once, for a top no smaller than any of them."""
+    """Return (values - top)/2 rounded once, for a top no smaller than any of them."""
     if values.dtype == np.int64:
         # Unsigned arithmetic wraps, so the difference is exact even where the signed one would
         # overflow.
@@ -36,10 +38,10 @@ def half_below(values: Any, top: Any) -> Floats:
 
 @final
 class Ranked:
-    """The scores of a public domain, ranks counted from 1 at the highest; ties by position, as
-    `Scores.ranked` has them.
+    """The scores of a public domain by rank, counted from 1 at the highest; ties by position.
 
-    Sorting values alone is an order of magnitude quicker than sorting positions.
+    Ties are ordered as by `Scores.ranked`. Sorting values alone is an order of magnitude quicker
+    than sorting positions.
     """
 
     def __init__(self, scores: Scores) -> None:
@@ -48,17 +50,18 @@ class Ranked:
         self.size: int = len(self._values)
 
     def below_top(self, ranks: Any) -> Floats:
-        """Score of each rank minus the highest score; any shape."""
+        """Return the score of each rank minus the highest score; any shape."""
         picked = self._ascending[self.size - np.asarray(ranks)]
         return differences(picked, self._ascending[-1])
 
     def half_below_top(self, ranks: Any) -> Floats:
-        """Half of that, which no scores make overflow, rounded once."""
+        """Return half the score of each rank minus the highest, rounded once, without overflow."""
         return half_below(self._ascending[self.size - np.asarray(ranks)], self._ascending[-1])
 
     def reaching_half(self, levels: Floats) -> Indices:
-        """How many of the numbers of `half_below_top` are at least each level; any shape. A
-        bisection, which copies no scores.
+        """Number of values of `half_below_top` that are at least each level; any shape.
+
+        Found by bisection, which copies no scores.
         """
         low, high = np.zeros(levels.shape, dtype=np.int64), np.full(levels.shape, self.size)
         while (low < high).any():
@@ -74,15 +77,15 @@ class Ranked:
         return self.size - low
 
     def value(self, rank: int) -> float | int:
-        """The score of a rank, as it is."""
+        """Return the exact score of a rank."""
         return self._ascending[self.size - rank].item()
 
     def reaching(self, value: float | int) -> int:
-        """How many scores are at least this high."""
+        """Number of scores that are at least this high."""
         return self.size - int(np.searchsorted(self._ascending, value, side="left"))
 
     def positions(self, ranks: Indices) -> Indices:
-        """Candidate position of each rank, shape (k,)."""
+        """Return the candidate position of each rank, shape (k,)."""
         wanted = self._ascending[self.size - ranks]
         place = ranks - (self.size + 1 - np.searchsorted(self._ascending, wanted, side="right"))
         levels, level = np.unique(wanted, return_inverse=True)
@@ -93,8 +96,8 @@ class Ranked:
         return held[np.searchsorted(near[held], level) + place]
 
 
-# Counts, of which a candidate that is not there has 0, and differences of theirs that one user
-# moves as the counts do.
+# Counts, where a missing candidate has 0, and differences of counts that one user moves by no more
+# than the counts.
 
 _LARGEST = 2**53  # beyond it float64 skips integers
 _SUMMED = 2.0**32  # numbers up to it, on a grid of 2^-20, have sums that float64 holds exactly
@@ -102,14 +105,15 @@ _GRID = 2.0**20
 
 
 def read_counts(scores: Scores, count: int) -> tuple[Indices, Numbers]:
-    """Positions and values of the `count` highest counts, highest first, without those that nobody
-    touched if observed.
+    """Return positions and values of the `count` highest counts, highest first.
+
+    In an observed domain, candidates with count 0 are left out.
     """
     if scores.kind != "counts":
         raise InvalidScores(
-            f"kind={scores.kind!r} is refused: this mechanism takes a candidate that is not there"
-            " as one with count 0, so it needs kind='counts'; for utilities use a mechanism for a"
-            " public domain, Peeling for example"
+            f"kind={scores.kind!r} must be 'counts', because this mechanism takes a missing"
+            " candidate as one with count 0. For utilities use a mechanism for a public"
+            " domain, for example PeelingTopK"
         )
     positions, counts = scores.ranked(count)
     if scores.domain == "observed":
@@ -119,12 +123,11 @@ def read_counts(scores: Scores, count: int) -> tuple[Indices, Numbers]:
 
 
 def heights(counts: Numbers, below: Numbers) -> Floats:
-    """Counts minus counts below them, both >= 0, as float64 without any rounding of the difference.
-    Theorem X11.
+    """Return counts minus counts below them, both >= 0, as float64 without rounding the difference.
 
-    Differences of integers are clamped to 2^53. Counts that are floats are clamped to 2^32 and
-    rounded down to a multiple of 2^-20 beforehand: neither stretches what a user does, where a
-    rounded difference would move by more than the counts do.
+    Differences of integers are clamped to 2^53. Counts that are floats are first clamped to 2^32
+    and rounded down to a multiple of 2^-20. Neither increases the effect of one user, whereas a
+    rounded difference would move by more than the counts do. Theorem X11.
     """
     if np.issubdtype(counts.dtype, np.floating):
         return _on_grid(counts) - _on_grid(below)
@@ -136,11 +139,10 @@ def _on_grid(counts: Numbers) -> Floats:
 
 
 def favored(counts: Floats, public: Floats) -> Floats:
-    """Differences of counts plus public numbers that break up their order, as float64 without any
-    rounding of the sum.
+    """Return differences of counts plus public numbers as float64, without rounding the sum.
 
-    Both are clamped to 2^32 and the public ones are rounded to a multiple of 2^-20 beforehand: the
-    sums then move as the counts do, where rounded sums would move by up to one count more.
+    Both are clamped to 2^32, and the public ones are first rounded to a multiple of 2^-20. The sums
+    then move as the counts do, whereas rounded sums would move by up to one count more.
     """
     return (
         np.minimum(counts, _SUMMED) + np.round(np.clip(public, -_SUMMED, _SUMMED) * _GRID) / _GRID
@@ -148,8 +150,9 @@ def favored(counts: Floats, public: Floats) -> Floats:
 
 
 def margins(scores: Numbers, threshold: float) -> Floats:
-    """Scores minus the threshold in float64, for laws; scores are clamped to +-2^53, beyond which
-    float64 skips integers.
+    """Return scores minus the threshold in float64, for exact distributions.
+
+    Scores are clamped to +-2^53, because float64 skips integers beyond.
     """
     return np.clip(scores, -_LARGEST, _LARGEST).astype(np.float64) - threshold
 
@@ -158,10 +161,10 @@ def margins(scores: Numbers, threshold: float) -> Floats:
 
 
 def draw_sequences(allowed: Indices, source: Sampler) -> Indices:
-    """(rounds, k) ranks from 1, for (rounds, k) non-decreasing `allowed` with allowed[i] > i.
+    """Draw (rounds, k) ranks from 1, for (rounds, k) non-decreasing `allowed` with allowed[i] > i.
 
-    What a place may take includes what earlier places may, so each place is uniform over what is
-    left: the first swaps of a Fisher-Yates shuffle.
+    A place may take every rank that earlier places may, so each place is uniform over the remaining
+    ranks. These are the first swaps of a Fisher-Yates shuffle.
     """
     place = np.arange(allowed.shape[1])
     picks = source.below((allowed - place).ravel()).reshape(allowed.shape) + place
@@ -179,24 +182,24 @@ def _swaps(picks: list[int]) -> list[int]:
 
 
 def blocks(matrix: Numbers, cells: int = 1 << 16) -> Iterator[Numbers]:
-    """Consecutive rows, about `cells` scores at a time: by default as many as fit the cache."""
+    """Iterate over consecutive rows, about `cells` scores at a time: by default one cache full."""
     step = max(1, cells // matrix.shape[1])
     return (matrix[start : start + step] for start in range(0, len(matrix), step))
 
 
 def count_blocks(matrix: Numbers) -> Iterator[Numbers]:
-    """The `blocks` of a matrix of counts."""
+    """Return the `blocks` of a matrix of counts."""
     if np.any(matrix < 0):
         raise InvalidScores(
-            "matrix contains a negative number: this mechanism takes a candidate that is not there"
-            " as one with count 0, so it needs counts >= 0; for utilities use a mechanism for a"
-            " public domain, Peeling for example"
+            "matrix contains a negative number, but this mechanism needs counts >= 0, because"
+            " it takes a missing candidate as one with count 0. For utilities use a mechanism"
+            " for a public domain, for example PeelingTopK"
         )
     return blocks(matrix)
 
 
 def highest(block: Numbers, count: int) -> Numbers:
-    """(rows, min(count, m)) the highest scores of every row, descending."""
+    """Return the highest scores of every row, descending, shape (rows, min(count, m))."""
     best, columns = block.copy(), block.shape[1]
     if 2 * count < columns:
         best.partition(columns - count, axis=1)
@@ -206,14 +209,15 @@ def highest(block: Numbers, count: int) -> Numbers:
 
 
 def ranked_rows(block: Numbers) -> Indices:
-    """(rows, m) positions of every row's scores, highest first, ties by position."""
+    """Return (rows, m) positions of every row's scores, highest first, ties by position."""
     ascending = np.argsort(block[:, ::-1], axis=1, kind="stable")
     return block.shape[1] - 1 - ascending[:, ::-1]
 
 
 def first(flags: Flags, most: int) -> Indices:
-    """(rows, min(most, m)) positions of the first `most` set flags of every row, -1 where there are
-    fewer.
+    """Return positions of the first `most` set flags of every row, or -1 beyond the last flag.
+
+    The shape is (rows, min(most, m)).
     """
     place = np.cumsum(flags, axis=1)
     row, column = np.nonzero(flags & (place <= most))
@@ -223,7 +227,10 @@ def first(flags: Flags, most: int) -> Indices:
 
 
 def columns(flags: Flags) -> Indices:
-    """(rows, most) the columns that are set in every row, ascending; -1 after the last one."""
+    """Return the columns that are set in every row, ascending, and -1 after the last one.
+
+    The shape is (rows, largest number of set columns).
+    """
     sizes = np.count_nonzero(flags, axis=1)
     result = np.full((len(flags), max(1, int(sizes.max()))), -1, dtype=np.int64)
     result[np.arange(result.shape[1]) < sizes[:, None]] = np.nonzero(flags)[1]
@@ -231,7 +238,7 @@ def columns(flags: Flags) -> Indices:
 
 
 def joined(parts: Iterable[Indices]) -> Indices:
-    """Blocks of rows below each other, the narrower ones filled up with -1."""
+    """Concatenate blocks of rows, and fill up the narrower ones with -1."""
     held = list(parts)
     widest = max(part.shape[1] for part in held)
     result = np.full((sum(map(len, held)), widest), -1, dtype=np.int64)

@@ -1,5 +1,6 @@
-"""From positions to a Selection, and the values of what is selected: the only place that decides
-what leaves the library.
+"""Selections made from positions, and noisy values of the selected items.
+
+This is the only module that decides what leaves the library.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ _STEPS_EXPONENT = 10  # 1024 grid points or more in one unit of scale
 
 
 def public_grid(scale: float) -> float:
-    """The power of two, at most scale/1024, that released values are multiples of: low bits of a
-    sum would show its noise.
+    """Return the power of two, at most scale/1024, that released values are multiples of.
+
+    Without a grid, the low bits of a sum would show its noise.
     """
     return float(2.0 ** max(math.frexp(scale)[1] - 1 - _STEPS_EXPONENT, _LEAST_EXPONENT))
 
@@ -41,11 +43,11 @@ def release(
     reason: str | None = None,
     values: Mapping[int, float] | None = None,
 ) -> Selection:
-    """A Selection of `positions`, best first if `ordered`; a set is put into the candidates' own
-    order, to hide the noise's.
+    """Return a Selection of `positions`, best first if `ordered`.
 
-    `complete`: None where that is whether there are as many as requested. `values` are noisy scores
-    by position, where they are released and paid for.
+    A set is put into the candidates' own order, because the order of the draw would show its noise.
+    `complete` is None if as many as requested make it complete. `values` are noisy scores by
+    position, if they are released and paid for.
     """
     indices = [int(i) for i in positions]
     if not ordered:
@@ -65,16 +67,18 @@ def release(
 
 
 def in_own_order(scores: Scores, positions: Iterable[int]) -> list[int]:
-    """These positions in an order that does not depend on the data: by label, or by position where
-    there are none.
+    """Sort positions by label, or by position if there are no labels.
+
+    Neither depends on the data.
     """
     names = scores.labels
     return sorted(positions, key=int if names is None else lambda i: label_key(names[i]))
 
 
 def largest(scores: Scores, noise: Noise, scale: float, k: int, source: Sampler) -> list[int]:
-    """Positions of the k largest of scores + scale * noise, largest first. Grouped scores are never
-    expanded.
+    """Return positions of the k largest of scores + scale * noise, largest first.
+
+    Grouped scores are never expanded.
     """
     if scores.multiplicities is None:
         return source.top_k(scores.values, noise, scale, k).tolist()
@@ -84,9 +88,7 @@ def largest(scores: Scores, noise: Noise, scale: float, k: int, source: Sampler)
 
 
 def expanded(scores: Scores, groups: Indices, members: Indices) -> list[int]:
-    """Positions of these members of groups; of the values themselves where scores are not
-    grouped.
-    """
+    """Return positions of these members of groups, or the groups if scores are not grouped."""
     if scores.multiplicities is None:
         return groups.tolist()
     first = list(itertools.accumulate(scores.multiplicities.tolist(), initial=0))
@@ -96,29 +98,30 @@ def expanded(scores: Scores, groups: Indices, members: Indices) -> list[int]:
     ]
 
 
-# Noisy values with noise of their own: drawn, and their law.
+# Values with fresh noise, and their distribution.
 
 
 def noisy_values(held: Numbers, noise: NoiseName, scale: float, source: Sampler) -> Floats:
-    """(count,) values plus fresh noise. Theorem M3.
+    """Return (count,) values plus fresh noise. Theorem M3.
 
-    They are clamped to +-2^53, which no sensitivity notices, and the noisy ones rounded to a public
-    grid of at most scale/1024, exactly (Theorem X7): the low bits of a float64 sum would show the
-    noise (Mironov 2012).
+    The values are clamped to +-2^53, which does not increase their sensitivity. The noisy values
+    are rounded to a public grid of at most scale/1024, exactly (Theorem X7), because the low bits
+    of a float64 sum would show the noise (Mironov 2012).
     """
     return source.rounded(held.clip(-_LARGEST, _LARGEST), by_name(noise), scale, public_grid(scale))
 
 
 def half_width(noise: NoiseName, scale: float, confidence: float, among: int = 1) -> float:
-    """How far released values lie from their scores at most, score units, with this probability for
-    all of them at once.
+    """Return the largest distance between released values and their scores, in score units.
+
+    The bound holds for `among` values at once with probability `confidence`.
     """
     if not 0 < confidence < 1:
         raise InvalidRequest(f"confidence={confidence!r} must be in (0, 1), 0.95 for example")
     if among < 1:
         raise InvalidRequest(
-            f"among={among!r} must be at least 1: how many candidates the interval holds for at"
-            " once"
+            f"among={among!r} must be at least 1, the number of candidates for which the"
+            " intervals hold at once"
         )
     return (
         scale * float(by_name(noise).isf((1 - confidence) / (2 * among))) + public_grid(scale) / 2
@@ -128,9 +131,7 @@ def half_width(noise: NoiseName, scale: float, confidence: float, among: int = 1
 def with_values(
     selection: Selection, scores: Scores, noise: NoiseName, scale: float, source: Sampler
 ) -> Selection:
-    """`selection` with the scores of its candidates plus fresh noise, in the order in which it
-    names them.
-    """
+    """Return `selection` with its candidates' scores plus fresh noise, in its own order."""
     positions = positions_of(selection, scores)
     if scores.multiplicities is not None:  # grouped scores are not expanded
         ends = list(itertools.accumulate(scores.multiplicities.tolist()))
@@ -140,8 +141,9 @@ def with_values(
 
 
 def positions_of(selection: Selection, scores: Scores) -> list[int]:
-    """Positions of what was selected, in its order; found by label where a selection of private
-    candidates holds none.
+    """Return the positions of the selected candidates, in the order of the selection.
+
+    They are found by label if a selection of private candidates holds no positions.
     """
     if selection.positions is not None:
         return list(selection.positions)
@@ -150,9 +152,7 @@ def positions_of(selection: Selection, scores: Scores) -> list[int]:
 
 
 def bars_of(edges: Floats, scale: float) -> Floats:
-    """What a noisy score has to exceed for its value on the grid to be at least each edge: to round
-    to it or beyond.
-    """
+    """Return the bars that a noisy score exceeds if its value on the grid is at least each edge."""
     grid = public_grid(scale)
     return np.asarray((np.ceil(edges / grid) - 0.5) * grid)
 
@@ -165,8 +165,9 @@ def cell_law(
     edges: Floats,
     between: list[tuple[float, float]],
 ) -> dict[Any, float]:
-    """The law of (items, cells of their values) from the `law` of the items: the noise of values is
-    independent of it.
+    """Return the distribution of (items, cells of their values), given that of the items (`law`).
+
+    The noise of the values is independent of the items.
     """
     held = np.clip(scores.dense(), -_LARGEST, _LARGEST)
     bars = np.concatenate([[-np.inf], bars_of(edges, scale), [np.inf]])
@@ -184,8 +185,9 @@ def cell_law(
 
 
 def _between(name: NoiseName, bars: Floats) -> Floats:
-    """(items, cells) chances that standard symmetric noise lies between neighboring bars, small
-    ones without cancellation.
+    """Return probabilities (items, cells) of symmetric noise between neighboring bars.
+
+    Small ones are computed without cancellation.
     """
     noise, low, high = by_name(name), bars[:, :-1], bars[:, 1:]
     outside = np.where(low >= 0, noise.sf(low) - noise.sf(high), noise.cdf(high) - noise.cdf(low))

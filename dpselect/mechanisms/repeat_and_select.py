@@ -1,4 +1,4 @@
-"""The best of a random number of runs of anybody's function."""
+"""Release of the best of a random number of runs of the caller's function."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _RUNNING: ContextVar[bool] = ContextVar("a run is under way", default=False)
 @final
 @dataclass(frozen=True)
 class Best(Generic[T]):
-    """The run that won, and all that is released of any: its score and its result."""
+    """The winning run: its score and its result, the only ones that are released."""
 
     score: float
     result: T
 
 
 def _base(data: object) -> Curve | Mechanism:
-    """A mechanism or a curve, decoded from JSON if need be."""
+    """Return a mechanism or a curve, decoded from JSON if need be."""
     if isinstance(data, Curve | Mechanism):
         return data
     if not isinstance(data, dict):
@@ -52,24 +52,25 @@ def _base(data: object) -> Curve | Mechanism:
 
 @final
 class RepeatAndSelect(Mechanism):
-    """Runs a function a random number of times and releases its best run: settings, models or
-    thresholds, chosen privately.
+    """A random number of runs of a function, of which the best is released.
 
-    `run(function)`, or `Session.best_of`, which charges first. One run returns (score, result), is
-    differentially private at the price `base`, and is independent of the other runs: it keeps
-    nothing for the next one, and shows, prints and logs nothing. How many runs there were stays
-    private; so does the time they took. Sessions and schedules refuse to charge in a run; threads
-    that it starts, and a ledger that it charges by itself, are not caught.
+    This chooses settings, models or thresholds privately. Call `run(function)`, or
+    `Session.best_of`, which charges first. One run returns (score, result), is differentially
+    private at the cost `base`, and is independent of the other runs. It keeps nothing for the next
+    run, and shows, prints and logs nothing. The number of runs is private, and so is the time
+    they took. Sessions and schedules refuse to charge during a run. Threads that it starts, and a
+    ledger that it charges by itself, are not caught.
 
-    Guarantee: RepeatAndSelectDP(base.curve, distribution), Theorem W4: for a pure epsilon less than
-    (2 + eta) epsilon, whatever the number of runs.
+    Guarantee: RepeatAndSelectDP(base.curve, distribution), Theorem W4. For a pure epsilon this is
+    less than (2 + eta) epsilon, whatever the number of runs.
 
     Args:
-        base: what one run costs: a curve (of training and scoring together, for example), or the
+        base: cost of one run: a curve (of training and scoring together, for example), or the
             mechanism that it uses once.
-        distribution: of the number of runs, `accounting.TruncatedNegativeBinomial` or
+        distribution: distribution of the number of runs, `accounting.TruncatedNegativeBinomial` or
             `accounting.curves.PoissonRuns`.
-        relation: of a curve, "add_remove" or "replace_one"; a mechanism states its own.
+        relation: neighboring relation of a curve, "add_remove" or "replace_one". A mechanism states
+            its own.
     """
 
     kind: Literal["repeat_and_select"] = "repeat_and_select"
@@ -87,8 +88,8 @@ class RepeatAndSelect(Mechanism):
         if isinstance(self.base, Curve):
             if self.stated is None:
                 raise ValueError(
-                    "relation is missing: a curve does not know its own; state 'add_remove' or"
-                    " 'replace_one'"
+                    "relation is missing, and a curve does not state its own. State"
+                    " 'add_remove' or 'replace_one'"
                 )
             if self.base.proved_for not in (None, self.stated):
                 raise ValueError(
@@ -98,13 +99,13 @@ class RepeatAndSelect(Mechanism):
                 )
         elif self.stated not in (None, self.base.relation):
             raise ValueError(
-                f"relation={self.stated!r} is not that of base, {self.base.relation!r}: leave"
-                " it out"
+                f"relation={self.stated!r} differs from the relation of base,"
+                f" {self.base.relation!r}. Leave it out"
             )
         return self
 
     @property
-    def covers(self) -> Sensitivity:
+    def sensitivity_bound(self) -> Sensitivity:
         return Sensitivity(
             relation=self.base.relation if isinstance(self.base, Mechanism) else self.stated
         )
@@ -115,17 +116,20 @@ class RepeatAndSelect(Mechanism):
         return RepeatAndSelectDP(base=base, distribution=self.distribution)
 
     def run(self, function: Run[T], *, rng: np.random.Generator | None = None) -> Best[T] | None:
-        """Run `function` and release the best run: the highest score, the first of several; None if
-        a Poisson law gave no run.
+        """Run `function` and release the best run: the highest score, the first of several.
 
-        The price is `curve`, and nothing here charges it: `Session.best_of` does. `function` is
-        called without arguments, a private number of times, which `rng` draws as for `select`. A
-        run fails if it raises, returns no pair, or its score is NaN or not a number; all runs are
-        made nevertheless. A run that should lose returns -inf.
+        It costs `curve`, which `Session.best_of` charges and this does not. `function` is called
+        without arguments, a private number of times, which `rng` draws as for `select`. A run fails
+        if it raises, returns no pair, or its score is NaN or not a number. All runs are made
+        nevertheless. A run that should lose returns -inf.
+
+        Returns:
+            The best run, or None if a Poisson distribution gave no run.
 
         Raises:
-            RunFailed: some run failed, which is an outcome that was paid for. Neither which nor why
-                is told, here or in a traceback: try the function on made-up data first.
+            RunFailed: some run failed, which is an outcome that was paid for. The failed run and
+                the reason stay private, here and in the traceback, so try the function on made-up
+                data first.
         """
         if not callable(function):
             raise InvalidRequest(
@@ -141,26 +145,28 @@ class RepeatAndSelect(Mechanism):
         if released is _FAILED:
             raise RunFailed(
                 "a run failed: it raised, returned no (score, result), or its score was NaN."
-                " Nothing is released, and what was charged stays charged, as this answer was paid"
-                " for. Which run and why is private: try the function on made-up data, return -inf"
-                " as the score of a run that should lose, and do not charge a ledger in it"
+                " Nothing is released, and the charge stays, because this outcome was paid"
+                " for. The run and the reason are private. Try the function on made-up data,"
+                " return -inf as the score of a run that should lose, and do not charge a"
+                " ledger in it"
             )
         return released if isinstance(released, Best) else None
 
     @staticmethod
     def _require_none_running() -> None:
-        """Refuse to charge where the caller's function is running: what it charged would tell how
-        many runs there are.
+        """Refuse to charge while the caller's function is running.
+
+        Charges made in it would reveal the number of runs.
         """
         if _RUNNING.get():
             raise InvalidRequest(
-                "a run of RepeatAndSelect may not be charged: the number of charges would tell that"
-                " of the runs"
+                "a run of RepeatAndSelect may not be charged, because the number of charges"
+                " would reveal the number of runs"
             )
 
     def _check_scores(self, scores: Scores) -> NoReturn:
         raise InvalidRequest(
-            "RepeatAndSelect runs a function, and selects from no scores: use run, or"
+            "RepeatAndSelect runs a function, and does not select from scores. Use run, or"
             " Session.best_of"
         )
 
@@ -168,7 +174,7 @@ class RepeatAndSelect(Mechanism):
         self._check_scores(scores)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> NoReturn:
-        self._check_scores(Scores([0], sensitivity=self.covers))
+        self._check_scores(Scores([0], sensitivity=self.sensitivity_bound))
 
     def _probabilities(self, scores: Scores) -> NoReturn:
         self._check_scores(scores)
@@ -178,8 +184,9 @@ _FAILED, _INTERRUPTED = object(), object()
 
 
 def _best_of(function: Run[Any], distribution: NumberOfRuns, source: Sampler) -> object:
-    """The best run, None if there was none, or that one failed: which is known only when all have
-    been made.
+    """Return the best run, None if there was none, or `_FAILED` if one failed.
+
+    A failure is known only when all runs have been made.
     """
     best, failed = None, False
     token = _RUNNING.set(True)
@@ -195,7 +202,10 @@ def _best_of(function: Run[Any], distribution: NumberOfRuns, source: Sampler) ->
 
 
 def _made(function: Run[Any]) -> Best[Any] | None:
-    """One run; None if it failed, by leaving the interpreter as well: it may not choose when."""
+    """Make one run, and return None if it failed.
+
+    A run that leaves the interpreter has failed too, because it may not choose when.
+    """
     try:
         score, result = function()
         number = float(score) if isinstance(score, Real) else math.nan
@@ -206,19 +216,19 @@ def _made(function: Run[Any]) -> Best[Any] | None:
     return None if math.isnan(number) else Best(number, result)
 
 
-# Exactly the number of runs that the law says, by inversion: a uniform number with as many bits as
-# it takes.
+# The number of runs follows its distribution exactly, by inversion: a uniform number with as many
+# bits as it takes.
 
 
 def number_of_runs(distribution: NumberOfRuns, source: Sampler) -> int:
-    """A draw of the number of runs. Private."""
+    """Draw the number of runs. **Private**."""
     return LazyUniform(source.words, word=int(source.words(1)[0])).decide(
         lambda cell: _place(cell, _chances(distribution))
     )
 
 
 def _chances(distribution: NumberOfRuns) -> Iterator[tuple[int, arb]]:
-    """Every possible number of runs and its chance, at Arb's working precision."""
+    """Yield every possible number of runs and its probability, at Arb's working precision."""
     if isinstance(distribution, TruncatedNegativeBinomial):
         eta, gamma = arb(rational(distribution.eta)), arb(rational(distribution.gamma))
         log, count = -gamma.log(), 1
@@ -236,7 +246,7 @@ def _chances(distribution: NumberOfRuns) -> Iterator[tuple[int, arb]]:
 
 
 def _place(cell: arb, chances: Iterator[tuple[int, arb]]) -> int | None:
-    """The number at which the cumulated chance passes the cell, None where that is not certain."""
+    """Return the number at which the cumulative probability passes the cell, or None if unsure."""
     upto = arb(0)
     for count, chance in chances:
         upto += chance

@@ -1,5 +1,6 @@
-"""A noisy histogram of the items that occur, and only of those: values, order and any k for one
-price.
+"""A noisy histogram of the items that occur, without noise for any other item.
+
+It releases values, order and any number of items at one cost.
 """
 
 from __future__ import annotations
@@ -45,22 +46,23 @@ _REASON = "fewer items than requested exceeded the threshold"
 
 @final
 class SparseHistogram(Mechanism, ShowsValues):
-    """The items whose noisy score exceeds a threshold, best first, with their noisy scores; k is
-    free.
+    """The items whose noisy score exceeds a threshold, best first, with their noisy scores.
 
-    Items whose true score is `floor` or less do not exist and are never released, so the domain may
-    be unknown: the threshold hides what one user alone lifts above it. Guarantee: Approximate(V,
-    delta) with V the price of a whole noisy vector, GaussianDP(l2/scale) for gaussian noise and
-    that of Theorem H10 for laplace, Theorem H5. With scores clipped to an l2 norm of 1 and k=None
-    it is weighted Gaussian discovery of a domain.
+    Items whose true score is `floor` or less are treated as absent and never released. The domain
+    may be unknown, because the threshold hides the items that one user alone lifts above the floor.
+    The cost does not depend on k. Guarantee: Approximate(V, delta), with V the cost of a whole
+    noisy vector: GaussianDP(l2/scale) for gaussian noise and the cost of Theorem H10 for laplace.
+    Theorem H5. With scores clipped to an l2 norm of 1 and k=None it is weighted Gaussian discovery
+    of a domain.
 
     Args:
-        k: how many items at most, >= 1; None for all that exceed the threshold.
-        delta: in (0, 1), the chance that an item of one user alone exceeds the threshold.
-        sensitivity: what one user may change; `l0`, the most items of a user, must be stated.
-        floor: the true score that an item has to exceed, score units, >= 0; the threshold rises by
-            it. For counts of users N - 1: then no item of fewer than N users is ever shown,
-            whatever the noise.
+        k: largest number of items, >= 1; None for all that exceed the threshold.
+        delta: in (0, 1), probability that an item of one user alone exceeds the threshold.
+        sensitivity: bounds on what one user may change. It must state `l0`, the most items of a
+            user.
+        floor: true score that an item has to exceed, score units, >= 0. The threshold rises by it.
+            For example, floor=N-1 on counts of users means that no item of fewer than N users is
+            ever shown, whatever the noise.
 
     Example:
         >>> import dpselect as dps
@@ -98,8 +100,8 @@ class SparseHistogram(Mechanism, ShowsValues):
     def _has_a_threshold(self) -> Self:
         if not self.sensitivity.items_alone:
             raise ValueError(
-                "sensitivity states no l0: what a user with any number of items brings in cannot be"
-                " hidden; bound the items per user, generously if they are clipped"
+                "sensitivity states no l0, so nothing can hide the items of a user with any"
+                " number of them. Bound the items per user, generously if they are clipped"
             )
         if not math.isfinite(self.threshold):
             raise ValueError(f"scale={self.scale} puts the threshold beyond the floats: lower it")
@@ -117,17 +119,17 @@ class SparseHistogram(Mechanism, ShowsValues):
 
     @property
     def threshold(self) -> float:
-        """What a noisy score has to exceed, score units; a few units in the last place up.
-        Theorem H5.
-        """
+        """Noisy score that an item has to exceed, in score units, rounded up. Theorem H5."""
         most = self.sensitivity.items_alone or 1
         first, last = np.array(steps(most) if self.sensitivity.uniform else [(most, most)]).T
         hiding = float(self._hiding(first, last).max())
         return hiding if self.floor == 0 else math.nextafter(self.floor + hiding, math.inf)
 
     def _hiding(self, first: Numbers, last: Numbers) -> Floats:
-        """(n,) what hides any number of items from `first` to `last`, (n,) each, all of one user
-        alone.
+        """Return the thresholds that hide lone items of one user, one threshold per run of numbers.
+
+        From (n,) `first` and `last`: run i hides any number of items from first[i] to last[i],
+        (n,).
         """
         share = self.sensitivity.alone(first)
         tails = np.array(
@@ -190,8 +192,9 @@ class SparseHistogram(Mechanism, ShowsValues):
 
 @lru_cache(maxsize=64)
 def _exceeded_by_none(noise: NoiseName, delta: float, items: tuple[int, ...]) -> tuple[float, ...]:
-    """What none of that many draws exceeds but with chance delta, noise units; for each number of
-    draws.
+    """Return heights that all of a number of draws stay below with probability 1 - delta.
+
+    One height for each of these numbers of draws, in noise units.
     """
     with precision(_BITS):
         kept = (-arb(delta)).log1p()
@@ -202,8 +205,10 @@ def _exceeded_by_none(noise: NoiseName, delta: float, items: tuple[int, ...]) ->
 
 @lru_cache(maxsize=64)
 def steps(most: int) -> tuple[tuple[int, int], ...]:
-    """Numbers of items from 1 to `most`, in runs that are short beside their first: a share falls
-    with it, the noise rises.
+    """Return the numbers of items from 1 to `most`, as runs (first, last).
+
+    A run is short compared with its first number, because a share falls with the number and the
+    noise rises.
     """
     runs, first = [], 1
     while first <= most:
@@ -221,13 +226,12 @@ Places = tuple[int, ...]
 
 
 class OrderLaw:
-    """Chances of every order of independent noisy scores that lie above a level.
+    """Probabilities of every order of independent noisy scores above a level.
 
     Args:
-        ends: (pieces + 1,) ends of the pieces of the axis from the level on, which everything is
-            integrated over.
+        ends: (pieces + 1,) ends of the pieces of the axis, from the level on, of all integrals.
         pdf, cdf: (items, pieces, NODES) at the nodes of every piece.
-        below: (items,) the chance that an item lies below the level, or does not take part.
+        below: (items,) probability that an item lies below the level, or does not take part.
         bars: edges of cells of the scores.
     """
 
@@ -237,13 +241,13 @@ class OrderLaw:
 
     @classmethod
     def of_noise(cls, noise: Noise, height: Floats, bars: Floats) -> Self:
-        """For heights above the level in noise units."""
+        """Build the law of scores at these heights above the level, in noise units."""
         # Pieces end where a density has a kink.
         top = float(max(0.0, height.max(initial=0.0))) + _REACH
         if top > _FARTHEST:
             raise NoClosedForm(
-                f"a score is more than {_FARTHEST:.0f} scales above the threshold: too far for"
-                " exact chances"
+                f"a score is more than {_FARTHEST:.0f} scales above the threshold, too far for"
+                " exact probabilities"
             )
         seen = height[height > -_FAR].tolist()
         near = [
@@ -256,8 +260,9 @@ class OrderLaw:
 
     @classmethod
     def of_densities(cls, ends: Floats, pdf: Floats, total: Floats, bars: Floats) -> Self:
-        """For densities at `nodes_of(ends)` that belong to chances of (items,) in `total` to take
-        part at all.
+        """Build the law from densities at `nodes_of(ends)`.
+
+        `total` holds the (items,) probabilities to take part at all.
         """
         length = np.diff(ends)
         pieces = length * (pdf @ legendre()[1]) / 2
@@ -266,10 +271,10 @@ class OrderLaw:
         return cls(ends, pdf, cdf, np.maximum(total - pieces.sum(axis=1), 0.0), bars)
 
     def outcomes(self, most: int, least: int = 0) -> Iterator[tuple[Places, Places, float]]:
-        """Every order of `least` to `most` items with the cells of their scores, none of which
-        rises, and its chance.
+        """Yield every order of `least` to `most` items, with cells of scores and probability.
 
-        The rest lies below the level, or below the last where there are `most`.
+        The cells never rise. All other items lie below the level, or below the last item if there
+        are `most`.
         """
         items = range(len(self._below))
         for size in range(least, most + 1):
@@ -304,5 +309,5 @@ class OrderLaw:
 
 
 def nodes_of(ends: Floats) -> Floats:
-    """(pieces, NODES) where `OrderLaw` looks at its densities."""
+    """Return (pieces, NODES) points at which `OrderLaw` evaluates its densities."""
     return np.asarray(ends[:-1, None] + np.diff(ends)[:, None] * (0.5 + 0.5 * legendre()[0]))

@@ -1,5 +1,6 @@
-"""What no single user can change is released as it is: the first stable answer of several, all but
-c, or a stable top k.
+"""Release query answers without noise, after a private test that no single user can change them.
+
+The mechanisms answer the first stable query, all queries until c were unstable, or a stable top k.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from pydantic import Field, model_validator
 from accounting import Approximate, BoundedRange, Curve
 from accounting.arguments import Relation, shown
 from accounting.curves.sparse_vector import SparseVectorDP
-from accounting.decimal_sum import decimal_sum
 from accounting.errors import ForeignProcess
 from accounting.frozen import Count, NonNegative, Positive, Probability
+from accounting.numbers import decimal_sum
 from accounting.process_state import ProcessState
 from dpselect.errors import InvalidRequest, InvalidScores
 from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, mixture, require_enumerable
@@ -51,26 +52,25 @@ _MARGIN = 1e-12  # on the logarithm of a probability that is computed to 1e-14
 @final
 @dataclass(frozen=True)
 class StableRule:
-    """Distances to instability against one noisy threshold, high enough that what is unstable
-    hardly ever passes. Theorem V3.
+    """A noisy test of a distance to instability, which unstable answers hardly ever pass.
 
-    Pass iff distance + Laplace(2/epsilon2) > T + Laplace(1/epsilon1); the latter noise serves a
-    whole run. Scales and T are in steps of distance.
+    A distance passes iff distance + Laplace(2/epsilon2) > T + Laplace(1/epsilon1). The noise of the
+    threshold serves a whole run. Scales and T are in steps of distance. Theorem V3.
     """
 
     epsilon: float  # epsilon1 + epsilon2, nats
     split: float  # epsilon1/epsilon
-    delta: float  # the chance, over all tests, that one with distance 0 passes
-    tests: int  # how many tests the union bound counts
+    delta: float  # probability, over all tests, that one with distance 0 passes
+    tests: int  # number of tests in the union bound
 
     @property
     def epsilon1(self) -> float:
-        """Nats for the threshold."""
+        """Nats spent on the threshold."""
         return float(_EXACT.multiply(Decimal(repr(self.epsilon)), Decimal(repr(self.split))))
 
     @property
     def epsilon2(self) -> float:
-        """Nats for the test that ends the run."""
+        """Nats spent on the test that ends the run."""
         rest = float(_EXACT.subtract(Decimal(repr(self.epsilon)), Decimal(repr(self.epsilon1))))
         return (
             rest
@@ -80,8 +80,9 @@ class StableRule:
 
     @property
     def curve(self) -> SparseVectorDP:
-        """What one run costs unless something unstable passes: a distance moves by one step, half
-        of what its noise pays for.
+        """Cost of one run, unless an unstable answer passes.
+
+        A distance moves by one step, which is half of what the cost of its noise allows for.
         """
         return SparseVectorDP(
             epsilon1=self.epsilon1,
@@ -102,7 +103,7 @@ class StableRule:
 
     @property
     def threshold(self) -> float:
-        """T: ln(1/delta_q) * test_scale, with the paper's delta_q."""
+        """The threshold T: ln(1/delta_q) * test_scale, with the paper's delta_q."""
         return self._height * self.test_scale
 
     def pass_probability(self, distance: float) -> float:
@@ -130,20 +131,22 @@ class StableRule:
         return high
 
     def thresholds(self, rows: int, source: Sampler) -> Thresholds:
-        """(rows,) noise for the thresholds of as many runs, in steps of distance."""
+        """Draw (rows,) noise for the thresholds of as many runs, in steps of distance."""
         return source.thresholds(by_name("laplace"), [self.scale], rows)
 
     def passes(self, distances: Numbers, thresholds: Thresholds) -> Flags:
-        """(rows,) which distances pass T and the noise of their thresholds, exactly, each with
-        fresh noise of its own.
+        """Return (rows,) flags of distances that pass T and the noise of their thresholds, exactly.
+
+        Each distance has fresh noise of its own.
         """
         return thresholds.passes(
             numbers(distances)[:, None], self.test_scale, [np.array([[self.threshold]])]
         )[:, 0]
 
     def first_passing(self, distances: Numbers, source: Sampler, less: float = 0.0) -> Indices:
-        """(rows,) which of a row's distances, `less` that many steps, is the first to pass its
-        threshold; -1 where none does.
+        """Return (rows,) positions of each row's first distance to pass, or -1 if none does.
+
+        `less` steps are taken off all distances.
         """
         minus = [np.array([[less]]), np.array([[self.threshold]])]
         return first(
@@ -152,16 +155,14 @@ class StableRule:
         )[:, 0]
 
     def first_law(self, above: Floats) -> Floats:
-        """(m + 1,) the probability that each of (m,) margins is the first to pass; last, that none
-        does.
-        """
+        """Return (m + 1,) probabilities that each of (m,) margins is the first to pass, or none."""
         return NoisyComparisons(
             above, by_name("laplace"), self.scale, self.test_scale
         ).first_passing()
 
     @cached_property
     def _height(self) -> float:
-        """The least T/test_scale that bounds all failures, from the safe side."""
+        """The least T/test_scale that bounds all failures, rounded up."""
         ratio, target = (
             self.test_scale / self.scale,
             math.log(self.delta) - math.log(self.tests) - _MARGIN,
@@ -178,27 +179,30 @@ class StableRule:
 
 
 def log_failure(height: float, ratio: float) -> float:
-    """ln P[X > height + Y] for Laplace X of scale 1 and Y of scale 1/ratio, height >= 0: ln
-    delta_max, exact. Theorem V3.
+    """Return ln P[X > height + Y] for Laplace X of scale 1, Y of scale 1/ratio, and height >= 0.
 
-    delta_max = (d^c - c^2 d)/(2 (1 - c^2)) with d = exp(-height) and c = ratio, written so that
-    nothing cancels near c = 1.
+    This is ln delta_max, exactly: delta_max = (d^c - c^2 d)/(2 (1 - c^2)) with d = exp(-height) and
+    c = ratio, written so that nothing cancels near c = 1. Theorem V3.
     """
     x = (ratio - 1) * height
     size = abs(x)
-    mean = float(log1mexp(size)) - math.log(size) if size > 1e-8 else -size / 2  # type: ignore[arg-type]  # ln((1 - exp(-size))/size)
+    # ln((1 - exp(-size))/size)
+    mean = -size / 2
+    if size > 1e-8:
+        mean = float(log1mexp(size)) - math.log(size)  # type: ignore[arg-type]
     weight = -math.inf if height == 0 else math.log(height / (ratio + 1)) + max(-x, 0.0) + mean
     more = max(weight, 0.0) + math.log1p(math.exp(-abs(weight)))
     return -math.log(2) - height + more
 
 
 class StableQueries(Mechanism, ABC):
-    """What releases true answers to queries that no single user can change. Scores are distances to
-    instability.
+    """Base class of mechanisms that release answers which no single user can change.
+
+    Scores are distances to instability.
 
     Args:
         split: share of epsilon for the threshold, in (0, 1).
-        relation: what a neighbor is; the distances count steps of that kind.
+        relation: the neighboring relation. Distances count steps of that kind.
     """
 
     kind: str
@@ -212,10 +216,10 @@ class StableQueries(Mechanism, ABC):
     @property
     @abstractmethod
     def rule(self) -> StableRule:
-        """The test by itself: its threshold and its noise."""
+        """The test alone: its threshold and its noise."""
 
     @property
-    def covers(self) -> Sensitivity:
+    def sensitivity_bound(self) -> Sensitivity:
         return Sensitivity(monotone=False, relation=self.neighbors)
 
     def _check_stated(self) -> None:
@@ -224,24 +228,26 @@ class StableQueries(Mechanism, ABC):
     def _check_scores(self, scores: Scores) -> None:
         if np.any(scores.values < 0):
             raise InvalidScores(
-                "a distance is negative: a distance counts users, 0 where some neighbor answers"
-                " differently"
+                "a distance is negative, but it is a number of users, 0 if some neighbor"
+                " answers differently"
             )
 
 
 @final
 class FirstStable(StableQueries):
-    """The first query found stable, whose exact answer may then be released at no further price
-    (Carvalho et al. 2020).
+    """The first query found stable, whose exact answer may then be released at no further cost.
+
+    After Carvalho et al. (2020).
 
     `select(scores)` takes as scores the distances to instability of queries f_1, f_2, ... in a
-    fixed order that does not depend on the data: how many users have to change before a neighbor
-    answers f_i differently, 0 if one of the neighbors does. `Selection.indices` is empty or names
-    one query, whose true answer is then public. Guarantee, that answer included:
-    Approximate(SparseVectorDP(split * epsilon, (1 - split) * epsilon), delta), Theorem V4.
+    fixed order that does not depend on the data. A distance is the number of users who have to
+    change before a neighbor answers f_i differently, 0 if one of the neighbors does.
+    `Selection.indices` is empty or names one query, whose true answer is then public. Guarantee,
+    that answer included: Approximate(SparseVectorDP(split * epsilon, (1 - split) * epsilon),
+    delta), Theorem V4.
 
     Args:
-        candidates: the public number of queries at most.
+        candidates: public upper bound on the number of queries.
     """
 
     kind: Literal["first_stable"] = "first_stable"
@@ -280,19 +286,18 @@ _STOPPED = "stopped after c unstable queries"
 
 @final
 class OnlineStableQueries(StableQueries):
-    """Every query is answered exactly while it is found stable; the c-th found unstable ends it
-    (after Carvalho et al. 2020).
+    """Queries that are answered exactly while they are found stable, until c were found unstable.
 
-    `session()` takes queries one by one, each chosen after the earlier outcomes; `select(scores)`
+    `session()` takes queries one by one, each chosen after the earlier outcomes. `select(scores)`
     takes the distances to instability of a fixed list. `Selection.indices` are the queries whose
-    true answers may be released. The threshold's noise is drawn afresh after every unstable query:
-    the printed algorithm keeps it, and no proof covers that. Guarantee, the true answers included
-    and however many queries are asked: Approximate(c * SparseVectorDP(split * epsilon, (1 - split)
-    * epsilon), delta), Theorem V5.
+    true answers may be released. The threshold's noise is drawn afresh after every unstable query,
+    because no proof covers the printed algorithm, which keeps it. Guarantee, the true answers
+    included and for any number of queries: Approximate(c * SparseVectorDP(split * epsilon, (1 -
+    split) * epsilon), delta), Theorem V5. After Carvalho et al. (2020).
 
     Args:
         epsilon: nats for each of the c runs, > 0.
-        c: how many unstable queries are let through before the end, >= 1.
+        c: number of unstable queries that end the session, >= 1.
     """
 
     kind: Literal["online_stable_queries"] = "online_stable_queries"
@@ -311,8 +316,9 @@ class OnlineStableQueries(StableQueries):
         return StableRule(self.epsilon, self.split, self.delta, self.c)
 
     def session(self, *, rng: np.random.Generator | None = None) -> StableSession:
-        """Ask queries one by one. The price of the whole session is `curve`: charge it first. `rng`
-        as of `select`.
+        """Open a session of queries asked one by one. It costs `curve` in all, to be charged first.
+
+        `rng` is as for `select`.
         """
         return StableSession(self.rule, most_unstable=self.c, source=sampler(rng))
 
@@ -341,7 +347,7 @@ class OnlineStableQueries(StableQueries):
         )
 
     def _rows(self, matrix: Numbers, source: Sampler) -> tuple[Flags, Any]:
-        """(rows, m) which queries were answered, and (rows,) how many turned out unstable."""
+        """Return (rows, m) flags of answered queries, and (rows,) numbers of unstable ones."""
         rule = self.rule
         stable, unstable = (
             np.zeros(matrix.shape, dtype=np.bool_),
@@ -388,17 +394,17 @@ class _State(NamedTuple):
     asked: int
     unstable: int
     thresholds: Thresholds | None
-    """None while a query is tested, and for ever once a test has failed half-way."""
+    """None while a query is tested, and forever once a test has failed halfway."""
 
 
 @final
 class StableSession:
-    """Queries asked one by one. Build it with `OnlineStableQueries.session`, after charging that
-    mechanism's `curve`.
+    """A session of queries asked one by one.
 
-    A session holds the noise of the current threshold, which is private: it shows in no attribute
-    or repr, and is not pickled. Threads may share a session; a fork of its process may not use it.
-    A test that is interrupted ends the session.
+    Open it with `OnlineStableQueries.session`, after charging that mechanism's `curve`. A session
+    holds the noise of the current threshold, which is private: it shows in no attribute or repr,
+    and is not pickled. Threads may share a session, but a fork of its process may not use it. A
+    test that is interrupted ends the session.
     """
 
     __slots__ = ("_kept", "_most_unstable", "_rule")
@@ -413,17 +419,17 @@ class StableSession:
 
     @property
     def asked(self) -> int:
-        """Queries asked so far."""
+        """Number of queries asked so far."""
         return self._kept.value.asked
 
     @property
     def unstable(self) -> int:
-        """Queries found unstable so far."""
+        """Number of queries found unstable so far."""
         return self._kept.value.unstable
 
     @property
     def is_open(self) -> bool:
-        """Whether another query may be asked."""
+        """True if another query may be asked."""
         try:
             with self._kept.locked() as state:  # after the query that another thread is asking
                 return self._is_open(state)
@@ -431,12 +437,13 @@ class StableSession:
             return False
 
     def answer(self, distance: float) -> bool:
-        """Whether the query may be answered exactly. True or False is a release, which the
-        session's curve has paid for.
+        """True if the query may be answered exactly.
+
+        Either result is a release, which the session's curve has paid for.
 
         Args:
-            distance: private: how many users have to change before some neighbor answers the query
-                differently, >= 0.
+            distance: **private** number of users who have to change before some neighbor answers
+                the query differently, >= 0.
 
         Raises:
             InvalidScores: the distance is not a finite number >= 0.
@@ -449,7 +456,7 @@ class StableSession:
             )
         if not 0 <= distance < math.inf:
             raise InvalidScores(
-                "distance must be a finite number of users >= 0: 0 means that some neighbor"
+                "distance must be a finite number of users >= 0. 0 means that some neighbor"
                 " answers differently"
             )
         with self._kept.locked() as state:
@@ -464,11 +471,11 @@ class StableSession:
         return passed
 
     def close(self) -> Curve:
-        """End the session; what it used up of `OnlineStableQueries.curve`: every run that an
-        unstable query ended, and one more.
+        """End the session and return the part of `OnlineStableQueries.curve` that it used up.
 
-        Where the ledger holds a reservation of that curve,
-        `Ledger.release(..., spent=session.close())` gives the rest back. Theorem F8.
+        That is every run that an unstable query ended, and one more. If the ledger holds a
+        reservation of that curve, `Ledger.release(..., spent=session.close())` gives the rest back.
+        Theorem F8.
         """
         with self._kept.locked() as state:
             self._kept.value = state._replace(thresholds=None)
@@ -481,12 +488,12 @@ class StableSession:
     def _open(self, state: _State) -> Thresholds:
         if state.unstable >= self._most_unstable:
             raise InvalidRequest(
-                f"the session is over: c={self._most_unstable} queries were unstable; charge and"
-                " open another"
+                f"the session is over, because c={self._most_unstable} queries were unstable."
+                " Charge and open another"
             )
         if state.thresholds is None:
             raise InvalidRequest(
-                "the session was closed, or a query failed half-way: charge and open another"
+                "the session was closed, or a query failed halfway. Charge and open another"
             )
         return state.thresholds
 
@@ -500,7 +507,7 @@ class StableSession:
         raise TypeError("a session holds private noise and is not pickled")
 
 
-# Top-k over candidates that are not known in advance, at a price that does not grow with k: the
+# Top-k over candidates that are not known in advance, at a cost that does not grow with k: the
 # first stable gap of a ranking.
 
 _FEWER = "fewer items than requested were found stable"
@@ -508,22 +515,21 @@ _FEWER = "fewer items than requested were found stable"
 
 @final
 class TopStable(Mechanism):
-    """The top i for the first i <= kbar whose gap passes a stability test, or k of them if i > k
-    (Carvalho et al. 2020).
+    """The top i for the first i <= kbar whose gap passes a stability test, or k of them if i > k.
 
-    Reads the kbar + 1 highest counts only, so the domain may be unknown; releases a set, never its
-    order, of at most k items. Guarantee for distinct-user counts under add_remove, whatever k:
-    Approximate(SparseVectorDP(split * epsilon, (1 - split) * epsilon), delta), plus k *
+    It reads only the kbar + 1 highest counts, so the domain may be unknown. It releases a set of at
+    most k items, never their order. Guarantee for distinct-user counts under add_remove, whatever
+    k: Approximate(SparseVectorDP(split * epsilon, (1 - split) * epsilon), delta), plus k *
     BoundedRange(epsilon_em) if that is not 0; Theorem V6. A replacement is two such steps:
-    `group_privacy(curve, 2)`.
+    `group_privacy(curve, 2)`. After Carvalho et al. (2020).
 
     Args:
         epsilon: nats for the search, > 0.
         split: share of epsilon for the threshold, in (0, 1).
         epsilon_em: nats for each of k picks by the exponential mechanism out of a stable set of
-            more than k; 0 picks at random.
-        search: the order of the tests: "from_kbar" takes i = kbar, ..., 1; "from_k" takes k, ...,
-            kbar, then k - 1, ..., 1.
+            more than k. With 0 they are picked at random.
+        search: order of the tests: "from_kbar" takes i = kbar, ..., 1; "from_k" takes k, ..., kbar,
+            then k - 1, ..., 1.
 
     Example:
         >>> import dpselect as dps
@@ -567,7 +573,7 @@ class TopStable(Mechanism):
         return self
 
     @property
-    def covers(self) -> Sensitivity:
+    def sensitivity_bound(self) -> Sensitivity:
         return Sensitivity()
 
     @property
@@ -579,7 +585,7 @@ class TopStable(Mechanism):
 
     @property
     def rule(self) -> StableRule:
-        """The test by itself: its threshold and its noise, in counts of the gap minus 1."""
+        """The test alone: its threshold and its noise, in counts of the gap minus 1."""
         return StableRule(self.epsilon, self.split, self.delta, self.kbar)
 
     def least_gap(self, probability: float) -> float:
@@ -599,8 +605,9 @@ class TopStable(Mechanism):
 
     @property
     def _pick_scale(self) -> float:
-        """Scale of the noise by which k of more stable items are picked; any will do where they are
-        picked at random.
+        """Scale of the noise by which k of more stable items are picked.
+
+        If they are picked at random, any scale will do.
         """
         return ratio_up(1.0, self.epsilon_em) if self.epsilon_em > 0 else 1.0
 
@@ -620,8 +627,9 @@ class TopStable(Mechanism):
         return Selections(indices, ordered=False, requested=self.k, reason=_FEWER)
 
     def _rows(self, block: Numbers, source: Sampler) -> Indices:
-        """(rows, min(k, m)) the released positions of every row, ascending; -1 where there are
-        fewer.
+        """Return released positions of every row, ascending, and -1 beyond the last.
+
+        The shape is (rows, min(k, m)).
         """
         top = highest(block, self.kbar + 1)
         sizes, ranks = self._sizes(gaps_below(top)[:, : self.kbar], source), ranked_rows(block)
@@ -638,25 +646,23 @@ class TopStable(Mechanism):
         return indices
 
     def search_order(self, ranks: int) -> Indices:
-        """The sizes 1, ..., ranks in the order in which they are tested."""
+        """Return the sizes 1, ..., ranks in the order in which they are tested."""
         upwards = np.arange(1, ranks + 1)
         if self.search == "from_kbar":
             return upwards[::-1]
         return np.concatenate([upwards[self.k - 1 :], upwards[: self.k - 1][::-1]])
 
     def _ordered(self, gaps: Floats) -> Floats:
-        """(rows, ranks) gaps in the order of the tests; each less 1 is a distance to
-        instability.
-        """
+        """Return (rows, ranks) gaps in the order of the tests; each less 1 is a distance."""
         return gaps[:, self.search_order(gaps.shape[1]) - 1]
 
     def _sizes(self, gaps: Floats, source: Sampler) -> Indices:
-        """(rows,) the first size whose gap passes, 0 if none does; from (rows, ranks) gaps."""
+        """Return (rows,) first sizes whose gap passes, or 0, from (rows, ranks) gaps."""
         found = self.rule.first_passing(self._ordered(gaps), source, less=1.0)
         return np.where(found >= 0, self.search_order(gaps.shape[1])[found], 0)
 
     def _pick_rows(self, relative: Floats, source: Sampler) -> Indices:
-        """(rows, k) places in stable sets of one size > k."""
+        """Pick (rows, k) places in stable sets of one size > k."""
         if self.epsilon_em == 0:
             # equal scores with independent noise: a set at random
             relative = np.zeros_like(relative)
@@ -678,7 +684,7 @@ class TopStable(Mechanism):
         return mixture([(nothing, {frozenset(): 1.0}), *laws])
 
     def _subsets(self, scores: Scores, top: Top, size: int) -> dict[frozenset[int], float]:
-        """Law of the released set, once the top `size` has passed."""
+        """Return the distribution of the released set, once the top `size` has passed."""
         stable = top_set(top, size)
         if len(stable) <= self.k:
             return {frozenset(stable.tolist()): 1.0}
@@ -688,5 +694,5 @@ class TopStable(Mechanism):
 
 
 def _relative(descending: Numbers) -> Floats:
-    """(rows, size) descending counts, each minus the lowest of its row."""
+    """Return (rows, size) descending counts, each minus the lowest of its row."""
     return heights(descending, descending[:, -1:])

@@ -1,8 +1,7 @@
-"""Propose, test, release: a top set, if the gap below it is wide enough to hide every user.
-Theorems S4 to S6.
+"""Release a top set exactly if the gap below it is wide enough to hide every user.
 
-Its size is fixed, or chosen by the data; what an unstable set lacks may be filled up by noisy
-picks.
+These are propose-test-release mechanisms. The size of the set is fixed, or chosen by the data. If a
+set is unstable, noisy picks may fill it up. Theorems S4 to S6.
 """
 
 from __future__ import annotations
@@ -56,10 +55,10 @@ NOT_PASSED = "stability test did not pass"
 @final
 @dataclass(frozen=True)
 class StabilityRule:
-    """Pass iff max(gap, g) + scale * noise exceeds g + scale * (the noise's upper failure_delta
-    quantile), g = `gap_shift`.
+    """A noisy test of a gap, which gaps of g or less pass with probability `failure_delta`.
 
-    All in counts; `failure_delta` is the chance that a gap of g or less passes.
+    A gap passes iff max(gap, g) + scale * noise exceeds g + scale * (the noise's upper
+    failure_delta quantile), with g = `gap_shift`. All are in counts.
     """
 
     noise: VectorNoise
@@ -69,34 +68,34 @@ class StabilityRule:
 
     @property
     def curve(self) -> Curve:
-        """What one test costs, the release of a set that passes included."""
+        """Cost of one test, including the release of a set that passes."""
         step = ratio_up(gap_shift(self.relation), self.scale)
         core = GaussianDP(mu=step) if VECTOR_NORMS[self.noise] == "l2" else LaplaceDP(epsilon=step)
         return Approximate(curve=core, delta0=self.failure_delta)
 
     @property
     def threshold(self) -> float:
-        """How far, in units of the scale, the noisy gap has to exceed g."""
+        """Excess over g that a noisy gap needs to pass, in units of the scale."""
         quantile = float(by_name(self.noise).isf(self.failure_delta))
         # A few ulps up, so that rounding cannot let an unstable set pass more often than
         # failure_delta.
         return quantile + 1e-15 * (1 + abs(quantile))
 
     def pass_probability(self, gaps: ArrayLike) -> Floats:
-        """The chance that each gap (counts) passes."""
+        """Return the probability that each gap (counts) passes."""
         return by_name(self.noise).sf(self.threshold - self._excess(gaps))
 
     def fail_probability(self, gaps: ArrayLike) -> Floats:
-        """One minus `pass_probability`, accurate where that is near 1."""
+        """Return one minus `pass_probability`, accurate even if that is near 1."""
         return by_name(self.noise).cdf(self.threshold - self._excess(gaps))
 
     def least_gap(self, probability: float) -> float:
-        """The smallest gap (counts) that passes with at least this probability."""
+        """Return the smallest gap (counts) that passes with at least this probability."""
         needed = self.threshold - float(by_name(self.noise).isf(probability))
         return gap_shift(self.relation) + self.scale * needed if needed > 0 else 0.0
 
     def passes(self, gaps: Floats, source: Sampler) -> Flags:
-        """Draw: which of the gaps pass, each with fresh noise."""
+        """Draw fresh noise for each gap, and return flags of the gaps that pass."""
         excess = np.maximum(gaps - gap_shift(self.relation), 0.0)
         # The public level is rounded up, and the comparison itself is exact.
         return source.exceeds(
@@ -114,14 +113,15 @@ class StabilityRule:
 
 
 class StabilityGatedSet(Mechanism, ABC):
-    """The top set of a size that is fixed or proposed, as it is, if the gap below it passes a test;
-    else nothing.
+    """Base class of mechanisms that release a top set exactly if the gap below it passes a test.
+
+    Otherwise they release nothing. The size is fixed or proposed.
     """
 
     @property
     @abstractmethod
     def rule(self) -> StabilityRule:
-        """The test by itself: pass probabilities of hypothetical gaps, for planning."""
+        """The test alone, for example to plan with pass probabilities of hypothetical gaps."""
 
     @property
     @abstractmethod
@@ -130,13 +130,11 @@ class StabilityGatedSet(Mechanism, ABC):
 
     @abstractmethod
     def propose(self, gaps: Floats, source: Sampler) -> Indices:
-        """(rows,) the sizes that are tested for (rows, ranks) gaps: private until they are
-        released.
-        """
+        """Return (rows,) sizes to test for (rows, ranks) gaps. They are private until released."""
 
     @abstractmethod
     def rank_law(self, gaps: Floats) -> Floats:
-        """(ranks,) the probability that each size is tested, for (ranks,) gaps."""
+        """Return (ranks,) probabilities that each size is tested, for (ranks,) gaps."""
 
     @property
     def _requested(self) -> int | None:
@@ -166,8 +164,9 @@ class StabilityGatedSet(Mechanism, ABC):
         )
 
     def sets_that_pass(self, block: Numbers, source: Sampler) -> tuple[Flags, Flags]:
-        """(rows, m) membership of the sets that passed, empty where none did, and (rows,) whether
-        one did.
+        """Return membership (rows, m) of the sets that passed, and (rows,) flags of rows with one.
+
+        Rows without a passing set are empty.
         """
         top = highest(block, self._largest + 1)
         gaps, rows = gaps_below(top)[:, : self._largest], np.arange(len(block))
@@ -197,12 +196,12 @@ class StabilityGatedSet(Mechanism, ABC):
 
 @final
 class StabilityTest(StabilityGatedSet):
-    """The set of the k highest counts if the gap below it passes a noisy test, nothing otherwise;
-    the set itself is exact.
+    """The set of the k highest counts if the gap below it passes a noisy test, nothing otherwise.
 
-    Reads the k + 1 highest counts only, so the domain may be unknown. With g = 1 (add_remove) or 2
-    (replace_one) counts: Approximate(GaussianDP(g/scale), failure_delta) for gaussian noise,
-    LaplaceDP in its place for laplace, Theorem S4.
+    The set itself is exact. It reads only the k + 1 highest counts, so the domain may be unknown.
+    With g = 1 (add_remove) or 2 (replace_one) counts, the guarantee is
+    Approximate(GaussianDP(g/scale), failure_delta) for gaussian noise, and has LaplaceDP in place
+    of GaussianDP for laplace. Theorem S4.
 
     Example:
         >>> import dpselect as dps
@@ -234,7 +233,7 @@ class StabilityTest(StabilityGatedSet):
     )
 
     @property
-    def covers(self) -> Sensitivity:
+    def sensitivity_bound(self) -> Sensitivity:
         return Sensitivity(relation=self.neighbors)
 
     @property
@@ -276,8 +275,9 @@ class StabilityTest(StabilityGatedSet):
 
 
 def _doubled_failure(curve: Curve) -> Curve | None:
-    """The curve where each of two users may bring about a failure of its own; None where that is
-    certain.
+    """Return the curve with twice the failure probability, or None if failure is then certain.
+
+    Each of two users may bring about a failure of its own.
     """
     failure = 2 * curve.delta0
     return (
@@ -289,21 +289,21 @@ def _doubled_failure(curve: Curve) -> Curve | None:
 
 @final
 class StableTopK(WidestGap, StabilityGatedSet):
-    """The top j for a privately chosen j <= kbar if the gap below it passes a stability test, else
-    nothing (Zhu, Wang 2022).
+    """The top j for a privately chosen j <= kbar if the gap below it is stable, else nothing.
 
-    Reads the kbar + 1 highest counts only, so the domain may be unknown. The set is released, not
-    its order. With gap shift g = 1 (add_remove) or 2 (replace_one) counts: j by the largest gap
-    with Gumbel noise of scale g/sqrt(rho), the test with Gaussian noise of standard deviation
-    g/sqrt(rho). Guarantee, within failure_delta-approximate rho-zCDP under either relation:
-    Approximate(BoundedRange(2 sqrt(rho)) + GaussianDP(sqrt(rho)), failure_delta), Theorem S5.
+    It reads only the kbar + 1 highest counts, so the domain may be unknown. The set is released,
+    not its order. The gap shift is g = 1 (add_remove) or 2 (replace_one) counts. The size j has the
+    largest gap with Gumbel noise of scale g/sqrt(rho), and the test has Gaussian noise of standard
+    deviation g/sqrt(rho). Guarantee, within failure_delta-approximate rho-zCDP under either
+    relation: Approximate(BoundedRange(2 sqrt(rho)) + GaussianDP(sqrt(rho)), failure_delta),
+    Theorem S5. After Zhu and Wang (2022).
 
     Args:
         rho: zCDP parameter, nats, > 0: one half for the choice, one half for the test.
         regularizer: public preference for some sizes: an array of at least kbar numbers,
             `TargetSize`, or None.
         gap_noise: "gumbel", or "gaussian" for noise of standard deviation 2g/sqrt(rho) in the
-            choice, whose cost is GaussianMax instead: not bounded by rho.
+            choice. The latter costs GaussianMax instead, which rho does not bound.
 
     Example:
         >>> import dpselect as dps
@@ -341,12 +341,12 @@ class StableTopK(WidestGap, StabilityGatedSet):
 
     @property
     def _is_ranged(self) -> bool:
-        """Whether the choice has a bounded range, and no union over the sizes. Theorem C8 (ii)."""
+        """True if the choice has a bounded range, and no union over the sizes. Theorem C8 (ii)."""
         return by_name(self.gap_noise).winner_price == "bounded_range"
 
     @property
     def core(self) -> Curve:
-        """What the choice and the test cost unless an unstable set passes."""
+        """Cost of the choice and the test, unless an unstable set passes."""
         choice: Curve = BoundedRange(epsilon=2 * math.sqrt(self.rho))
         if not self._is_ranged:
             choice = winner_curve(self.gap_noise, self.gap_scale, self._of_gaps, self.kbar)
@@ -372,9 +372,10 @@ class StableTopK(WidestGap, StabilityGatedSet):
         return StabilityRule("gaussian", sigma, self.failure_delta, self.neighbors)
 
     def expected_size(self, gaps: ArrayLike) -> float:
-        """Expected number of released items if the first gaps (ranks,), in counts, were these.
+        """Return the expected number of released items for first gaps (ranks,) in counts.
 
-        For planning with public or made-up gaps: on private ones the answer is private too.
+        This is for planning with public or made-up gaps. The result for private gaps is private
+        too.
         """
         array = np.asarray(gaps, dtype=np.float64)[: self.kbar]
         sizes = np.arange(1, len(array) + 1)
@@ -389,13 +390,13 @@ _UP = 1 + 2.0**-40  # above the roundings of the table
 
 @final
 class StableTopKFixed(Mechanism):
-    """A set of exactly k items: the stable part exactly, the rest by the exponential mechanism
-    (Zhu, Wang 2022).
+    """A set of exactly k items: the stable part exactly, the rest by the exponential mechanism.
 
-    `StableTopK` at rho/2 with the regularizer `-penalty * |j - k|` proposes the top j. If it
-    passes, and j = k: done; j > k: k of the j are peeled off; j < k: k - j more are peeled off the
-    rest. If it does not: k are peeled off all candidates. Of n picks each is an exponential
-    mechanism of 2 sqrt(rho/n) nats: few picks are sharp ones. Peeling needs a public domain.
+    `StableTopK` at rho/2 with the regularizer `-penalty * |j - k|` proposes the top j. If it passes
+    with j = k, that is the release. If j > k, k of the j are peeled off. If j < k, k - j more are
+    peeled off the rest. If it does not pass, k are peeled off all candidates. Each of n picks is an
+    exponential mechanism of 2 sqrt(rho/n) nats, so fewer picks are more accurate. Peeling needs a
+    public domain. After Zhu and Wang (2022).
 
     Guarantee, within failure_delta-approximate rho-zCDP under either relation:
     Approximate(BoundedRange(2 sqrt(rho/2)) + GaussianDP(sqrt(rho/2)) + the Renyi divergences of k *
@@ -403,7 +404,8 @@ class StableTopKFixed(Mechanism):
 
     Args:
         rho: zCDP parameter, nats, > 0: a quarter each for choice and test, one half for the picks.
-        penalty: counts by which a gap must be larger for every item that it is away from k, >= 0.
+        penalty: counts by which a gap must be larger for every item that its size is away from k,
+            >= 0.
 
     Example:
         >>> import dpselect as dps
@@ -445,7 +447,7 @@ class StableTopKFixed(Mechanism):
         return self
 
     @property
-    def covers(self) -> Sensitivity:
+    def sensitivity_bound(self) -> Sensitivity:
         return Sensitivity(relation=self.neighbors)
 
     @property
@@ -458,8 +460,9 @@ class StableTopKFixed(Mechanism):
 
     @property
     def picks(self) -> Curve:
-        """What all picks cost together, however many there are: the Renyi divergences of k of them,
-        and no more (Theorem S6).
+        """Cost of all picks together, for any number of them up to k.
+
+        It consists of the Renyi divergences of k picks, and of nothing else (Theorem S6).
         """
         most = self.k * BoundedRange(epsilon=self._pick_epsilon(self.k))
         if self.k == 1:
@@ -471,7 +474,7 @@ class StableTopKFixed(Mechanism):
 
     @property
     def stable(self) -> StableTopK:
-        """The first stage by itself."""
+        """The first stage alone."""
         return StableTopK(
             rho=self.rho / 2,
             failure_delta=self.failure_delta,
@@ -484,8 +487,8 @@ class StableTopKFixed(Mechanism):
         return 2 * math.sqrt(self.rho / picks)
 
     def pick_scale(self, picks: int) -> float:
-        """Scale of the Gumbel noise of each of the picks, in counts, rounded up."""
-        return ratio_up(self.covers.range, self._pick_epsilon(picks))
+        """Return the scale of the Gumbel noise of each of the picks, in counts, rounded up."""
+        return ratio_up(self.sensitivity_bound.range, self._pick_epsilon(picks))
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         chosen = self._select_many(scores.dense()[None], source).indices[0]
@@ -504,7 +507,7 @@ class StableTopKFixed(Mechanism):
         return Selections(np.concatenate(parts), ordered=False, requested=self.k)
 
     def _fill_rows(self, values: Numbers, members: Flags, size: int, source: Sampler) -> Indices:
-        """(rows, k) positions from stable sets of one size."""
+        """Fill up or thin out stable sets of one size, and return (rows, k) positions."""
         kept = _columns(members) if size <= self.k else np.empty((len(values), 0), dtype=np.int64)
         wanted = self.k - kept.shape[1]
         if wanted == 0:
@@ -533,5 +536,5 @@ class StableTopKFixed(Mechanism):
 
 
 def _columns(flags: Flags) -> Indices:
-    """(rows, count) columns that are set; every row has the same count."""
+    """Return (rows, count) set columns, for rows with the same count."""
     return np.nonzero(flags)[1].reshape(len(flags), -1)

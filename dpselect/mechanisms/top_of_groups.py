@@ -1,5 +1,6 @@
-"""The top k of every group off one selection of cells of a group and an item: one norm for all that
-a user has.
+"""The top k of every group from one selection of (group, item) cells.
+
+One norm bounds a user's whole contribution to all cells.
 """
 
 from __future__ import annotations
@@ -32,19 +33,20 @@ REASON: Final = "fewer items than requested were found in a group"
 
 @final
 class TopOfGroups(DelegatingMechanism):
-    """The k best items of every group, off one selection of all cells.
+    """The k best items of every group, taken from one selection of all cells.
 
-    Scores are those of cells, labeled by `dpselect.cells.cell(group, item)`, in which one user is
-    bounded over all groups together. `mechanism` releases what it finds among them, best first, and
-    the k first of each group are kept: a function of what it released, so that groups cost nothing,
-    however many there are and a user is in. A group that nothing was found in does not show. Scores
-    without labels are those of a single group. Guarantee: mechanism.curve, Theorem H12.
+    Scores are those of cells, labeled by `dpselect.cells.cell(group, item)`, and one user is
+    bounded over all groups together. `mechanism` releases cells, best first, and the k first of
+    each group are kept. This is a function of the released cells, so that groups cost nothing,
+    whatever their number and the number of a user's groups. A group in which no item was found does
+    not show. Scores without labels are those of a single group. Guarantee: mechanism.curve,
+    Theorem H12.
 
     Args:
-        k: how many items of each group at most, >= 1.
-        mechanism: what selects among cells, in order: a `SparseHistogram` or `TwoRoundHistogram`
-            with k=None for cells that are read off the log, a `RacingTopK` with cells=True and the
-            same k, or one that releases as many as a public list has.
+        k: largest number of items of each group, >= 1.
+        mechanism: the selection of cells, in order: a `SparseHistogram` with k=None for cells that
+            are read off the log, a `RacingTopK` with cells=True and the same k, or one that
+            releases as many as a public list has.
     """
 
     kind: Literal["top_of_groups"] = "top_of_groups"
@@ -108,7 +110,7 @@ class TopOfGroups(DelegatingMechanism):
         )
 
     def _kept(self, groups: Iterable[Label]) -> list[int]:
-        """Places of the k first of each group, group by group in the order of their names."""
+        """Return places of the k first of each group, group by group in order of their names."""
         places = dict[Label, list[int]]()
         for place, group in enumerate(groups):
             places.setdefault(group, []).append(place)
@@ -145,8 +147,9 @@ class TopOfGroups(DelegatingMechanism):
         return law
 
     def _shown(self, scores: Scores, order: tuple[int, ...]) -> tuple[tuple[Any, ...], list[int]]:
-        """What is kept of positions in this order, as pairs of group and position where there are
-        groups; and their places.
+        """Return the kept positions of this order, and the places where they stand in it.
+
+        If there are groups, a position is a pair (group, position).
         """
         groups = (
             [""] * len(order)

@@ -1,4 +1,4 @@
-"""Mechanisms that weigh users' items again after a first noisy histogram. Theorems H11 and H13."""
+"""Mechanisms that weigh users' items again after a first noisy histogram. Theorem H13."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpselect.mechanisms.base import Mechanism, ShowsValues
 from dpselect.mechanisms.release import expanded, public_grid
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Floats, Indices
+from dpselect.sampling.contest import Floats
 from dpselect.scores import Scores
 from dpselect.selection import Selection
 from dpselect.sensitivity import sqrt_up
@@ -21,7 +21,7 @@ _erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
 def normal_cdf(z: Floats) -> Floats:
-    """P(N < z) of a standard normal N, without scipy, which takes long to import."""
+    """Return P(N < z) of a standard normal N, without importing scipy, which is slow."""
     return np.asarray(_erfc(-z * math.sqrt(0.5)), dtype=np.float64) / 2
 
 
@@ -33,14 +33,15 @@ def normal_pdf(z: Floats) -> Floats:
 class WeighsAgain(Mechanism, ShowsValues, ABC):
     """Base class of mechanisms in which users spend a norm anew on the items that stood out.
 
-    Scores with a `SecondLook(weigh=)` are weighed by it; of others the first scores are used again.
+    Scores with a `SecondLook(weigh=)` are weighed by it. For others the first scores are used
+    again.
     """
 
     @abstractmethod
     def masked(self, scores: Scores, source: Sampler) -> tuple[list[int], Floats]:
         """Return positions of the items that take part, and their first scores on the public grid.
 
-        Of an unknown domain. All of it is **private**.
+        This is for an unknown domain. All of it is **private**.
         """
 
     @abstractmethod
@@ -65,22 +66,22 @@ class WeighsAgain(Mechanism, ShowsValues, ABC):
     @property
     def _one_user(self) -> float:
         """The l2 norm of one user in the first round."""
-        return self.covers.l2_of(None) / self._users
+        return self.sensitivity_bound.l2_of(None) / self._users
 
     def _used_again(self, norm: float) -> float:
-        """Factor of first scores that are used again: no user weighs more than `norm`, nor than 1.
+        """Factor for first scores that are used again: no user weighs more than `norm`, nor 1.
 
-        Where two users differ by no more than one has, as a sensitivity without uniform shares may
-        state, one user's item weighs more than half of their difference, and it alone is what the
-        threshold hides.
+        A sensitivity without uniform shares may state that two users differ by no more than one
+        has. Then one user's item may weigh more than half of their difference, and the threshold
+        hides that item alone.
         """
-        whole = max(self._one_user, self.covers.alone(1))
+        whole = max(self._one_user, self.sensitivity_bound.alone(1))
         return min(1.0, norm / whole) * (1 - 2.0**-40)
 
     def _drawn_above(
         self, scores: Scores, scale: float, level: float, source: Sampler
     ) -> tuple[list[int], Floats]:
-        """Positions of occurring items whose noisy score exceeds `level`, and these scores.
+        """Draw scores, and return positions of occurring items above `level`, and the scores.
 
         Both `level` and the scores, rounded to the public grid, are in score units.
         """
@@ -92,12 +93,10 @@ class WeighsAgain(Mechanism, ShowsValues, ABC):
         places = expanded(scores, listed[drawn.index], drawn.member)
         return places, drawn.rounded(public_grid(scale))
 
-    def _weighed(
-        self, scores: Scores, positions: list[int], numbers: Indices, norm: float
-    ) -> Floats:
-        """(n,) sums of users' weights of these items, each user spending `norm`; score units."""
+    def _weighed(self, scores: Scores, positions: list[int], norm: float) -> Floats:
+        """Return (n,) sums of users' weights of these items, each user spending `norm`."""
         look = scores.second
         if look is not None and look.weigh is not None and scores.labels is not None:
             labels = [scores.labels[place] for place in positions]
-            return look.weighed(labels, numbers, norm)
+            return look.weighed(labels, norm)
         return np.asarray(scores.dense()[positions] * self._used_again(norm), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Any selection, and noisy scores of what it selected."""
+"""A wrapper that adds noisy scores of the selected items to any selection."""
 
 from __future__ import annotations
 
@@ -33,28 +33,27 @@ from dpselect.sensitivity import Norm, Sensitivity, fraction_up
 
 @final
 class WithValues(DelegatingMechanism, ShowsValues):
-    """Selects as `mechanism` does, and releases the scores of what it selected with fresh noise.
+    """The selection of `mechanism`, released together with the items' scores plus fresh noise.
 
-    The noise that chose is never shown, so values are not biased towards the large, and a `margin`
-    holds for each of them. Guarantee: mechanism.curve plus GaussianDP(l2/scale), or what
-    Theorem H10 says of laplace noise, with the norms of what a user changes among at most k scores.
-    Theorem W1.
+    The noise that chose is never shown, so values are not biased upwards, and a `margin` holds for
+    each of them. Guarantee: mechanism.curve plus GaussianDP(l2/scale), or the cost of Theorem H10
+    for laplace noise, with the norms of one user's change among at most k scores. Theorem W1.
 
-    With a clip the values are counts of a second look at the log (`SecondLook`, `count=`), in which
-    each user is scaled to that norm among the selected items only, where few users have more than
-    one or two: l2 for gaussian noise, l1 for laplace. What the clip takes away from all of them
-    together is one more value, `Selection.lost`. The price is that of such a norm, whatever the
-    scores that chose. Theorem W9.
+    With a clip, the values are counts of a second look at the log (`SecondLook`, `count=`), in
+    which each user is scaled to that norm among the selected items only. Few users have more than
+    one or two of these. The norm is l2 for gaussian noise and l1 for laplace. The total that the
+    clip takes away from all users can be released as one more value, `Selection.lost`. The cost is
+    that of such a norm, whatever the scores that chose. Theorem W9.
 
     Args:
-        mechanism: what selects: a top k, or one item, by scores, without values of its own; with a
+        mechanism: the selection: a top k, or one item, by scores, without values of its own. With a
             clip its values are dropped.
-        noise: "gaussian" or "laplace", of the values.
-        clip: the norm of one user's counts among the selected items, > 0; None: values are the
-            scores that chose. Scores without a second look are taken as they are, if they are
-            within the clip.
-        lost_scale: scale of the noise on what the clip takes away, score units, > 0; None: that is
-            not released.
+        noise: noise of the values, "gaussian" or "laplace".
+        clip: norm of one user's counts among the selected items, > 0; None if values are the scores
+            that chose. Scores without a second look are taken as they are, if they are within the
+            clip.
+        lost_scale: scale of the noise on the total that the clip takes away, score units, > 0; None
+            if that is not released.
     """
 
     kind: Literal["with_values"] = "with_values"
@@ -83,8 +82,8 @@ class WithValues(DelegatingMechanism, ShowsValues):
         name = type(self.mechanism).__name__
         if not self.mechanism.traits.ranks_counts:
             raise ValueError(
-                f"mechanism={name} selects no items by their scores: values are those of a top k or"
-                " of one item"
+                f"mechanism={name} selects no items by their scores. Use a top k or a"
+                " selection of one item"
             )
         if self.mechanism.releases_values and self.clip is None:
             raise ValueError(
@@ -98,7 +97,8 @@ class WithValues(DelegatingMechanism, ShowsValues):
             )
         if self.lost_scale is not None and self.most_lost == 0:
             raise ValueError(
-                "lost_scale is of what a clip takes away, and nothing is clipped here: leave it out"
+                "lost_scale is the noise on the total that a clip takes away, but nothing is"
+                " clipped here. Leave it out"
             )
         self._price()  # refuses values that nothing bounds
         return self
@@ -117,17 +117,18 @@ class WithValues(DelegatingMechanism, ShowsValues):
 
     @property
     def counted(self) -> Sensitivity:
-        """What one user may change in the scores whose values are released."""
+        """Sensitivity of the scores whose values are released."""
         return (
-            self.covers
+            self.sensitivity_bound
             if self.clip is None
-            else Sensitivity.of_clipped(self.clip, self.norm, self.covers.relation)
+            else Sensitivity.of_clipped(self.clip, self.norm, self.sensitivity_bound.relation)
         )
 
     @property
     def most_lost(self) -> float:
-        """The most that the clip takes away from one user's counts of the selected items, score
-        units; rounded up. Theorem W9.
+        """Largest amount that the clip takes away from one user's counts of the selected items.
+
+        In score units, rounded up. Theorem W9.
         """
         if self.clip is None or self._most is None:
             return 0.0
@@ -140,12 +141,12 @@ class WithValues(DelegatingMechanism, ShowsValues):
 
     @property
     def norm(self) -> Norm:
-        """That which the noise pays for."""
+        """The norm that the cost of the values depends on."""
         return VECTOR_NORMS[self.noise]
 
     @property
     def _most(self) -> int | None:
-        """How many values there are at most."""
+        """Largest number of values."""
         released = self.mechanism.most_released
         return self.mechanism.most_candidates if released is None else released
 
@@ -166,13 +167,16 @@ class WithValues(DelegatingMechanism, ShowsValues):
     def cost_depends_on_outcome(self) -> bool:
         return self.mechanism.cost_depends_on_outcome
 
-    def spent(self, selection: Selection) -> Curve:
-        """With the values, unless there are none: of k or fewer, they cost the same. Theorem F8."""
-        selecting = self.mechanism.spent(selection)
+    def cost_of(self, selection: Selection) -> Curve:
+        """Cost of the selection and of its values, or without the latter if no item was released.
+
+        Any number of values up to k costs the same. Theorem F8.
+        """
+        selecting = self.mechanism.cost_of(selection)
         return selecting + self._price() if len(selection) else selecting
 
     def _price(self) -> Curve:
-        """What the values alone cost."""
+        """Cost of the values alone."""
         return vector(self.noise, self.scale, self.counted, self._most) + self._lost_price()
 
     def _lost_price(self) -> Curve:
@@ -190,11 +194,15 @@ class WithValues(DelegatingMechanism, ShowsValues):
         return half_width(self.noise, self.scale, confidence, among)
 
     def lost_margin(self, confidence: float = 0.95) -> float:
-        """The `margin` of what the clip takes away; InvalidRequest where that is not released."""
+        """Return the `margin` of the total that the clip takes away.
+
+        Raises:
+            InvalidRequest: that total is not released.
+        """
         if self.lost_scale is None:
             raise InvalidRequest(
-                "lost_margin is of what a clip takes away, and this mechanism does not release"
-                " that: lost_scale="
+                "this mechanism does not release the total that a clip takes away. Configure"
+                " lost_scale="
             )
         return half_width(self.noise, self.lost_scale, confidence)
 
@@ -202,28 +210,29 @@ class WithValues(DelegatingMechanism, ShowsValues):
         super()._check_scores(scores)
         if self.clip is None or (scores.second is not None and scores.second.count is not None):
             return
-        one, of = scores.sensitivity, Sensitivity.l2_of if self.norm == "l2" else Sensitivity.l1_of
-        within = of(one, self._most) <= of(self.counted, self._most)
-        if not within or one.linf > self.counted.linf or self.lost_scale is not None:
+        declared = scores.sensitivity
+        norm_of = Sensitivity.l2_of if self.norm == "l2" else Sensitivity.l1_of
+        within = norm_of(declared, self._most) <= norm_of(self.counted, self._most)
+        if not within or declared.linf > self.counted.linf or self.lost_scale is not None:
             raise InvalidRequest(
-                f"the values are counts of users clipped to {self.clip:g} among the items selected,"
-                " and these scores have no second look that counts: pass Scores(...,"
-                " second=dpselect.SecondLook(..., count=...)), or let dpselect.topk read the log,"
-                " which looks twice by itself"
+                f"the values are counts of users clipped to {self.clip:g} among the selected"
+                " items, but these scores have no second look that counts. Pass Scores(...,"
+                " second=dpselect.SecondLook(..., count=...)), or let dpselect.topk read the"
+                " log, which takes the second look itself"
             )
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         return self.valued(self.mechanism._select(scores, source), scores, source)
 
     def valued(self, selection: Selection, scores: Scores, source: Sampler) -> Selection:
-        """What `mechanism` selected of scores that are checked, with values."""
+        """Return a selection that `mechanism` made from checked scores, with values."""
         if self.clip is None or scores.second is None or scores.second.count is None:
             return with_values(selection, scores, self.noise, self.scale, source)
         if len(selection) == 0:
             return selection.model_copy(update={"values": ()})
         counts, lost = scores.second.counted(selection.labels or (), self.counted)
         values = noisy_values(counts.dense(), self.noise, self.scale, source)
-        told = (
+        noisy_lost = (
             None
             if self.lost_scale is None
             else noisy_values(np.array([lost]), self.noise, self.lost_scale, source)
@@ -231,7 +240,7 @@ class WithValues(DelegatingMechanism, ShowsValues):
         return selection.model_copy(
             update={
                 "values": tuple(values.tolist()),
-                "lost": None if told is None else float(told[0]),
+                "lost": None if noisy_lost is None else float(noisy_lost[0]),
             }
         )
 
@@ -248,8 +257,8 @@ class WithValues(DelegatingMechanism, ShowsValues):
     ) -> dict[Any, float]:
         if self.clip is not None and scores.second is not None:
             raise NoClosedForm(
-                "values of a second look depend on what it finds: ask for the law of scores"
-                " without one"
+                "values of a second look depend on its counts. Ask for the probabilities of"
+                " scores without one"
             )
         law = {
             (item,) if isinstance(item, int) else item: p

@@ -1,4 +1,4 @@
-"""Teachers' ballots -> labels, privately: multi-class and multi-label PATE."""
+"""Private labels from teachers' ballots: multi-class and multi-label PATE."""
 
 import lazy_loader
 

@@ -1,8 +1,6 @@
-"""Ballots, the private votes of teachers on public items; and `Vote`, the mechanisms that count
-them.
+"""Ballots, the private votes of teachers on public items, and `Vote`, mechanisms that count them.
 
-From votes in any form to the counts of every round: how votes are read, and which votes of a ballot
-count.
+This module reads votes in any form, cuts ballots, and computes the counts of every round.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ Voting = Literal["gnmax", "confident", "binary", "tau", "top", "stable"]
 
 
 class BallotTerms(TypedDict, total=False):
-    """What is said of ballots in any form: see `Ballots`."""
+    """Keyword arguments of `Ballots` that do not depend on the form of the votes."""
 
     missing: Missing
     names: Sequence[Label] | None
@@ -52,13 +50,13 @@ class BallotTerms(TypedDict, total=False):
 @final
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class Ballots(MechanismInput[Mechanism]):
-    """What every teacher votes for in every round. Immutable; its repr shows no vote.
+    """The votes of every teacher in every round. Immutable; its repr shows no vote.
 
     One private record is held by one teacher, so neighbors differ in one teacher's ballots, in all
-    of them at worst, and in every round by one ballot that may change in any way. That is so only
-    if which teacher holds a record does not depend on the other records: `split` declares it
+    of them at worst, and in every round by one ballot that may change in any way. This requires
+    that the teacher of a record does not depend on the other records, which `split` declares
     (Theorem P8). Rounds, teachers and labels are public numbers. Checks that look at votes raise to
-    the data holder, before anything is released: keep to yourself whether they did.
+    the data holder, before anything is released. Do not disclose if they did.
 
     Args:
         votes: a (rounds, teachers, labels) array of 0 and 1, also a memory map or
@@ -66,18 +64,18 @@ class Ballots(MechanismInput[Mechanism]):
             matrix per round; or, with `teachers`, a (rounds, labels) matrix of counts, dense or
             sparse. Votes are read a few rounds at a time; only the counts are copied, and `cut`
             reads the votes again.
-        teachers: how many teachers vote, for counts.
+        teachers: number of teachers who vote, for counts.
         missing: "refuse" raises on rounds in which nobody votes for anything and, in mechanisms of
-            one vote per teacher, on teachers without a vote; "allow" takes both as they are, at the
+            one vote per teacher, on teachers without a vote. "allow" takes both as they are, at the
             same guarantee (Theorem P8).
         names: (labels,) public names of the labels, int or str, which the Selection of `select`
             carries; `select_many` releases positions only. None to name them by position.
-        split: your declaration how records found their teacher. "position": by a fixed place in the
-            data, which a replaced record keeps, but later records move when one is removed: for
-            mechanisms under replace_one. "identifier": by an identifier of the record (of its
-            person, for user-level privacy), a keyed hash of it for example, which no other record
-            changes and a replacement keeps: for either relation. Never by content, and never by
-            what other records hold.
+        split: your declaration of how records are assigned to teachers. "position": by a fixed
+            place in the data. A replaced record keeps it, but later records move when one is
+            removed, so this is for mechanisms under replace_one. "identifier": by an identifier of
+            the record (of its person, for user-level privacy), for example a keyed hash of it. No
+            other record changes it and a replacement keeps it, so this is for either relation.
+            Never assign by content, or by the content of other records.
 
     Attributes:
         counts: (rounds, labels) votes for every label, read-only. Private.
@@ -92,7 +90,7 @@ class Ballots(MechanismInput[Mechanism]):
     split: Split
     teachers: int
     _missing: Missing
-    # (2, rounds) the fewest and the most votes on a ballot; what counts say at least of that
+    # (2, rounds) the fewest and the most votes on a ballot, or bounds on them from counts
     _sizes: Counts
     _votes: Votes | None
 
@@ -109,28 +107,28 @@ class Ballots(MechanismInput[Mechanism]):
         stated = None if teachers is None else _teachers(teachers)
         if source is None and stated is None:
             raise InvalidBallots(
-                "a (rounds, labels) matrix of counts needs teachers=: how many teachers vote; for"
-                " the (teachers, labels) votes of one round use votes[None]"
+                "a (rounds, labels) matrix of counts needs teachers=, the number of teachers"
+                " who vote. For the (teachers, labels) votes of one round use votes[None]"
             )
         if source is not None and stated not in (None, source.teachers):
             raise InvalidBallots(
-                f"teachers={teachers} were declared and the votes have {source.teachers}: a teacher"
-                " is missing, or teachers= is wrong"
+                f"teachers={teachers} was declared, but the votes have {source.teachers}. A"
+                " teacher is missing, or teachers= is wrong"
             )
         if missing not in get_args(Missing):
             raise InvalidBallots(f"missing={missing!r} must be 'refuse' or 'allow'")
         if split not in get_args(Split):
             raise InvalidBallots(
-                f"split={str(split)[:30]!r} must be 'position' or 'identifier': how records found"
-                " their teacher. Of a split by content or by what other records hold, no price of"
-                " a changed ballot is true"
+                f"split={str(split)[:30]!r} must be 'position' or 'identifier', which says how"
+                " records were assigned to teachers. If they were assigned by content, or by"
+                " the content of other records, no cost of a changed ballot is right"
             )
         counts, sizes = _counted(votes, stated or 0) if source is None else source.tally()
         if missing == "refuse" and not np.all(counts.any(axis=1)):
             raise InvalidBallots(
-                "nobody votes for anything in some round: pass missing='allow' to take that as it"
-                " is, which costs no more; to leave the round out would itself tell something of"
-                " votes"
+                "nobody votes for anything in some round. Pass missing='allow' to accept"
+                " that, which costs no more. Leaving the round out would itself reveal"
+                " something about votes"
             )
         counts.setflags(write=False)
         voting = source.teachers if source is not None else stated
@@ -141,14 +139,15 @@ class Ballots(MechanismInput[Mechanism]):
 
     @classmethod
     def stacked(cls, votes: Any, *, teachers: int, **declared: Unpack[BallotTerms]) -> Self:
-        """Ballots from a (rounds * teachers, labels) array or sparse matrix: the first round's
-        teachers, then the second's.
+        """Build ballots from a (rounds * teachers, labels) array or sparse matrix.
+
+        The first round's teachers come first, then the second's.
         """
         return cls(_stacked(votes, _teachers(teachers)), **declared)
 
     @classmethod
     def of_classes(cls, classes: Any, *, labels: int, **declared: Unpack[BallotTerms]) -> Self:
-        """Ballots of one vote each, from the class that every teacher votes for.
+        """Build ballots of one vote each, from the class that every teacher votes for.
 
         Args:
             classes: (rounds, teachers) integers from 0 to labels - 1; -1 for no vote.
@@ -156,7 +155,7 @@ class Ballots(MechanismInput[Mechanism]):
         """
         array = _as_array(classes)
         labels = checked_integer(
-            "labels", labels, "how many labels there are, a public number", error=InvalidBallots
+            "labels", labels, "the public number of labels", error=InvalidBallots
         )
         if array.ndim != 2 or array.dtype.kind not in "iu":
             raise InvalidBallots(
@@ -193,22 +192,22 @@ class Ballots(MechanismInput[Mechanism]):
         return self.labels
 
     def cut(self, tau: int, *, salt: str = "") -> Ballots:
-        """Return ballots of at most `tau` votes each: the others are dropped by a rule that looks
-        at one ballot at a time.
+        """Return ballots of at most `tau` votes each, by a rule that looks at one ballot at a time.
 
-        Kept are the first `tau` votes in a public pseudorandom order of the labels, which `salt`
-        and the round's number decide, so that no label loses every time and the teachers of a round
-        agree on what they keep. A slice keeps the numbers of its rounds, so it is cut as they are
-        in the whole; Ballots made batch by batch all begin with round 0: give each batch a salt of
-        its own. A teacher that knows better what to keep cuts its own ballots before they are
-        counted here.
+        A ballot keeps its first `tau` votes in a public pseudorandom order of the labels, which
+        `salt` and the round's number decide. No label then loses every time, and the teachers of a
+        round agree on what they keep. A slice keeps the numbers of its rounds, so it is cut as it
+        would be in the whole. Ballots made batch by batch all begin with round 0, so give each
+        batch a salt of its own. A teacher that knows better what to keep cuts its own ballots
+        before they are counted here.
 
         Args:
             tau: >= 1.
             salt: public text. Never a secret, and never chosen by looking at votes.
 
         Raises:
-            InvalidBallots: these ballots were given as counts, for example.
+            InvalidBallots: an argument is outside its domain, or these ballots were given as
+                counts.
         """
         if self._votes is None:
             raise InvalidBallots(
@@ -220,7 +219,7 @@ class Ballots(MechanismInput[Mechanism]):
         )
 
     def scores(self, mechanism: Mechanism, round: int = 0) -> Scores:
-        """The counts of one round as the Scores that `mechanism` takes; and as `check`."""
+        """Return the counts of one round as the Scores that `mechanism` takes, after `check`."""
         checked_integer(
             "round",
             round,
@@ -252,15 +251,15 @@ class Ballots(MechanismInput[Mechanism]):
             and self.split == "position"
         ):
             raise InvalidBallots(
-                "the mechanism's relation is add_remove, and removing a record from a split by"
-                " position moves every later record to another teacher: if an identifier of a"
-                " record alone decides its teacher (a hash of the person's, for example), declare"
-                " split='identifier'; if not, split the records so, or use replace_one throughout,"
-                " the dataset included"
+                "the mechanism's relation is add_remove, but removing a record from a split"
+                " by position moves every later record to another teacher. If an identifier"
+                " of a record alone decides its teacher (a hash of the person's, for"
+                " example), declare split='identifier'. If not, split the records in this"
+                " way, or use replace_one throughout, for the dataset as well"
             )
-        covers = mechanism.covers
-        covers.require(_sensitivity(mechanism))
-        most = None if covers.l0 is None else covers.l0 if covers.monotone else covers.l0 // 2
+        bound = mechanism.sensitivity_bound
+        bound.require(_sensitivity(mechanism))
+        most = None if bound.l0 is None else bound.l0 if bound.monotone else bound.l0 // 2
         if most is not None and int(self._sizes[1].max()) > most and most < self.labels:
             raise InvalidBallots(
                 f"a ballot has more votes than the {most} that {type(mechanism).__name__} is"
@@ -274,14 +273,18 @@ class Ballots(MechanismInput[Mechanism]):
             and not self._sizes[0].all()
         ):
             raise InvalidBallots(
-                f"{type(mechanism).__name__} needs one vote of every teacher in every round, and a"
-                " teacher's is missing: pass missing='allow', which costs no more; to leave such"
-                " rounds out would itself tell something of votes"
+                f"{type(mechanism).__name__} needs one vote of every teacher in every round,"
+                " but one is missing. Pass missing='allow', which costs no more. Leaving such"
+                " rounds out would itself reveal something about votes"
             )
         self.settled(mechanism)._check_stated()
 
     def only(self, mechanism: Mechanism) -> Scores:
-        """The scores of the single round that these are; InvalidRequest if there are more."""
+        """Return the scores of the single round.
+
+        Raises:
+            InvalidRequest: there is more than one round.
+        """
         if self.rounds > 1:
             raise InvalidRequest(
                 f"select takes one round and these ballots have {self.rounds}: use select_many, or"
@@ -290,11 +293,11 @@ class Ballots(MechanismInput[Mechanism]):
         return Scores(self.counts[0], sensitivity=_sensitivity(mechanism), labels=self.names)
 
     def settled(self, mechanism: Mechanism) -> Mechanism:
-        """The mechanism with the number of teachers filled in where it needs one."""
+        """Return the mechanism with the number of teachers filled in, if it needs one."""
         return mechanism.with_teachers(self.teachers) if isinstance(mechanism, Vote) else mechanism
 
     def draw(self, mechanism: Mechanism, source: Sampler) -> Selections:
-        """One selection per round, for a mechanism that `check` lets pass."""
+        """Return one selection per round, for a mechanism that `check` lets pass."""
         counts = self.counts if isinstance(mechanism, Vote) else self.counts.astype(np.int64)
         return self.settled(mechanism)._select_many(counts, source)  # type: ignore[arg-type]
 
@@ -338,21 +341,21 @@ class Ballots(MechanismInput[Mechanism]):
 
 
 def _sensitivity(mechanism: Mechanism) -> Sensitivity:
-    """What votes change, with the number of them that the mechanism covers, which is checked
-    apart.
+    """Return the change of counts by votes, for the number of votes that the mechanism covers.
+
+    That number is checked separately.
     """
-    covers = mechanism.covers
+    bound = mechanism.sensitivity_bound
     # a whole teacher, which other mechanisms know nothing of
-    comes_or_goes = isinstance(mechanism, Vote) and covers.monotone
-    return Sensitivity(l0=covers.l0, relation=covers.relation, monotone=comes_or_goes)
+    comes_or_goes = isinstance(mechanism, Vote) and bound.monotone
+    return Sensitivity(l0=bound.l0, relation=bound.relation, monotone=comes_or_goes)
 
 
 def ballot_change(votes: int | None, relation: Relation, unit: Unit) -> Sensitivity:
-    """What neighbors may do to the counts, for ballots of at most so many votes; None for any
-    number. Theorem P8.
+    """Return the sensitivity of counts to ballots of at most so many votes, or any number if None.
 
     A record that comes, goes or is replaced changes one ballot in any way. A teacher that comes or
-    goes adds or removes one.
+    goes adds or removes one. Theorem P8.
     """
     if unit == "teacher" and relation == "add_remove":
         return Sensitivity(l0=votes, relation=relation)
@@ -360,14 +363,14 @@ def ballot_change(votes: int | None, relation: Relation, unit: Unit) -> Sensitiv
 
 
 class Vote(Mechanism, ABC):
-    """A mechanism on counts of teachers' votes, of which one record changes one ballot per round.
-    Theorem P8.
+    """Base class of mechanisms on counts of teachers' votes. Theorem P8.
 
-    It takes ballots, counts of them, or votes in any form that ballots are made of. Noise is stated
-    in votes: `sigma` is a standard deviation, `scale` one of Gumbel noise. `labels` is the public
-    number of labels, and `unit` what comes or goes, or is replaced (`relation`). "record", the
-    default: at the price of a changed ballot either way. "teacher": a teacher with all its records,
-    for comparison with papers; a ledger takes it for datasets whose unit is the teacher only.
+    One record changes one ballot per round. A mechanism takes ballots, counts of them, or votes in
+    any form that ballots are made of. Noise is stated in votes: `sigma` is a standard deviation,
+    and `scale` one of Gumbel noise. `labels` is the public number of labels. `unit` is the unit
+    that comes, goes or is replaced (`relation`). It is "record" by default, at the cost of a
+    changed ballot either way. "teacher" is a teacher with all its records, for comparison with
+    papers, and a ledger takes it only for datasets whose unit is the teacher.
     """
 
     one_vote: ClassVar[bool] = False
@@ -380,11 +383,11 @@ class Vote(Mechanism, ABC):
 
     @property
     def most_votes(self) -> int | None:
-        """Votes on a ballot at most; None for any number."""
+        """Largest number of votes on a ballot, or None for any number."""
         return 1 if self.one_vote else None
 
     @property
-    def covers(self) -> Sensitivity:
+    def sensitivity_bound(self) -> Sensitivity:
         return ballot_change(self.most_votes, self.neighbors, self.unit)
 
     @property
@@ -396,16 +399,18 @@ class Vote(Mechanism, ABC):
         return self.labels
 
     def with_teachers(self, teachers: int) -> Self:
-        """The mechanism for this number of teachers, which is public: the same one, unless its
-        level is a share of them.
+        """Return the mechanism for this public number of teachers.
+
+        It is the same one, unless its level is a share of them.
         """
         return self
 
     def _decision(self) -> tuple[float, float | None]:
-        """The noise that decides whether something is released, and the threshold that it is held
-        against, in votes.
-        """
-        raise InvalidRequest(f"{type(self).__name__} has no outlook: none of its noise is told")
+        """Return the noise that decides on a release, and the threshold of that test, in votes."""
+        raise InvalidRequest(
+            f"{type(self).__name__} has no outlook, because it does not state the noise of its"
+            " decision"
+        )
 
     @staticmethod
     def _read(data: Any) -> Any:
@@ -446,18 +451,18 @@ class Votes:
             )
 
     def block(self, start: int, stop: int) -> Flags:
-        """(stop - start, teachers, labels) checked votes."""
+        """Return (stop - start, teachers, labels) checked votes."""
         return _flags(self.read(start, stop))
 
     def blocks(self) -> Iterator[tuple[slice, Flags]]:
-        """All rounds in order, a block of them at a time."""
+        """Iterate over all rounds in order, a block of them at a time."""
         step = max(1, _CELLS // (self.teachers * self.labels))
         for start in range(0, self.rounds, step):
             rows = slice(start, min(start + step, self.rounds))
             yield rows, self.block(rows.start, rows.stop)
 
     def between(self, start: int, stop: int) -> Votes:
-        """The votes of some rounds."""
+        """Return the votes of some rounds."""
         read = self.read
         return Votes(
             stop - start,
@@ -468,7 +473,7 @@ class Votes:
         )
 
     def tally(self) -> tuple[Counts, Counts]:
-        """(rounds, labels) counts; and (2, rounds) the fewest and the most votes on a ballot."""
+        """Return (rounds, labels) counts, and (2, rounds) fewest and most votes on a ballot."""
         counts, sizes = (
             np.empty((self.rounds, self.labels), dtype=np.int32),
             np.empty((2, self.rounds), dtype=np.int32),
@@ -481,8 +486,10 @@ class Votes:
 
 
 def _source(votes: Any) -> Votes | None:
-    """The votes of every teacher, from any form of them; None if these are counts. InvalidBallots
-    if they are neither.
+    """Return the votes of every teacher, from any form of them, or None if these are counts.
+
+    Raises:
+        InvalidBallots: they are neither.
     """
     if isinstance(votes, Votes):
         return votes
@@ -527,8 +534,10 @@ _RAGGED = (
 
 
 def _stacked(votes: Any, teachers: int) -> Votes:
-    """Votes of a (rounds * teachers, labels) array or sparse matrix, round after round;
-    InvalidBallots unless all are whole.
+    """Return votes of a (rounds * teachers, labels) array or sparse matrix, round after round.
+
+    Raises:
+        InvalidBallots: the rows are not a whole number of rounds.
     """
     matrix = _rows_of(votes)
     if matrix.ndim != 2 or matrix.shape[0] % teachers:
@@ -547,7 +556,7 @@ def _stacked(votes: Any, teachers: int) -> Votes:
 
 
 def _rows_of(matrix: Any) -> Any:
-    """An array, or a sparse matrix whose rows can be sliced, its repeated entries added up."""
+    """Return an array, or a sparse matrix with sliceable rows and repeated entries added up."""
     if not scipy.sparse.issparse(matrix):
         return _as_array(matrix)
     if matrix.ndim != 2:
@@ -563,19 +572,21 @@ def _rows_of(matrix: Any) -> Any:
 
 
 def _unpacked(rows: Any) -> Any:
-    """What `_rows_of` gave, or some rows of it, as an array."""
+    """Return the result of `_rows_of`, or some rows of it, as an array."""
     return rows.toarray() if scipy.sparse.issparse(rows) else rows
 
 
 def _as_array(data: Any) -> NDArray[np.generic]:
-    """Numbers as an array. InvalidBallots where rows have different lengths, or parts of the array
-    are masked.
+    """Return numbers as an array.
+
+    Raises:
+        InvalidBallots: rows have different lengths, or parts of the array are masked.
     """
     parts = data if isinstance(data, list | tuple) else [data]
     if any(isinstance(part, np.ma.MaskedArray) for part in parts):
         raise InvalidBallots(
-            "votes are a masked array, whose mask would be lost: fill in or leave out what is"
-            " masked first"
+            "votes are a masked array, whose mask would be lost. Fill in or leave out the"
+            " masked entries first"
         )
     try:
         return np.asarray(data)
@@ -584,8 +595,9 @@ def _as_array(data: Any) -> NDArray[np.generic]:
 
 
 def _flags(block: Any) -> Flags:
-    """A copy of votes as booleans: what is checked is what is counted, whoever else writes to the
-    caller's memory.
+    """Return a copy of votes as booleans.
+
+    The checked votes are then the counted ones, even if others write to the caller's memory.
     """
     array = np.asarray(block)
     if array.dtype == np.bool_:
@@ -600,15 +612,19 @@ def _flags(block: Any) -> Flags:
 
 
 def _sizes(block: Flags) -> NDArray[np.integer[Any]]:
-    """(rounds, teachers) how many votes each ballot has, of booleans whose bytes are 0 and 1."""
+    """Return (rounds, teachers) numbers of votes on each ballot.
+
+    Booleans must be bytes 0 and 1.
+    """
     narrow = block.shape[2] < 256  # sums of bytes are several times as fast
     return np.add.reduce(block.view(np.uint8), axis=2, dtype=np.uint8 if narrow else np.int32)
 
 
 def _counted(matrix: Any, teachers: int) -> tuple[Counts, Counts]:
-    """Counts given as a (rounds, labels) array or sparse matrix: integers from 0 to `teachers`, at
-    least one; and, as of `tally`, what they say of single ballots: the fewest votes are at most
-    their mean, and the most are at least that.
+    """Return checked counts, and bounds on the fewest and the most votes on a ballot, as `tally`.
+
+    They are a (rounds, labels) array or sparse matrix of integers from 0 to `teachers`, at least
+    one. The fewest votes on a ballot are at most their mean, and the most are at least that.
     """
     rows = _rows_of(matrix)
     if rows.ndim != 2 or 0 in rows.shape:
@@ -625,8 +641,8 @@ def _counted(matrix: Any, teachers: int) -> tuple[Counts, Counts]:
         # NaN compares false, so it is refused too; the conversion comes after the range is known.
         if not np.all((block >= 0) & (block <= teachers)):
             raise InvalidBallots(
-                "counts contain a number below 0 or above the number of teachers (or NaN): a label"
-                " has at most one vote each"
+                "counts contain a number below 0 or above the number of teachers (or NaN). A"
+                " label has at most one vote of each teacher"
             )
         counts[start : start + step] = block
         if not np.array_equal(counts[start : start + step], block):
@@ -636,14 +652,14 @@ def _counted(matrix: Any, teachers: int) -> tuple[Counts, Counts]:
 
 
 def _teachers(teachers: object) -> int:
-    """A declared number of teachers."""
+    """Return a declared number of teachers, checked."""
     return checked_integer(
         "teachers", teachers, "how many teachers vote", most=MOST_TEACHERS, error=InvalidBallots
     )
 
 
 def _read_names(names: Sequence[Label] | None, labels: int) -> tuple[Label, ...] | None:
-    """Names as Scores take them: one per label, all different, int or str."""
+    """Return names as Scores take them: one per label, all different, int or str."""
     if names is None:
         return None
     if (
@@ -665,12 +681,11 @@ def _read_names(names: Sequence[Label] | None, labels: int) -> tuple[Label, ...]
 
 def _cut(votes: Votes, tau: int, salt: str) -> Votes:
     """Return votes of which a ballot keeps the first `tau` in a public order of the labels.
-    Theorem P8.
 
-    By a rule of the ballot, the round's number and public configuration alone. InvalidBallots where
-    an argument is outside its domain.
+    The rule depends on the ballot, the round's number and public configuration alone.
+    InvalidBallots if an argument is outside its domain. Theorem P8.
     """
-    checked_integer("tau", tau, "how many votes a ballot keeps", error=InvalidBallots)
+    checked_integer("tau", tau, "the number of votes that a ballot keeps", error=InvalidBallots)
     try:
         salt.encode()
     except (AttributeError, UnicodeEncodeError):

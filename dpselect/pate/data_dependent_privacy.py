@@ -1,4 +1,4 @@
-"""The cost of GNMax rounds on the votes at hand: private, for the holder of the votes only.
+"""The cost of GNMax rounds on the votes at hand, which is private and for their holder only.
 
 The censored Gaussian pair (Theorem P20) bounds a round whose winner is nearly certain by two
 numbers of its votes.
@@ -50,11 +50,10 @@ def data_dependent(
     teachers: int | None = None,
     orders: Sequence[float] = ORDERS,
 ) -> DataDependentPrivacy:
-    """Return the cost of these rounds on these very votes at every order, which is low where
-    teachers agree. Theorem P23.
+    """Return the cost of these rounds on these very votes at every Renyi order. Theorem P23.
 
-    The rounds must be fixed before any label is seen. The result is private, like the votes: see
-    `DataDependentPrivacy`.
+    The cost is low if teachers agree. The rounds must be fixed before any label is seen. The result
+    is private, like the votes: see `DataDependentPrivacy`.
 
     Args:
         ballots: one vote per teacher: Ballots, a (rounds, teachers, labels) array, or (rounds,
@@ -76,7 +75,7 @@ def data_dependent(
             f"{type(mechanism).__name__} has no data-dependent bound: there is one for GNMax and"
             " ConfidentGNMax"
         )
-    if mechanism.covers.monotone:
+    if mechanism.sensitivity_bound.monotone:
         raise RelationMismatch(
             "data-dependent bounds are proved for a changed ballot: configure it with unit='record'"
         )
@@ -94,12 +93,11 @@ def data_dependent(
 
 @final
 class DataDependentPrivacy:
-    """The cost of labels on the votes at hand, at several orders, made by `data_dependent`.
-    PRIVATE: it tells about the votes.
+    """The **private** cost of labels on the votes at hand, at several Renyi orders.
 
-    It is no curve, no mechanism and no number: ledgers, accountants and budgets refuse it, and it
-    is neither printed, copied, pickled nor serialized. A ledger charges the mechanism's curve,
-    which holds for any votes.
+    `data_dependent` makes it. It reveals facts about the votes, so it is no curve, no mechanism and
+    no number: ledgers, accountants and budgets refuse it, and it is neither printed, copied,
+    pickled nor serialized. A ledger charges the mechanism's curve, which holds for any votes.
     """
 
     __slots__ = ("_counts", "_mechanism", "_orders")
@@ -112,7 +110,7 @@ class DataDependentPrivacy:
 
     @property
     def orders(self) -> tuple[float, ...]:
-        """The Renyi orders."""
+        """The Renyi orders of the bounds."""
         return self._orders
 
     @property
@@ -121,8 +119,9 @@ class DataDependentPrivacy:
         return len(self._counts)
 
     def expose_private(self) -> Floats:
-        """Return (orders,) upper bounds on the Renyi divergence both ways, in nats. For the holder
-        of the votes only.
+        """Return (orders,) upper bounds on the Renyi divergence both ways, in nats.
+
+        They are for the holder of the votes only.
         """
         totals = np.array([_total(order, self._mechanism, self._counts) for order in self._orders])
         # Renyi divergence does not decrease with the order: a bound at a larger one holds at a
@@ -130,10 +129,10 @@ class DataDependentPrivacy:
         return np.minimum.accumulate(totals[::-1])[::-1]
 
     def expose_private_epsilon(self, delta: float) -> float:
-        """Return epsilon (nats) at delta of the labels on these votes. For the holder of the votes
-        only: do not publish it.
+        """Return epsilon (nats) at delta of the labels on these votes, for their holder only.
 
-        It is at most what the mechanism's curve says, which holds for any votes.
+        Do not publish it. It is at most the epsilon of the mechanism's curve, which holds for any
+        votes.
 
         Raises:
             InvalidArgument: delta is not in [0, 1).
@@ -153,8 +152,9 @@ class DataDependentPrivacy:
 
 
 def log_disagreement(counts: Integers, sigma: float) -> Floats:
-    """Return (rounds,) ln of a bound on P[GNMax does not return the most voted label], by the union
-    over labels (P21).
+    """Return (rounds,) ln of bounds on P[GNMax does not return the most voted label].
+
+    By the union over labels (P21).
     """
     rows = np.arange(len(counts))
     winners = counts.argmax(axis=1)
@@ -178,11 +178,10 @@ def _total(order: float, mechanism: GNMax | ConfidentGNMax, counts: Integers) ->
 def behind_test(
     order: float, mechanism: ConfidentGNMax, largest: Integers, label: Floats
 ) -> Floats:
-    """Return (rounds,) nats of a test of the largest count and, if it passes, of a label that costs
-    `label`. Theorem P22.
+    """Return (rounds,) nats of a test of the largest count and, if it passes, of a label.
 
-    The largest exact cost over counts within one vote, both ways round; `label` holds both ways
-    round too.
+    The label costs `label`. The result is the largest exact cost over counts within one vote, both
+    ways round, and `label` holds both ways round too. Theorem P22.
     """
     here, costs = _passing(mechanism, largest), np.zeros(len(largest))
     for step in (-1, 0, 1):
@@ -199,9 +198,7 @@ def _passing(mechanism: ConfidentGNMax, largest: Integers) -> Logs:
 
 
 def _divergence(order: float, p: Logs, q: Logs, behind: Floats) -> Floats:
-    """Return the divergence from logarithms of the probabilities to pass and to fail, under P and
-    under Q, rounded up.
-    """
+    """Return the divergence from log probabilities to pass and fail, under P and Q, rounded up."""
     passed = order * p[0] + (1 - order) * q[0] + (order - 1) * behind
     failed = order * p[1] + (1 - order) * q[1]
     total = np.logaddexp(passed, failed)
@@ -211,18 +208,19 @@ def _divergence(order: float, p: Logs, q: Logs, behind: Floats) -> Floats:
 
 
 def plain_rdp(order: float, sigma: float) -> float:
-    """Return the cost of a round at `order` whatever the votes, in nats, rounded up: order /
-    sigma^2 (Theorem P9).
+    """Return the cost of a round at a Renyi order for any votes, in nats, rounded up.
+
+    It is order / sigma^2 (Theorem P9).
     """
     return order / sigma**2 * (1 + 1e-15)
 
 
 def censored_rdp(order: float, sigma: float, log_q: Floats) -> Floats:
-    """(n,) nats: a bound on D_order(P||Q) and D_order(Q||P), for P at votes with P[outcome is not
-    the winner] <= q. Theorem P20.
+    """Return (n,) bounds in nats on D_order(P||Q) and D_order(Q||P). Theorem P20.
 
-    The pair is that of N(0, 1) and N(sqrt 2 / sigma, 1) at worst; `log_q` are (n,) natural
-    logarithms. The bound does not decrease in q up to rounding, and is at most `plain_rdp`.
+    P is at votes with P[outcome is not the winner] <= q. The pair is at worst that of N(0, 1) and
+    N(sqrt 2 / sigma, 1). `log_q` are (n,) natural logarithms. The bound does not decrease in q up
+    to rounding, and is at most `plain_rdp`.
     """
     plain = plain_rdp(order, sigma)
     found = np.full(len(log_q), plain)
@@ -236,7 +234,7 @@ def censored_rdp(order: float, sigma: float, log_q: Floats) -> Floats:
 
 
 def _censored(order: float, shift: float, log_q: Floats) -> Floats:
-    """The largest bound over the ways to share q among the tails."""
+    """Return the largest bound over the ways to share q among the tails."""
     lower = scipy.special.ndtri_exp(
         np.minimum(log_q[:, None] + np.log(_SHARES + 1 / _SPLITS) + _WIDER, _MEETING)
     )
@@ -255,8 +253,9 @@ def _censored(order: float, shift: float, log_q: Floats) -> Floats:
 def _excess(
     order: float, lower: Floats, upper: Floats, shift: float, center: float, to: float
 ) -> Floats:
-    """E[(P/Q)^(order-1)] - 1 under P, rounded up, where x in [lower, upper] is hidden: N(center,
-    1), Q = N(center + to, 1).
+    """Return E[(P/Q)^(order-1)] - 1 under P, rounded up, if x in [lower, upper] is hidden.
+
+    P = N(center, 1), and Q = N(center + to, 1).
     """
     seen = _tails(lower, upper, center, 0.0)
     other = _tails(lower, upper, center + to, 0.0)
@@ -271,7 +270,7 @@ def _excess(
 
 
 def _tails(lower: Floats, upper: Floats, center: float, log_factor: float) -> Floats:
-    """exp(log_factor) times the mass of N(center, 1) outside [lower, upper]."""
+    """Return exp(log_factor) times the mass of N(center, 1) outside [lower, upper]."""
     return np.exp(log_factor + scipy.special.log_ndtr(lower - center)) + np.exp(
         log_factor + scipy.special.log_ndtr(center - upper)
     )

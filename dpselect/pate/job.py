@@ -1,6 +1,4 @@
-"""`label`, the job of `dpselect pate`: from a `LabelSpec` and votes to labels in a file, and what
-they cost.
-"""
+"""`label`, the job of `dpselect pate`: labels of voted items in a file, and their cost."""
 
 from __future__ import annotations
 
@@ -72,25 +70,24 @@ def label(
 def label(
     votes: str | PathLike[str], *, progress: ProgressCallback | None = None, **asked: Any
 ) -> Labels | DryRun:
-    """Label public items by the votes of teachers, batch by batch, into a file: `dpselect pate` in
-    Python.
+    """Label public items by the votes of teachers, batch by batch, into a file.
 
-    Every batch is charged before it is drawn, to the dataset of a ledger or to a ledger that the
-    job keeps beside its output. A job that was interrupted goes on with `resume=True`, and charges
-    nothing twice.
+    This is `dpselect pate` in Python. Every batch is charged before it is drawn, to the dataset of
+    a ledger or to a ledger that the job keeps beside its output. An interrupted job continues with
+    `resume=True`, and charges nothing twice.
 
     Args:
         votes: a .npz or .npy file: votes, counts, classes or a sparse matrix. Nothing in it is
             executed.
-        progress: called with the rounds that are labeled, and all.
-        asked: the fields of `dpselect.spec.LabelSpec`, which are the options of the command.
+        asked: the fields of `dpselect.spec.LabelSpec`.
+        progress: called with the number of labeled rounds, and the number of all rounds.
 
     Returns:
-        The labels, where they lie and what they cost; with `dry_run` what they would cost.
+        The labels, their place and their cost; with `dry_run` the cost that they would have.
 
     Raises:
-        InvalidRequest, InvalidBallots, CalibrationError: what is asked for cannot be done; nothing
-            was charged.
+        InvalidRequest, InvalidBallots, CalibrationError: the job cannot be done; nothing was
+            charged.
         PoorOutlook: the labels would be noise, and `anyway` is not stated.
         BudgetExceeded, JobConflict, JobBusy, JobDamaged: see `dpselect.pate.labeling`.
     """
@@ -105,9 +102,7 @@ def label(
 @final
 @dataclass(frozen=True)
 class Labels:
-    """What was labeled (`job.answers`), what its noise does with the clearest votes, and where the
-    payer stands: all public.
-    """
+    """Public result of a labeling job: the labels (`job.answers`), the forecast, and the budget."""
 
     spec: LabelSpec
     job: Labeling
@@ -115,9 +110,7 @@ class Labels:
 
     @property
     def shortage(self) -> str | None:
-        """What a job that ran out of budget on the way has charged and written; None of one that
-        did not.
-        """
+        """The charged and written part of a job that ran out of budget, or None if it did not."""
         if self.job.stopped is None:
             return None
         done, asked = len(self.job.answers), self.job.ballots.rounds
@@ -134,8 +127,9 @@ class Labels:
         )
 
     def as_data(self) -> dict[str, Any]:
-        """The job and its price as plain data; epsilon is at the delta that was stated, else at a
-        customary one.
+        """Return the job and its cost as plain data.
+
+        epsilon is at the delta that was stated, or else at a customary one.
         """
         job, curve, delta = self.job, self.job.mechanism.curve, self.spec.delta
         rounds, relation = len(job.answers), job.mechanism.relation
@@ -185,11 +179,12 @@ def labeled(
     progress: ProgressCallback | None = None,
     announce: Announce | None = None,
 ) -> Labels | DryRun:
-    """Label the rounds, or what is left of them, and write the labels. Whatever interrupts it says
-    where it stands.
+    """Label the rounds, or the rest of them, and write the labels.
+
+    Whatever interrupts it gets a note that says what was charged and kept.
 
     Args:
-        announce: called with the ballots and what to expect of them, before anything is charged.
+        announce: called with the ballots and their forecast, before anything is charged.
     """
     try:
         return _labeled(votes, spec, progress, announce)
@@ -205,7 +200,8 @@ def _labeled(
     output = Path(spec.output)
     if output.suffix.lower() not in _FORMATS:
         raise InvalidRequest(
-            f"output={masked(output)} must end in {', '.join(_FORMATS)}: the name tells the format"
+            f"output={masked(output)} must end in {', '.join(_FORMATS)}, because the name"
+            " decides the format"
         )
     with nullcontext() if spec.ledger is None else spec.opened() as ledger:
         dataset = None if ledger is None else ledger.dataset(str(spec.dataset))
@@ -259,7 +255,7 @@ def _labeled(
 
 
 def _key_of(spec: LabelSpec) -> str:
-    """The key of a job that states none: that with which it was begun, or a new one."""
+    """Return the key of a job that states none: that with which it was begun, or a new one."""
     return Labeling.key_of(spec.folder) if spec.resume else uuid.uuid4().hex
 
 
@@ -290,17 +286,18 @@ def _mechanism(spec: LabelSpec, settings: dict[str, Any], rounds: int) -> Vote:
     if (failure := rounds * mechanism.curve.delta0) >= 1:
         raise InvalidRequest(
             f"{rounds} rounds that may each fail with probability"
-            f" {format_number(mechanism.curve.delta0)} promise nothing ({format_number(failure)} in"
-            " all): lower failure_delta= to far less than 1 / rounds"
+            f" {format_number(mechanism.curve.delta0)} have no guarantee"
+            f" ({format_number(failure)} in all). Lower failure_delta= to far less than 1 /"
+            " rounds"
         )
     return mechanism
 
 
 def _expected(spec: LabelSpec, mechanism: Vote, ballots: Ballots) -> Outlook:
-    """Return what the noise does with the clearest votes.
+    """Return the forecast of the mechanism.
 
     Raises:
-        PoorOutlook: it leaves little of any votes, whatever those at hand are.
+        PoorOutlook: the noise leaves little of any votes, those at hand or others.
     """
     expected = outlook(mechanism, teachers=ballots.teachers)
     if not (expected.works or spec.anyway or spec.resume):
@@ -311,20 +308,20 @@ def _expected(spec: LabelSpec, mechanism: Vote, ballots: Ballots) -> Outlook:
         )
         described = str(expected).replace("\n", "; ")
         raise PoorOutlook(
-            f"mechanism={spec.mechanism} would release little but noise for {ballots.rounds} rounds"
-            f" and {ballots.teachers} teachers: {described}. {remedy} (`dpselect plan --pate` says"
-            " what works); anyway=True labels them all the same"
+            f"mechanism={spec.mechanism} would release little but noise for {ballots.rounds}"
+            f" rounds and {ballots.teachers} teachers: {described}. {remedy} (`dpselect plan"
+            " --pate` shows what works). anyway=True labels them nevertheless"
         )
     return expected
 
 
 def _room(failure: float) -> float:
-    """A customary delta, with room for failures."""
+    """Return a customary delta, with room for failures."""
     return max(_CUSTOMARY_DELTA, min(0.5, 2 * failure))
 
 
 def _dry_run(spec: LabelSpec, dataset: Dataset | None, mechanism: Mechanism, rounds: int) -> DryRun:
-    """What all rounds would be charged, and what would be left of the dataset's budget."""
+    """Return the charge of all rounds, and the rest of the dataset's budget after it."""
     price = rounds * mechanism
     budget = spec.budget or Budget(epsilon=1.0, delta=_room(price.curve.delta0))
     with nullcontext() if dataset is None else session_of(spec, dataset.time_zone) as session:
@@ -335,7 +332,7 @@ def _dry_run(spec: LabelSpec, dataset: Dataset | None, mechanism: Mechanism, rou
 
 
 def _standing(spec: LabelSpec) -> str:
-    """What of a job is charged and kept, in words."""
+    """Describe the charged and kept part of a job."""
     if not Labeling.is_begun(spec.folder):
         return "nothing was charged"
     try:
@@ -354,10 +351,12 @@ def _standing(spec: LabelSpec) -> str:
 def _write_output(
     path: Path, answers: Sequence[Answer], names: Sequence[Label] | None, folder: Path
 ) -> None:
-    """Write answers: positions to .npz; names, where there are some, to .csv and .jsonl.
+    """Write answers: positions to .npz; names, if there are any, to .csv and .jsonl.
 
-    What the job has written to `path` before, which its folder says, is replaced; OutputRefused for
-    any other file.
+    A file that the job has written to `path` before, which its folder says, is replaced.
+
+    Raises:
+        OutputRefused: another file is at `path`.
     """
     content = _FORMATS[path.suffix.lower()](answers, names)
     with new_file(
@@ -372,7 +371,7 @@ _RECORD = "output.sha256"
 
 
 def _is_ours(path: Path, folder: Path) -> bool:
-    """Whether the file at `path` is one that the job has written."""
+    """True if the file at `path` is one that the job has written."""
     return path.is_file() and _digest(path.read_bytes()) in _written(folder)
 
 
@@ -399,7 +398,7 @@ def _npz(answers: Sequence[Answer], names: Sequence[Label] | None) -> bytes:
 def _rows(
     answers: Sequence[Answer], names: Sequence[Label] | None
 ) -> Iterator[tuple[int, bool, list[Label]]]:
-    """Each round, whether it was answered, and its labels by their names, where there are some."""
+    """Yield each round, True if it was answered, and its labels, by name if there are names."""
     for place, answer in enumerate(answers):
         yield (
             place,

@@ -1,14 +1,15 @@
-"""`Labeling`: rounds of votes, batch by batch, so that an interruption costs neither a second
-charge nor a second answer.
+"""`Labeling`: rounds of votes, batch by batch, so that an interruption charges nothing twice.
 
-A job is a session with a key per batch, and a folder that keeps what was drawn. For each batch:
-charge the ledger, draw, keep the labels in a private draft, release the charge with a claim that
-names this draw, give the draft its name. All steps are durable and may be repeated. After an
-interruption, a batch with a file is taken from it, if its claim is the ledger's; a batch that is
-charged and has none was never seen by anybody, and is drawn under its charge; a batch that is
-released and has no file is refused: it may have been seen. Of two copies of a folder that draw the
-same batch at once, the ledger accepts one claim, and the other draw is dropped unseen. Messages
-contain no vote and no label.
+It also answers nothing twice. A job is a session with a key per batch, and a folder that keeps the
+drawn labels. For each batch it charges the ledger, draws, keeps the labels in a private draft,
+releases the charge with a claim that names this draw, and gives the draft its name. All steps are
+durable and may be repeated.
+
+After an interruption, a batch with a file is taken from it, if its claim is the ledger's. A batch
+that is charged and has no file was never seen by anybody, and is drawn under its charge. A batch
+that is released and has no file is refused, because it may have been seen. If two copies of a
+folder draw the same batch at once, the ledger accepts one claim, and the other draw is dropped
+unseen. Messages contain no vote and no label.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from accounting import Budget, BudgetExceeded, Curve, Ledger
 from accounting.address import masked
 from accounting.budget import NOTHING
 from accounting.curves import Composed
-from accounting.decimal_sum import float_up
 from accounting.errors import OutputError
 from accounting.files import PRIVATE, durable_folder, new_file, read_bytes, settle, write_draft
 from accounting.ledger import ClaimConflict, KeyConflict, Receipt
+from accounting.numbers import float_up
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, Price
 from accounting.remaining import Remaining, shortfall
 from dpselect.errors import DpSelectError, InvalidRequest
@@ -44,27 +45,29 @@ from dpselect.selection import Selection
 from dpselect.session import BoundItem, Session
 
 OWN_DATASET = "votes"
-_LOST = "without it these labels are lost, and their charge stays"
+_LOST = "Without it these labels are lost, and their charge stays"
 _LONGEST = 2**28  # bytes of a file of labels
 _LONGEST_KEY = 150  # characters; batches append their number
 Answer = list[int] | None
-"""The labels of a round, by position; None where it was not answered."""
+"""The labels of a round, by position; None if it was not answered."""
 ProgressCallback = Callable[[int, int], None]
 
 
 class JobConflict(InvalidRequest):
-    """A job that exists was to be started, one that does not was to be resumed, or a resumed one
-    differs from what was begun.
+    """A job that cannot be started because it exists, or not be resumed because it does not.
+
+    Also one that is resumed with other settings than it was begun with.
     """
 
 
 class JobBusy(DpSelectError):
-    """Another process is working on the job."""
+    """A job that another process is working on."""
 
 
 class JobDamaged(DpSelectError):
-    """Labels that were drawn are lost or damaged: they may have been seen, so they are not drawn
-    again for the same charge.
+    """A job whose drawn labels are lost or damaged.
+
+    They may have been seen, so they are not drawn again for the same charge.
     """
 
 
@@ -72,7 +75,7 @@ class JobDamaged(DpSelectError):
 
 
 class _Kept(BaseModel):
-    """What a file of the folder holds, behind a checksum."""
+    """The content of a file of the folder, behind a checksum."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
     version: Literal[3] = 3
@@ -84,7 +87,11 @@ class _Kept(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> tuple[Self, bytes]:
-        """What a file holds, and its bytes. JobDamaged where it is not what the job has written."""
+        """Return the content of a file, and its bytes.
+
+        Raises:
+            JobDamaged: the job has not written it so.
+        """
         sealed = read_bytes(path, JobDamaged, "the job's file", _LONGEST)
         digest, _, text = sealed.partition(b"\n")
         try:
@@ -93,14 +100,14 @@ class _Kept(BaseModel):
         except ValidationError:
             pass
         raise JobDamaged(
-            f"{masked(path)} was changed since it was written, or another version of dpselect wrote"
-            " it: put the right file back, or finish the job with the version that began it;"
-            f" {_LOST}"
+            f"{masked(path)} was changed since it was written, or another version of dpselect"
+            " wrote it. Put the right file back, or finish the job with the version that"
+            f" began it. {_LOST}"
         )
 
 
 class _Begun(_Kept):
-    """The record of a job: `own` is where the ledger inside of its folder was made."""
+    """The record of a job. `own` is the place of the ledger inside its folder."""
 
     votes: str
     job: dict[str, Any]
@@ -108,7 +115,7 @@ class _Begun(_Kept):
 
 
 class _Drawn(_Kept):
-    """The labels of a batch; `draw` tells one draw from another that has the same labels."""
+    """The labels of a batch. `draw` distinguishes draws that have the same labels."""
 
     job: str
     batch: int
@@ -121,8 +128,9 @@ def _draft(path: Path) -> Path:
 
 
 def _place(ledger: Path) -> dict[str, str]:
-    """Where a file is, by name and by number: a copy differs in both, a moved or restored file in
-    one.
+    """Return the name and the number of a file.
+
+    A copy differs in both, and a moved or restored file in one.
     """
     return {"path": str(ledger.resolve()), "number": str(ledger.stat().st_ino)}
 
@@ -138,20 +146,19 @@ class Labeling:
     cannot draw under the charges of the first.
 
     Args:
-        session: who pays, under the keys `key`/0, `key`/1 and so on.
+        session: the session that is charged, under the keys `key`/0, `key`/1 and so on.
         key, batch_size, label: see `LabelSpec`; a key has at most 150 characters.
-        pay: "spent" gives back what the labels of a batch did not use: the winners of rounds that
-            abstained. Theorem F8.
+        pay: "spent" gives back the cost that the labels of a batch did not use: the winners of
+            rounds that abstained. Theorem F8.
         salt: public text by which ballots were cut.
-        votes: digest of what the ballots were read from: a job is resumed with the same votes.
-        own: the file of the session's ledger, where it was made for this job and lies in its
-            folder.
-        asked: what the job was asked beside that, as `Spec.question` has it: a job is resumed as it
-            was asked.
+        votes: digest of the source of the ballots, because a job is resumed with the same votes.
+        own: file of the session's ledger, if it was made for this job and lies in its folder.
+        asked: the other settings of the job, as `Spec.question` has them. A job is resumed with the
+            same settings.
 
     Attributes:
-        answers: of the rounds that are labeled, in order from the first.
-        stopped: what ended `run` early: somebody else spent the budget meanwhile.
+        answers: answers of the labeled rounds, in order from the first.
+        stopped: error that ended `run` early, because another process spent the budget.
 
     Raises:
         InvalidRequest: an argument is outside its domain, or `pay` is "spent" and a round costs the
@@ -183,8 +190,8 @@ class Labeling:
         mechanism.check_many(ballots)
         if pay == "spent" and not mechanism.cost_depends_on_outcome:
             raise InvalidRequest(
-                f"a round of {type(mechanism).__name__} costs the same whatever comes out: pay its"
-                " curve"
+                f"a round of {type(mechanism).__name__} costs the same for every outcome."
+                " Leave pay at 'curve'"
             )
         if not 1 <= len(key) <= _LONGEST_KEY:
             raise InvalidRequest(f"key has {len(key)} characters: it must have 1 to {_LONGEST_KEY}")
@@ -214,11 +221,10 @@ class Labeling:
     @classmethod
     @contextlib.contextmanager
     def held(cls, folder: Path, *, resume: bool = False) -> Iterator[None]:
-        """Hold the folder, which is made if it is not there; JobBusy where another process does.
-        And as `check_start`.
+        """Hold the folder, made if it is not there. Raises JobBusy if another process holds it.
 
-        The operating system gives the lock back when the process ends, however it ends; a fork does
-        not inherit it.
+        It also raises as `check_start`. The operating system gives the lock back when the process
+        ends, however it ends. A fork does not inherit it.
         """
         from filelock import FileLock, Timeout
 
@@ -245,7 +251,7 @@ class Labeling:
 
     @staticmethod
     def is_begun(folder: Path) -> bool:
-        """Whether the folder holds a job."""
+        """True if the folder holds a job."""
         return os.path.lexists(folder / "job.json")
 
     @classmethod
@@ -273,7 +279,7 @@ class Labeling:
             )
 
     def _take_up(self) -> None:
-        """Go on with the job that was begun, if job, votes and folder are the same."""
+        """Continue the job that was begun, if job, votes and folder are the same."""
         begun, _ = _Begun.read(self.folder / "job.json")
         names = dict.fromkeys((*self._terms, *begun.job))
         if differing := [name for name in names if begun.job.get(name) != self._terms.get(name)]:
@@ -296,16 +302,20 @@ class Labeling:
 
     @staticmethod
     def key_of(folder: Path) -> str:
-        """The key of the job that the folder holds. JobDamaged where its record of it was
-        changed.
+        """Return the key of the job that the folder holds.
+
+        Raises:
+            JobDamaged: its record was changed.
         """
         return str(_Begun.read(folder / "job.json")[0].job.get("key"))
 
     # -- what it costs -----------------------------------------------------------------------------
 
     def _require_room(self) -> None:
-        """Check that every batch that was not charged yet can be paid; the next one of a job that
-        pays for what came out, whose price is not known beforehand.
+        """Check that every batch that was not charged yet fits the budget.
+
+        For a job that pays by outcome, whose cost is not known beforehand, only the next batch is
+        checked.
         """
         ledger, name, rounds = (
             self.session.ledger,
@@ -326,10 +336,11 @@ class Labeling:
             if not room.budget.fits(room.spent, needed):
                 assert room.curve is not None, "of what is charged"
                 raise BudgetExceeded(
-                    "the rounds that are left to label do not fit into what is left of"
-                    f" dataset={name!r}, which buys"
-                    f" {room.budget.how_many(room.curve, spent=room.spent)} rounds. Nothing was"
-                    f" drawn. They need {shortfall(room.budget, room.spent, needed, repr(name))}."
+                    "the remaining rounds do not fit into the remaining budget of"
+                    f" dataset={name!r}, which allows"
+                    f" {room.budget.how_many(room.curve, spent=room.spent)} rounds. Nothing"
+                    " was drawn. They need"
+                    f" {shortfall(room.budget, room.spent, needed, repr(name))}."
                     f" {self._remedy(rooms)}",
                     requested=needed,
                     spent=room.spent,
@@ -337,13 +348,15 @@ class Labeling:
                 )
 
     def _remedy(self, rooms: Sequence[Remaining]) -> str:
-        """What helps where batches do not fit. Rounds of one batch are priced as a plan, by the
-        best accounting, and batches one after the other are not.
+        """Return a remedy for batches that do not fit.
+
+        Rounds of one batch are priced as a plan, by the best accounting, and batches one after the
+        other are not.
         """
         if self.is_begun(self.folder):
             return (
-                "The job is begun, so that its rounds and noise are fixed: they fit if a quota was"
-                " the limit and is raised"
+                "The job is begun, so its rounds and noise are fixed. They fit only if a"
+                " quota was the limit and is raised"
             )
         rounds = self.ballots.rounds
         if all(room.budget.fits(room.spent, _needed(room, [rounds])) for room in rooms):
@@ -365,7 +378,7 @@ class Labeling:
         return BoundItem(self.mechanism, binding)
 
     def _spent(self, answers: list[Answer]) -> Curve:
-        """What rounds cost that came out so."""
+        """Return the cost of rounds with these answers."""
         answered = Selection(indices=(0,), ordered=True, requested=1)
         abstained = Selection(
             indices=(), ordered=True, requested=1, complete=False, reason=ABSTAINED
@@ -373,18 +386,19 @@ class Labeling:
         silent = answers.count(None)
         counted = (len(answers) - silent, answered), (silent, abstained)
         return Composed.of(
-            [(count, self.mechanism.spent(selection)) for count, selection in counted]
+            [(count, self.mechanism.cost_of(selection)) for count, selection in counted]
         )
 
     # -- the loop ----------------------------------------------------------------------------------
 
     def run(self, progress: ProgressCallback | None = None, *, resume: bool = False) -> None:
-        """Label what is not labeled yet. If somebody else spends the budget meanwhile, what is done
-        stays: see `stopped`.
+        """Label the rounds that are not labeled yet.
+
+        If another process spends the budget meanwhile, the finished batches stay: see `stopped`.
 
         Raises:
-            BudgetExceeded, Unaffordable, RelationMismatch: not all of it can be paid; nothing was
-                drawn, nor a job begun.
+            BudgetExceeded, Unaffordable, RelationMismatch: not all of it fits the budget; nothing
+                was drawn, and no job begun.
             JobDamaged: the job's record was changed, or labels of an earlier run are lost.
             JobConflict: job, votes or folder are not those that it was begun with, or another copy
                 of it has drawn a batch.
@@ -406,7 +420,7 @@ class Labeling:
                 progress(len(self.answers), self.ballots.rounds)
 
     def _label(self, batch: int, ballots: Ballots) -> list[Answer]:
-        """The labels of a batch: kept ones, or drawn ones."""
+        """Return the labels of a batch, kept or drawn."""
         kept = self._read(batch)
 
         def labels(receipt: Receipt) -> tuple[list[Answer], str]:
@@ -415,9 +429,9 @@ class Labeling:
             if receipt.state == "released":
                 raise JobDamaged(
                     f"the labels of batch {batch} were drawn and are missing from"
-                    f" {masked(self.folder)}: they may have been seen, so they are not drawn again."
-                    " Put the file back (if the folder was copied, it is in the other copy);"
-                    f" {_LOST}"
+                    f" {masked(self.folder)}: they may have been seen, so they are not drawn"
+                    " again. Put the file back (if the folder was copied, it is in the other"
+                    f" copy). {_LOST}"
                 )
             drawn = self.mechanism.select_many(ballots)
             found = zip(drawn.indices, drawn.complete, strict=True)
@@ -451,8 +465,9 @@ class Labeling:
         return self.folder / f"batch-{batch:06d}.json"
 
     def _read(self, batch: int) -> tuple[list[Answer], str] | None:
-        """The labels of a batch and their claim, of a draft that waits for its claim too; None if
-        they were never whole.
+        """Return the labels of a batch and their claim, or None if they were never whole.
+
+        A draft that waits for its claim counts too.
         """
         path, draft = self._path(batch), _draft(self._path(batch))
         if os.path.lexists(path):
@@ -485,17 +500,20 @@ class Labeling:
         return answers, _claim(sealed)
 
     def _kept(self, path: Path, batch: int) -> tuple[list[Answer], str]:
-        """Labels that were changed are refused by the ledger, which has their claim."""
+        """Return the labels of a file, and their claim.
+
+        Changed labels are refused by the ledger, which has their claim.
+        """
         drawn, sealed = _Drawn.read(path)
         if (drawn.job, drawn.state, drawn.batch) != (self.fingerprint, self.state, batch):
             raise JobDamaged(
-                f"{masked(path)} belongs to another job or batch: put the right file back; {_LOST}"
+                f"{masked(path)} belongs to another job or batch. Put the right file back. {_LOST}"
             )
         return drawn.answers, _claim(sealed)
 
 
 def require_unpaid(session: Session, key: str, folder: Path) -> None:
-    """Raise JobConflict if batches of a job that is not the folder's were charged under the key.
+    """Raise JobConflict if batches of a job in another folder were charged under the key.
 
     Its labels lie where it was begun, and a remedy that names another key would pay for them twice.
     """
@@ -517,13 +535,13 @@ def _claim(sealed: bytes) -> str:
 
 
 def _needed(room: Remaining, sizes: list[int]) -> Price:
-    """What an account is charged for batches of these sizes together."""
+    """Return the charge of an account for batches of these sizes together."""
     assert room.curve is not None, "of what is charged"
     return price_of(room.budget, room.curve, sizes)
 
 
 def price_of(budget: Budget, curve: Curve, sizes: list[int]) -> Price:
-    """What batches of these sizes are charged together."""
+    """Return the charge of batches of these sizes together."""
     prices = {size: budget.price(size * curve) for size in set(sizes)}
     return reduce(Price.plus, (prices[size] for size in sizes), NOTHING)
 
@@ -532,8 +550,9 @@ def price_of(budget: Budget, curve: Curve, sizes: list[int]) -> Price:
 def own_session(
     path: Path, mechanism: Mechanism, rounds: int, batch_size: int, *, resume: bool
 ) -> Iterator[Session]:
-    """A session on a ledger beside the labels, whose only dataset has the budget that the job
-    costs, in zCDP, and no more.
+    """Open a session on a ledger beside the labels, with a dataset for this job only.
+
+    The dataset's budget is the cost of the job, in zCDP, and no more.
 
     Raises:
         JobDamaged: the job was begun and its ledger is gone, or the ledger has paid for a job whose

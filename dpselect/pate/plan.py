@@ -1,10 +1,9 @@
-"""Labeling plans, made before a vote is cast: the noise of a budget, how many rounds, and the
-labels to expect.
+"""Labeling plans, made before a vote is cast: noise for a budget, rounds, and expected labels.
 
 Forecasts are a mechanism's own draws, with fixed seeds, on votes that are made up from public
-numbers or were declared public: nothing is released or charged. `plan_votes` computes noise by
-zCDP, in milliseconds: for Gaussian noise that is exact, for the other kinds a little more noise
-than `fitted` finds.
+numbers or were declared public. Nothing is released or charged. `plan_votes` computes noise by
+zCDP, in milliseconds. For Gaussian noise that is exact, and for the other kinds it is a little more
+noise than `fitted` finds.
 """
 
 from __future__ import annotations
@@ -74,8 +73,8 @@ _DRAWN = 1_000_000  # counts that a forecast draws, about
 _SCREENED = 200_000
 _REPEATS = 20  # of every round, at most
 
-# Shares of delta tried for the rounds' chances of failure; the threshold moves with their logarithm
-# only.
+# Shares of delta tried for the rounds' failure probabilities; the threshold moves with their
+# logarithm only.
 _SHARES = (0.9, 0.75, 0.5, 0.35, 0.25, 0.1, 0.03)
 # so that a share divided by the rounds and multiplied by them again does not exceed it
 _SAFE = 1 - 1e-12
@@ -96,24 +95,24 @@ class PoorOutlook(InvalidRequest):
 
 @final
 class VotesModel(Frozen):
-    """Teachers and labels in public numbers, from which votes are made up for planning.
+    """Public numbers of teachers and labels, from which votes are made up for planning.
 
-    A true label is voted for by a share of the teachers whose mean is `agreement`; what it is for
+    A true label is voted for by a share of the teachers whose mean is `agreement`. The share for
     one item and label follows a Beta distribution, because some labels are easier than others.
     Stray votes are spread over the other labels likewise.
 
     Args:
-        teachers: how many, >= 1.
-        labels: how many there are, >= 2.
-        votes_per_item: labels that are true of an item on average, from above 0 to `labels`.
-        agreement: the share of teachers who vote for a true label, in (0, 1).
-        stray_votes: votes of a ballot for labels that are not true, on average; None for 2 (1 -
+        teachers: number of teachers, >= 1.
+        labels: number of labels, >= 2.
+        votes_per_item: mean number of true labels of an item, from above 0 to `labels`.
+        agreement: share of teachers who vote for a true label, in (0, 1).
+        stray_votes: mean number of votes of a ballot for labels that are not true; None for 2 (1 -
             agreement) votes_per_item.
-        correlation: of two teachers' votes on one label, in [0, 1); 0 where labels are equally
-            hard; None for .25. Between .09 and .44 on five public data sets.
-        label_skew: how much more often some labels are true than others: the exponent of Zipf's
-            law, >= 0, 0 for all alike; None for .75. Between 0 and 1.2 on six public data sets. It
-            decides what naming the most frequent labels is worth.
+        correlation: correlation of two teachers' votes on one label, in [0, 1); 0 if labels are
+            equally hard; None for 0.25. It is between 0.09 and 0.44 on five public data sets.
+        label_skew: exponent of Zipf's law for the frequencies of true labels, >= 0; 0 for all
+            alike; None for 0.75. It is between 0 and 1.2 on six public data sets, and decides how
+            good it is to name the most frequent labels.
     """
 
     error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
@@ -130,8 +129,9 @@ class VotesModel(Frozen):
     label_skew: NonNegative | None = Field(default=None, description="a number >= 0, or None")
 
     def truth(self, items: int, size: float, rng: np.random.Generator) -> Flags:
-        """(items, labels) which labels are true, `size` of them an item, rounded up or down at
-        random.
+        """Draw (items, labels) flags of true labels, `size` of them an item.
+
+        Fractions of `size` are rounded up or down at random.
         """
         sizes = math.floor(size) + (rng.random(items) < size % 1)
         skew = 0.75 if self.label_skew is None else self.label_skew
@@ -142,14 +142,14 @@ class VotesModel(Frozen):
 @final
 @dataclass(frozen=True)
 class TrialVotes:
-    """Votes to plan with, and what is true of their items: made up, or cast on items whose labels
-    are known.
+    """Votes for planning, with the true labels of their items: made up, or cast on labeled items.
 
     Attributes:
-        ballots: of any number of votes each.
-        truth: (items, labels) whether a label is true of an item.
-        public: your declaration that the teachers learned from public or made-up records alone: a
-            plan shows figures of these votes, and no ledger is charged for them.
+        ballots: ballots of any number of votes each.
+        truth: (items, labels) True if a label is true of an item.
+        public: your declaration that the teachers learned from public or made-up records alone. It
+            is needed because a plan shows figures of these votes, and no ledger is charged for
+            them.
 
     Raises:
         InvalidRequest: `public` is not True, or `truth` has another shape than the counts.
@@ -162,17 +162,15 @@ class TrialVotes:
     def __post_init__(self) -> None:
         if self.public is not True:
             raise InvalidRequest(
-                "a plan shows figures of the votes that it is given, and no ledger is charged for"
-                " them: where teachers learned from public or made-up records alone, declare it"
-                " (public=True); plan from public numbers otherwise (VotesModel)"
+                "a plan shows figures of its votes, and no ledger is charged for them. If"
+                " teachers learned from public or made-up records alone, declare it"
+                " (public=True). Otherwise plan from public numbers (VotesModel)"
             )
         object.__setattr__(self, "truth", _true(self.truth, self.ballots))
 
     @property
     def constant(self) -> tuple[float, int]:
-        """Micro-F1 of naming the same labels for every item, the most frequent ones, and how many
-        of them are best.
-        """
+        """Micro-F1 of naming the most frequent labels for every item, and their best number."""
         frequencies = np.sort(self.truth.mean(axis=0))[::-1]
         named = np.arange(1, len(frequencies) + 1)
         f1 = 2 * np.cumsum(frequencies) / (named + frequencies.sum())
@@ -183,21 +181,22 @@ def _true(truth: ArrayLike, ballots: Ballots) -> Flags:
     found = np.asarray(truth, dtype=np.bool_)
     if found.shape != ballots.counts.shape:
         raise InvalidRequest(
-            f"truth has shape {found.shape} and the counts {ballots.counts.shape}: one row for"
-            " every round"
+            f"truth has shape {found.shape}, but the counts have {ballots.counts.shape}. Pass"
+            " one row for every round"
         )
     return found
 
 
 def simulated(model: VotesModel, *, items: int | None = None, seed: int = 0) -> TrialVotes:
-    """Votes as `model` describes them, for planning. The seed makes a plan repeatable; nothing is
-    released.
+    """Make up votes as `model` describes them, for planning.
+
+    The seed makes a plan repeatable. Nothing is released.
 
     Args:
         model: public numbers.
-        items: how many rounds, >= 1; None for 20 to 400, fewer where there are many teachers and
+        items: number of rounds, >= 1; None for 20 to 400, fewer if there are many teachers and
             labels.
-        seed: of NumPy's generator.
+        seed: seed of NumPy's generator.
 
     Raises:
         InvalidRequest: more labels are true of an item than there are.
@@ -225,8 +224,9 @@ def simulated(model: VotesModel, *, items: int | None = None, seed: int = 0) -> 
 
 
 def _of_choices(model: VotesModel, seed: int) -> TrialVotes:
-    """Votes of teachers who vote once each, where one label is right: for GNMax and
-    ConfidentGNMax.
+    """Make up votes of teachers who vote once each, with one right label.
+
+    They serve GNMax and ConfidentGNMax.
     """
     rng = np.random.default_rng(seed)
     truth = model.truth(_CHOICES, 1, rng)
@@ -251,30 +251,33 @@ def _shares(
 
 
 def _beta_total(correlation: float | None) -> float:
-    """The two parameters of the Beta distribution together: its variance is mean * (1 - mean) *
-    correlation.
+    """Return the sum of the two parameters of the Beta distribution.
+
+    Its variance is mean * (1 - mean) * correlation.
     """
     stated = 0.25 if correlation is None else correlation
     return (1 - stated) / max(stated, 1e-9)
 
 
-# -- what a mechanism makes of votes ---------------------------------------------------------------
+# -- forecasts of a mechanism's labels -------------------------------------------------------------
 
 
 @final
 @dataclass(frozen=True)
 class Outlook:
-    """What a mechanism does with the two clearest votes there are. All of it is public: it follows
-    from configuration alone.
+    """Public forecast of a mechanism on the two clearest votes there are.
+
+    It follows from configuration alone.
 
     Attributes:
         noise: standard deviation of the noise that decides whether something is released, in votes.
-        threshold: what a noisy count has to exceed, in votes; None where counts compete with each
+        threshold: bar that a noisy count has to exceed, in votes; None if counts compete with each
             other instead.
-        unanimous: how often a label is released that every teacher votes for, in a round where
-            nobody votes otherwise; of as many such labels as a round always gets.
-        unvoted: how often a given label is released that no teacher votes for, in the same round.
-        others: how many labels there are that no teacher votes for.
+        unanimous: probability that a label is released for which every teacher votes, in a round
+            where nobody votes otherwise; of as many such labels as a round always gets.
+        unvoted: probability that a given label is released for which no teacher votes, in the same
+            round.
+        others: number of labels for which no teacher votes.
     """
 
     noise: float
@@ -285,20 +288,21 @@ class Outlook:
 
     @property
     def wrong_labels(self) -> float:
-        """Labels an item to expect that no teacher votes for."""
+        """Expected number of labels an item for which no teacher votes."""
         return self.others * self.unvoted
 
     @property
     def works(self) -> bool:
-        """Whether a unanimous label is released in half of the rounds, by noise of at most half the
-        threshold.
+        """True if a unanimous label is released in half of the rounds, by little enough noise.
+
+        The noise must be at most half the threshold.
         """
         return self.unanimous >= 0.5 and (
             self.threshold is None or self.noise <= self.threshold / 2
         )
 
     def as_data(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the forecast as plain data."""
         return {
             "noise": self.noise,
             "threshold": self.threshold,
@@ -318,12 +322,13 @@ class Outlook:
 
 
 def outlook(mechanism: Mechanism, *, teachers: int) -> Outlook:
-    """What `mechanism` does with a unanimous vote of this many teachers, by 1,000 to 4,000 seeded
-    draws.
+    """Return the forecast of `mechanism` on a unanimous vote of this many teachers.
+
+    It makes 1,000 to 4,000 seeded draws.
 
     Args:
         mechanism: one of `dpselect.pate`.
-        teachers: how many teachers vote, >= 1; a public number.
+        teachers: public number of teachers who vote, >= 1.
 
     Raises:
         InvalidRequest: the mechanism does not count votes, or `teachers` is not an integer >= 1.
@@ -346,14 +351,14 @@ def outlook(mechanism: Mechanism, *, teachers: int) -> Outlook:
 @final
 @dataclass(frozen=True)
 class Prediction:
-    """What to expect of rounds like these, by seeded draws.
+    """The labels to expect of rounds like these, by seeded draws.
 
     Attributes:
-        labels: released labels an item.
-        right: those of them that are true.
-        true: labels that are true of an item.
-        answered: the share of items that got an answer, of a mechanism that may stay silent; 1 for
-            another one.
+        labels: mean number of released labels an item.
+        right: mean number of released labels an item that are true.
+        true: mean number of true labels an item.
+        answered: share of items that got an answer, of a mechanism that may stay silent; 1 for any
+            other mechanism.
     """
 
     labels: float
@@ -371,17 +376,17 @@ class Prediction:
 def predicted(
     mechanism: Mechanism, ballots: Ballots, truth: ArrayLike, *, seed: int = 0, counts: int = _DRAWN
 ) -> Prediction:
-    """The labels and the F1 to expect of a mechanism on votes whose true labels are known.
+    """Return the labels and the F1 to expect of a mechanism on votes whose true labels are known.
 
-    The answer is as private as the votes are. For planning, make votes up (`simulated`) or use
+    The result is as private as the votes are. For planning, make votes up (`simulated`) or use
     teachers of public data.
 
     Args:
         mechanism: one of `dpselect.pate`.
-        ballots: cut as the mechanism needs it.
-        truth: (rounds, labels) whether a label is true of an item.
-        seed: of the draws.
-        counts: about how many noisy counts are drawn.
+        ballots: ballots, cut as the mechanism needs it.
+        truth: (rounds, labels) True if a label is true of an item.
+        seed: seed of the draws.
+        counts: approximate number of noisy counts that are drawn.
 
     Raises:
         InvalidRequest: the mechanism does not count votes, or `truth` has another shape than the
@@ -417,24 +422,23 @@ def fitted(
     anyway: bool = False,
     **settings: Any,
 ) -> Vote:
-    """Return the voting mechanism with the least noise for its rounds, fixed in advance: "label 600
-    items at (2, 1e-6)".
+    """Return the voting mechanism with the least noise for its rounds, which are fixed in advance.
 
-    The noise is `sigma`, for TopVotes `scale`, for StableVoting `rho`. ConfidentGNMax takes
-    sigma_threshold = 2 sigma unless that is among the settings. StableVoting has the rounds'
-    failures and the conversion share the budget's delta: of a few splits the one is kept that lets
-    the narrowest gaps pass, unless failure_delta (of one round) is among the settings. Nothing but
-    configuration is looked at.
+    For example: "label 600 items at (2, 1e-6)". The noise is `sigma`, for TopVotes `scale`, and for
+    StableVoting `rho`. ConfidentGNMax takes sigma_threshold = 2 sigma unless that is among the
+    settings. For StableVoting, the rounds' failures and the conversion share the budget's delta. Of
+    a few splits, the one is kept that lets the narrowest gaps pass, unless failure_delta (of one
+    round) is among the settings. Only configuration is used.
 
     Args:
         member: a class, or its kind or name.
-        budget: what all rounds may cost together.
-        rounds: how many rounds, >= 1.
-        teachers: how many teachers vote, which is public, so that a budget that leaves little but
-            noise is refused; None where it is not known yet.
-        anyway: whether a mechanism is returned whose outlook is poor.
-        settings: the mechanism's other fields, labels=22 for example. Not the noise, which is what
-            is sought.
+        budget: budget of all rounds together.
+        rounds: number of rounds, >= 1.
+        teachers: public number of teachers who vote, so that a budget that leaves little but noise
+            is refused; None if it is not known yet.
+        anyway: True to return a mechanism even if its outlook is poor.
+        settings: the mechanism's other fields, labels=22 for example. The noise must not be among
+            them, because it is the result.
 
     Raises:
         CalibrationError: no amount of noise fits the budget.
@@ -452,8 +456,8 @@ def fitted(
     knob = knob_of(kind)
     if knob.field in settings:
         raise InvalidRequest(
-            f"{knob.field} is what fitted finds for the budget: leave it out, or make"
-            f" {kind.__name__} with it"
+            f"{knob.field} is the result of fitted, so it cannot be stated. Leave it out, or"
+            f" build {kind.__name__} with it"
         )
     given = dict(settings)
     if teachers is not None and "teachers" in kind.model_fields:
@@ -472,23 +476,23 @@ def fitted(
         and not (expected := outlook(found, teachers=teachers)).works
     ):
         raise PoorOutlook(
-            f"this budget leaves little but noise for {rounds} rounds and {teachers} teachers: plan"
-            f" fewer rounds, more teachers or a larger budget, or say anyway=True.\n{expected}"
+            f"this budget leaves little but noise for {rounds} rounds and {teachers} teachers."
+            " Plan fewer rounds, more teachers or a larger budget, or pass"
+            f" anyway=True.\n{expected}"
         )
     return found
 
 
 def _failure(budget: acc.Budget, rounds: int) -> float:
-    """A round's chance of failure: the share of delta at which the stability test asks for the
-    narrowest gap.
+    """Return the failure probability of a round with which the narrowest gap passes the test.
 
-    Decided by zCDP, which is quick. It does not affect privacy: the mechanism is calibrated with it
-    afterwards.
+    It is one of a few shares of delta. It is decided by zCDP, which is quick. It does not affect
+    privacy, because the mechanism is calibrated with it afterwards.
     """
     if budget.delta == 0:
         raise InvalidRequest(
-            "StableVoting can fail, so its budget needs a delta: the chance of that. Give a delta"
-            " in (0, 1)"
+            "StableVoting can fail, so its budget needs a delta, the probability of that."
+            " Give a delta in (0, 1)"
         )
     # A zCDP budget converts nothing: all of its delta is there for failures.
     chances = [
@@ -497,8 +501,9 @@ def _failure(budget: acc.Budget, rounds: int) -> float:
     ]
 
     def gap(chance: float) -> float:
-        """About how wide a gap has to be to pass, up to a factor; inf where the budget pays for no
-        test.
+        """Return about the width of a gap that passes, up to a factor.
+
+        inf if the budget allows no test.
         """
         rho = _rho(budget, rounds * chance)
         return float(by_name("gaussian").isf(chance)) / math.sqrt(rho) if rho else math.inf
@@ -508,8 +513,10 @@ def _failure(budget: acc.Budget, rounds: int) -> float:
 
 @lru_cache(maxsize=64)
 def _rho(budget: acc.Budget, failure: float | None) -> float:
-    """The largest rho that the budget pays for in all, 0 for none: by zCDP and such a chance of
-    failure; None for all noise Gaussian, whose price is exact.
+    """Return the largest rho that the budget allows in all, or 0 if there is none.
+
+    By zCDP and such a failure probability. None for noise that is all Gaussian, whose cost is
+    exact.
     """
 
     def priced(mu: float) -> acc.Curve:
@@ -543,9 +550,7 @@ def _require(mechanism: Mechanism, kind: type) -> None:
 @final
 @dataclass(frozen=True)
 class PlannedVote:
-    """One mechanism for a number of rounds, with the noise that spends the budget, and what to
-    expect of it.
-    """
+    """One mechanism for a number of rounds, with noise that spends the budget, and a forecast."""
 
     mechanism: Vote
     rounds: int
@@ -554,11 +559,11 @@ class PlannedVote:
 
     @property
     def risk(self) -> Risk:
-        """What an attacker gains from all rounds together."""
+        """The gain of an attacker from all rounds together."""
         return Risk.of(self.rounds * self.mechanism.curve)
 
     def as_data(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the mechanism and its forecast as plain data."""
         return {
             "mechanism": SHORT[type(self.mechanism)],
             "rounds": self.rounds,
@@ -573,7 +578,7 @@ class PlannedVote:
         }
 
     def cells(self) -> list[str]:
-        """Of a row below `HEADS`."""
+        """Return the cells of a row below `HEADS`."""
         return [
             SHORT[type(self.mechanism)],
             f"{self.prediction.f1:.2f}",
@@ -589,16 +594,17 @@ class PlannedVote:
 @final
 @dataclass(frozen=True)
 class VotingPlan(Plan):
-    """What `plan_votes` found; public.
+    """The public result of `plan_votes`.
 
     Attributes:
-        votes: what it was planned with.
-        model: the public numbers that they were made up from; None where they were given.
-        budget: what all rounds cost together.
-        rounds: those that were asked for, or as many as keep nine tenths of the F1 of ten rounds.
+        votes: votes that the plan was made with.
+        model: public numbers from which they were made up, or None if the caller passed votes.
+        budget: budget of all rounds together.
+        rounds: the requested number of rounds, or as many as keep nine tenths of the F1 of ten
+            rounds.
         ranked: the best setting of each family for these rounds, best F1 first.
-        constant: micro-F1 of naming the most frequent labels for every item, and how many of them:
-            no private data are needed.
+        constant: micro-F1 of naming the most frequent labels for every item, and their number. This
+            needs no private data.
     """
 
     votes: TrialVotes
@@ -615,14 +621,15 @@ class VotingPlan(Plan):
 
     @property
     def works(self) -> bool:
-        """Whether the recommended job is better than naming the most frequent labels, and releases
-        more than noise.
+        """True if the recommended job beats naming the most frequent labels, with little noise.
+
+        Little noise is as in `Outlook.works`.
         """
         return self.recommended.outlook.works and self.recommended.prediction.f1 >= self.constant[0]
 
     @property
     def headline(self) -> str:
-        """What was planned for, and what to label with."""
+        """The size of the job, and the recommended mechanism."""
         ballots, name = self.votes.ballots, type(self.recommended.mechanism).__name__
         return (
             f"{self.rounds:,} rounds x {ballots.teachers:,} teachers x {ballots.labels:,} labels:"
@@ -630,7 +637,7 @@ class VotingPlan(Plan):
         )
 
     def as_data(self) -> dict[str, Any]:
-        """The plan as plain data."""
+        """Return the plan as plain data."""
         best = self.recommended
         return {
             "votes": "declared public" if self.model is None else "made up",
@@ -649,8 +656,9 @@ class VotingPlan(Plan):
         }
 
     def words(self) -> Iterator[Section]:
-        """What the noise does, what to expect, whether it is worth while, the risk, and the command
-        that labels so.
+        """Yield sections on the noise, the forecast, the risk, and the command that labels so.
+
+        They say if the job is worth while.
         """
         planned, expected, (constant, named) = (
             self.recommended,
@@ -700,7 +708,7 @@ class VotingPlan(Plan):
         yield Section("Next", lines=[following])
 
     def rows(self) -> Iterator[Section]:
-        """The best setting of each family, and what the votes are."""
+        """Yield tables of the best setting of each family, and of the votes."""
         yield Section(
             "Mechanisms that spend the budget, best F1 first",
             heads=HEADS,
@@ -725,17 +733,17 @@ def plan_votes(
     """Plan a labeling job from public numbers, or from votes on public items.
 
     Args:
-        votes: teachers, labels, labels an item, and how far teachers agree; or uncut votes that
+        votes: teachers, labels, labels an item, and the agreement of teachers; or uncut votes that
             were declared public.
-        budget: what all rounds may cost together.
-        rounds: how many items are to be labeled; None recommends a number.
-        seed: of the votes that are made up and of the draws.
+        budget: budget of all rounds together.
+        rounds: number of items to be labeled; None recommends a number.
+        seed: seed of the votes that are made up and of the draws.
 
     Raises:
         InvalidRequest: `rounds` is not an integer >= 1, or the model has more labels an item than
             labels.
         InvalidBallots: votes were given as counts, which cannot be cut.
-        CalibrationError: the budget pays for no mechanism, a pure one for example.
+        CalibrationError: no mechanism fits the budget, for example because it is pure.
     """
     rounds = None if rounds is None else _checked(rounds)
     model = votes if isinstance(votes, VotesModel) else None
@@ -755,9 +763,9 @@ class _Candidates:
     """The mechanisms that are considered, and the votes on which they are tried.
 
     Attributes:
-        size: about how many labels are true of an item.
+        size: approximate number of true labels of an item.
         cut: the ballots by the tau that they are cut to.
-        choices: ballots of one vote each, where one label is right; None where there are none.
+        choices: ballots of one vote each, with one right label; None if there are none.
     """
 
     trial: TrialVotes
@@ -769,7 +777,7 @@ class _Candidates:
 
     @classmethod
     def of(cls, trial: TrialVotes, model: VotesModel | None, budget: acc.Budget, seed: int) -> Self:
-        """Sizes of ballots near what is true of an item."""
+        """Build the candidates, with ballots cut to sizes near the number of true labels."""
         ballots, choices = trial.ballots, None
         size = max(
             1,
@@ -792,7 +800,7 @@ class _Candidates:
         return cls(trial, budget, seed, size, cut, choices)
 
     def ranked(self, rounds: int) -> tuple[PlannedVote, ...]:
-        """The best setting of every family that the budget pays for, best F1 first."""
+        """Return the best setting of every family that fits the budget, best F1 first."""
         found, teachers = list[PlannedVote](), self.trial.ballots.teachers
         for family in filter(None, self._families(rounds)):
             best = max(
@@ -809,7 +817,7 @@ class _Candidates:
         return tuple(sorted(found, key=lambda one: -one.prediction.f1))
 
     def good_rounds(self) -> int:
-        """Return how many rounds keep nine tenths of the F1 of the fewest."""
+        """Return the largest number of rounds that keeps nine tenths of the F1 of the fewest."""
         found = [
             (rounds, ranked[0].prediction.f1)
             for rounds in _ROUNDS
@@ -850,8 +858,9 @@ class _Candidates:
     def _gaussian(
         self, rounds: int, member: type[Vote], shares: Sequence[float] = (), **settings: Any
     ) -> list[Vote]:
-        """What spends the budget, at each threshold, which is public and changes no price; rho
-        falls with the square of noise.
+        """Return the mechanisms of this family that spend the budget, one for each threshold.
+
+        Thresholds are public and do not change the cost. rho falls with the square of the noise.
         """
         if not (rho := _rho(self.budget, None)):
             return []

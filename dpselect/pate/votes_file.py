@@ -1,8 +1,8 @@
-"""Saved votes as ballots. Nothing that is stored can run code: pickles are refused.
+"""Saved votes as ballots. Nothing that is stored can run code, because pickles are refused.
 
-The file is not trusted: the size that every array claims is held against what the file holds before
-memory is taken, and every index of a sparse matrix is held against its shape before compiled code
-follows it.
+The file is not trusted. The size that every array claims is compared with the size of the file
+before memory is taken, and every index of a sparse matrix is compared with its shape before
+compiled code follows it.
 """
 
 from __future__ import annotations
@@ -45,22 +45,21 @@ _NO_VOTES = (KeyError, OverflowError, TypeError, ValueError)
 _HEADER_BYTES = 2**16  # numpy reads 10,000
 _NPY = b"\x93NUMPY"
 _FORMS = (
-    "a .npz with an array 'votes' of shape (rounds, teachers, labels), (rounds, labels) counts with"
-    " 'teachers', an array 'classes' of shape (rounds, teachers), or what scipy.sparse.save_npz"
-    " wrote; or an .npy file of one of these arrays"
+    "a .npz with an array 'votes' of shape (rounds, teachers, labels), (rounds, labels)"
+    " counts with 'teachers', an array 'classes' of shape (rounds, teachers), or a sparse"
+    " matrix that scipy.sparse.save_npz wrote; or an .npy file of one of these arrays"
 )
 
 
 class VotesFileError(InvalidRequest):
-    """A file that holds no votes in a form that is understood, or votes that cannot be labeled as
-    asked.
-    """
+    """A file without votes in a known form, or with votes that cannot be labeled as requested."""
 
 
 @dataclass(frozen=True)
 class VotesFile:
-    """Ballots and a digest of the file that they were read from, both private, and whether the file
-    tells who votes for what.
+    """Ballots and a digest of the file that they were read from, both private.
+
+    `single` is True if the file holds the votes of single teachers.
     """
 
     path: Path
@@ -81,17 +80,17 @@ class VotesFile:
         stacked: bool = False,
         **declared: Unpack[BallotTerms],
     ) -> Self:
-        """The ballots that a file holds. Unpacked it has at most 512 MiB.
+        """Read the ballots of a file, which has at most 512 MiB unpacked.
 
         Args:
             path: an .npz file with an array `votes`, optionally `teachers` (a number) and `names`
                 (one for each label), with an array `classes`, or with a sparse matrix (CSR, CSC or
                 COO) that scipy.sparse.save_npz wrote; or an .npy file: a (rounds, teachers, labels)
                 array of votes, a (rounds, teachers) matrix of classes with `labels`, or counts.
-            teachers: how many teachers there are, where the file does not tell, or to confirm the
-                axes of a matrix of classes.
-            labels: how many labels there are, of a matrix of classes.
-            stacked: whether a two-dimensional matrix has a row per teacher and round, instead of
+            teachers: number of teachers, if the file does not state it, or to confirm the axes of a
+                matrix of classes.
+            labels: number of labels, for a matrix of classes.
+            stacked: True if a two-dimensional matrix has a row per teacher and round, instead of
                 one of counts per round.
         """
         content = read_bytes(path, VotesFileError, "votes", MOST_BYTES)
@@ -113,8 +112,9 @@ class VotesFile:
         stacked: bool = False,
         **declared: Any,
     ) -> Self:
-        """Ballots without a vote, of the numbers of rounds, teachers and labels that the file
-        states: no vote is looked at.
+        """Return ballots without a vote, of the size that the file states.
+
+        These are the numbers of rounds, teachers and labels. No vote is read.
         """
         ballots, single = _ballots(
             path,
@@ -128,8 +128,9 @@ class VotesFile:
 
     @classmethod
     def trial(cls, path: Path) -> TrialVotes:
-        """Votes that were declared public, and what is true of their items: a file as for `read`,
-        with (rounds, labels) zeros and ones, `truth`.
+        """Read votes that were declared public, and the true labels of their items.
+
+        The file is as for `read`, with an array `truth` of (rounds, labels) zeros and ones.
         """
         content, arrays = read_bytes(path, VotesFileError, "votes", MOST_BYTES), dict[str, Any]()
         if not content.startswith(_NPY):
@@ -151,8 +152,9 @@ class VotesFile:
         return TrialVotes(votes, truth.astype(np.bool_), public=True)
 
     def fitting(self, mechanism: Mechanism, salt: str) -> Ballots:
-        """Ballots that the mechanism's guarantee covers: cut by a public rule where it is for few
-        votes, each of them known.
+        """Return ballots that the mechanism's guarantee covers.
+
+        They are cut by a public rule if it is for few votes and single votes are known.
         """
         try:
             fit = (
@@ -174,8 +176,9 @@ def _ballots(
     stacked: bool,
     declared: Any,
 ) -> tuple[Ballots, bool]:
-    """What the arrays of a file are, and whether they tell who votes for what; `read` gives one
-    array, or several by name.
+    """Return the ballots of a file's arrays, and True if they hold the votes of single teachers.
+
+    `read` returns one array, or several by name.
     """
     try:
         found = read()
@@ -194,15 +197,15 @@ def _ballots(
         if "classes" in arrays:
             if stacked:
                 _refuse(
-                    "it holds classes, a row of them for each round, and stacked= is about votes:"
-                    " leave it out"
+                    "it holds classes, a row of them for each round, but stacked= is for"
+                    " votes. Leave it out"
                 )
             labels = len(names) if labels is None and names is not None else labels
             return _of_classes(arrays["classes"], voting, labels, declared), True
         if labels is not None:
             _refuse(
-                f"labels={labels} is about classes, and it holds a sparse matrix, which tells that:"
-                " leave it out"
+                f"labels={labels} is for classes, but it holds a sparse matrix, which states"
+                " that number. Leave it out"
             )
         votes = arrays["votes"] if "votes" in arrays else _sparse(arrays)
         return _of_votes(votes, voting, stacked, declared), stacked or votes.ndim == 3
@@ -214,13 +217,13 @@ def _ballots(
         ) from None
 
 
-# arrays that say something of votes, and hold none
+# arrays that describe votes, and hold none
 _STATED = ("names", "teachers", "format", "shape")
 _HEADER_BYTES = 2**16  # numpy reads 10,000
 
 
 def _headers(path: Path) -> Any:
-    """The arrays of a file with zeros for votes; of a sparse matrix one without entries."""
+    """Return the arrays of a file with zeros for votes, or a sparse matrix without entries."""
     if not path.is_file():
         read_bytes(path, VotesFileError, "votes", MOST_BYTES)  # refuses it
     with path.open("rb") as file:
@@ -242,7 +245,7 @@ def _headers(path: Path) -> Any:
 
 
 def _blank(head: bytes) -> Any:
-    """Zeros in the shape that the header of an .npy file states; they take no memory."""
+    """Return zeros in the shape that the header of an .npy file states. They take no memory."""
     stream = io.BytesIO(head)
     shape, _, dtype = _HEADERS[np.lib.format.read_magic(stream)](stream)
     return np.broadcast_to(np.zeros((), dtype=dtype if dtype.kind in "biuf" else np.int64), shape)
@@ -252,14 +255,14 @@ def _of_classes(
     classes: Any, teachers: int | None, labels: int | None, declared: BallotTerms
 ) -> Ballots:
     if labels is None:
-        _refuse("it holds classes, which do not tell how many labels there are: state labels=")
+        _refuse("it holds classes, which do not show the number of labels. State labels=")
     if classes.ndim == 2:
         rounds, voting = classes.shape
         if teachers is None and voting > rounds:
             _refuse(
-                f"it holds a matrix of {rounds:,} rounds by {voting:,} teachers, more teachers than"
-                f" rounds: if that is so, confirm it by teachers={voting}; if its axes are"
-                " exchanged, transpose it, since one row is one round"
+                f"it holds a matrix of {rounds:,} rounds by {voting:,} teachers, more teachers"
+                f" than rounds. If that is so, confirm it by teachers={voting}. If its axes"
+                " are exchanged, transpose it, because one row is one round"
             )
         if teachers not in (None, voting):
             exchanged = (
@@ -277,8 +280,8 @@ def _of_classes(
 def _of_votes(votes: Any, teachers: int | None, stacked: bool, declared: BallotTerms) -> Ballots:
     if teachers is None and (stacked or votes.ndim == 2):
         _refuse(
-            "it holds a matrix, which does not tell how many teachers there are: state teachers="
-            " (of a matrix of classes, labels=)"
+            "it holds a matrix, which does not show the number of teachers. State teachers="
+            " (for a matrix of classes, labels=)"
         )
     # Counts are held densely: a sparse matrix may claim any number of labels and rounds.
     if scipy.sparse.issparse(votes) and math.prod(votes.shape) > MOST_BYTES:
@@ -300,7 +303,7 @@ def _arrays(content: bytes) -> dict[str, Any]:
 
 
 def _array(content: bytes | bytearray, name: str) -> Any:
-    """The array of an .npy file; what its header claims is held against its size."""
+    """Return the array of an .npy file, whose header is compared with its size."""
     stream = io.BytesIO(content[:_HEADER_BYTES])
     try:
         shape, fortran, dtype = _HEADERS[np.lib.format.read_magic(stream)](stream)
@@ -321,8 +324,9 @@ def _array(content: bytes | bytearray, name: str) -> Any:
 
 
 def _sparse(arrays: dict[str, Any]) -> Any:
-    """A matrix whose every index lies inside of its shape, which scipy checks before compiled code
-    follows it.
+    """Return a matrix whose every index lies inside its shape.
+
+    scipy checks this before compiled code follows an index.
     """
     form = arrays["format"].tolist()
     form = form.decode() if isinstance(form, bytes) else str(form)

@@ -1,5 +1,7 @@
-"""Votes of teachers: one label, one where enough agree, any number of labels, or as many as the
-votes make stable.
+"""Mechanisms that turn teachers' votes into labels.
+
+They release one label, one if enough teachers agree, any number of labels, or as many as the votes
+make stable.
 """
 
 from __future__ import annotations
@@ -32,19 +34,19 @@ _GAUSSIAN = by_name("gaussian")
 
 
 def _winners(matrix: Numbers, sigma: float, source: Sampler) -> Indices:
-    """Return (rounds, 1) positions of the labels with the largest count + sigma * Z; ties have
-    probability 0.
+    """Draw (rounds, 1) positions of the labels with the largest count + sigma * Z.
+
+    Ties have probability 0.
     """
     return joined(source.top_k_rows(block, _GAUSSIAN, sigma, 1) for block in blocks(matrix))
 
 
 @final
 class GNMax(Vote):
-    """The label of the largest count + N(0, sigma^2), where every teacher votes for one label
-    (Papernot et al. 2018).
+    """The label of the largest count + N(0, sigma^2), where every teacher votes for one label.
 
-    Guarantee: GaussianDP(sqrt(2)/sigma) for a record, under either relation; GaussianDP(sqrt(1 -
-    1/labels)/sigma) for a teacher who comes or goes. Theorem P9.
+    Guarantee: GaussianDP(sqrt(2)/sigma) for a record, under either relation, and GaussianDP(sqrt(1
+    - 1/labels)/sigma) for a teacher who comes or goes. Theorem P9. After Papernot et al. (2018).
     """
 
     kind: Literal["gnmax"] = "gnmax"
@@ -56,7 +58,7 @@ class GNMax(Vote):
 
     @property
     def curve(self) -> GaussianDP:
-        return centered_gaussian(self.sigma, self.covers, self.labels)
+        return centered_gaussian(self.sigma, self.sensitivity_bound, self.labels)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         return select_winner(scores, _GAUSSIAN, self.sigma, source)
@@ -77,14 +79,13 @@ ABSTAINED = "the largest noisy count did not reach the threshold"
 
 @final
 class ConfidentGNMax(Vote):
-    """`GNMax`, with fresh noise, where the largest count + N(0, sigma_threshold^2) exceeds a
-    threshold; else no label.
+    """`GNMax` with fresh noise if the largest noisy count exceeds a threshold, otherwise no label.
 
-    From Papernot et al. 2018. Guarantee for a record, under either relation:
-    GaussianDP(1/sigma_threshold) + GaussianDP(sqrt(2)/sigma); for a teacher who comes or goes
-    GaussianDP(sqrt(1 - 1/labels)/sigma) as the second part. Theorem P10. That is the price of every
-    round, answered or not; `spent` is what a round costs that abstained, for a privacy filter that
-    charges as it goes.
+    The noise of the test is N(0, sigma_threshold^2). Guarantee for a record, under either relation:
+    GaussianDP(1/sigma_threshold) + GaussianDP(sqrt(2)/sigma). For a teacher who comes or goes the
+    second part is GaussianDP(sqrt(1 - 1/labels)/sigma). Theorem P10. This is the cost of every
+    round, answered or not. `cost_of` is the cost of a round that abstained, for a privacy filter
+    that charges as it goes. From Papernot et al. (2018).
     """
 
     kind: Literal["confident_gnmax"] = "confident_gnmax"
@@ -98,21 +99,22 @@ class ConfidentGNMax(Vote):
 
     @property
     def curve(self) -> Curve:
-        return self.test_curve + centered_gaussian(self.sigma, self.covers, self.labels)
+        return self.test_curve + centered_gaussian(self.sigma, self.sensitivity_bound, self.labels)
 
     @property
     def test_curve(self) -> GaussianDP:
-        """What the test costs: the whole price of a round that abstains."""
+        """Cost of the test, which is the whole cost of a round that abstains."""
         return GaussianDP(mu=ratio_up(1.0, self.sigma_threshold))
 
-    def spent(self, selection: Selection) -> Curve:
-        """What this round cost, given what it released: the test, and the winner if there is one.
+    def cost_of(self, selection: Selection) -> Curve:
+        """Cost of the round that released `selection`: the test, and the winner if there is one.
+
         Theorem P10.
         """
         answered = selection.complete and len(selection) == 1
         abstained = not selection.complete and len(selection) == 0 and selection.reason == ABSTAINED
         if selection.requested != 1 or not (answered or abstained):
-            raise InvalidRequest("spent takes a Selection that this mechanism released")
+            raise InvalidRequest("cost_of takes a Selection that this mechanism released")
         return self.curve if selection.complete else self.test_curve
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
@@ -142,11 +144,11 @@ class ConfidentGNMax(Vote):
 
 
 class LevelVote(Vote, ABC):
-    """A vote on every label by itself: those whose count + N(0, sigma^2) exceeds `threshold`, or
-    half of the teachers.
+    """Base class of votes on every label by itself, by a threshold on the noisy count.
 
-    How many teachers there are, a public number, is `teachers` or what the ballots say; counts
-    alone do not tell it. Where teachers come and go it is private, and `threshold` is stated.
+    A label is released if its count + N(0, sigma^2) exceeds `threshold`, or half of the teachers.
+    The number of teachers is public, and comes from `teachers` or the ballots, because counts alone
+    do not show it. If teachers come and go, it is private, and `threshold` must be stated.
     """
 
     sigma: Positive = Field(description="a finite sigma > 0, in votes")
@@ -159,25 +161,29 @@ class LevelVote(Vote, ABC):
 
     @property
     def curve(self) -> GaussianDP:
-        return GaussianDP(mu=ratio_up(self.covers.l2_of(self.labels), self.sigma))
+        return GaussianDP(mu=ratio_up(self.sensitivity_bound.l2_of(self.labels), self.sigma))
 
     @model_validator(mode="after")
     def _has_a_public_level(self) -> Self:
-        if self.covers.monotone and (self.threshold is None or self.teachers is not None):
+        if self.sensitivity_bound.monotone and (
+            self.threshold is None or self.teachers is not None
+        ):
             raise ValueError(
-                "where teachers come and go (unit='teacher' under add_remove) the number of"
-                " teachers is private: state threshold= as a public number, and no teachers="
+                "if teachers come and go (unit='teacher' under add_remove), the number of"
+                " teachers is private. State threshold= as a public number, and no teachers="
             )
         return self
 
     def with_teachers(self, teachers: int) -> Self:
-        """The mechanism with that number of teachers, unless its threshold is stated;
-        InvalidBallots if it has another number.
+        """Return the mechanism with that number of teachers, unless its threshold is stated.
+
+        Raises:
+            InvalidBallots: it is configured for another number.
         """
         if self.teachers not in (None, teachers):
             raise InvalidBallots(
-                f"the mechanism is configured for teachers={self.teachers} and the ballots have"
-                f" {teachers}: state the same"
+                f"the mechanism is configured for teachers={self.teachers}, but the ballots"
+                f" have {teachers}. State the same number"
             )
         return (
             self if self.threshold is not None else self.model_copy(update={"teachers": teachers})
@@ -192,7 +198,7 @@ class LevelVote(Vote, ABC):
             return self.threshold
         if self.teachers is None:
             raise InvalidRequest(
-                "counts alone do not tell how many teachers voted: configure threshold= or"
+                "counts alone do not show how many teachers voted. Configure threshold= or"
                 " teachers=, or pass dpselect.pate.Ballots"
             )
         return self.teachers / 2
@@ -243,12 +249,11 @@ class BinaryVoting(LevelVote):
 
 @final
 class TauVoting(LevelVote):
-    """`BinaryVoting` by ballots of at most `tau` votes each, which costs less: cut them by
-    `Ballots.cut`.
+    """A cheaper `BinaryVoting` for ballots of at most `tau` votes each, cut by `Ballots.cut`.
 
-    From Zhu et al. 2020 (Private-kNN). Guarantee for a record, under either relation:
-    GaussianDP(sqrt(min(2 tau, labels))/sigma); for a teacher who comes or goes
-    GaussianDP(sqrt(min(tau, labels))/sigma). Theorem P12.
+    Guarantee for a record, under either relation: GaussianDP(sqrt(min(2 tau, labels))/sigma). For a
+    teacher who comes or goes: GaussianDP(sqrt(min(tau, labels))/sigma). Theorem P12. From Zhu et
+    al. (2020), Private-kNN.
     """
 
     kind: Literal["tau_voting"] = "tau_voting"
@@ -264,13 +269,12 @@ class TauVoting(LevelVote):
 
 @final
 class TopVotes(Vote):
-    """The k labels with the largest noisy counts, in order: `PeelingTopK` with Gumbel noise on
-    ballots.
+    """The k labels with the largest noisy counts, in order: `PeelingTopK` on ballots.
 
-    A ballot may hold any number of votes. Guarantee: k times BoundedRange(2/scale) for a record,
-    under either relation; k times BoundedRange(1/scale) for a teacher who comes or goes.
-    Theorem P17: neither the number of labels nor that of the votes on a ballot has a price. The
-    noise has a standard deviation of 1.28 scales.
+    The noise is Gumbel noise, with a standard deviation of 1.28 scales. A ballot may hold any
+    number of votes. Guarantee: k times BoundedRange(2/scale) for a record, under either relation,
+    and k times BoundedRange(1/scale) for a teacher who comes or goes. Theorem P17. The cost depends
+    neither on the number of labels nor on that of the votes on a ballot.
     """
 
     kind: Literal["top_votes"] = "top_votes"
@@ -288,8 +292,10 @@ class TopVotes(Vote):
 
     @property
     def peeling(self) -> PeelingTopK:
-        """The mechanism that does the work."""
-        return PeelingTopK(k=self.k, noise="gumbel", scale=self.scale, sensitivity=self.covers)
+        """The mechanism that selects the labels."""
+        return PeelingTopK(
+            k=self.k, noise="gumbel", scale=self.scale, sensitivity=self.sensitivity_bound
+        )
 
     @property
     def curve(self) -> Curve:
@@ -311,16 +317,16 @@ class TopVotes(Vote):
 
 @final
 class StableVoting(Vote):
-    """The labels above a wide gap in the votes, their number chosen for every item, or nothing:
-    `StableTopK` on ballots.
+    """The labels above a wide gap in the votes, or nothing: `StableTopK` on ballots.
 
-    From Zhu and Wang 2022, with the constants of replaced ballots. A ballot may hold any number of
-    votes and need not be cut. Guarantee: Approximate(BoundedRange(2 sqrt(rho)) +
-    GaussianDP(sqrt(rho)), failure_delta) a round, for either unit and relation, Theorem P15:
-    neither the number of labels nor that of the votes on a ballot has a price.
+    The number of labels is chosen for every item. A ballot may hold any number of votes and need
+    not be cut. Guarantee: Approximate(BoundedRange(2 sqrt(rho)) + GaussianDP(sqrt(rho)),
+    failure_delta) a round, for either unit and relation, Theorem P15. The cost depends neither on
+    the number of labels nor on that of the votes on a ballot. From Zhu and Wang (2022), with the
+    constants of replaced ballots.
 
     Args:
-        failure_delta: the chance, in one round, that labels pass that a ballot could change.
+        failure_delta: probability, in one round, that labels pass that a ballot could change.
         kbar: the most labels that an item may get; None for `labels`.
         regularizer: public preference for some numbers of labels: an array of at least kbar
             numbers, `TargetSize`, or None.
@@ -355,13 +361,13 @@ class StableVoting(Vote):
 
     @property
     def stable(self) -> StableTopK:
-        """The mechanism that does the work: `expected_size` and `rule` are for planning."""
+        """The mechanism that selects the labels. Plan with its `expected_size` and `rule`."""
         return StableTopK(
             rho=self.rho,
             failure_delta=self.failure_delta,
             kbar=self.labels if self.kbar is None else self.kbar,
             regularizer=self.regularizer,
-            relation="add_remove" if self.covers.monotone else "replace_one",
+            relation="add_remove" if self.sensitivity_bound.monotone else "replace_one",
         )
 
     @property

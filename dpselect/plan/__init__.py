@@ -1,7 +1,7 @@
-"""Which mechanism, at what noise, for a budget and a profile of the data: planned before a release,
-or chosen by it.
+"""The choice of a mechanism and its noise, for a budget and public facts about the data.
 
-The package is called like its main function, `dpselect.plan(...)`, and so it can be called.
+A plan makes it before a release, and a release without a plan makes it itself. The package has the
+name of its main function, `dpselect.plan(...)`, and can itself be called.
 """
 
 import sys

@@ -1,7 +1,6 @@
-"""`plan`: the answer to a `PlanSpec`, whose fields are the keywords of the function.
+"""`plan`, the answer to a `PlanSpec`, whose fields are the keywords of the function.
 
-The mechanism is chosen as `topk` and `continual run` choose theirs: a plan forecasts what they will
-run.
+The mechanism is chosen as in `topk` and `continual run`, so a plan forecasts what they will run.
 """
 
 from __future__ import annotations
@@ -80,28 +79,26 @@ def plan(
     sensitivity: Sensitivity | None = None,
     **asked: Any,
 ) -> Plan:
-    """Say what a release will run, find and cost, before any data are read: `dpselect plan` in
-    Python.
+    """Forecast the mechanism, quality and cost of a release, before any data are read.
 
-    Nothing private is read: the profile is public or made up, and the forecast holds for data that
-    look like it. It is the mechanism's own draws on made-up users, from a fixed seed.
+    This is `dpselect plan` in Python. Nothing private is read, because the profile is public or
+    made up, and the forecast holds for data that look like it. It uses the mechanism's own draws on
+    made-up users, from a fixed seed.
 
     Args:
-        budget: what all releases may cost together, in place of `epsilon`, `delta` and `rho`.
-        k, releases: number of items of each release; number of releases.
-        profile: what the data look like, in place of `shape` and what goes with it: `Profile.zipf`,
-            `Profile.of_counts(..., public=True)` or `Profile.of_log`.
-        sensitivity: what one user may change in scores of your own, in place of `relation` and
+        budget: budget of all releases together, in place of `epsilon`, `delta` and `rho`.
+        asked: the fields of `dpselect.spec.PlanSpec`.
+        profile: public description of the data, in place of `shape` and the options that go with
+            it: `Profile.zipf`, `Profile.of_counts(..., public=True)` or `Profile.of_log`.
+        sensitivity: sensitivity of scores of your own to one user, in place of `relation` and
             `max_items_per_user`.
-        asked: the fields of `dpselect.spec.PlanSpec`, which are the options of the command;
-            `ledger` may be an open ledger.
 
     Returns:
         A `TopKPlan`; with `periods` a `HorizonPlan`, with `pate` a `VotingPlan`.
 
     Raises:
-        InvalidRequest, InvalidBudget: what is asked for contradicts itself, the profile is private
-            data, or no mechanism can do it.
+        InvalidRequest, InvalidBudget: options contradict each other, the profile is private data,
+            or no mechanism can do it.
         CalibrationError: no amount of noise fits the budget.
 
     Example:
@@ -157,10 +154,10 @@ def answered(
     budget: acc.Budget | None = None,
     sensitivity: Sensitivity | None = None,
 ) -> Plan:
-    """The plan that a spec asks for.
+    """The plan for a spec.
 
     Args:
-        profile: in place of what `shape=` and the numbers beside it stand for.
+        profile: the profile, in place of `shape=` and the numbers beside it.
         budget, sensitivity: as for `plan`.
     """
     if sensitivity is not None and spec.way != "releases":
@@ -212,10 +209,9 @@ def _chosen(
     whole: acc.Budget | None,
     sensitivity: Sensitivity | None,
 ) -> tuple[TopKRequest, list[Choice]]:
-    """The request of one release, what `topk` runs for it, and what it runs where another kind is
-    named.
+    """The request of one release, and the choices of `topk` for it and for each other named kind.
 
-    `whole`: the budget of the dataset that pays, if one does.
+    `whole` is the budget of the dataset to charge, if there is one.
     """
     if sensitivity is None:
         request, chosen = _of_counts(spec, profile, budget, whole)
@@ -231,9 +227,7 @@ def _chosen(
 def _of_scores(
     spec: PlanSpec, profile: Profile, budget: acc.Budget, sensitivity: Sensitivity
 ) -> tuple[TopKRequest, Callable[[Any], Choice]]:
-    """A release of scores of another kind, and what a named mechanism, or the default, is for
-    it.
-    """
+    """The request of scores of another kind, and a function from a kind's name to the choice."""
     if stated := spec.given("relation", "max_items_per_user", "groups", "with_counts", "ledger"):
         raise InvalidRequest(
             f"sensitivity= is of scores of your own: leave {next(iter(stated))}= out"
@@ -261,15 +255,15 @@ def _of_scores(
 def _of_counts(
     spec: PlanSpec, profile: Profile, budget: acc.Budget, whole: acc.Budget | None
 ) -> tuple[TopKRequest, Callable[[Any], Choice]]:
-    """A release of `topk`, and what a named mechanism, or the default, is for it."""
+    """The request of a release of `topk`, and a function from a kind's name to the choice."""
     asked = {name: getattr(spec, name) for name in _SHARED if getattr(spec, name) is not None}
     if (groups := groups_of(spec)) is not None:
         asked |= {"group": "group", "max_groups_per_user": groups.max_groups_per_user}
     listed = None if spec.unknown_domain else profile.size
     if budget.is_about_attacks and listed is None:
         raise InvalidRequest(
-            "a limit on attacks pays for no items that are read off the log: state epsilon= and"
-            " delta=, or a public list of items"
+            "a budget by advantage or by attack rates does not cover items that are read off the"
+            " log. State epsilon= and delta=, or a public list of items"
         ).at("unknown_domain")
 
     def question(kind: Any) -> Question:
@@ -287,9 +281,7 @@ def _of_counts(
 
 
 def _payer(spec: PlanSpec, budget: acc.Budget) -> tuple[acc.Budget | None, str]:
-    """The budget of the dataset that will pay, None without a ledger; and in words where it is
-    from.
-    """
+    """The budget of the dataset to charge (None without a ledger), and its source in words."""
     if spec.ledger is None:
         return None, ""
     if not isinstance(spec.ledger, str | acc.Ledger):
@@ -328,7 +320,7 @@ _SHARED = (
 
 
 def groups_of(spec: PlanSpec) -> Groups | None:
-    """The groups of which each gets a release; None for the log as a whole."""
+    """The groups with a release each; None for the log as a whole."""
     if spec.groups is None:
         return None
     more = {"per_user": spec.groups_per_user, "exponent": spec.group_exponent}
@@ -340,7 +332,7 @@ def groups_of(spec: PlanSpec) -> Groups | None:
 
 
 def most(profile: Profile, spec: PlanSpec) -> int:
-    """Number of items that can come out of data that look like this."""
+    """Number of items that can come out of data with this profile."""
     return profile.touched if spec.unknown_domain else profile.size
 
 
@@ -376,7 +368,7 @@ def _series(spec: PlanSpec, profile: Profile, budget: acc.Budget) -> Plan:
 
 
 def _votes(spec: PlanSpec) -> VotesModel | TrialVotes:
-    """Votes that are made up from public numbers, or those in a file."""
+    """Votes made up from public numbers, or those in a file."""
     from dpselect.pate.plan import VotesModel
     from dpselect.pate.votes_file import VotesFile
 
@@ -418,7 +410,7 @@ _SAID_BY = {
 
 
 def _require_said_once(spec: PlanSpec, kind: str) -> None:
-    """Refuse fields that say what the shape says, or that it has no use for."""
+    """Refuse fields that repeat the shape, or that do not apply to it."""
     held = spec.given(
         *(name for name in _SAID_BY[kind] if name not in FileFields.model_fields)
     ) | file_options(spec)
@@ -430,10 +422,10 @@ def _require_said_once(spec: PlanSpec, kind: str) -> None:
 
 
 def profile_of(spec: PlanSpec) -> Profile:
-    """The profile that `shape=` and the numbers beside it stand for.
+    """The profile that `shape=` and the numbers beside it describe.
 
     Raises:
-        InvalidRequest: they stand for none, contradict each other, or name a file that was not
+        InvalidRequest: they describe none, contradict each other, or name a file that was not
             declared public.
     """
     if spec.shape is None:
@@ -464,7 +456,7 @@ def profile_of(spec: PlanSpec) -> Profile:
 
 
 def exponent_of(spec: PlanSpec) -> float:
-    """Of the Zipf law that `shape=` states; 0 for uniform."""
+    """Exponent of Zipf's law in `shape=`; 0 for uniform."""
     kind, _, exponent = str(spec.shape).partition(":")
     if kind == "uniform":
         if exponent:
@@ -478,7 +470,7 @@ def exponent_of(spec: PlanSpec) -> float:
 
 
 def file_options(spec: PlanSpec) -> dict[str, Any]:
-    """How the file of `shape=` is read, as it is stated."""
+    """Stated options for reading the file of `shape=`."""
     fields = FileFields.model_fields.items()
     return {
         name: getattr(spec, name) for name, field in fields if getattr(spec, name) != field.default
@@ -499,8 +491,7 @@ def enough(
     budget: acc.Budget | None = None,
     sensitivity: Sensitivity | None = None,
 ) -> PlanSpec:
-    """The question with the least epsilon whose plan expects `recall=` or, where a budget is
-    stated, the fewest users.
+    """A copy with the least epsilon that reaches `recall=` or, given a budget, the fewest users.
 
     Args:
         budget, sensitivity: as for `plan`.

@@ -1,6 +1,4 @@
-"""Noisy counts of what a selection releases: how much noise a share of a budget buys, and how far
-they are to be trusted.
-"""
+"""Noisy counts of the released items: the noise for a share of a budget, and intervals."""
 
 from __future__ import annotations
 
@@ -23,10 +21,10 @@ from dpselect.plan.request import TopKRequest
 from dpselect.sensitivity import Norm, Sensitivity, sqrt_up
 
 COUNTS = 0.2
-"""The share of a budget for counts, where nobody says."""
+"""Default share of a budget for counts."""
 
 COUNTS_AGAIN = 0.05
-"""The same for counts of a second look, which are told almost unclipped."""
+"""Default share of a budget for counts of a second pass, which are almost unclipped."""
 
 _LOST = 0.1  # of the share of counts, what tells how much the clip takes away from all of them
 # clips of counts, beyond which noise costs more than clipped users
@@ -34,8 +32,9 @@ _WIDEST: Mapping[Norm, float] = {"l2": 4.0, "l1": 8.0}
 _ROUNDING = 1 + 2.0**-40  # above that of the scales of one clip and another
 
 MOST_ITEMS = 1_000_000
-"""Items of an unknown domain for which intervals hold all at once, where values show the noise that
-chose.
+"""Number of items of an unknown domain for which simultaneous intervals hold.
+
+It applies if the values show the noise that chose the items.
 """
 
 _UP = Context(prec=6, rounding=ROUND_CEILING)
@@ -47,11 +46,12 @@ class CountNoise:
     """Fresh noise for the counts of the items that a selection releases.
 
     Attributes:
-        noise: what pays for an l2 norm, or for an l1 norm where only pure epsilon adds up.
-        scale: of that noise, score units; where `one` is not None for users clipped to a norm of 1.
-        one: what a user of whom that norm is left may change, where counts come from a second look;
-            None: they are the scores.
-        k: how many items at most.
+        noise: noise for an l2 norm, or for an l1 norm if only pure epsilon adds up.
+        scale: scale of that noise, in score units; if `one` is not None, for users clipped to a
+            norm of 1.
+        one: sensitivity of a second pass to a user clipped to a norm of 1; None if the counts are
+            the scores.
+        k: most items.
     """
 
     noise: NoiseName
@@ -61,10 +61,9 @@ class CountNoise:
 
     @classmethod
     def of(cls, request: TopKRequest, budget: Budget, times: int = 1) -> Self:
-        """For the releases of a request, each of which is paid `times` times, and its share of the
-        budget.
+        """Noise for a request's releases, each charged `times` times, in its share of a budget.
 
-        A choice only: what is charged is the curve of the selection and the counts together.
+        This is a choice only. The charge is the curve of the selection and the counts together.
         """
         assert request.counts is not None
         budgets = [budget] if request.share is None else [budget, request.share.budget]
@@ -98,9 +97,7 @@ class CountNoise:
         return cls(noise, scale, one, request.k)
 
     def beside(self, mechanism: Mechanism) -> Mechanism:
-        """The mechanism with its counts; as it is if it releases noisy scores of its own, and these
-        are the counts.
-        """
+        """The mechanism with its counts, or as it is if it releases noisy scores of its own."""
         if self.one is not None:
             return self._around(mechanism, self.scale / _ROUNDING)
         if mechanism.releases_values:
@@ -109,21 +106,20 @@ class CountNoise:
 
     @property
     def norm(self) -> Norm:
-        """That which the noise pays for."""
+        """The norm that the noise hides."""
         return VECTOR_NORMS[self.noise]
 
     @property
     def clip(self) -> float:
-        """The norm to which one user's counts are clipped among the k items that may be chosen: at
-        most as many as they have.
-        """
+        """Norm to which a user's counts are clipped among the k items that may be chosen."""
         return min(
             _WIDEST[self.norm], sqrt_up(Fraction(self.k)) if self.norm == "l2" else float(self.k)
         )
 
     def around(self, mechanism: Mechanism) -> Mechanism:
-        """The mechanism with counts of a second look at users clipped to `clip`, at one price for
-        every k. Theorem W9.
+        """The mechanism with second-pass counts of users clipped to `clip`.
+
+        The cost is the same for every k (Theorem W9).
         """
         return self._around(mechanism, self.scale * _ROUNDING)
 
@@ -145,7 +141,7 @@ class CountNoise:
 
 
 def limits_of(budget: Budget) -> str:
-    """What a budget states, as fields of a question."""
+    """The amounts of a budget, as fields of a question."""
     stated = {"epsilon": budget.epsilon, "rho": budget.rho, "delta": budget.delta}
     return ", ".join(
         f"{name}={format_number(value)}" for name, value in stated.items() if value is not None
@@ -153,9 +149,7 @@ def limits_of(budget: Budget) -> str:
 
 
 def _norm_of(budget: Budget) -> Norm:
-    """That whose price the budget adds up: of an l1 norm epsilons add up, of an l2 norm their
-    squares.
-    """
+    """The norm that suits a budget: l1 if epsilons add up, l2 if their squares do."""
     return "l1" if budget.measure == "epsilon" else "l2"
 
 
@@ -167,13 +161,16 @@ def _scale(
     sensitivity: Sensitivity,
     separately: bool,
 ) -> tuple[bool, float, NoiseName]:
-    """True for noise for an l1 norm, its scale, which spends `share` of the budget of all releases
-    of k counts, and its name.
+    """Noise that spends `share` of the budget of all releases of k counts.
 
-    `separately`: True if releases are charged one by one.
+    Args:
+        separately: True if releases are charged one by one.
+
+    Returns:
+        True if the noise is for an l1 norm, its scale, and its name.
     """
     norm = _norm_of(budget)
-    noise = next(name for name, its in VECTOR_NORMS.items() if its == norm)
+    noise: NoiseName = "laplace" if norm == "l1" else "gaussian"
 
     def price(scale: float) -> Curve:
         one = vector(noise, scale, sensitivity, k)
@@ -184,17 +181,15 @@ def _scale(
         whole = calibrate(price, budget, bracket, charges=releases if separately else None)
     except CalibrationError:
         raise CalibrationError(
-            f"no amount of noise brings counts of users within {limits_of(budget)}: raise the"
-            " budget, or leave out with_counts="
+            f"no amount of noise makes counts of users fit {limits_of(budget)}. Raise the budget,"
+            " or leave out with_counts="
         ) from None
     scale = whole / (share if norm == "l1" else math.sqrt(share))
     return norm == "l1", float(_UP.create_decimal(Decimal(repr(scale)))), noise
 
 
 def takes_its_own(member: type[Mechanism], settings: Mapping[str, Any]) -> bool:
-    """Whether the noisy scores that choose are released at no further price: a norm of what a user
-    moves bounds them.
-    """
+    """True if the noisy scores that choose are released at no extra cost, within a bounded norm."""
     norm = member.traits.clips.get(settings.get("noise") or "")
     if norm is None or "values" not in fields_of(member):
         return False
@@ -203,7 +198,7 @@ def takes_its_own(member: type[Mechanism], settings: Mapping[str, Any]) -> bool:
 
 
 def without_counts(mechanism: Mechanism) -> Mechanism:
-    """The mechanism that selects, without counts or groups around it."""
+    """The mechanism that selects, without its counts and groups."""
     return mechanism.selecting
 
 
@@ -213,13 +208,13 @@ class Interval:
     """An interval around each noisy score that is released.
 
     Attributes:
-        half_width: score units.
-        confidence: with which it holds: for each item by itself, whatever was selected, or for all
-            of them at once.
-        among: None for each by itself; otherwise for all of at most this many items, selected or
-            not.
-        at_least: whether users were clipped or bounded, so that their true number is the low end at
-            least, and may be above the high one, which is left out.
+        half_width: half of the width, in score units.
+        confidence: probability that it holds, for each item by itself, whatever was selected, or
+            for all of them at once.
+        among: None if it holds for each item by itself; otherwise it holds for all of at most this
+            many items, selected or not.
+        at_least: True if users were clipped or bounded, so that their true number is at least the
+            low end, and may be above the high end, which is left out.
     """
 
     half_width: float
@@ -228,33 +223,31 @@ class Interval:
     at_least: bool = False
 
     def words(self) -> str:
-        """How they hold, as a phrase."""
-        percent = f"{100 * self.confidence:g} %"
-        how = f"each holds with {percent}, whatever was selected"
+        """Meaning of the interval, as a phrase."""
+        percent = f"{100 * self.confidence:g}%"
+        how = f"each interval holds with {percent} probability, whatever was selected"
         if self.among is not None:
             how = (
-                f"all hold at once with {percent}, if at most {self.among:,} items take part"
-                " (values show the noise that chose)"
+                f"all intervals hold at the same time with {percent} probability, if at most"
+                f" {self.among:,} items take part (values include the noise that chose the items)"
             )
-        low = "users count in part, so that only the low ends are of users, at least so many: "
+        low = "users count in part, so only the low ends are bounds on numbers of users: "
         return low + how if self.at_least else how
 
 
 def interval(
     mechanism: Mechanism, confidence: float = 0.95, among: int | None = None
 ) -> Interval | None:
-    """The interval around each noisy score that a release of `mechanism` gives; None where it gives
-    none, or none is known.
+    """The interval around each noisy score of a release of `mechanism`; None if none is known.
 
-    Fresh noise was not selected by: an interval holds for each value. Values that show the noise
-    that chose are those of the luckiest, so the interval is one that holds for all candidates at
-    once (a union bound).
+    Fresh noise did not select the items, so its interval holds for each value. Values that show the
+    noise that chose them are those of the luckiest items, so their interval holds for all
+    candidates at once (a union bound).
 
     Args:
-        mechanism: as configured.
-        confidence: in (0, 1).
-        among: how many candidates there are at most; None: as the mechanism states, and
-            `MOST_ITEMS` where it does not.
+        mechanism: the mechanism as configured.
+        confidence: probability in (0, 1) that the interval holds.
+        among: most candidates; None: as the mechanism states, and `MOST_ITEMS` if it does not.
 
     Raises:
         InvalidRequest: `confidence` is not in (0, 1).

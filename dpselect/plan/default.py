@@ -1,6 +1,6 @@
-"""The default's rule: which mechanism releases a top k, by what is public about the question alone.
+"""The rule of the default, which chooses the mechanism for a top k by public facts alone.
 
-Nothing is compared and no data are assumed: each class of questions has its mechanism, for the
+Nothing is compared and no data are assumed. Each class of questions has its mechanism, for the
 reasons in `docs/choosing.md`.
 """
 
@@ -32,24 +32,19 @@ from dpselect.plan.request import TopKRequest
 from dpselect.sensitivity import Norm, Sensitivity
 
 GENEROUS = 300
-"""Items per user: a bound that hardly anybody reaches, where a proof needs one and nobody states
-any.
-"""
+"""Bound on items per user, rarely reached, for proofs that need one if none is stated."""
 
 FEW = 2
-"""Items per user, which a clip does not distort: one step does."""
+"""Items per user up to which a clip does not distort them. One step does."""
 
 FEW_LISTED = 15
-"""The most items to release of a public list for which Gumbel noise, which clips nobody, finds more
-than a race.
-"""
+"""Most items to release from a public list for which unclipped Gumbel noise beats a race."""
 
 FEW_PURE = 30
-"""The same for pure epsilon: for more items Laplace noise on clipped users finds more than peeling.
-"""
+"""Most items for which peeling beats Laplace noise on clipped users, under pure epsilon."""
 
 LARGEST_TABLE = 2_000_000
-"""Cells of a public table, all of which get noise."""
+"""Most cells of a public table, all of which get noise."""
 
 WHOLE_COUNTS = (
     "a clip goes with no counts of the same scores, which are sums of shares: leave out clip= or"
@@ -67,17 +62,18 @@ _FINDING = 0.2
 @final
 @dataclass(frozen=True)
 class Choice:
-    """A mechanism, and how `events.read` has to read the log for it.
+    """A mechanism, and the bounds with which `events.read` reads the log for it.
 
     Attributes:
-        mechanism: with the noise that spends the budget.
+        mechanism: the mechanism with the noise that spends the budget.
         max_items_per_user: the bound on one user's items; None for none.
-        clip, norm: what each user's contributions are scaled to; None to count every item in full.
-        again: what they are scaled to in a second look, within the items that were discovered; None
+        clip, norm: norm to which each user's contributions are scaled; None to count every item in
+            full.
+        again: norm to which they are scaled in a second pass, within the discovered items; None
             without one.
-        cells: whether the log is read as cells of a group and an item, with the bound and the clip
+        cells: True if the log is read as cells of a group and an item, with the bound and the clip
             over all groups together.
-        why: one sentence that says by which public facts the default chose it; "" where nothing was
+        why: one sentence with the public facts by which the default chose it; "" if nothing was
             chosen.
     """
 
@@ -91,7 +87,7 @@ class Choice:
 
     @property
     def bounding(self) -> Bounding:
-        """What is done to users' contributions."""
+        """Bound and clip on users' contributions."""
         return Bounding(self.max_items_per_user, self.clip, self.norm)
 
 
@@ -105,24 +101,23 @@ def default_choice(
     groups: Grouping | None = None,
     whole: Budget | None = None,
 ) -> Choice:
-    """The mechanism that finds most of the top k of distinct-user counts on many logs, and the clip
-    to read the log with.
+    """The mechanism that finds most of the top k of counts on many logs, and the clip for reading.
 
     Args:
-        budget: of the release, or of all `request.releases` of them; with groups of all groups, and
-            of what discovers them.
+        budget: budget of the release, or of all `request.releases` of them; with groups, of all
+            groups and of their discovery.
         request: k, candidates and the relation; its sensitivity is that of counts with at most
             `max_items_per_user` items a user. With groups all of it is within one of them.
-        max_items_per_user: as declared; None: any number, and 300 where a proof needs one.
-        clip: as stated, for one noisy vector; None: chosen.
-        norm: of a stated clip; None: l1 for a pure budget, l2 otherwise.
-        groups: each of which gets a release.
-        whole: the budget of the dataset that pays, if one does.
+        max_items_per_user: the bound as declared; None: any number, and 300 if a proof needs one.
+        clip: the clip as stated, for one noisy vector; None: chosen.
+        norm: norm of a stated clip; None: l1 for a pure budget, l2 otherwise.
+        groups: the groups with a release each.
+        whole: the budget of the dataset to charge, if there is one.
 
     Raises:
         InvalidRequest: an unknown domain or groups to discover and a budget without delta, or a
-            clip that nothing pays for.
-        RelationMismatch: what is asked for has no guarantee under the relation.
+            clip that no noise suits.
+        RelationMismatch: the question has no guarantee under the relation.
         CalibrationError: no amount of noise fits the budget.
     """
     if clip is not None and request.candidates is None and max_items_per_user is None:
@@ -144,19 +139,18 @@ def default_mechanism(
     groups: Grouping | None = None,
     whole: Budget | None = None,
 ) -> Mechanism:
-    """A mechanism that fits `request` and `budget`, chosen by public configuration alone, for
-    scores as `request` declares them.
+    """A mechanism that fits `request` and `budget`, chosen by public configuration alone.
 
-    Of an unknown domain `SparseHistogram` where the sensitivity bounds a norm of what a user moves,
-    else `LimitedDomain`. Of a public one a noisy vector for the bounded norm where more items are
-    asked for than a user touches, else peeling with exponential noise for a pure budget, and
-    one-shot Gumbel noise for others. All of them release the order. See `default_choice` for the
-    clip to read a log with.
+    For an unknown domain it is `SparseHistogram` if the sensitivity bounds a norm of a user's
+    change, else `LimitedDomain`. For a public one it is a noisy vector for the bounded norm if k is
+    larger than a user's number of items, else peeling with exponential noise for a pure budget, and
+    one-shot Gumbel noise for others. All of them release the rank order. See `default_choice` for
+    the clip to read a log with.
 
     Args:
-        kind: of the mechanism; None for these.
-        groups: every one of which gets a release, as a `PerGroup` with the price of all.
-        whole: the budget of the dataset that pays, if one does.
+        kind: kind of the mechanism; None for the rule above.
+        groups: the groups with a release each, as a `PerGroup` with the cost of all.
+        whole: the budget of the dataset to charge, if there is one.
 
     Raises:
         InvalidRequest: an unknown domain or groups to discover and a budget without delta, or
@@ -174,14 +168,14 @@ def default_mechanism(
 @final
 @dataclass(frozen=True)
 class _Rule:
-    """What is public about a question.
+    """Public facts about a question, and the choice that follows from them.
 
     Attributes:
-        limit: the most items of a user, as declared; None for any number.
-        pure: whether the budget, or the dataset that pays, adds up pure epsilons, for which
-            Gaussian noise has no price.
-        every: what is charged for a mechanism of each group; None where they are one table of cells
-            alone, or there are none.
+        limit: the declared bound on a user's items; None for any number.
+        pure: True if the budget, or the dataset to charge, adds up pure epsilons, under which
+            Gaussian noise has no finite cost.
+        every: the charge for a mechanism of each group; None if they are one table of cells alone,
+            or there are none.
     """
 
     budget: Budget
@@ -200,7 +194,7 @@ class _Rule:
         groups: Grouping | None,
         whole: Budget | None,
     ) -> Self:
-        """Of what is asked; `whole` is the budget of the dataset that pays."""
+        """The facts of a request. `whole` is the budget of the dataset to charge."""
         pure = budget.form == "pure" or (whole is not None and whole.measure == "epsilon")
         return cls(
             budget,
@@ -213,18 +207,16 @@ class _Rule:
 
     @property
     def alone(self) -> bool:
-        """Whether items are released by a threshold, which hides those that hardly anybody
-        touched.
-        """
+        """True if a threshold releases items, and so hides items that hardly anybody touched."""
         return self.request.candidates is None or self.request.min_users is not None
 
     @property
     def noise(self) -> NoiseName:
-        """That of a noisy vector."""
+        """Name of the noise of a noisy vector."""
         return self.request.noise or ("laplace" if self.pure else "gaussian")
 
     def choice(self) -> Choice:
-        """The choice of one group, without counts of a second look."""
+        """The choice of one group, without counts of a second pass."""
         request = self.request
         if self._tabled:
             return self._table()
@@ -272,8 +264,9 @@ class _Rule:
 
     @property
     def _whole(self) -> bool:
-        """Whether all items of a catalog are asked for, of which a vector of Laplace noise
-        releases the set alone.
+        """True if all items of a catalog are asked for.
+
+        A vector of Laplace noise then releases only their set.
         """
         return (
             self.noise == "laplace" and not self.alone and self.request.k == self.request.candidates
@@ -281,7 +274,7 @@ class _Rule:
 
     @property
     def _few(self) -> int:
-        """The most items for which noise on each choice finds more than a noisy vector."""
+        """Most items for which noise on each choice finds more than a noisy vector."""
         listed, one_sided = (
             self.request.candidates is not None,
             self.request.sensitivity.relation == "add_remove",
@@ -308,7 +301,7 @@ class _Rule:
         return Choice(vector, most, clip, norm, why="the clip is stated")
 
     def plain(self) -> Mechanism:
-        """What releases the order of scores as they are declared."""
+        """The mechanism that releases the rank order of scores as they are declared."""
         request, size = self.request, self.request.sensitivity
         bounded = (
             min(size.l1_of(None), size.l2_of(None)) < math.inf
@@ -321,7 +314,7 @@ class _Rule:
         return self._selection()
 
     def _selection(self) -> Mechanism:
-        """What is paid for each item that is released."""
+        """The mechanism that is charged for each released item."""
         if self.request.candidates is None:
             return self.fit(LimitedDomain.__name__)
         noise = self.request.noise or ("exponential" if self.pure else "gumbel")
@@ -334,11 +327,11 @@ class _Rule:
         return SparseHistogram if self.alone else OneshotTopK
 
     def _race(self) -> Choice:
-        """A race at the price of one Gaussian vector, users clipped to a norm of 1."""
+        """A race at the cost of one Gaussian vector, with users clipped to a norm of 1."""
         vector: Any = self.stated(1.0, "l2")
         drawn: Any = vector.mechanism
         hiding, price = (drawn.delta, drawn.curve.curve) if self.alone else (None, drawn.curve)
-        assert isinstance(price, GaussianDP), "what Gaussian noise on clipped counts costs"
+        assert isinstance(price, GaussianDP), "the cost of Gaussian noise on clipped counts"
         scale = drawn.sensitivity.l2_of(None) / price.mu * _ROUNDING
         covers, cells = drawn.sensitivity, self.groups is not None
         shows = self.request.candidates is not None and self.request.counts is None
@@ -357,15 +350,13 @@ class _Rule:
         return replace(vector, mechanism=race, why=why)
 
     def fit(self, kind: str, **changes: Any) -> Mechanism:
-        """The mechanism that spends the budget, without the counts of a second look."""
+        """The mechanism that spends the budget, without the counts of a second pass."""
         found = fitted(kind, self.budget, self.request.model_copy(update=changes), every=self.every)
         return without_counts(found) if self.request.recounted else found
 
     @property
     def _tabled(self) -> bool:
-        """Whether the groups are drawn as one table of cells, where users need no bound on
-        groups.
-        """
+        """True if groups are drawn as one table of cells, without a bound on a user's groups."""
         request, groups = self.request, self.groups
         if groups is None or not groups.tabled or self.limit is not None or self.pure:
             return False
@@ -377,7 +368,7 @@ class _Rule:
         return self.alone or groups.cells(request) <= LARGEST_TABLE
 
     def _table(self) -> Choice:
-        """That of cells: all groups pay the price of one."""
+        """The choice of a table of cells, in which all groups have the cost of one."""
         assert self.groups is not None
         size = self.request.candidates if self.alone else self.groups.cells(self.request)
         cells = replace(
@@ -393,7 +384,7 @@ class _Rule:
         return replace(found, mechanism=changed(found.mechanism, k=None), cells=True, why=least)
 
     def completed(self, choice: Choice) -> Choice:
-        """The choice with counts of a second look, and for every group."""
+        """The choice with counts of a second pass, and for every group."""
         mechanism = choice.mechanism
         if self.request.recounted and self.request.counts is not None:
             mechanism = CountNoise.of(self.request, self.budget).around(mechanism)
@@ -405,7 +396,7 @@ class _Rule:
 
 
 def changed(mechanism: Any, **settings: Any) -> Any:
-    """The mechanism with other settings, validated."""
+    """A validated copy of the mechanism with other settings."""
     return (
         type(mechanism).model_validate({**settings_of(mechanism), **settings})
         if settings
@@ -414,7 +405,7 @@ def changed(mechanism: Any, **settings: Any) -> Any:
 
 
 def unbounded(cells: int = 0) -> NoReturn:
-    """Refuse groups that no bound and no norm limits a user in; `cells` of them are public."""
+    """Refuse groups without a bound or a norm on a user. `cells` of them are public."""
     if cells > LARGEST_TABLE:
         raise InvalidRequest(
             f"public lists of items and groups make up {cells:,} cells, and no table of more than"
@@ -438,11 +429,11 @@ class Grouping:
     """Groups of a log, each of which gets a release.
 
     Attributes:
-        most: in how many of them one user is at most.
-        listed: how many a public list names; None where they are discovered, which takes a fifth of
-            the budget.
-        tabled: whether the log can be read as cells of a group and an item (`Choice.cells`), which
-            are considered then.
+        most: most groups of one user.
+        listed: number of groups in a public list; None if they are discovered, which takes a fifth
+            of the budget.
+        tabled: True if the log can be read as cells of a group and an item (`Choice.cells`), which
+            are then considered.
     """
 
     most: int
@@ -450,27 +441,27 @@ class Grouping:
     tabled: bool = False
 
     def cells(self, request: TopKRequest) -> int:
-        """How many cells public lists of groups and items name; 0 without them."""
+        """Number of cells in public lists of groups and items; 0 without them."""
         return (request.candidates or 0) * (self.listed or 0)
 
     def every(self, budget: Budget, request: TopKRequest) -> EveryGroup | None:
-        """What is charged for a mechanism of each of them; None where users are in any number.
+        """The charge for a mechanism of each group; None if a user may be in any number.
 
         Raises:
-            InvalidRequest: groups are to be discovered with a budget without delta, or `most` is
-                not an integer >= 1.
+            InvalidRequest: groups need discovery and the budget has no delta, or `most` is not an
+                integer >= 1.
         """
         if self.most == ANY_GROUPS:
             return None
-        rule = "in how many groups one user is at most"
+        rule = "the most groups of one user"
         checked_integer("max_groups_per_user", self.most, rule, error=InvalidRequest)
         relation, found = request.sensitivity.relation, None
         if self.listed is None:
             if budget.delta == 0:
                 raise InvalidRequest(
-                    "groups that are read off the log need a budget with a delta: the chance that"
-                    " one of a single user is found. Give a delta in (0, 1), or a public list of"
-                    " groups (groups=)"
+                    "groups that are read off the log need a budget with a delta, which is the"
+                    " probability that a group of a single user is found. Give a delta in (0, 1),"
+                    " or a public list of groups (groups=)"
                 )
             presence = Sensitivity.of_clipped(1.0, "l2", relation, self.most)
             shared = None if request.share is None else request.share.times(_FINDING * (1 - 2**-40))
@@ -485,8 +476,9 @@ class Grouping:
 
 
 def part(budget: Budget, share: float) -> Budget:
-    """This share of a budget, and a little less: all parts together do not exceed the whole in
-    floats either.
+    """A share of a budget, and a little less.
+
+    All parts together therefore do not exceed the whole in floats either.
     """
     amounts = {name: getattr(budget, name) for name in ("epsilon", "rho", "delta", "failure")}
     stated = {name: share * (1 - 2**-40) * value for name, value in amounts.items() if value}

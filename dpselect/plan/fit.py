@@ -1,5 +1,6 @@
-"""From a budget to a mechanism whose noise spends it, knowing only what is public: one search, over
-`accounting.calibrate`.
+"""The search for the mechanism whose noise spends a budget, knowing only public facts.
+
+It is one search over `accounting.calibrate`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def calibrated(
     releases: int = 1,
     charges: int | None = None,
 ) -> Mechanism:
-    """The member of `family` with the least noise that `budget` still pays for.
+    """The member of `family` with the least noise that fits `budget`.
 
     Uses the best accounting of the curves, privacy loss distributions included, and the safe end of
     the search. Theorem P16.
@@ -49,11 +50,10 @@ def calibrated(
     Args:
         family: maps a positive parameter to a mechanism; the cost may rise or fall with the
             parameter, not both.
-        budget: what the whole release may cost.
+        budget: budget of the whole release.
         bracket: least and greatest parameter to consider.
-        releases: how many such releases the budget has to pay for, as one plan that is fixed in
-            advance.
-        charges: how many it has to pay for, charged one by one, in place of that; None for a plan.
+        releases: number of such releases that must fit, as one plan that is fixed in advance.
+        charges: number of releases that must fit if they are charged one by one; None for a plan.
 
     Raises:
         CalibrationError: nothing in the bracket fits the budget, or the cost is not monotone.
@@ -85,21 +85,21 @@ def fitted(
 ) -> Mechanism:
     """The mechanism called `kind`, for `request`, with the noise that spends `budget`.
 
-    A mechanism that can fail has its chance of failure and the conversion to epsilon share the
-    budget's delta: a few splits are tried and the one with the lowest threshold is kept. Of several
-    releases each gets an equal part of `budget.failure`, so that what a ledger sets aside for
+    A mechanism that can fail shares the budget's delta between its failure probability and the
+    conversion to epsilon. A few splits are tried, and the one with the lowest threshold is kept.
+    Each of several releases gets an equal part of `budget.failure`, so that a ledger's reserve for
     failures lasts as long as the rest. Only `request` and `budget` are looked at, no data.
 
     Args:
         kind: a mechanism's `kind` or the name of its class.
-        every: the groups, each of which gets such a release: all that a user is in are paid for.
+        every: the groups with such a release each; the cost covers all groups that a user is in.
 
     Raises:
-        InvalidRequest: the mechanism is unknown, or it cannot do what is asked.
+        InvalidRequest: the mechanism is unknown, or it does not fit the request.
         DomainMismatch: the domain is unknown and the mechanism needs a public one.
-        RelationMismatch: the mechanism has no guarantee under the relation asked for.
-        CalibrationError: the budget pays for no amount of noise, for example a pure one for a
-            mechanism that can fail.
+        RelationMismatch: the mechanism has no guarantee under the request's relation.
+        CalibrationError: no amount of noise fits the budget, for example a pure one for a mechanism
+            that can fail.
     """
     if not isinstance(budget, Budget) or not isinstance(request, TopKRequest):
         raise InvalidRequest(
@@ -135,22 +135,22 @@ def fitted(
     else:
         remedy = "raise the budget, or choose another mechanism or noise"
     raise CalibrationError(
-        f"no amount of noise brings {several}{member.__name__}{noise} within {limits_of(budget)}:"
-        f" {remedy}"
+        f"no amount of noise makes {several}{member.__name__}{noise} fit {limits_of(budget)}."
+        f" {remedy[:1].upper()}{remedy[1:]}"
     )
 
 
 @final
 @dataclass(frozen=True)
 class EveryGroup:
-    """A release of each of many groups: what is charged for one mechanism.
+    """A release of each of many groups, with the charge for all of a user's groups.
 
     Attributes:
-        most: in how many groups one user is at most.
-        relation: what neighboring logs differ by.
-        uniform: whether a user who leaves and one who comes share what they move
+        most: most groups of one user.
+        relation: the neighboring relation.
+        uniform: True if a user who leaves and one who comes share their change
             (`Sensitivity.uniform` under replace_one).
-        discovery: what finds the groups; None for a public list.
+        discovery: the mechanism that finds the groups; None for a public list.
     """
 
     most: int
@@ -160,11 +160,11 @@ class EveryGroup:
 
     @property
     def times(self) -> int:
-        """How many times the price of one group's mechanism is paid."""
+        """Number of times that the cost of one group's mechanism is charged."""
         return self.most * (2 if self.relation == "replace_one" else 1)
 
     def around(self, one: Mechanism) -> PerGroup:
-        """The same mechanism for every group."""
+        """The mechanism for every group."""
         shared = self.uniform and self.relation == "replace_one"
         return PerGroup(
             mechanism=one, max_groups_per_user=self.most, discovery=self.discovery, uniform=shared
@@ -174,10 +174,10 @@ class EveryGroup:
 @final
 @dataclass(frozen=True)
 class _Spending:
-    """One search for the noise that spends a budget on all that a request asks for.
+    """One search for the noise that spends a budget on a request.
 
     Attributes:
-        member, settings: the mechanism, but for its noise.
+        member, settings: the mechanism without its noise.
         counted: its counts; None without them.
     """
 
@@ -189,7 +189,7 @@ class _Spending:
     counted: CountNoise | None
 
     def mechanism(self, parameter: float) -> Mechanism:
-        """With this noise, if it has a guarantee for what is asked."""
+        """The mechanism with this noise, if it has a guarantee for the request."""
         found = self.member.model_validate({**self.settings, knob_of(self.member).field: parameter})
         asked = self.request.sensitivity.relation
         if found.relation != asked:
@@ -199,7 +199,7 @@ class _Spending:
             raise RelationMismatch(
                 f"{self.member.__name__} has no guarantee under relation={asked!r}: {remedy}"
             )
-        found.covers.require(self.request.sensitivity)
+        found.sensitivity_bound.require(self.request.sensitivity)
         _require_domain(self.member, self.request, takes_observed=found.takes_observed)
         return found if self.counted is None else self.counted.beside(found)
 
@@ -208,9 +208,7 @@ class _Spending:
         return self._charged(self.mechanism(parameter)).curve
 
     def found(self, bracket: tuple[float, float]) -> Mechanism | None:
-        """The mechanism with the least noise that the ledger's share pays for too; None if the
-        budget pays for none.
-        """
+        """The mechanism with the least noise that fits the ledger's share too, or None."""
         charges, share = self.request.charges, self.request.share
         with suppress(CalibrationError):
             knob = calibrate(self.price, self.budget, bracket, charges=charges)
@@ -227,9 +225,7 @@ class _Spending:
         return None
 
     def may_beat(self, best: Mechanism, chance: float) -> bool:
-        """Whether the budget pays for as low a threshold as that of `best`, at this chance of
-        failure: a single cost.
-        """
+        """True if a threshold as low as that of `best` fits, at this failure probability."""
         surprise, height = _surprise(best, chance), _height(best)
         rising = knob_of(type(without_counts(best))).rising
         try:
@@ -248,19 +244,17 @@ class _Spending:
 
 
 def default_kbar(k: int) -> int:
-    """How many items compete for k places if nobody says: max(1000, 10 k).
+    """Default number of items that compete for k places, max(1000, 10 k).
 
-    Widening the competition raises LimitedDomain's threshold by ln(kbar)/epsilon, so ten times as
-    many cost 2.3/epsilon counts, and lowers the count it rests on; on logs large enough for a
-    release the second is worth more.
+    More competition raises LimitedDomain's threshold by ln(kbar)/epsilon, so ten times as many
+    items cost 2.3/epsilon counts, and lowers the count on which it rests. On logs large enough for
+    a release the second is worth more.
     """
     return min(max(1000, 10 * k), _MOST_RANKS)
 
 
 def supports(kind: str, request: TopKRequest) -> bool:
-    """Whether the mechanism called `kind` has a guarantee under the relation and the domain of
-    `request`.
-    """
+    """True if the mechanism called `kind` has a guarantee for the request's relation and domain."""
     member = mechanism_class(kind)
     _settings(member, _ANY, request)
     known = request.candidates is not None or member.traits.domain != "public"
@@ -268,7 +262,7 @@ def supports(kind: str, request: TopKRequest) -> bool:
 
 
 def mechanism_class(kind: str) -> type[Mechanism]:
-    """The mechanism of that `kind` or class name."""
+    """The mechanism class of that `kind` or class name."""
     own = getattr(mechanisms, kind, None)  # spares a session the members that it does not use
     if isinstance(own, type) and issubclass(own, Mechanism) and own is not Mechanism:
         return own
@@ -285,16 +279,14 @@ def mechanism_class(kind: str) -> type[Mechanism]:
 
 
 def noise_settings(mechanism: Mechanism) -> tuple[str, float]:
-    """The name of the field that sets the noise of `mechanism` (of a selection, that beside its
-    counts), and its value.
-    """
+    """Name and value of the field that sets the noise of `mechanism`, or of its selection."""
     mechanism = without_counts(mechanism)
     knob = knob_of(type(mechanism))
     return knob.field, getattr(mechanism, knob.field)
 
 
 def knob_of(member: type[Mechanism]) -> NoiseParameter:
-    """What sets the noise of a mechanism."""
+    """The parameter that sets the noise of a mechanism."""
     if member.traits.noise is None:
         raise InvalidRequest(
             f"{member.__name__} has no single amount of noise to calibrate: configure it in the"
@@ -304,12 +296,11 @@ def knob_of(member: type[Mechanism]) -> NoiseParameter:
 
 
 def _settings(member: type[Mechanism], budget: Budget, request: TopKRequest) -> dict[str, Any]:
-    """The fields of the mechanism that follow from the request; what is None keeps the mechanism's
-    own default.
+    """The mechanism's fields that follow from the request. None keeps the mechanism's own default.
 
     Raises:
-        InvalidRequest: the mechanism does not release what is asked for, or needs more than
-            follows.
+        InvalidRequest: the mechanism does not fit the request, or needs more than the request
+            states.
     """
     fields, traits, name = fields_of(member), member.traits, member.__name__
     if traits.answers in WHY_NOT_TOP_K:
@@ -365,17 +356,15 @@ def _require_domain(member: type[Mechanism], request: TopKRequest, *, takes_obse
 def _splits(
     member: type[Mechanism], budget: Budget, request: TopKRequest, every: EveryGroup | None
 ) -> list[dict[str, float]]:
-    """What the chance of failure of one release may be, as settings; a single empty one if nothing
-    can fail.
-    """
+    """Failure probabilities of one release to try, as settings; {} alone if it cannot fail."""
     failure = member.traits.failure
     if failure is None:
         return [{}]
     if budget.delta == 0:
         raise InvalidRequest(
-            f"{member.__name__} can fail, so its budget needs a delta: the chance of that. Give a"
-            " delta in (0, 1), or a public catalog (domain=, or candidates= of a TopKRequest)"
-            " and a mechanism that never fails"
+            f"{member.__name__} can fail, so its budget needs a delta, which is the failure"
+            " probability. Give a delta in (0, 1), or a public catalog (domain=, or candidates="
+            " of a TopKRequest) and a mechanism that never fails"
         )
     times, found = (
         (1, 0.0)
@@ -405,14 +394,12 @@ def _splits(
 
 
 def _below(chance: float) -> float:
-    """A chance with twelve digits that is no more, times the number of charges either."""
+    """A probability with twelve digits that is at most `chance`, and times the charges, too."""
     return float(f"{chance * (1 - 1e-11):.12g}")
 
 
 def _height(mechanism: Mechanism) -> float:
-    """How high the threshold lies up to a constant, by which the splits of one mechanism are
-    compared.
-    """
+    """Height of the threshold up to a constant, to compare the splits of one mechanism."""
     mechanism = without_counts(mechanism)
     failure, (_, amount) = mechanism.traits.failure, noise_settings(mechanism)
     if failure is None:
@@ -422,8 +409,6 @@ def _height(mechanism: Mechanism) -> float:
 
 
 def _surprise(mechanism: Mechanism, chance: float) -> float:
-    """How many units of its noise a threshold lies up that a single user crosses with this
-    chance.
-    """
+    """Height, in units of noise, of a threshold that one user crosses with this probability."""
     noise = getattr(without_counts(mechanism), "noise", None)
     return -math.log(chance) if noise is None else float(by_name(noise).isf_ball(arb(chance)).mid())

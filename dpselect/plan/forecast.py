@@ -1,8 +1,7 @@
-"""Forecast what a mechanism finds, by its own draws on made-up users who look like a public
-profile.
+"""Forecasts of a mechanism's result, by its own draws on made-up users with a public profile.
 
 Nothing private is read. Users are made up one by one, because mechanisms that weigh users' items
-again depend on who has what.
+again depend on the items of each user.
 """
 
 from __future__ import annotations
@@ -48,12 +47,12 @@ _POWERS, _HEAD, _SINGLE = (0.55, 0.65, 0.75), 0.5, 4.0
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class MadeUpUsers:
-    """Distinct pairs of a user and a cell, drawn from a profile: never those of a release.
+    """Distinct pairs of a user and a cell, drawn from a profile and never from a release.
 
-    A cell is an item or, where there are groups, an item in a group: group times `size` plus item.
+    A cell is an item or, if there are groups, an item in a group: group times `size` plus item.
 
     Attributes:
-        users, cells: (pairs,) by number, in order of cells.
+        users, cells: (pairs,) numbers of users and cells, in order of cells.
         size: number of items.
         groups: number of groups; 1 without groups.
         each: number of users that one of these stands for.
@@ -67,15 +66,14 @@ class MadeUpUsers:
 
     @classmethod
     def of(cls, profile: Profile, rng: np.random.Generator, groups: Groups | None = None) -> Self:
-        """Users with as many items as the profile says, who prefer popular ones so far that counts
-        are its own on average.
+        """Made-up users with the profile's numbers of items, whose counts match its own on average.
 
         Args:
             groups: a user is in some of them, larger ones more often, and has as many items in
                 each.
 
         Raises:
-            InvalidRequest: the profile does not say how many users there are.
+            InvalidRequest: the profile does not state the number of users.
         """
         loads = Loads.of_mean(1.0) if profile.loads is None else profile.loads
         total = float(profile.values @ profile.multiplicities)
@@ -112,19 +110,17 @@ class MadeUpUsers:
 
     @cached_property
     def counts(self) -> Floats:
-        """(cells,) number of users of each."""
+        """Number of users of each cell, (cells,)."""
         return np.asarray(
             np.bincount(self.cells, minlength=self.size * self.groups) * self.each, dtype=np.float64
         )
 
     def scores(self, choice: Choice, *, known: bool, rng: np.random.Generator) -> Scores:
-        """What a release sees once contributions are bounded, labeled by the cells' numbers, with a
-        second look at users.
-        """
+        """Scores of a release with bounded contributions, labeled by cell, with a second pass."""
         users, cells = self._kept(choice.max_items_per_user, rng)
         number = self.size * self.groups
         relation, starts = (
-            choice.mechanism.covers.relation,
+            choice.mechanism.sensitivity_bound.relation,
             np.searchsorted(cells, np.arange(number + 1)),
         )
         loads = np.bincount(users, minlength=1).astype(np.float64)
@@ -135,28 +131,17 @@ class MadeUpUsers:
             labels = [cell(place // self.size, place % self.size) for place in labels]
         place_of = dict(zip(labels, shown.tolist(), strict=True))
 
-        def spent(
-            labels: Sequence[Label], numbers: Floats, weight: Callable[[Floats, Floats], Any]
-        ) -> Floats:
-            """(n,) sums of what users give these items: from numbers of pairs, and the sum of their
-            squares over each user.
-            """
+        def spent(labels: Sequence[Label], weight: Callable[[Floats], Floats]) -> Floats:
+            """Return (n,) sums of users' weights of these items, by each user's number of them."""
             at = np.array([place_of[label] for label in labels], dtype=np.int64)
             many = starts[at + 1] - starts[at]
-            place, own = _spans(starts[at], many), np.repeat(numbers, many)
-            squares = np.asarray(np.bincount(users[place], own**2, len(loads)), dtype=np.float64)[
-                users[place]
-            ]
-            sums = np.bincount(np.repeat(np.arange(len(at)), many), weight(own, squares), len(at))
+            place = _spans(starts[at], many)
+            own = np.bincount(users[place], minlength=len(loads)).astype(np.float64)[users[place]]
+            sums = np.bincount(np.repeat(np.arange(len(at)), many), weight(own), len(at))
             return np.asarray(sums * self.each, dtype=np.float64)
 
-        def weigh(labels: Sequence[Label], numbers: Indices, norm: float) -> Indices:
-            relative = numbers.astype(np.float64)
-            found = spent(
-                labels,
-                relative,
-                lambda own, squares: np.minimum(1.0, norm * own / np.sqrt(squares)),
-            )
+        def weigh(labels: Sequence[Label], norm: float) -> Indices:
+            found = spent(labels, lambda own: np.minimum(1.0, norm / np.sqrt(own)))
             return np.floor(found * WEIGHT_UNIT).astype(np.int64)
 
         again = Bounding(None, choice.again, choice.norm)
@@ -165,17 +150,20 @@ class MadeUpUsers:
             bound = Sensitivity.of_clipped(choice.again, choice.norm, relation)
 
         def score(labels: Sequence[Label]) -> Scores:
-            found = spent(labels, np.ones(len(labels)), lambda _, many: again.weight(many))
+            found = spent(labels, again.weight)
             return Scores(found, sensitivity=bound, labels=labels)
 
         domain: Domain = "public" if known else "observed"
         found = Scores(
-            values[shown], sensitivity=choice.mechanism.covers, labels=labels, domain=domain
+            values[shown],
+            sensitivity=choice.mechanism.sensitivity_bound,
+            labels=labels,
+            domain=domain,
         )
         return found.with_second(SecondLook(score, bound, weigh=weigh))
 
     def _kept(self, limit: int | None, rng: np.random.Generator) -> tuple[Indices, Indices]:
-        """The pairs of which at most so many are left of each user."""
+        """The pairs after at most `limit` of each user are kept."""
         if limit is None:
             return self.users, self.cells
         many = np.flatnonzero((np.bincount(self.users) > limit)[self.users])
@@ -187,16 +175,15 @@ class MadeUpUsers:
 
 
 def _spans(starts: Indices, sizes: Indices) -> Indices:
-    """So many whole numbers from each start."""
+    """Ranges of whole numbers with these starts and sizes."""
     return np.arange(int(sizes.sum())) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
 
 
 def _appeal(profile: Profile, loads: Loads) -> Floats:
-    """(levels,) how likely the next item of a user is one of each level, so that as many users have
-    it as its count says.
+    """Appeal (levels,) of an item of each level, so that its expected users equal its count.
 
-    An item of appeal w is among a user's first n distinct ones with a chance of 1 - exp(-t w), for
-    the t at which the user is expected to have n.
+    An item of appeal w is among a user's first n distinct ones with a probability of 1 - exp(-t w),
+    for the t at which the user is expected to have n.
     """
     members, users = profile.multiplicities.astype(np.float64), loads.users / loads.users.sum()
     total = float(profile.values @ members)
@@ -216,16 +203,14 @@ def _appeal(profile: Profile, loads: Loads) -> Floats:
 
 
 def _sampled(loads: Loads, number: int, rng: np.random.Generator) -> Indices:
-    """(number,) numbers of items, as users have them."""
+    """A sample (number,) of users' numbers of items."""
     return np.rint(rng.choice(loads.sizes, number, p=loads.users / loads.users.sum())).astype(
         np.int64
     )
 
 
 def _drawn(sizes: Indices, chances: Floats, rng: np.random.Generator) -> tuple[Indices, Indices]:
-    """(pairs,) users and items in order of items: for each user so many distinct items, the next
-    one always by its chance.
-    """
+    """Users and items of (pairs,), in order of items, drawn item by item for each user."""
     items, people, left = len(chances), len(sizes), sizes.copy()
     held = np.empty(0, dtype=np.int64)
     for _ in range(_MOST_TIMES):
@@ -247,7 +232,7 @@ def _drawn(sizes: Indices, chances: Floats, rng: np.random.Generator) -> tuple[I
 
 @final
 class Forecast(Stated):
-    """What a release is expected to find, on average over profiles that fit what is stated.
+    """Expected quality of a release, averaged over profiles that match the description.
 
     Args:
         recall: expected share of the true top k; with ties at rank k, any of the tied items counts.
@@ -263,7 +248,7 @@ class Forecast(Stated):
     released: Real = Field(description="a number >= 0")
 
     def in_words(self, top: str) -> str:
-        """What to expect, as a phrase; `top`: the items that are wanted."""
+        """The forecast as a phrase, with `top` as the name of the true items."""
         words = f"{share(self.recall)} of {top}"
         if self.low < self.high:
             words += (
@@ -285,8 +270,10 @@ class Forecast(Stated):
 
 
 def fitting(profile: Profile, rng: np.random.Generator) -> Iterator[Profile]:
-    """Profiles that fit what is stated: counts as they are; of a smooth curve, the laws of logs
-    around which counts scatter.
+    """Profiles that match the description.
+
+    Counts are used as they are. For a smooth curve, they are distributions of real logs, whose
+    counts scatter around such curves.
     """
     if profile.law == "counts":
         yield profile
@@ -299,14 +286,13 @@ def fitting(profile: Profile, rng: np.random.Generator) -> Iterator[Profile]:
 @final
 @dataclass(frozen=True, eq=False)
 class Forecaster:
-    """Made-up data that look like a profile, drawn once, on which any number of mechanisms are
-    tried.
+    """Made-up data with a profile, drawn once, on which any number of mechanisms are tried.
 
     Attributes:
-        profile: what is publicly known of the data.
+        profile: public description of the data.
         known: True if the items are public; else they are those that users touched.
-        groups: the groups of which each gets a release; None for the log as a whole.
-        seed: of the users and of the draws, which release nothing.
+        groups: the groups with a release each; None for the log as a whole.
+        seed: seed of the users and of the draws, which release nothing.
     """
 
     profile: Profile
@@ -318,17 +304,16 @@ class Forecaster:
     )
 
     def of(self, choice: Choice, k: int, *, draws: int = DRAWS) -> Forecast:
-        """What a choice finds of the top k of data whose contributions are bounded as the release
-        bounds them.
+        """Forecast of a choice for the top k of data that are bounded as in the release.
 
         Args:
-            choice: what `dpselect.topk` would run; its counts are left out.
+            choice: the choice of `dpselect.topk`; its counts are left out.
             k: number of items (of each group).
             draws: number of releases, over all profiles that fit.
 
         Raises:
-            InvalidRequest: the profile has fewer than k items, or does not say how many items users
-                have.
+            InvalidRequest: the profile has fewer than k items, or does not state the number of
+                items per user.
         """
         self.require(k)
         if self.groups is None or choice.cells:
@@ -361,7 +346,7 @@ class Forecaster:
             ).at("k")
 
     def _tried(self, choice: Choice, k: int, share: float, draws: int) -> Forecast:
-        """What is found in a group with this share of the users, or in all cells."""
+        """Forecast for a group with this share of the users, or for all cells."""
         inner = without_counts(choice.mechanism)
         if (
             choice.cells
@@ -409,8 +394,9 @@ class Forecaster:
         return Forecast.average(_on(run, k, *one, draws=each, rng=rng) for one in data)
 
     def users(self, share: float | None = 1.0) -> list[MadeUpUsers]:
-        """Made-up users of every profile that fits: of a group with this share of the users; None
-        for cells of all groups.
+        """Made-up users of every matching profile, in a group with this share of the users.
+
+        None is for cells of all groups.
         """
         if share not in self._users:
             rng = np.random.default_rng([self.seed, 3])
@@ -423,18 +409,18 @@ class Forecaster:
 def _counted(
     profile: Profile, mechanism: Mechanism, k: int, *, known: bool
 ) -> tuple[Scores, NDArray[np.bool_]]:
-    """Scores of which nothing is bounded, labeled by rank, and which ranks are right."""
+    """Scores without bounds, labeled by rank, and an array that is True for the right ranks."""
     counts = profile.dense()
     shown = counts if known else counts[counts > 0]
     domain: Domain = "public" if known else "observed"
-    scores = Scores(shown, sensitivity=mechanism.covers, labels=range(len(shown)), domain=domain)
+    scores = Scores(
+        shown, sensitivity=mechanism.sensitivity_bound, labels=range(len(shown)), domain=domain
+    )
     return scores, top_of(counts, len(counts), k)
 
 
 def top_of(values: Floats, size: int, k: int, least: float = 0.0) -> NDArray[np.bool_]:
-    """(cells,) True for the k highest values above `least` of each group of `size` cells, and for
-    those tied with the last.
-    """
+    """True (cells,) for the k highest values above `least` per group of `size` cells, with ties."""
     table = values.reshape(-1, size)
     k = min(k, size)
     bar = np.partition(table, -k, axis=1)[:, -k]
@@ -444,8 +430,9 @@ def top_of(values: Floats, size: int, k: int, least: float = 0.0) -> NDArray[np.
 def judged(
     released: NDArray[np.bool_], right: NDArray[np.bool_], size: int, k: int
 ) -> tuple[float, float, float]:
-    """Recall, share of groups in which all are right, and number of released items, on average over
-    groups with any user.
+    """Mean recall, share of groups with all items right, and number of released items per group.
+
+    Means are over groups with any user.
     """
     shown, true = released.reshape(-1, size), right.reshape(-1, size)
     wanted = np.minimum(true.sum(axis=1), k)
@@ -470,7 +457,7 @@ def _on(
     draws: int,
     rng: np.random.Generator,
 ) -> Forecast:
-    """What a choice finds in these scores."""
+    """Forecast of a choice on these scores."""
     found = np.zeros((draws, 3))
     for place in range(draws):
         selection, released = (

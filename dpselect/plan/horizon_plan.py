@@ -1,6 +1,4 @@
-"""`HorizonPlan`: what a series with one budget over all periods should find, before data are
-read.
-"""
+"""`HorizonPlan`, the forecast of a series with one budget over all periods, without data."""
 
 from __future__ import annotations
 
@@ -29,15 +27,15 @@ _MOST_COUNTS = 10_000_000  # of cells in periods, which are simulated at once
 @final
 @dataclass(frozen=True)
 class HorizonPlan(Plan):
-    """What a series with one budget is expected to find: what `dpselect.continual.run` would run.
+    """The forecast of a series with one budget, as `dpselect.continual.run` would run it.
 
     Attributes:
-        budget: of the whole series.
-        mechanism: to open the series with: `dpselect.continual.open`.
-        expected: what a period should find, on average over periods.
+        budget: budget of the whole series.
+        mechanism: mechanism to open the series with, by `dpselect.continual.open`.
+        expected: forecast of a period, on average over periods.
         by_period: (periods,) expected recall of each period.
-        profile: what it was tried on, in words.
-        groups: groups of which each gets a release; None for the log as a whole.
+        profile: the profile of the simulation, in words.
+        groups: groups with a release each; None for the log as a whole.
     """
 
     budget: Budget
@@ -54,7 +52,7 @@ class HorizonPlan(Plan):
         return words + ("" if self.groups is None else f", of each of {self.groups.count:,} groups")
 
     def words(self) -> Iterator[Section]:
-        """What each period finds, and what it costs."""
+        """The quality of each period, and the cost."""
         expected, mechanism = self.expected, self.mechanism
         limit, delta = map(format_number, (self.budget.limit, self.budget.delta))
         yield Section(
@@ -79,7 +77,7 @@ class HorizonPlan(Plan):
         )
 
     def rows(self) -> Iterator[Section]:
-        """Nothing more."""
+        """No further sections."""
         yield from ()
 
     def as_data(self) -> dict[str, Any]:
@@ -94,7 +92,7 @@ class HorizonPlan(Plan):
 
 
 def _bars(shares: tuple[float, ...]) -> str:
-    """One bar for each period, or for each of forty stretches of them."""
+    """One bar for each period, or for each of forty runs of periods."""
     step = -(-len(shares) // 40)
     found = [
         sum(part) / len(part)
@@ -112,19 +110,19 @@ def plan_horizon(
     seed: int = 0,
     draws: int = _DRAWS,
 ) -> HorizonPlan:
-    """Say what a series should find in data that look like a profile; nothing private is read.
+    """Forecast a series for data with a profile. Nothing private is read.
 
     Users have the profile's items in all periods together, each item in a period by chance. They
     are counted as the series will count them, and noise of the mechanism's own distribution is
     added (simulated, in floats).
 
     Args:
-        budget: of the whole series.
-        mechanism: fitted to it.
-        profile: what the data of all periods look like.
-        groups: groups of which each gets a release; None for the log as a whole.
-        seed: of the simulation.
-        draws: number of simulated series for each profile that fits.
+        budget: budget of the whole series.
+        mechanism: mechanism fitted to the budget.
+        profile: description of the data of all periods.
+        groups: groups with a release each; None for the log as a whole.
+        seed: seed of the simulation.
+        draws: number of simulated series for each matching profile.
 
     Raises:
         InvalidRequest: the profile has fewer than k items, or too many to simulate.
@@ -162,8 +160,7 @@ class _Log:
 
     Attributes:
         by_period: (pairs,) positions of the pairs of each period.
-        right: (periods, cells) True for the true top k of each group, those that are tied at rank k
-            included.
+        right: (periods, cells) True for the true top k of each group, ties at rank k included.
     """
 
     made: MadeUpUsers
@@ -187,9 +184,7 @@ class _Log:
         )
 
     def weights(self, mechanism: ContinualTopK, rng: np.random.Generator) -> Floats:
-        """(periods, cells) what each period adds to the counts, in weights: `State.take` without
-        its tables.
-        """
+        """Weights (periods, cells) that each period adds to the counts, as by `State.take`."""
         made, number = self.made, self.made.size * self.made.groups
         used = np.zeros(int(made.users.max(initial=0)) + 1, dtype=np.int16)
         added = np.zeros((mechanism.periods, number))
@@ -205,9 +200,7 @@ class _Log:
         return added
 
     def series(self, mechanism: ContinualTopK, rng: np.random.Generator) -> Floats:
-        """(3, periods) the recall of each period, whether all are right, and how many are released,
-        means over groups.
-        """
+        """Means over groups of a period's recall, share all right, and releases, (3, periods)."""
         # slow to import, and every list of mechanisms imports this module
         from scipy.signal import lfilter
 
@@ -243,7 +236,7 @@ class _Log:
 
 
 def _summed(mechanism: ContinualTopK, counts: Floats) -> Floats:
-    """(periods, cells) the counts of the periods that each count adds up."""
+    """Counts (periods, cells) of all periods that each count adds up."""
     totals = np.cumsum(counts, axis=0)
     if mechanism.count == "running":
         return totals

@@ -1,4 +1,4 @@
-"""`Plan`: sections in words for a terminal or a notebook, and plain data."""
+"""`Plan`, sections of words for a terminal or a notebook, and plain data."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any, final
 @final
 @dataclass(frozen=True)
 class Section:
-    """What a plan says of one thing.
+    """A section of a plan with facts, lines or a table.
 
     Attributes:
-        title: its heading; empty for none.
+        title: heading; empty for none.
         facts: names and values.
-        lines: of text.
+        lines: lines of text.
         heads, rows: a table.
         left: heads of columns of words.
-        narrow: the heads that a screen of few columns shows; all where it is empty.
-        best_first: whether the first row is the best, which a page prints in bold.
+        narrow: heads that a narrow screen shows; all if it is empty.
+        best_first: True if the first row is the best, which a page prints in bold.
         notes: small print below.
     """
 
@@ -35,7 +35,7 @@ class Section:
     notes: Sequence[str] = ()
 
     def spelled(self, spell: Callable[[str], str]) -> Section:
-        """With fields as `spell` writes them."""
+        """A copy with fields as `spell` writes them."""
         return replace(
             self,
             facts=[(name, spell(value)) for name, value in self.facts],
@@ -46,24 +46,24 @@ class Section:
 
 
 class Plan(ABC):
-    """What is recommended for a question, and what to expect of it. Public: no data were read."""
+    """A recommendation for a question, with its forecast. Public, because no data were read."""
 
     @property
     @abstractmethod
     def headline(self) -> str:
-        """What is planned, on one line."""
+        """The planned release, on one line."""
 
     @abstractmethod
     def words(self) -> Iterator[Section]:
-        """What is recommended, what it finds and costs."""
+        """The recommendation, its quality and its cost."""
 
     @abstractmethod
     def rows(self) -> Iterator[Section]:
-        """All that was looked at."""
+        """Further details."""
 
     @abstractmethod
     def as_data(self) -> dict[str, Any]:
-        """As plain data."""
+        """The plan as plain data."""
 
     def _repr_html_(self) -> str:
         from accounting.page.templates import card  # notebooks only
@@ -74,12 +74,12 @@ class Plan(ABC):
 
 
 def amount(value: float) -> str:
-    """Of users or items: to the whole from a thousand, to three digits below."""
+    """A number of users or items, to the whole from a thousand and to three digits below."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def share(value: float) -> str:
-    """A share that was simulated, in percent: never 0 or 100%, which no number of draws shows."""
+    """A simulated share in percent, but never 0 or 100%, which no number of draws shows."""
     percent = 100 * value
     if percent < 1:
         return "under 1%"

@@ -1,8 +1,6 @@
-"""What is publicly known or assumed of the data: how many users there are, how many items they
-have, how popular items are.
+"""Public facts or assumptions about the data: numbers of users and items, and popularity.
 
-A `Profile` is declared, or that of a public log. `Levels` are what a mechanism sees of it once
-users' contributions are bounded.
+A `Profile` is declared, or that of a public log.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ SecondLook = Callable[[int, int, float, Norm], tuple[Floats, Floats]]
 Law = Literal["curve", "counts"]
 
 MOST_USERS = 10**15
-"""Users, and items of one: beyond it a float does not tell one."""
+"""Most users, and most items of one user. Beyond it a float cannot represent a single one."""
 
 _PAIRS_OF = (
     "CREATE TEMP TABLE pairs AS SELECT DISTINCT u, i FROM ({log}) WHERE u IS NOT NULL AND i IS NOT"
@@ -56,7 +54,7 @@ _CLASSES = 5  # of groups by their size
 
 
 class Stated(Frozen):
-    """Part of a question to the planner or of its answer."""
+    """A part of a question to the planner, or of its answer."""
 
     error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
 
@@ -64,12 +62,12 @@ class Stated(Frozen):
 @final
 @dataclass(frozen=True)
 class Bounding:
-    """What is done to a user's items before they are counted.
+    """Bound and clip on a user's items before they are counted.
 
     Attributes:
         limit: at most this many items of a user are kept, chosen by a hash; None for all.
         clip: the 0/1 vector of the kept ones is scaled to a norm of at most this; None to leave it.
-        norm: in which that is: "l2" divides by the root of the number of items, "l1" by the number.
+        norm: kind of the norm: "l2" divides by the root of the number of items, "l1" by the number.
     """
 
     limit: int | None = None
@@ -82,7 +80,7 @@ class Bounding:
         return self.limit is None and self.clip is None
 
     def weight(self, loads: Floats) -> Floats:
-        """(bins,) what a kept item of such a user counts."""
+        """Weight (bins,) of a kept item of a user with this number of items."""
         if self.clip is None:
             return np.ones_like(loads)
         left = loads if self.limit is None else np.minimum(loads, self.limit)
@@ -91,7 +89,7 @@ class Bounding:
         )
 
     def words(self) -> str:
-        """As a phrase; empty if nothing is done."""
+        """The bound and the clip as a phrase; empty if there is none."""
         parts = []
         if self.limit is not None:
             parts.append(f"at most {self.limit:,} item{'s' if self.limit > 1 else ''} of each user")
@@ -110,7 +108,7 @@ class Loads:
 
     Attributes:
         sizes: (bins,) numbers of items, ascending, >= 1.
-        users: (bins,) share of the users that have that many; sums to 1.
+        users: (bins,) share of the users with that number; sums to 1.
     """
 
     sizes: Floats
@@ -118,8 +116,10 @@ class Loads:
 
     @classmethod
     def of_mean(cls, mean: float) -> Self:
-        """Geometric, with 1 the least: most users have few, a tenth have 2.3 times the mean or
-        more. A mean of 1 is 1 for all.
+        """A geometric distribution from 1 with this mean.
+
+        Most users have few items, and a tenth have 2.3 times the mean or more. With a mean of 1 all
+        users have 1.
         """
         if mean <= 1:
             return cls(np.ones(1), np.ones(1))
@@ -129,7 +129,7 @@ class Loads:
 
     @classmethod
     def binned(cls, sizes: Floats, amounts: Floats) -> Self:
-        """Bins that are exact up to 16 items and 19 % wide beyond."""
+        """Bins that are exact up to 16 items and 19% wide beyond."""
         wide = _SINGLE + np.floor(np.log(np.maximum(sizes, 1) / _SINGLE) / np.log(_WIDTH))
         place = np.where(sizes <= _SINGLE, sizes, np.maximum(wide, _SINGLE)).astype(np.int64)
         total = np.bincount(place, amounts)
@@ -138,25 +138,24 @@ class Loads:
 
     @property
     def mean(self) -> float:
-        """Items of a user on average."""
+        """Mean number of items per user."""
         return float(self.sizes @ self.users)
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Profile:
-    """What is known of a log without looking at it: from a source that is public, made up, or paid
-    for.
+    """A description of a log from a public source, made-up numbers, or a release that was charged.
 
-    Immutable. Items are known by rank only, so what is kept is every distinct count and how many
-    items have it.
+    It is immutable. Items are known by rank only, so it keeps every distinct count and the number
+    of items that have it.
 
     Attributes:
         values: (levels,) counts, highest first, in users.
-        multiplicities: (levels,) how many items have each.
-        description: where the profile comes from, in words.
-        loads: how many items users have; None if that is not known.
-        users: how many users there are; None if that is not known.
+        multiplicities: (levels,) number of items with each count.
+        description: source of the profile, in words.
+        loads: numbers of items per user; None if unknown.
+        users: number of users; None if unknown.
         law: "counts" of a log or published; "curve", a smooth made-up one, around which counts of a
             real log scatter.
     """
@@ -183,15 +182,15 @@ class Profile:
         items_per_user: float | Mapping[int, float] | None = None,
         description: str = "public counts",
     ) -> Self:
-        """The shape of counts that were published, last year's for example, in any order.
+        """The profile of counts that were published, last year's for example, in any order.
 
         Args:
             counts: (m,) numbers from 0 to 10^15, one per item.
             public: your statement that the counts are public or made up. A plan that looks at
                 private counts is itself a release.
-            items_per_user: how many items users have: a mean, >= 1, or a mapping {number of items:
-                how many users have it}. Without it nothing is known about bounded contributions.
-            description: where they come from.
+            items_per_user: numbers of items per user: a mean, >= 1, or a mapping {number of items:
+                number of users}. Without it nothing is known about bounded contributions.
+            description: source of the counts, in words.
 
         Raises:
             InvalidRequest: `public` is not True, or the counts or the items per user are not such
@@ -218,18 +217,16 @@ class Profile:
         *,
         items_per_user: float | Mapping[int, float] = 1.0,
     ) -> Self:
-        """Expected counts under Zipf's law: item i of `items` has users * items_per_user *
-        i^-exponent / sum, at most `users`.
+        """Expected counts under Zipf's law, in whole users.
 
-        Counts are rounded to whole users.
+        Item i of `items` has users * items_per_user * i^-exponent / sum, at most `users`.
 
         Args:
             exponent: >= 0; 0 makes all items alike, about 1 is usual for what people like.
-            items: how many items, from 1 to 50,000,000.
-            users: how many users, from 1 to 10^15.
-            items_per_user: how many different items a user touches: a mean, > 0, around which users
-                are spread geometrically, or a mapping {number of items: how many users have it}, or
-                which share of them.
+            items: number of items, from 1 to 50,000,000.
+            users: number of users, from 1 to 10^15.
+            items_per_user: numbers of different items per user: a mean, > 0, around which users are
+                spread geometrically, or a mapping {number of items: number or share of users}.
 
         Raises:
             InvalidRequest: an argument is outside its domain.
@@ -269,8 +266,9 @@ class Profile:
         public: bool = False,
         items_per_user: float | Mapping[int, float] | None = None,
     ) -> Self:
-        """The shape of the public counts in a column of a CSV file; an only column needs neither
-        name nor header.
+        """The profile of the public counts in a column of a CSV file.
+
+        A file's only column needs neither name nor header.
 
         Raises:
             InvalidRequest: `public` is not True, the file cannot be read, has no such column, or
@@ -301,8 +299,9 @@ class Profile:
         public: bool = False,
         **files: Any,
     ) -> Self:
-        """The shape of a log that was published or made up, last year's for example: it also says
-        who touches which items.
+        """The profile of a log that was published or made up, last year's for example.
+
+        It also has the number of items per user.
 
         Args:
             path: a file, one row per event, of any format that `events.read` reads.
@@ -346,21 +345,19 @@ class Profile:
         return int(self.multiplicities[self.values > 0].sum())
 
     def dense(self) -> Floats:
-        """(m,) the count of every rank, highest first, in users."""
+        """Count of every rank (m,), highest first, in users."""
         return np.repeat(self.values, self.multiplicities)
 
     def flattened(self, ranks: float) -> Profile:
-        """Another law: the head is flat up to about this many ranks, with the same sum, as that of
-        public logs is.
-        """
+        """A profile of the same sum whose head is flat up to about this rank, as in public logs."""
         flat = self.values * (self._middles / (self._middles + ranks)) ** _TAKEN_OFF
         return self._with_my_sum(flat, f"flat for {ranks:g} ranks")
 
     def uneven(self, rng: np.random.Generator) -> Profile:
-        """What a log may look like whose counts scatter around this curve, each by some 4 %, and
-        whose gaps are therefore uneven.
+        """A possible real log, whose counts scatter around this curve by some 4% each.
 
-        On six public logs the logarithm of a count lies .02 to .04 off a cubic in that of its rank.
+        The gaps between counts are therefore uneven. On six public logs the logarithm of a count
+        lies 0.02 to 0.04 off a cubic in that of its rank.
         """
         head = min(self.size, _SCATTERED)
         level = np.minimum(
@@ -378,13 +375,11 @@ class Profile:
         )
 
     def tempered(self, power: float) -> Profile:
-        """Another law: counts to this power, with the same sum. Zipf's law with an exponent has
-        `power` times that exponent.
-        """
+        """A profile of the same sum with counts to a power, which multiplies a Zipf exponent."""
         return self._with_my_sum(self.values**power, f"to the power {power:g}")
 
     def in_group(self, share: float) -> Profile:
-        """A group with this share of the users, in whole users per item."""
+        """The profile of a group with this share of the users, in whole users per item."""
         users = None if self.users is None else self.users * share
         words = f"a group of {share:.3g} of the users: {self.description}"
         return Profile(
@@ -398,18 +393,16 @@ class Profile:
 
     @property
     def _middles(self) -> Floats:
-        """(levels,) the middle of the ranks that share a count."""
+        """Middle of the ranks that share a count, (levels,)."""
         return np.cumsum(self.multiplicities) - (self.multiplicities - 1) / 2
 
     @property
     def _most(self) -> float:
-        """Users of an item."""
+        """Most users of an item."""
         return MOST_USERS if self.users is None else max(self.users, float(self.values[0]))
 
     def _with_my_sum(self, values: Floats, words: str) -> Profile:
-        """Other values for the same levels, in proportion to these and with the sum that this shape
-        has.
-        """
+        """A copy with other values for the same levels, scaled to the same sum."""
         factor = float(self.values @ self.multiplicities) / max(
             float(values @ self.multiplicities), 1e-300
         )
@@ -432,13 +425,13 @@ class Profile:
         observed: bool = False,
         sensitivity: Sensitivity | None = None,
     ) -> Scores:
-        """Made-up scores of this shape, to try a mechanism on. Nothing is bounded: the counts are
-        those of the shape.
+        """Made-up scores of this profile, without bounds, to try a mechanism on.
 
         Args:
             relation, l0: of the declared sensitivity, which is that of distinct-user counts.
-            observed: leave out items without users and declare an unknown domain.
-            sensitivity: in place of relation and l0: what a mechanism covers, say.
+            observed: True to leave out items without users and declare an unknown domain.
+            sensitivity: sensitivity in place of relation and l0, for example a mechanism's
+                `covers`.
         """
         values, declared = self.dense(), sensitivity or Sensitivity(relation=relation, l0=l0)
         if not observed:
@@ -451,18 +444,16 @@ class Profile:
 
 @final
 class Groups(Stated):
-    """Groups of a public list, of each of which the top k is released: by `PerGroup`, or as one
-    table by `TopOfGroups`.
+    """Groups of a public list with a top k each, from `PerGroup` or as one table, `TopOfGroups`.
 
-    A group looks like the whole log with fewer users. What is found is the mean over the groups.
+    A group looks like the whole log with fewer users. The forecast is the mean over the groups.
 
     Args:
-        count: how many groups there are, >= 1. The price does not depend on it.
-        max_groups_per_user: in how many of them one user is kept, >= 1: `PerGroup` pays for one
-            group that many times. None: in any number, and one table alone is considered, in which
-            one norm bounds a user over all groups.
-        per_user: in how many a user is on average before that, >= 1; users are spread
-            geometrically.
+        count: number of groups, >= 1. The cost does not depend on it.
+        max_groups_per_user: bound on one user's groups, >= 1; `PerGroup` costs as much as that many
+            groups. None: any number, and one table alone is considered, in which one norm bounds a
+            user over all groups.
+        per_user: mean number of groups per user before that, >= 1; users are spread geometrically.
         exponent: the users of the groups follow Zipf's law with this exponent, >= 0; 0 makes all
             groups alike.
     """
@@ -474,7 +465,7 @@ class Groups(Stated):
 
     @property
     def kept(self) -> float:
-        """The share of the (user, group) pairs that the bound keeps."""
+        """Share of the (user, group) pairs that the bound keeps."""
         if self.max_groups_per_user is None:
             return 1.0
         loads = Loads.of_mean(self.per_user)
@@ -484,8 +475,10 @@ class Groups(Stated):
         )
 
     def sizes(self) -> list[tuple[int, float]]:
-        """Up to five classes, largest first: how many groups, and the share of the users that one
-        of them has on average.
+        """Up to five classes of groups, largest first.
+
+        Returns:
+            For each class, the number of groups and the mean share of the users in one of them.
         """
         shares = np.arange(1, self.count + 1) ** -self.exponent
         users = np.minimum(1.0, min(self.per_user, self.count) * shares / shares.sum())
@@ -536,9 +529,7 @@ def _require_number(
 
 
 def _users_in(path: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The distinct counts of a log, how many items have each, the items per user, and the number of
-    users.
-    """
+    """Distinct counts of a log, items with each, numbers of items per user, and number of users."""
     from dpselect.events.engine import opened  # a profile of numbers reads no file
     from dpselect.events.reading import Reading
     from dpselect.events.rows import rows, shaped
@@ -567,8 +558,9 @@ def _users_in(path: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _counts_in(path: Path, column: str | None) -> list[float]:
-    """The numbers in a column of a CSV file, read as a public list is; an only column needs neither
-    name nor header.
+    """The numbers in a column of a CSV file, read as a public list is.
+
+    A file's only column needs neither name nor header.
     """
     from dpselect.events.catalog import ListOptions, labels_in
 
@@ -596,7 +588,7 @@ def _is_number(texts: list[str]) -> bool:
 
 
 def _checked(counts: ArrayLike) -> Floats:
-    """Counts as numbers, if they are such: finite, from 0 to 10^15, one per item."""
+    """Counts as numbers, if they are finite, from 0 to 10^15, and one per item."""
     if isinstance(counts, Scores):
         raise InvalidRequest(
             "counts are private Scores: a plan that looks at them leaks them. Give public or"
@@ -625,5 +617,5 @@ def _checked(counts: ArrayLike) -> Floats:
 
 
 def _is_count(value: object) -> bool:
-    """Whether it is an integer >= 1, numpy's included, and no bool."""
+    """True if the value is an integer >= 1, also of numpy, and not a bool."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)

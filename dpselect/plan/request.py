@@ -1,4 +1,4 @@
-"""`TopKRequest`: what is public about a release of the top k."""
+"""`TopKRequest`, the public facts about a release of the top k."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import ClassVar, Self, final
 from pydantic import Field, SkipValidation, model_validator
 
 from accounting.budget import Budget
-from accounting.decimal_sum import exact
 from accounting.frozen import Count, Frozen, Probability
+from accounting.numbers import exact
 from dpselect.errors import InvalidRequest
 from dpselect.noise import NoiseName
 from dpselect.sensitivity import Sensitivity
 
 ALL = 1_000_000
-"""k where all items are asked for that are safe to show, and no catalog says how many there are.
-"""
+"""Value of k for all items that are safe to show, if no catalog states their number."""
 
 _NEAR = Fraction(1, 10**12)  # a float that is an n-th but for its rounding is one
 
@@ -28,8 +27,8 @@ class BudgetShare:
     """The part of a ledger's budget that one charge states, and takes at most.
 
     Attributes:
-        budget: the dataset's.
-        part: in (0, 1].
+        budget: the dataset's budget.
+        part: share in (0, 1].
     """
 
     budget: Budget
@@ -37,11 +36,10 @@ class BudgetShare:
 
     @classmethod
     def of(cls, stated: Budget, releases: int, budget: Budget) -> Self | None:
-        """What a release states where `releases` of them share `stated`; None where that is all of
-        the budget.
+        """The part of `budget` for one of `releases` that share `stated`; None if it is all of it.
 
-        Epsilons are compared, or rhos, as the decimals that they print as; deltas where one states
-        epsilon and the other rho.
+        Epsilons, or rhos, are compared as the decimals that they print as. If one budget states
+        epsilon and the other rho, deltas are compared.
         """
         same = (stated.rho is None) == (budget.rho is None)
         amounts = (stated.limit, budget.limit) if same else (stated.delta, budget.delta)
@@ -57,42 +55,43 @@ class BudgetShare:
 
     @property
     def charges(self) -> Fraction:
-        """How many such charges the budget pays for; see `calibrate`."""
+        """Number of such charges that fit the budget; see `calibrate`."""
         return 1 / self.part
 
     def times(self, part: float) -> Self:
-        """A part of it."""
+        """A part of this share."""
         return type(self)(self.budget, self.part * Fraction(part))
 
 
 @final
 class TopKRequest(Frozen):
-    """What is public about a release of the top k.
+    """Public facts about a release of the top k.
 
     Args:
-        k: how many items, >= 1.
-        sensitivity: what one user may change; distinct-user counts under add_remove by default.
+        k: number of items, >= 1.
+        sensitivity: sensitivity to one user; by default that of distinct-user counts under
+            add_remove.
         candidates: size of the public catalog; None if the candidates are read off the log, an
             unknown domain.
-        kbar: how many of the most popular items compete, for mechanisms that have such a number;
-            None is `default_kbar(k)`, or k for mechanisms that choose themselves how many to
-            release.
+        kbar: number of the most popular items that compete, for mechanisms that have such a number;
+            None is `default_kbar(k)`, or k for mechanisms that choose the number of released items
+            themselves.
         noise: name of the noise, for mechanisms that leave a choice; None is the mechanism's
             default or, if it has none, exponential for a pure budget and gumbel otherwise.
-        releases: how many such releases share the budget, each charged by itself as a ledger
-            charges them. Each then has as much noise as `Budget.how_many` asks for, and an equal
-            part of the budget's chance of failure. 1: one has all of it.
-        share: the part of a ledger's budget that the release may take, where it states a part of
-            that; None for all.
-        counts: the share of the budget, in (0, 1), that noisy counts of the released items get;
-            None: no counts. Mechanisms whose own noisy scores are free (`SparseHistogram`, one-shot
-            gaussian and laplace noise on bounded users) release those.
-        recounted: whether these counts come from a second look at the users of the released items,
-            as `dpselect.topk` takes it: `WithValues` with a clip. Else they are the scores that
-            chose.
+        releases: number of such releases that share the budget, each charged by itself as a ledger
+            charges them. Each then has as much noise as `Budget.how_many` requires, and an equal
+            part of the budget's failure probability. With 1, one release has all of it.
+        share: the part of a ledger's budget that the release may take, if it states a part of that;
+            None for all.
+        counts: the share of the budget, in (0, 1), for noisy counts of the released items; None: no
+            counts. Mechanisms whose own noisy scores are free (`SparseHistogram`, one-shot gaussian
+            and laplace noise on bounded users) release those.
+        recounted: True if these counts come from a second pass over the users of the released
+            items, as in `dpselect.topk`: `WithValues` with a clip. Otherwise they are the scores
+            that chose the items.
         min_users: the fewest distinct users that an item must have to be released, whatever the
-            noise; None for no such rule. Only `SparseHistogram` can keep it, and what discovers by
-            one.
+            noise; None for no such rule. Only `SparseHistogram` can keep it, and mechanisms that
+            discover by one.
 
     Raises:
         InvalidRequest: a value is outside its domain, or k exceeds candidates.
@@ -117,9 +116,7 @@ class TopKRequest(Frozen):
 
     @property
     def charges(self) -> int | None:
-        """Number of charges that share the budget, for `calibrated`; None where one release may
-        have all of it.
-        """
+        """Number of charges that share the budget, for `calibrated`; None for one release."""
         return self.releases if self.releases > 1 else None
 
     @model_validator(mode="after")

@@ -1,7 +1,7 @@
-"""`TopKPlan`: the mechanism that a release will run, what it costs and what it should find, before
-data are read.
+"""`TopKPlan`, the mechanism of a release, its cost and its forecast, before data are read.
 
-Nothing private is read, and a plan is deterministic: the draws of its forecast have a fixed seed.
+Nothing private is read, and a plan is deterministic, because the draws of its forecast have a fixed
+seed.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
 
 @final
 class PlannedMechanism(Stated):
-    """A mechanism whose noise spends the budget, and what to expect of it.
+    """A mechanism whose noise spends the budget, with its forecast.
 
     Args:
-        mechanism: what `dpselect.topk` runs; its `to_json` is what `dpselect topk --mechanism`
-            takes.
-        expected: what one release should find.
+        mechanism: the mechanism of `dpselect.topk`; its `to_json` is an input of
+            `dpselect topk --mechanism`.
+        expected: forecast of one release.
         cost: cost of all releases, in the unit of the budget's limit (epsilon at its delta, or
             rho), nats; proved.
-        max_items_per_user, clip, norm: how each user's contributions are bounded for it, as
-            `events.read` does; None: not at all.
-        why: public facts by which the default chose it; "" where it was named.
+        max_items_per_user, clip, norm: bounds on each user's contributions for it, as of
+            `events.read`; None: no bound.
+        why: public facts by which the default chose it; "" if it was named.
     """
 
     mechanism: AnyMechanism = Field(description="a mechanism")
@@ -70,7 +70,7 @@ class PlannedMechanism(Stated):
         return f"{knob} {value:.4g}"
 
     def in_words(self) -> str:
-        """The class, its noise and how contributions are bounded for it."""
+        """The class, its noise, and the contribution bounds for it."""
         run: Any = without_counts(self.mechanism)
         noise = settings_of(run).get("noise")
         kind = f"{noise} noise of " if isinstance(noise, str) else ""
@@ -89,18 +89,19 @@ class PlannedMechanism(Stated):
 
 @final
 class TopKPlan(Plan, Stated):
-    """How to spend a budget on releases of a top k: what `dpselect.topk` would run, and other kinds
-    where they were named.
+    """A plan for a budget and releases of a top k, as `dpselect.topk` would run it.
+
+    It may also compare other kinds of mechanisms.
 
     Args:
-        budget: what all releases may cost together, charged one by one.
-        request: what is public about one release.
-        profile: what the data are taken to look like, in words.
+        budget: budget of all releases together, charged one by one.
+        request: public facts about one release.
+        profile: description of the data, in words.
         items: number of items of that profile.
-        groups: groups of which each gets a release; None for the log as a whole.
-        recommended: what `dpselect.topk` runs for this question.
+        groups: groups with a release each; None for the log as a whole.
+        recommended: the mechanism of `dpselect.topk` for this question.
         compared: other kinds that were named, best first.
-        payer: which dataset of a ledger will pay, in words; "" without a ledger.
+        payer: the dataset of a ledger that will be charged, in words; "" without a ledger.
     """
 
     budget: Budget = Field(description="a Budget")
@@ -128,16 +129,14 @@ class TopKPlan(Plan, Stated):
 
     @property
     def curve(self) -> Curve:
-        """What all releases cost together with the recommended mechanism, as a plan that is fixed
-        in advance.
-        """
+        """The cost of all releases together with the recommended mechanism, as one fixed plan."""
         return self.request.releases * self.mechanism.curve
 
     def named(self, name: str) -> PlannedMechanism:
         """The planned mechanism of that kind.
 
         Raises:
-            InvalidRequest: none is planned.
+            InvalidRequest: no mechanism of that kind is planned.
         """
         for planned in self.ranked:
             if planned.name == name:
@@ -151,7 +150,7 @@ class TopKPlan(Plan, Stated):
 
     @property
     def unit(self) -> Literal["rho", "advantage", "true positive rate", "epsilon"]:
-        """What the budget's limit is of."""
+        """Unit of the budget's limit."""
         if self.budget.tpr is not None:
             return "true positive rate"
         if self.budget.advantage is not None:
@@ -168,7 +167,7 @@ class TopKPlan(Plan, Stated):
 
     @property
     def releases_in_words(self) -> str:
-        """What is released, and how often."""
+        """The released items and the number of releases, in words."""
         releases = self.request.releases
         words = f"{releases:,} release{'s' if releases > 1 else ''} of {self._top}"
         return words + ("" if self.groups is None else f", of each of {self.groups.count:,} groups")
@@ -178,7 +177,7 @@ class TopKPlan(Plan, Stated):
         return f"{self.releases_in_words}: {self.recommended.name}"
 
     def words(self) -> Iterator[Section]:
-        """What to use, what to expect, what it costs."""
+        """The recommended mechanism, its forecast and its cost."""
         yield Section(
             f"Recommended for {self.releases_in_words}: {self.recommended.name}",
             facts=list(self._answer()),
@@ -205,7 +204,7 @@ class TopKPlan(Plan, Stated):
         yield "risk", Risk.of(self.curve).in_words(self.request.sensitivity.relation)
 
     def rows(self) -> Iterator[Section]:
-        """The comparison with other kinds, and what was asked."""
+        """The comparison with other kinds, and the question."""
         if self.compared:
             table = [{"mechanism": one.name, **self._row(one)} for one in self.ranked]
             heads = list(table[0])
@@ -293,15 +292,15 @@ class TopKPlan(Plan, Stated):
         return {"plan": self.model_dump(mode="json"), "name": self.recommended.name, "risk": risk}
 
     def to_json(self) -> str:
-        """The plan as JSON; `TopKPlan.from_json` reads it back."""
+        """The plan as JSON, for `TopKPlan.from_json`."""
         return self.model_dump_json()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """The plan whose `to_json` is `text`.
+        """The plan with this JSON text from `to_json`.
 
         Raises:
-            InvalidRequest: it is not JSON, or no plan.
+            InvalidRequest: the text is not JSON, or not a plan.
         """
         try:
             return cls.model_validate(json.loads(text))
@@ -329,17 +328,16 @@ def plan_releases(
     seed: int = 0,
     draws: int = DRAWS,
 ) -> TopKPlan:
-    """Say what each of a few choices costs, and what it should find in data that look like a
-    profile.
+    """A plan with the cost and the forecast of a few choices, for data with a profile.
 
     Args:
-        budget: what all `request.releases` releases may cost together, charged one by one.
-        request: what is public about one release.
-        choices: the one that `dpselect.topk` runs, then those to compare it with.
-        profile: what the data look like.
-        groups: groups of which each gets a release; None for the log as a whole.
-        payer: which dataset will pay, in words.
-        seed: of the made-up users and the draws.
+        budget: budget of all `request.releases` releases together, charged one by one.
+        request: public facts about one release.
+        choices: the choice of `dpselect.topk`, then those to compare it with.
+        profile: description of the data.
+        groups: groups with a release each; None for the log as a whole.
+        payer: the dataset that will be charged, in words.
+        seed: seed of the made-up users and the draws.
         draws: number of simulated releases of each choice.
 
     Raises:
@@ -372,9 +370,7 @@ def plan_releases(
 
 
 def _cost(budget: Budget, curve: Curve, releases: int) -> float:
-    """Cost of all releases in the unit of the budget's limit; the budget admits it, so no more than
-    that.
-    """
+    """Cost of all releases in the unit of the budget's limit, and at most the limit."""
     cost = (
         budget.cost(curve, thorough=True) if releases == 1 else budget.cost_of_each(curve, releases)
     )

@@ -1,4 +1,4 @@
-"""Pairwise comparisons -> rank centrality -> a private top-k."""
+"""Private top-k from pairwise comparisons, by rank centrality."""
 
 import lazy_loader
 

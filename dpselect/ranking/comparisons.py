@@ -1,4 +1,4 @@
-"""Pairwise comparisons: who was compared with whom is public, who won is private."""
+"""Pairwise comparisons, in which the pairs are public and the winners are private."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class Comparisons:
     """Outcomes of comparisons between public items. Immutable; its repr shows no outcome.
 
     Neighboring inputs differ in the winner of some comparisons. The items, the pairs that were
-    compared, how often, and the weights are public: they are the same in every neighbor.
+    compared, the number of comparisons of each, and the weights are public, because they are the
+    same in every neighbor.
 
     Args:
         winners: (n,) labels, int or str.
@@ -70,8 +71,9 @@ class Comparisons:
             )
 
     def restricted(self, items: Iterable[Label]) -> Comparisons:
-        """Only the comparisons among these items, which have to be chosen without looking at
-        outcomes.
+        """Return only the comparisons among these items.
+
+        The items have to be chosen without looking at outcomes.
 
         Raises:
             InvalidComparisons: an item is unknown or named twice, or no comparison is left.
@@ -98,8 +100,9 @@ class Comparisons:
         return len(self.items)
 
     def wins(self) -> Any:
-        """(m, m) sparse: entry (i, j) is the weight of the comparisons that j won against i.
-        Private.
+        """Return a sparse (m, m) matrix: the weight of comparisons that j won against i, at (i, j).
+
+        It is **private**.
         """
         shape = (self.size, self.size)
         return scipy.sparse.csr_array(
@@ -107,13 +110,14 @@ class Comparisons:
         )
 
     def graph(self) -> Any:
-        """(m, m) sparse and symmetric: the weight of all comparisons of every pair. Public."""
+        """Return a sparse, symmetric (m, m) matrix of total weights of each pair. Public."""
         wins = self.wins()
         return scipy.sparse.csr_array(wins + wins.T)
 
     def least_per_pair(self) -> float:
-        """The least, over the pairs compared, of total weight over largest single weight: the
-        paper's L. Public.
+        """Return the paper's L: the least ratio of total weight to largest single weight of a pair.
+
+        It is taken over the pairs that were compared, and public.
         """
         low, high = np.minimum(self._winners, self._losers), np.maximum(self._winners, self._losers)
         _, pair = np.unique(low * self.size + high, return_inverse=True)
@@ -122,7 +126,7 @@ class Comparisons:
         return float((np.bincount(pair, weights=self._weights) / largest).min())
 
     def largest_degree(self) -> int:
-        """The most others that any item was compared with. Public."""
+        """Largest number of others that any item was compared with. Public."""
         return int(np.diff(self.graph().indptr).max())
 
     def __len__(self) -> int:
@@ -191,11 +195,12 @@ def read(
     weight: str | None = None,
     items: Iterable[Label] | None = None,
 ) -> Comparisons:
-    """`Comparisons` from the named columns of a table: a pandas or polars frame, an Arrow table, or
-    a mapping of columns.
+    """Read `Comparisons` from the named columns of a table.
+
+    The table is a pandas or polars frame, an Arrow table, or a mapping of columns.
 
     Raises:
-        InvalidComparisons: a column is not there, or its contents are refused.
+        InvalidComparisons: a column is missing, or its contents are refused.
     """
     weights = None if weight is None else _column(table, weight)
     return Comparisons(_column(table, winner), _column(table, loser), weights, items=items)

@@ -1,6 +1,4 @@
-"""Spectral ranking: the top k by rank centrality of pairwise comparisons, and the constants of the
-walk that computes it.
-"""
+"""Spectral ranking: the top k by rank centrality, and the constants of its random walk."""
 
 from __future__ import annotations
 
@@ -35,24 +33,24 @@ _SETTLED = 1e-12  # the walk stops when its start weighs no more than this
 
 @final
 class SpectralTopK(Mechanism):
-    """The k items with the largest rank centrality, in order, by Laplace noise on each (after Qiao,
-    Su, Zhang 2021, Algorithm 3).
+    """The k items with the largest rank centrality, in order, by Laplace noise on each.
 
     `scores(comparisons)` computes the centralities and `select` releases from them. Neighbors
-    differ in the winner of at most `flips` comparisons; which pairs were compared, and how often,
-    is public. Guarantee: LaplaceDP(epsilon), that of Laplace noise of scale l1/epsilon on scores
-    whose changes add up to at most l1 = 2 flips/(normalizer * per_pair * (1 - ergodicity)),
-    Theorems K2 and H2: k has no price.
+    differ in the winner of at most `flips` comparisons. The pairs that were compared and their
+    numbers of comparisons are public. Guarantee: LaplaceDP(epsilon), that of Laplace noise of scale
+    l1/epsilon on scores whose changes add up to at most l1 = 2 flips/(normalizer * per_pair * (1 -
+    ergodicity)), Theorems K2 and H2. It does not depend on k. After Qiao, Su and Zhang (2021),
+    Algorithm 3.
 
     **Assumption.** Every input that could occur has an ergodicity coefficient of at most
-    `ergodicity`; the guarantee holds for such inputs. It is yours to justify, and is never checked
-    on the data, because a refusal would be a release. On a complete graph with a normalizer of at
-    least the number of items, 1 - 1/normalizer needs no justification: Theorem K3.
+    `ergodicity`, and the guarantee holds for such inputs. You have to justify it. It is never
+    checked on the data, because a refusal would be a release. On a complete graph with a normalizer
+    of at least the number of items, 1 - 1/normalizer needs no justification: Theorem K3.
 
     Args:
-        normalizer: d, at least the most others that an item is compared with.
-        per_pair: L, at least 1: comparisons of every compared pair at least, or its total over its
-            largest single weight.
+        normalizer: d, at least the largest number of others that an item is compared with.
+        per_pair: L, at least 1: the least number of comparisons of a compared pair, or its total
+            weight over its largest single weight.
         ergodicity: rho, in [0, 1): the assumed bound on the ergodicity coefficient.
         flips: comparisons whose winner one user may change, >= 1.
     """
@@ -87,29 +85,29 @@ class SpectralTopK(Mechanism):
         return self
 
     @property
-    def covers(self) -> Sensitivity:
+    def sensitivity_bound(self) -> Sensitivity:
         step = ratio_up(self.flips, self.normalizer * self.per_pair) * (1 + 1e-15) + _ROUNDING
         linf = ratio_up(step, 1 - self.ergodicity) * (1 + 1e-15)
         return Sensitivity(linf=linf, l1=2 * linf, relation="replace_one")
 
     @property
     def curve(self) -> Curve:
-        return vector("laplace", self.scale, self.covers, self.candidates)
+        return vector("laplace", self.scale, self.sensitivity_bound, self.candidates)
 
     @property
     def scale(self) -> float:
         """Scale of the Laplace noise, in units of probability."""
-        return ratio_up(self.covers.l1_of(None), self.epsilon)
+        return ratio_up(self.sensitivity_bound.l1_of(None), self.epsilon)
 
     @property
     def most_candidates(self) -> int:
         return _MOST_ITEMS if self.candidates is None else min(self.candidates, _MOST_ITEMS)
 
     def scores(self, comparisons: Comparisons) -> Scores:
-        """The rank centrality of every item: private, to be passed to `select`.
+        """Return the rank centrality of every item: private scores for `select`.
 
-        A walk of a fixed number of steps, which `ergodicity` alone decides: a bound on its change
-        needs no convergence. Only what is public, the graph, is checked.
+        A walk takes a fixed number of steps, which `ergodicity` alone decides, because a bound on
+        its change needs no convergence. Only the graph, which is public, is checked.
 
         Raises:
             InvalidComparisons: the graph is not connected, an item has more neighbors than
@@ -117,8 +115,8 @@ class SpectralTopK(Mechanism):
         """
         if (parts := components(comparisons)) > 1:
             raise InvalidComparisons(
-                f"the comparisons fall into {parts} parts with no comparison between them: rank"
-                " each part by itself (restricted)"
+                f"the comparisons fall into {parts} parts with no comparison between them."
+                " Rank each part separately (restricted)"
             )
         if comparisons.largest_degree() > self.normalizer:
             raise InvalidComparisons(
@@ -131,7 +129,9 @@ class SpectralTopK(Mechanism):
                 " the pair"
             )
         place = walk(transition(comparisons, self.normalizer), steps_for(self.ergodicity))
-        return Scores(place, sensitivity=self.covers, labels=comparisons.items, kind="utilities")
+        return Scores(
+            place, sensitivity=self.sensitivity_bound, labels=comparisons.items, kind="utilities"
+        )
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         best = largest(scores, by_name("laplace"), self.scale, self.k, source)
@@ -151,15 +151,15 @@ class SpectralTopK(Mechanism):
 
 
 def components(comparisons: Comparisons) -> int:
-    """How many parts there are with no comparison between them."""
+    """Number of parts of the graph that have no comparison between them."""
     return int(scipy.sparse.csgraph.connected_components(comparisons.graph(), directed=False)[0])
 
 
 def transition(comparisons: Comparisons, normalizer: float) -> Any:
-    """(m, m) sparse row-stochastic P: from i to j != i with the share of comparisons that j won
-    against i, over `normalizer`.
+    """Return the sparse (m, m) row-stochastic P of the random walk.
 
-    The normalizer has to be at least `largest_degree`.
+    A step from i to j != i has the share of comparisons that j won against i, over `normalizer`,
+    which has to be at least `largest_degree`.
     """
     inverse = comparisons.graph()
     inverse.data = 1 / inverse.data
@@ -171,7 +171,7 @@ def transition(comparisons: Comparisons, normalizer: float) -> Any:
 
 
 def walk(matrix: Any, steps: int) -> NDArray[np.float64]:
-    """(m,) where a walk of `steps` steps ends that starts anywhere with equal chance."""
+    """Return (m,) probabilities of where a walk of `steps` steps from a uniform start ends."""
     backwards = scipy.sparse.csr_array(matrix.T)
     place = np.full(matrix.shape[0], 1 / matrix.shape[0])
     for _ in range(steps):
@@ -181,14 +181,15 @@ def walk(matrix: Any, steps: int) -> NDArray[np.float64]:
 
 
 def steps_for(ergodicity: float) -> int:
-    """After how many steps the walk is within 1e-12 of its stationary distribution, in l1, if tau_1
-    <= ergodicity.
+    """Number of steps after which the walk is within 1e-12 of its stationary distribution.
+
+    In l1, if tau_1 <= ergodicity.
     """
     return 1 if ergodicity <= _SETTLED else math.ceil(math.log(_SETTLED / 2) / math.log(ergodicity))
 
 
 def ergodicity_coefficient(matrix: Any) -> float:
-    """tau_1(P): half the largest l1 distance between two rows."""
+    """Return tau_1(P): half the largest l1 distance between two rows."""
     rows, largest = matrix.toarray(), 0.0
     for i, row in enumerate(rows):
         largest = max(
@@ -202,15 +203,15 @@ def ergodicity_coefficient(matrix: Any) -> float:
 @final
 @dataclass(frozen=True)
 class Diagnosis:
-    """What one set of comparisons looks like: to choose the assumptions of `SpectralTopK`.
+    """Constants of one set of comparisons, from which to choose the assumptions of `SpectralTopK`.
 
     Attributes:
         components: number of connected parts of the graph of pairs; a ranking needs 1.
-        complete: whether every pair was compared.
+        complete: True if every pair was compared.
         largest_degree: the least admissible normalizer.
         least_per_pair: comparisons of the rarest pair, L.
-        ergodicity: tau_1 of these outcomes at this `normalizer`; 1 where two items have no
-            neighbor in common.
+        ergodicity: tau_1 of these outcomes at this `normalizer`, or 1 if two items have no neighbor
+            in common.
     """
 
     items: int
@@ -223,12 +224,11 @@ class Diagnosis:
 
 
 def diagnose(comparisons: Comparisons, normalizer: float | None = None) -> Diagnosis:
-    """The constants of *public* comparisons, an earlier season say. Never call it on the private
-    ones and act on the answer.
+    """Return the constants of *public* comparisons, for example of an earlier season.
 
-    `ergodicity` alone is computed from the outcomes: configuring or refusing a release by it on
-    private data is itself a release, which nobody pays for. `normalizer`: None for the largest
-    degree plus 1.
+    Never call it on private comparisons and act on the answer. `ergodicity` alone is computed from
+    the outcomes, and configuring or refusing a release by it on private data is itself a release
+    that nobody pays for. `normalizer` is the largest degree plus 1 if None.
 
     Raises:
         InvalidComparisons: the normalizer is below the largest degree.

@@ -1,3 +1,1 @@
-"""From a question about a log to a private answer: one path, for `dpselect.topk` in Python and for
-the commands.
-"""
+"""The one path from a question about a log to a private answer, in Python and in the commands."""

@@ -1,6 +1,4 @@
-"""`Answer`: a release with everything public about it, and `AnswerFile`, which keeps it. `DryRun`:
-what a release would cost.
-"""
+"""`Answer`, a release with its public facts; `AnswerFile`, which keeps it; `DryRun`, its cost."""
 
 from __future__ import annotations
 
@@ -51,7 +49,7 @@ from dpselect.selection import Label, Selection, Tabled
 from dpselect.spec import LedgerFields
 
 if TYPE_CHECKING:
-    from accounting.ledger.item import Chargeable
+    from accounting.ledger.request import Chargeable
 
 # Names of `acc` and `dps` are imported when they are asked for: a release without a ledger does
 # without a database.
@@ -77,9 +75,7 @@ ROUTES: dict[Route, str] = {
 
 @dataclass(frozen=True)
 class ProvenEpsilon:
-    """(epsilon, delta)-differential privacy, and what proved it; epsilon is None if nothing is
-    proved at this delta.
-    """
+    """An (epsilon, delta) guarantee with its proof. Epsilon is None if none is proved at delta."""
 
     delta: float
     epsilon: float | None
@@ -88,7 +84,7 @@ class ProvenEpsilon:
 
     @property
     def proved_by(self) -> str:
-        """Which bound gave the smallest epsilon, in words."""
+        """The bound that gave the smallest epsilon, in words."""
         if self.epsilon is None:
             return "no bound at this delta"
         order = "" if self.order is None else f" of order {self.order:.4g}"
@@ -97,7 +93,7 @@ class ProvenEpsilon:
 
 @dataclass(frozen=True)
 class Promise:
-    """What one release promises; None stands for "no such guarantee"."""
+    """The privacy guarantee of one release. None stands for "no such guarantee"."""
 
     relation: Relation
     pure_epsilon: float | None
@@ -108,17 +104,17 @@ class Promise:
 
     @property
     def relation_in_words(self) -> str:
-        """Whom the guarantee protects against what."""
+        """The protected change to the log, in words."""
         return f"{WORDS[self.relation]}, with everything that the log holds about that user"
 
     @property
     def risk_in_words(self) -> str:
-        """What an attacker gains from the release, as a sentence (Theorem R1)."""
+        """An attacker's gain from the release, as a sentence (Theorem R1)."""
         return self.risk.in_words(self.relation)
 
     @property
     def in_words(self) -> str:
-        """The guarantee as a sentence for whoever decides whether it is enough."""
+        """The guarantee as a sentence for people who decide whether it is enough."""
         start = "Whatever else is known, and whatever this release shows,"
         epsilon, delta = (
             (self.points[-1].epsilon, self.points[-1].delta) if self.points else (None, 0.0)
@@ -143,15 +139,13 @@ class Promise:
         )
 
     def as_data(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """The guarantee as plain data."""
         words = {"relation_in_words": self.relation_in_words, "in_words": self.in_words}
         return asdict(self) | words | {"risk": self.risk.as_data(self.relation)}
 
 
 def promise(item: Chargeable, budget: Budget) -> Promise:
-    """The price of one release that is charged as `item`, at the deltas that `budget` gives reason
-    to look at.
-    """
+    """The guarantee of one release that is charged as `item`, at deltas that suit `budget`."""
     return _promised(item.curve, item.relation, budget)
 
 
@@ -186,28 +180,31 @@ def _finite(value: float) -> float | None:
 
 
 UNRECORDED = (
-    "nothing was recorded in a ledger. Every further release from these data adds to the price:"
-    " keep this record, and do not repeat the release to get another answer."
+    "this release is not recorded in a ledger. Every further release from these data adds"
+    " to the privacy cost, so keep this record and do not repeat the release to get"
+    " another answer."
 )
 RECORDED = "this release was charged to the ledger before it was drawn, and is on record there."
 SETTLED = (
-    f"{RECORDED} What the answer did not use of the price above is given back there, unless that"
-    " was interrupted."
+    f"{RECORDED} The part of the cost above that the answer did not use is returned there,"
+    " unless that was interrupted."
 )
 HEADS: Final = ("period", "rank", "item", "users", "score", "value", "low", "high")
-"""What the columns of a table are called, apart from that of groups."""
+"""Names of the columns of a table, except the column of groups."""
 # left out where there is none
 _OPTIONAL = frozenset({"draw", "chosen", "unit", "spent", "groups", "sums", "time"})
 
 
 class Unrecorded(UserWarning):
-    """A release that no ledger keeps account of."""
+    """A warning about a release that is not recorded in any ledger."""
 
 
 @cache
 def warn_unrecorded(*, stacklevel: int) -> None:
-    """Warn that nobody keeps account of a release, once in a process; the level is that of the
-    caller whom it tells.
+    """Warn, once per process, that a release is not recorded in any ledger.
+
+    Args:
+        stacklevel: level of the caller that the warning shows.
     """
     warnings.warn(UNRECORDED, Unrecorded, stacklevel=stacklevel)
 
@@ -215,7 +212,7 @@ def warn_unrecorded(*, stacklevel: int) -> None:
 @final
 @dataclass(frozen=True)
 class PaidCharge:
-    """What paid for an answer: an entry of a dataset of the ledger, and its key."""
+    """The charge of an answer: an entry of a dataset in the ledger, and its key."""
 
     dataset: str
     period: list[str]
@@ -224,7 +221,7 @@ class PaidCharge:
 
     @classmethod
     def of(cls, receipt: acc.ledger.Receipt) -> Self:
-        """What an answer says about its charge."""
+        """The charge that a receipt confirms."""
         periods = [entry.period for entry in receipt.entries if entry.period]
         return cls(receipt.dataset, periods, receipt.key, receipt.seq)
 
@@ -235,17 +232,17 @@ class Answer(Tabled):
     """A release with everything that is public about it.
 
     Attributes:
-        question: what was asked.
-        selection: what was released.
-        choice: the mechanism that drew it, and how users' contributions were bounded for it.
-        salt: what chose the items kept under the bound on contributions; None without a bound.
-        charge: what paid for it; None without a ledger.
-        left: what the charge used, what is left of the budget and how many more releases like it
-            fit, in words.
-        draw: a random name that tells the draw from another one under the same charge, though both
-            came out alike; None without a ledger.
-        kept: the JSON that an earlier call has kept of it, and that holds all of it; None of one
-            that was drawn now.
+        question: the question.
+        selection: the released items and values.
+        choice: the mechanism that drew it, and the contribution bounds chosen for it.
+        salt: salt that decided the items kept under the bound on contributions; None without a
+            bound.
+        charge: the recorded charge; None without a ledger.
+        left: the charge, the remaining budget and the number of such releases that still fit, in
+            words.
+        draw: a random name that tells the draw from another one under the same charge, even if both
+            have the same result; None without a ledger.
+        kept: the JSON of the whole answer that an earlier call kept; None if it was drawn now.
     """
 
     question: Question
@@ -262,10 +259,10 @@ class Answer(Tabled):
 
     @classmethod
     def restored(cls, question: Question, content: str) -> Self:
-        """The answer that was kept as JSON, to a question that is the same."""
+        """The answer to the same question that was kept as JSON."""
         held = json.loads(content)
         mechanism, how = Mechanism.from_json(json.dumps(held["mechanism"])), held["contributions"]
-        norm = "l2" if mechanism.covers.l1 is None else "l1"
+        norm = "l2" if mechanism.sensitivity_bound.l1 is None else "l1"
         bounds: Any = {
             "max_items_per_user": how["max_items_per_user"],
             "clip": how["clip"],
@@ -288,37 +285,34 @@ class Answer(Tabled):
 
     @property
     def mechanism(self) -> Mechanism:
-        """What drew the answer, and has its price."""
+        """The mechanism that drew the answer, with its cost."""
         return self.choice.mechanism
 
     @property
     def spent(self) -> Curve | None:
-        """The cost of what came out; None if the whole curve is charged whatever comes out."""
+        """The cost of the actual outcome; None if the whole curve is charged for any outcome."""
         return (
-            self.mechanism.spent(self.selection)
+            self.mechanism.cost_of(self.selection)
             if self.question.spec.pay_for_what_came_out
             else None
         )
 
     @property
     def items(self) -> tuple[Label, ...]:
-        """What was released, the best first where `selection.ordered`; of many groups those of each
-        after the other.
-        """
+        """The released items, the best first if `selection.ordered`, and group after group."""
         return self.selection.labels or ()
 
     @property
     def values(self) -> tuple[float, ...] | None:
-        """The noisy scores of the items, score units; None where none is released. They need not
-        fall with the rank.
+        """Noisy scores of the items, in score units; None if no scores are released.
+
+        They may rise with the rank.
         """
         return self.selection.values
 
     @property
     def unit(self) -> str | None:
-        """What the values are in, users or the column that was summed up; None where they are
-        shares of users, cut by a clip.
-        """
+        """Unit of the values, users or the summed column; None for clipped shares of users."""
         if self.question.reading.value is not None:
             return str(self.question.reading.value)
         return (
@@ -329,32 +323,30 @@ class Answer(Tabled):
 
     @property
     def lost(self) -> str | None:
-        """What the clip on users' counts took away from all of them together, in words; None where
-        that is not released.
-        """
+        """Total that clipping took from users' counts, in words; None if that is not released."""
         if self.selection.lost is None:
             return None
         counted: Any = self.mechanism
         around, told = counted.lost_margin(), max(0.0, self.selection.lost)
         return (
-            f"each user counts for at most a norm of {counted.clip:g} among these items; that takes"
-            f" about {told:,.0f} (+- {around:,.0f}) from all {len(self.selection)} counts together"
+            f"each user's counts of these items are scaled to a norm of at most {counted.clip:g},"
+            f" which lowers all {len(self.selection)} counts together by about {told:,.0f} (+-"
+            f" {around:,.0f})"
         )
 
     @property
     def guarantee(self) -> Promise:
-        """What the release promises, at the deltas that its budget gives reason to look at."""
+        """The privacy guarantee of the release, at deltas that suit its budget."""
         return promise(self.mechanism, self.question.budget)
 
     @property
     def cautions(self) -> list[str]:
-        """What to beware of in the question, and in what was released."""
+        """Warnings about the question and the answer."""
         return [*_cautions(self.question), *([HARDLY_ANY] if self.explained_by_noise else [])]
 
     @property
     def explained_by_noise(self) -> bool:
-        """True if noise alone explains the answer: nothing passed, or no score that was released
-        exceeds the noise.
+        """True if noise alone explains the answer: nothing passed, or no score exceeds the noise.
 
         It is a function of what was released and costs nothing. Always False for items of a public
         list without scores.
@@ -372,14 +364,14 @@ class Answer(Tabled):
 
     @property
     def on_record(self) -> str:
-        """Whether the release is in a ledger, in words."""
+        """Statement in words whether the release is in a ledger."""
         if self.question.spec.ledger is None:
             return UNRECORDED
         return SETTLED if self.question.spec.pay_for_what_came_out else RECORDED
 
     @property
     def left_out(self) -> str:
-        """Which rows are not counted."""
+        """Statement in words of the rows that are not counted."""
         reading = self.question.reading
         parts = [
             "user",
@@ -390,9 +382,7 @@ class Answer(Tabled):
 
     @property
     def names(self) -> dict[str, str]:
-        """What columns of a selection are called in tables of the answer: the group as in the log,
-        a value by what it is of.
-        """
+        """Column names in tables of the answer: the log's name for groups, and the values' unit."""
         reading = self.question.reading
         return {
             "group": group_head(reading.group),
@@ -400,11 +390,10 @@ class Answer(Tabled):
         }
 
     def columns(self) -> dict[str, tuple[Any, ...]]:
-        """What was released as columns: see `Selection.columns`, with intervals around noisy
-        values.
+        """The answer as columns, from `Selection.columns`, with intervals around noisy values.
 
-        A number of users is called users, a sum value, and a group as its column in the log. Scores
-        that a clip has cut count nothing, and stand in JSON alone.
+        A column with a number of users is called users, one with a sum value, and one with groups
+        as in the log. Scores that a clip has cut count nothing, so they are only in the JSON.
         """
         shown = self.selection if self.unit else self.selection.model_copy(update={"values": None})
         around = None if shown.values is None else self.interval
@@ -417,7 +406,7 @@ class Answer(Tabled):
         return held
 
     def lines(self) -> list[str]:
-        """What is promised and what it cost, in words, and what to beware of."""
+        """The guarantee, the cost and the warnings, in words."""
         stated = self.guarantee
         said = [stated.in_words, f"Risk: {stated.risk_in_words}.", *self.cautions]
         return [*said, *(line for line in (self.lost, self.left) if line is not None)]
@@ -449,17 +438,16 @@ class Answer(Tabled):
 
     @property
     def interval(self) -> Interval | None:
-        """The interval around each value; None where none is known. Sums are of what is cut, and
-        not of users.
+        """The interval around each value, or None if none is known.
+
+        An interval around a sum is for the cut amounts, and not for a number of users.
         """
         around = interval(self.mechanism)
         summed = self.question.reading.value is not None
         return replace(around, at_least=False) if around is not None and summed else around
 
     def as_data(self) -> dict[str, Any]:
-        """The release and its price as plain data, what was asked included; no guarantee is
-        None.
-        """
+        """The question, the release and its cost as plain data. None means no guarantee."""
         question, choice, selection = self.question, self.choice, self.selection
         reading, budget, around = question.reading, question.budget, self.interval
         stated = {
@@ -539,7 +527,7 @@ class Answer(Tabled):
 
 
 def html_table(columns: Mapping[str, Sequence[Any]], below: Sequence[str]) -> str:
-    """A notebook's table of what was released, and lines below it."""
+    """An HTML table of the released columns for a notebook, with lines below it."""
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     cells = (
         "".join(f"<td>{escape(printable(cell))}</td>" for cell in row)
@@ -551,8 +539,9 @@ def html_table(columns: Mapping[str, Sequence[Any]], below: Sequence[str]) -> st
 
 
 def from_0(selection: Selection) -> Selection:
-    """A selection whose values are counts, none of them below 0: that nothing counted is negative
-    is known without looking.
+    """A selection whose values are counts, with negative values raised to 0.
+
+    This is sound because it is known without the data that no count is negative.
     """
     values = selection.values
     return (
@@ -563,19 +552,17 @@ def from_0(selection: Selection) -> Selection:
 
 
 def plain_data(held: Any) -> Any:
-    """What its JSON says; None for None."""
+    """An object's JSON as plain data; None for None."""
     return None if held is None else json.loads(held.to_json())
 
 
 def as_json(answer: Any) -> str:
-    """An answer's plain data as JSON; no NaN or Infinity, which are not JSON."""
+    """An answer's plain data as JSON, without NaN and Infinity, which are not JSON."""
     return json.dumps(answer.as_data(), indent=2, allow_nan=False, ensure_ascii=True) + "\n"
 
 
 def group_head(column: object) -> str:
-    """What the column of groups is called in a table: as in the log, unless another column has that
-    name.
-    """
+    """Name of the column of groups in a table, as in the log unless another column has it."""
     return "group" if column is None or str(column) in HEADS else str(column)
 
 
@@ -586,17 +573,17 @@ _LARGE_EPSILON, _LARGE_DELTA = 10.0, 1e-4  # beyond which an answer says so
 
 
 def _cautions(question: Question) -> Iterator[str]:
-    """What to beware of in a question: by public numbers alone, whatever was read."""
+    """Warnings about a question, based on public numbers alone."""
     budget = question.budget
     if budget.epsilon is not None and budget.epsilon > _LARGE_EPSILON:
         yield (
-            f"epsilon {budget.epsilon:g} protects hardly anybody: 1 is a common choice, above"
-            f" {_LARGE_EPSILON:g} is not"
+            f"epsilon {budget.epsilon:g} protects hardly anybody. A common choice is 1, and values"
+            f" above {_LARGE_EPSILON:g} are not recommended"
         )
     if budget.delta > _LARGE_DELTA:
         yield (
-            f"delta {format_number(budget.delta)} lets one user in {1 / budget.delta:,.0f} be shown"
-            " whole: choose far less than 1 / users, for example 1e-6"
+            f"delta {format_number(budget.delta)} may reveal all data of one user in"
+            f" {1 / budget.delta:,.0f}. Choose far less than 1 / number of users, for example 1e-6"
         )
 
 
@@ -606,17 +593,17 @@ def _cautions(question: Question) -> Iterator[str]:
 @final
 @dataclass(frozen=True, repr=False)
 class DryRun:
-    """What a release would charge, by its options, the header or schema of its log and the budget.
+    """The charge of a release, by its options, the header or schema of its log and the budget.
+
     No row was read.
 
     Attributes:
-        item: what would be charged; its `curve` is the price.
-        mechanism: what would draw the answer.
-        budget: what was stated.
-        left: of each budget that would pay, what is left afterwards, in words; empty without a
-            ledger.
-        paid: that an earlier call has paid for it already, in words.
-        in_all: what one user faces over all periods once these are charged, in words; None without
+        item: the item that would be charged; its `curve` is the cost.
+        mechanism: the mechanism that would draw the answer.
+        budget: the stated budget.
+        left: the remainder of each budget that would be charged, in words; empty without a ledger.
+        paid: statement that an earlier call was charged for it already.
+        in_all: one user's total cost over all periods after these charges, in words; None without
             periods.
         is_kept: True if a file or a state keeps the answer of a release that is killed after its
             charge.
@@ -634,11 +621,11 @@ class DryRun:
 
     @property
     def guarantee(self) -> Promise:
-        """What the release would promise."""
+        """The privacy guarantee that the release would have."""
         return promise(self.item, self.budget)
 
     def lines(self) -> list[str]:
-        """All of it in words."""
+        """The dry run in words."""
         priced = [
             f"epsilon {one.epsilon:.6g} at delta {format_number(one.delta)}"
             for one in self.guarantee.points
@@ -672,7 +659,7 @@ class DryRun:
         return [] if self.is_kept else [_LOST_IF_KILLED]
 
     def as_data(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """The dry run as plain data."""
         return {
             "dpselect": dps.__version__,
             "dry_run": True,
@@ -689,12 +676,12 @@ class DryRun:
 
 
 _NO_ROW = (
-    "No row was read, and nothing was charged, drawn or made. What was looked at is the header or"
-    " schema of the data, if there are any, the options and the budget"
+    "No row was read, and nothing was charged, drawn or written. Only the header or"
+    " schema of the data, the options and the budget were used"
 )
 _LOST_IF_KILLED = (
-    "no output file is named: a run that is killed after its charge loses the answer, and the"
-    " charge stays. Name a file, and the same call again shows the answer"
+    "no output file is named, so a run that is killed after its charge loses the answer,"
+    " and the charge stays. Name a file, so that the same call again shows the answer"
 )
 
 
@@ -702,17 +689,17 @@ _LOST_IF_KILLED = (
 
 
 @contextmanager
-def told(
+def report_charge_on_error(
     ledger: acc.Ledger | None, dataset: str | None, key: str, *, kept: bool | None = None
 ) -> Iterator[list[acc.ledger.Receipt]]:
-    """Add to whatever interrupts the block whether the charge with this key was made; to an
-    ordinary error only if it was.
+    """Add to an error in the block a note that says whether the charge with this key was made.
 
-    The block puts the receipt into the list once it has it: what a ledger says that cannot be read
-    now is known from there.
+    An interruption gets the note in any case, and an ordinary error only if the charge was made.
+    The block appends the receipt to the list once it has it, so that the note is right even if the
+    ledger cannot be read at that time.
 
     Args:
-        kept: of a release, whether a file keeps its answer, so that a retry has it.
+        kept: for a release, True if a file keeps its answer, so that a retry has it.
     """
     known = list[acc.ledger.Receipt]()
     try:
@@ -726,8 +713,8 @@ def told(
             except acc.AccountingError:
                 receipt, uncharged = next(iter(known), None), False
                 words = (
-                    f"whether it was charged cannot be told now: look for key {key!r} with"
-                    " 'dpselect ledger show'"
+                    f"whether it was charged is unknown now. Look for key {key!r} with 'dpselect"
+                    " ledger show'"
                 )
             if receipt is not None:
                 entry = f"entry {receipt.seq} of dataset {dataset!r}, key {key!r}"
@@ -737,7 +724,7 @@ def told(
                 elif kept is not None:
                     words += _AGAIN if kept else _LOST
         if isinstance(error, acc.ledger.AlreadyCharged):
-            error.add_note(Note("no answer of it is stored in a file that output=FILE.json names"))
+            error.add_note(Note("no answer to it is stored in the file of output="))
         named = isinstance(error, acc.ledger.AlreadyCharged | acc.ledger.KeyConflict)
         if not (uncharged or named) or not isinstance(error, acc.AccountingError):
             error.add_note(Note(words))
@@ -745,14 +732,15 @@ def told(
 
 
 _AGAIN = (
-    ". Repeat the call with this key= and the same output=: that charges nothing more, and gives"
-    " the answer"
+    ". Repeat the call with this key= and the same output=, which charges nothing more"
+    " and gives the answer"
 )
 _FIRST = (
-    ". Another call under this key was first, and has the answer: it printed or returned it, and "
-    "kept it in its output=, if it named one: with that output= this call gives it"
+    ". Another call under this key was first. It printed or returned the answer, and kept"
+    " it in its output=, if it named one. Repeat this call with that output= to get the"
+    " answer"
 )
-_LOST = ". Its answer is lost, because no output= keeps it: under this key the call is refused"
+_LOST = ". Its answer is lost, because no output= keeps it, and a call under this key is refused"
 
 
 # -- where an answer is kept -----------------------------------------------------------------------
@@ -782,28 +770,29 @@ def _as_parquet(answer: Any, *, defused: bool) -> bytes:  # noqa: ARG001 - no te
 
 
 TABLES: Final[dict[str, Callable[..., bytes]]] = {".csv": _as_csv, ".parquet": _as_parquet}
-"""What the end of a file's name stands for: a table of what was released, beside which the answer
-is kept as JSON.
+"""Writers of tables, by the suffix of a file's name.
+
+Beside a table, the answer is kept as JSON.
 """
 
 
 @dataclass
 class AnswerFile:
-    """The new private file that an answer is kept in, and in which forms; `failure` says what of it
-    is missing.
+    """The new private file of an answer, and the forms in which it is kept.
 
-    A release that is charged is kept in three steps, each durable, so that a kill between two of
-    them loses nothing: `draft` puts the answer beside the file, out of sight; the ledger accepts
-    its claim (`Session.resume`); `name` gives it its name. `recorded` takes up what was
-    interrupted: see docs/ledger-operating.md.
+    A release that is charged is kept in three durable steps, so that a kill between two of them
+    loses nothing. `draft` puts the answer beside the file, under a hidden name. The ledger accepts
+    its claim (`Session.resume`). `name` gives it its name. `recorded` resumes an interrupted
+    release, see docs/ledger-operating.md.
 
     Attributes:
         output: the answer as JSON; or a table or text, beside which the answer is kept as JSON.
             None keeps it nowhere.
-        defused: whether text in a CSV that begins like a formula gets an apostrophe, for
+        defused: True if text in a CSV that begins like a formula gets an apostrophe, for
             spreadsheets.
-        texts: by the end of the file's name.
-        lies: where the answer lies, all of it, once it is kept.
+        texts: writers of texts, by the suffix of the file's name.
+        failure: the error that left a part of the answer unwritten, or None.
+        lies: path of the whole answer, once it is kept.
     """
 
     output: Path | None
@@ -824,15 +813,17 @@ class AnswerFile:
 
     @property
     def record(self) -> Path | None:
-        """Where the answer is kept as JSON: a table has no place for what it cost, and no text is
-        read back.
+        """Path of the answer as JSON.
+
+        Beside a table or a text it is a file of its own, because a table has no place for the cost,
+        and no text is read back.
         """
         if self.output is None or self.output.suffix.lower() == ".json":
             return self.output
         return self.output.with_name(self.output.name + ".json")
 
     def require(self) -> None:
-        """Check, before anything is read or charged, that the answer will have a place."""
+        """Check that the answer can be written, before anything is read or charged."""
         if self.output is None or self.record is None:
             return
         known = (*self.texts, *TABLES)
@@ -856,21 +847,20 @@ class AnswerFile:
         *,
         writing: bool = True,
     ) -> A | None:
-        """The answer that the spec's key has paid for, of its file or of a draft that waits beside
-        it: a retry costs nothing.
+        """The answer that was charged under the spec's key, from its file or a draft beside it.
 
-        What an interruption has left undone is done: the claim, the name, the table. None where
-        nothing of the charge is kept, or the file holds the answer of another charge: then it is in
-        the way, as any file.
+        A retry therefore costs nothing. Steps that an interruption left undone are done: the claim,
+        the name, the table. None means that no answer of the charge is kept, or that the file holds
+        the answer of another charge, and is in the way as any file would be.
 
         Args:
-            asked: what is asked for now, as `Question.as_data` has it.
-            answer_of: the answer of its JSON.
-            writing: whether what was left undone is done; a dry run only looks.
+            asked: the present question, as from `Question.as_data`.
+            answer_of: parser of an answer's JSON.
+            writing: True to do the steps that were left undone; a dry run only looks.
 
         Raises:
-            KeyConflict: the file answers another question, or is not as it was when the ledger
-                recorded it.
+            KeyConflict: the file answers another question, or has changed since the ledger recorded
+                it.
             OutputError: the answer cannot be given its name, and waits.
         """
         record, key, dataset = self.record, spec.key, str(spec.dataset)
@@ -915,11 +905,12 @@ class AnswerFile:
         actor: str | None,
         used: Curve | None,
     ) -> bool:
-        """Whether the ledger has the claim of what is kept, now or before; False of a draft in
-        whose place another was released.
+        """Record the claim of a kept answer in the ledger. Return True if the ledger has it.
+
+        False is for a draft in whose place another one was released.
 
         Raises:
-            KeyConflict: the file itself is not what was released.
+            KeyConflict: the file itself is not the released answer.
         """
         try:
             ledger.release(
@@ -929,19 +920,18 @@ class AnswerFile:
             if path != self.record:
                 return False
             raise acc.ledger.KeyConflict(
-                f"output= holds an answer under key={receipt.key!r} that is not, to the letter, the"
-                f" one recorded (entry {receipt.seq}): the file was edited, or printed and not"
-                " kept. Take the file that was kept, or ask under a new key and with a new file:"
-                " that is another release"
+                f"output= holds an answer under key={receipt.key!r} that is not exactly the"
+                f" recorded one (entry {receipt.seq}), because the file was edited, or printed and"
+                " not kept. Use the file that was kept, or choose a new key and a new file for"
+                " another release"
             ) from None
         return True
 
     def draft(self, answer: Any) -> str:
-        """Keep an answer durably beside its file, where nobody looks, and return its claim: the
-        hash of what is kept.
+        """Keep an answer durably beside its file under a hidden name, and return its hash as claim.
 
-        Without a file nothing is kept, and the claim is the same. Without a charge a failure waits
-        until the answer was seen.
+        Without a file nothing is kept, and the claim is the same. Without a charge a failure is
+        raised only after the answer was shown.
 
         Raises:
             OutputError: it cannot be kept. Nobody sees it, so a retry draws again under the charge.
@@ -963,8 +953,9 @@ class AnswerFile:
         return _claim(content)
 
     def name(self, answer: Any) -> None:
-        """Give the draft its name, once the ledger has its claim. A failure waits until the answer
-        has been seen.
+        """Give the draft its name, once the ledger has its claim.
+
+        A failure is raised only after the answer was shown.
         """
         if self._draft is None or self.output is None:
             return
@@ -980,7 +971,7 @@ class AnswerFile:
             self.failure = error
 
     def drop(self) -> None:
-        """Remove the draft: another one was handed out, and nobody has seen this one."""
+        """Remove the draft, because another one was handed out and nobody has seen this one."""
         if self._draft is not None:
             self._remove(self._draft[0])
             self._draft = self.lies = None
@@ -988,16 +979,12 @@ class AnswerFile:
     # -- drafts ------------------------------------------------------------------------------------
 
     def _stem(self, dataset: str, key: str) -> str:
-        """How the names of a charge's drafts begin. As long for every name of the file, so that
-        none is too long for a draft.
-        """
+        """Beginning of the names of a charge's drafts, equally long for every file name."""
         assert self.record is not None
         return f".dpselect-{_sha256(json.dumps([self.record.name, dataset, key]))[:16]}-"
 
     def _kept(self, record: Path, dataset: str, key: str) -> list[tuple[Path, str]]:
-        """What may be the answer: the file, and the drafts that are whole, as the hash in their
-        names says.
-        """
+        """Candidates for the answer: the file, and drafts that match the hash in their names."""
         found = [(record, _text_of(record))] if record.is_file() else []
         for path in self._drafts(dataset, key):
             with suppress(InvalidRequest):  # gone meanwhile, or in part: then nobody has claimed it
@@ -1010,15 +997,13 @@ class AnswerFile:
         return sorted(self.record.parent.glob(f"{self._stem(dataset, key)}*"))
 
     def _name(self, path: Path, content: str) -> None:
-        """Give a draft whose claim is on record the name of the file, unless another process has
-        just done so.
-        """
+        """Give a draft with a recorded claim the file's name, unless another process just did."""
         assert self.record is not None
         if path == self.record:
             return
         waits = (
-            "the answer is on record and waits beside it: with its key= and this output= the call"
-            " gives it that name"
+            "the answer is on record and waits beside it. Repeat the call with its key= and this"
+            " output= to give it that name"
         )
         try:
             with suppress(FileNotFoundError):
@@ -1030,8 +1015,8 @@ class AnswerFile:
                 path.replace(self.record)
             elif held != content.encode():
                 raise OutputRefused(
-                    f"output={masked(self.record)} came to be meanwhile: move that file away;"
-                    f" {waits}"
+                    f"output={masked(self.record)} was created by something else meanwhile. Move"
+                    f" that file away; {waits}"
                 )
         except OSError as error:
             reason = error.strerror or type(error).__name__
@@ -1040,9 +1025,7 @@ class AnswerFile:
             ) from None
 
     def _sweep(self, dataset: str, key: str) -> None:
-        """Remove drafts that were never handed out, and never will be: the ledger has another one's
-        claim.
-        """
+        """Remove drafts that will never be handed out, because the ledger has another claim."""
         for path in self._drafts(dataset, key):
             self._remove(path)
 
@@ -1052,7 +1035,7 @@ class AnswerFile:
             path.unlink(missing_ok=True)
 
     def _table(self, answer: Any) -> bytes:
-        """The table, page or text that stands beside the record."""
+        """The contents of the table, page or text beside the record."""
         assert self.output is not None
         suffix = self.output.suffix.lower()
         return (
@@ -1071,10 +1054,10 @@ class AnswerFile:
     # -- of answers that are kept elsewhere: those of a horizon, which its state has ---------------
 
     def held(self, question: dict[str, Any]) -> dict[str, Any] | None:
-        """The plain data of the answer that the file holds, if it answers this question; a file
-        that does not is in the way.
+        """The plain data of the answer in the file, if it answers this question.
 
-        So is a table beside it that is not as it was written.
+        Any other file is in the way, and so is a table beside the record that has changed since it
+        was written.
 
         Raises:
             InvalidRequest, OutputRefused: there is no such answer, and no place for one.
@@ -1091,10 +1074,9 @@ class AnswerFile:
         return None
 
     def renew(self, answer: Any, held: dict[str, Any] | None) -> None:
-        """Write an answer, in the place of the `held` one that it goes on with; one that is there
-        as a whole stays.
+        """Write an answer in the place of the `held` one that it continues. A complete file stays.
 
-        The record is replaced before the table, and knows both tables until then.
+        The record is replaced before the table, and has the hashes of both tables until then.
 
         Raises:
             OutputError: it cannot be written.
@@ -1112,7 +1094,7 @@ class AnswerFile:
             _write(self.output, table, over=beside is not None)
 
     def _beside(self) -> str | None:
-        """The hash of the table that lies beside the record; None if there is none."""
+        """The hash of the table beside the record; None if there is none."""
         if self.output is None or self.record == self.output or not os.path.lexists(self.output):
             return None
         return hashlib.sha256(
@@ -1121,8 +1103,10 @@ class AnswerFile:
 
 
 def rescued(answer: Any) -> str:
-    """Write an answer that cannot be shown to a file of its own, as it was paid for; and say
-    where.
+    """Write a charged answer that cannot be shown to a file of its own.
+
+    Returns:
+        The place of the file, in words.
     """
     path = Path(f"dpselect-answer-{answer.charge.entry}-{os.getpid()}.json")
     try:
@@ -1133,15 +1117,13 @@ def rescued(answer: Any) -> str:
 
 
 def _write(path: Path, content: bytes, *, over: bool = False) -> None:
-    """A new file, which only its owner can read; or one in the place of what the same question has
-    written before.
-    """
+    """Write a new file that only its owner can read, or replace one of the same question."""
     with new_file(path, "output=", mode=PRIVATE, replace=over) as file:
         file.write(content)
 
 
 def _text_of(path: Path) -> str:
-    """What a file holds that an answer may have been written to, however long that was."""
+    """Text of a file, up to the longest that an answer may have."""
     return read_text(path, InvalidRequest, "output=", _LONGEST)
 
 
@@ -1150,12 +1132,12 @@ def _sha256(content: str) -> str:
 
 
 def _claim(content: str) -> str:
-    """Return what the ledger's record of the release says of what is kept."""
+    """The claim that the ledger records for a kept answer, which is its hash."""
     return f"sha256:{_sha256(content)}"
 
 
 def _paid(content: str, receipt: acc.ledger.Receipt) -> dict[str, Any] | None:
-    """The answer that a file's text holds, if it is one that the receipt's charge has paid for."""
+    """The answer in a file's text, if it belongs to the receipt's charge."""
     try:
         answer = json.loads(content)
         held = {name: answer[name] for name in ("ledger", "mechanism", "question")}
@@ -1170,7 +1152,7 @@ def _paid(content: str, receipt: acc.ledger.Receipt) -> dict[str, Any] | None:
 
 
 def _restored(answer_of: Callable[[str], A], content: str) -> A | None:
-    """The answer of its JSON; None if it is none, as of a file that was edited."""
+    """The answer parsed from its JSON, or None if it is invalid, for example after an edit."""
     try:
         return answer_of(content)
     except (acc.AccountingError, ValueError, KeyError, TypeError):
@@ -1178,18 +1160,17 @@ def _restored(answer_of: Callable[[str], A], content: str) -> A | None:
 
 
 def _require_same(held: dict[str, Any], asked: dict[str, Any], receipt: acc.ledger.Receipt) -> None:
-    """KeyConflict if an answer that is kept is to another question than the one that is asked
-    now.
-    """
+    """Raise KeyConflict if a kept answer is to another question than the present one."""
     then, now = _flat(held["question"]), _flat(json.loads(json.dumps(asked)))
     other = next((name for name in sorted(now | then) if then.get(name) != now.get(name)), None)
     if other is None and _is_paid(held, receipt):
         return
     named = f"{other}=" if other and "_" in other else other
     raise acc.ledger.KeyConflict(
-        f"key={receipt.key!r} has paid for another release of dataset={receipt.dataset!r} (entry"
-        f" {receipt.seq}), whose answer output= holds: another {named or 'mechanism'} was asked for"
-        " then. Ask as you did then, or under a new key and with a new file"
+        f"key={receipt.key!r} has paid for another release of dataset={receipt.dataset!r}"
+        f" (entry {receipt.seq}), whose answer output= holds, with another"
+        f" {named or 'mechanism'}. Repeat the earlier options, or choose a new key and a new"
+        " file"
     )
 
 
@@ -1201,7 +1182,7 @@ def _is_paid(held: dict[str, Any], receipt: acc.ledger.Receipt) -> bool:
 
 
 def _flat(question: Any) -> dict[str, Any]:
-    """What a question says, by names, whichever part says it."""
+    """A question's values by name, across all of its parts."""
     parts = question.items() if isinstance(question, dict) else ()
     return {
         name: said

@@ -1,5 +1,6 @@
-"""Whether noise alone explains an answer, by what was released and what is public: it tells nothing
-new of anybody.
+"""A test whether noise alone explains an answer.
+
+It uses only the released answer and public facts, so it tells nothing new about anybody.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from dpselect.mechanisms.base import Mechanism
 from dpselect.selection import Selection
 
 HARDLY_ANY: Final = (
-    "hardly any user was found: run `dpselect check`, which tells whoever may see the data how the"
-    " log is read. Noise alone explains this answer"
+    "noise alone explains this answer, so hardly any user was found. Run `dpselect"
+    " check`, which shows people who may see the data how the log is read"
 )
-"""What an answer says that noise alone explains."""
+"""Warning in an answer that noise alone explains."""
 _CONFIDENCE = 0.95
 
 
@@ -26,18 +27,17 @@ def explained_by_noise(
     period: int = 1,
     signed: bool = False,
 ) -> bool:
-    """True if nobody's presence is needed to explain an answer: nothing passed, or no released
-    score exceeds the noise.
+    """True if noise alone explains an answer, because nothing passed or no score exceeds the noise.
 
-    The bar is the 95% quantile of the largest of the noise draws that the released scores are taken
-    from: one for each candidate where scores show the noise that chose them, and one for each
-    released item where their noise is fresh.
+    The threshold is the 95% quantile of the largest noise draw behind the released scores. There is
+    one draw for each candidate if scores show the noise that chose them, and one for each released
+    item if their noise is fresh.
 
     Args:
         candidates: number of candidates of a public list, in all groups together; None if the
-            candidates are read off the log. Whatever passed a test there is not noise.
+            candidates are read off the log. Items that passed a test there are not noise.
         period: number of the period that a horizon has released.
-        signed: True if scores may be negative. Then none lies below minus the bar either.
+        signed: True if scores may be negative. Then none lies below minus the threshold either.
     """
     if not len(selection):
         return True

@@ -1,4 +1,4 @@
-"""`Question`: what is asked of a log, and the mechanism that answers it. All of it is public."""
+"""`Question`, a public question about a log, and the choice of the mechanism that answers it."""
 
 from __future__ import annotations
 
@@ -40,18 +40,16 @@ _LISTS = ("domain", "domain_column", "groups", "groups_column")
 @final
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a log: public configuration, nothing that was read, nor what it is read
-    from. `of` makes one.
+    """A question about a log. It is public configuration without any data. `of` makes one.
 
-    The log itself goes beside it, to whatever reads: a question is printed, and kept with its
-    answer.
+    The log itself is passed separately, because a question is printed and kept with its answer.
 
     Attributes:
-        source: what the log is called: see `named`.
-        spec: what is asked, as it was stated.
-        reading: how the log is read. Its `clip` is the one that is stated; the mechanism may bring
-            its own.
-        budget: what the release may cost, or all `releases` of them, charged one by one.
+        source: the name of the log, from `named`.
+        spec: the options as stated.
+        reading: options of the reading. Its `clip` is the stated one; the mechanism may bring its
+            own.
+        budget: the budget of the release, or of all `releases` of them, charged one by one.
         domain: the public catalog of items; None if the items are read off the log.
     """
 
@@ -63,7 +61,7 @@ class Question:
 
     @classmethod
     def of(cls, source: Any, spec: TopKSpec) -> Self:
-        """What a spec asks of a log; the files of public lists that it names are read.
+        """The question that a spec asks about a log. Files of public lists are read.
 
         Raises:
             InvalidRequest: parts contradict each other.
@@ -84,7 +82,7 @@ class Question:
         return asked
 
     def require(self) -> None:
-        """Refuse what no mechanism can do.
+        """Refuse a question that no mechanism can answer.
 
         Raises:
             InvalidRequest: counts of clipped users, or a least number of users without a delta.
@@ -94,43 +92,41 @@ class Question:
             raise InvalidRequest(WHOLE_COUNTS)
         if spec.min_users is not None and self.budget.delta == 0:
             raise InvalidRequest(
-                f"min_users={spec.min_users} needs a delta, even with public items: whether an item"
-                " has that many users may rest on one of them. Choose far less than 1 / users, for"
-                " example 1e-6"
+                f"min_users={spec.min_users} needs a delta, even with public items, because one"
+                " user may decide whether an item has that many users. Choose far less than 1 /"
+                " number of users, for example 1e-6"
             ).at("min_users")
 
     @property
     def k(self) -> int:
-        """How many items may be released (of each group)."""
+        """Most items that may be released (per group)."""
         if self.spec.k != "all":
             return self.spec.k
         return ALL if self.domain is None else len(self.domain)
 
     @property
     def domain_name(self) -> str:
-        """What the catalog is called."""
+        """Name of the catalog."""
         return _name_of(self.spec.domain)
 
     @property
     def groups_name(self) -> str:
-        """What the public list of groups is called."""
+        """Name of the public list of groups."""
         return _name_of(self.spec.groups)
 
     @property
     def releases(self) -> int:
-        """How many such releases share the budget."""
+        """Number of such releases that share the budget."""
         return self.spec.releases or 1
 
     @property
     def signed(self) -> bool:
-        """True if scores may be negative: sums of a column that is cut to a range from below 0."""
+        """True if scores may be negative, because the column's range begins below 0."""
         return isinstance(self.reading.value_clip, tuple) and self.reading.value_clip[0] < 0
 
     @property
     def tabled(self) -> bool:
-        """Whether groups may be read as a table of cells: counts of users, in the engine that this
-        process has.
-        """
+        """True if groups may be read as a table of cells: counts of users, in this process."""
         reading = self.reading
         return (
             reading.group is not None
@@ -141,18 +137,18 @@ class Question:
 
     @property
     def exchanged(self) -> bool:
-        """Whether one user's rows of one period may exchange what is counted of that user, where
-        neighbors add or remove rows.
+        """True if one user's rows of one period may exchange that user's counted items.
 
-        Several periods are read together and users are bounded: without the rows of one period
-        other rows are kept.
+        This is under neighbors that add or remove rows, if several periods are read together and
+        users are bounded. Without the rows of one period, other rows are kept.
         """
         return self._several and any(getattr(self.reading, name) is not None for name in _BOUNDS)
 
     @property
     def whole(self) -> bool:
-        """Whether the default may not bound users on its own: several periods are read together,
-        for the price of one.
+        """True if the default may not bound users on its own.
+
+        Several periods are then read together at the cost of one.
         """
         return self._several and not self.exchanged
 
@@ -162,26 +158,29 @@ class Question:
 
     @property
     def recounted(self) -> bool:
-        """Whether counts beside the items come from a second look at the log. They are the scores
-        that chose in groups, where the log is read once, and where users are counted in full.
+        """True if counts beside the items come from a second pass over the log.
+
+        Otherwise they are the scores that chose the items, for groups, where the log is read once,
+        and if users are counted in full.
         """
         return self.spec.with_counts and self.reading.group is None and not self.whole
 
     @property
     def relation(self) -> Relation:
-        """The relation whose price is paid."""
+        """The neighboring relation under which the cost is charged."""
         return "replace_one" if self.exchanged else self.spec.relation
 
     @property
     def clippable(self) -> bool:
-        """Whether the default may bound and clip users: they are counted, and no several periods
-        are read at the price of one.
+        """True if the default may bound and clip users.
+
+        They must be counted, and not several periods read at the cost of one.
         """
         return self.reading.group is not None or (self.reading.value is None and not self.whole)
 
     @property
     def grouping(self) -> Grouping | None:
-        """The groups, each of which gets a release; None for the log as a whole."""
+        """The groups with a release each; None for the log as a whole."""
         most, listed = self.reading.max_groups_per_user, self.reading.groups
         return (
             None
@@ -191,19 +190,17 @@ class Question:
 
     @property
     def kept(self) -> Self:
-        """The same question as an answer keeps it: with the name of a ledger, and no way to open
-        it.
-        """
+        """A copy for the answer, with the name of a ledger in place of an open one."""
         if self.spec.ledger is None or type(self.spec.ledger) is str:
             return self
         return replace(self, spec=self.spec.model_copy(update={"ledger": str(self.spec.ledger)}))
 
     def as_data(self) -> dict[str, Any]:
-        """What is asked, as plain data: an answer that is kept says which question it answers.
+        """The question as plain data, which is kept with its answer.
 
-        It is every field of the reading and of the spec, but those that change no answer, each for
-        the reason that its option gives (`unasked`). A few are said by what they stand for: amounts
-        by the budget, lists by their names and digests.
+        It has every field of the reading and of the spec, except those that change no answer, each
+        for the reason that its option gives (`unasked`). A few are replaced by equivalent data:
+        amounts by the budget, and lists by their names and digests.
         """
         spec, reading = self.spec, self.reading
         how = reading.model_dump(
@@ -232,7 +229,7 @@ class Question:
 
 
 def named(source: object) -> str | tuple[str, ...]:
-    """The log as it was named; a password in a URL is left out."""
+    """Name of the log as stated, without a password in a URL."""
     if isinstance(source, list | tuple):
         return tuple(str(named(part)) for part in source)
     return (
@@ -255,8 +252,10 @@ def _name_of(stated: Any) -> str:
 
 
 def _budget(spec: TopKSpec) -> Budget:
-    """As stated. Releases that share a budget and are charged to a ledger share that of its
-    dataset, where no other is stated.
+    """The stated budget.
+
+    For releases that share a budget and are charged to a ledger, it is the dataset's budget if no
+    other is stated.
     """
     if spec.ledger is not None and spec.releases is not None and spec.planned is None:
         with spec.opened() as ledger:
@@ -275,15 +274,16 @@ def _budget(spec: TopKSpec) -> Budget:
 
 
 def choose(question: Question, whole: Budget | None = None) -> Choice:
-    """The mechanism of the answer, and how the log is read for it; nothing private is looked at.
+    """The mechanism of the answer, and how the log is read for it, chosen without private data.
 
     Args:
-        whole: the budget of the dataset that pays. A release that states a part of it takes no more
-            than that part.
+        whole: the budget of the dataset that is charged. A release that states a part of it takes
+            no more than that part.
 
     Raises:
         InvalidRequest, DomainMismatch, RelationMismatch, CalibrationError: as for
-        `dpselect.plan.default_choice`. EventLogError: no log can be read with this clip and bound.
+            `dpselect.plan.default_choice`.
+        EventLogError: no log can be read with this clip and bound.
     """
     found = _chosen(question, whole)
     # said before anything is read
@@ -323,25 +323,23 @@ def _chosen(question: Question, whole: Budget | None) -> Choice:
 
 
 def _require_delta(question: Question, whole: Budget | None) -> None:
-    """Refuse a budget without a delta where the default needs one; `whole` is the budget of the
-    dataset that pays.
-    """
+    """Refuse a budget without a delta if the default needs one. `whole` is the dataset's budget."""
     if question.domain is not None or question.spec.mechanism is not None:
         return
     if whole is not None and whole.delta == 0:
         raise InvalidRequest(
-            "the dataset's budget has no delta, so it pays for no release of items that are read"
-            " off the log: state a public list of items (domain=)"
+            "the dataset's budget has no delta, so no release of items that are read off the log"
+            " fits it. State a public list of items (domain=)"
         )
     if question.budget.delta == 0:
         raise InvalidRequest(
-            "delta= is missing: without a public list of items (domain=) it is needed; choose far"
-            " less than 1 / users, for example 1e-6"
+            "delta= is missing, and it is needed without a public list of items (domain=). Choose"
+            " far less than 1 / number of users, for example 1e-6"
         ).at("delta")
 
 
 def request_of(question: Question, whole: Budget | None) -> TopKRequest:
-    """What is public about the release; `whole` is the budget of the dataset that pays."""
+    """The public request for a release. `whole` is the budget of the dataset that is charged."""
     spec = question.spec
     return TopKRequest(
         k=question.k,
@@ -367,14 +365,14 @@ def _clip(reading: Reading) -> float | None:
 
 
 def _norm(question: Question) -> Norm:
-    """That which the noise pays for: l1 for laplace noise and pure budgets."""
+    """The norm that the noise needs: l1 for laplace noise and pure budgets, otherwise l2."""
     if question.spec.planned is not None:
-        return "l1" if question.spec.planned.covers.l1 is not None else "l2"
+        return "l1" if question.spec.planned.sensitivity_bound.l1 is not None else "l2"
     return "l1" if question.spec.noise == "laplace" or question.budget.form == "pure" else "l2"
 
 
 def _sensitivity(question: Question) -> Sensitivity:
-    """That of the scores that the log will give."""
+    """Sensitivity of the scores that the log will give."""
     reading = question.reading
     if (ends := reading.value_clip) is not None:
         low, high = ends if isinstance(ends, tuple) else (0.0, ends)
@@ -387,7 +385,7 @@ def _sensitivity(question: Question) -> Sensitivity:
 
 
 def _planned(question: Question, planned: Mechanism) -> Choice:
-    """The planned mechanism, if it can do what is asked; said before a long read."""
+    """The planned mechanism, checked before a long read for its fit to the question."""
     reading, name = question.reading, type(planned).__name__
     _require_groups(question, planned)
     # what is stated for a release is its ceiling, whoever chose the noise
@@ -403,7 +401,7 @@ def _planned(question: Question, planned: Mechanism) -> Choice:
         raise InvalidRequest(
             f"{name} was planned without counts: plan with with_counts=, or leave it out here"
         ).at("with_counts")
-    planned.covers.require(_sensitivity(question))
+    planned.sensitivity_bound.require(_sensitivity(question))
     if question.domain is None and not planned.takes_observed:
         raise DomainMismatch(
             f"{name} was planned for a public domain: give its catalog (domain=, or domain in"

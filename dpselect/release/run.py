@@ -1,4 +1,4 @@
-"""`run`: the one path from a question to a private answer. Check, stage, charge, draw, record."""
+"""`run`, the one path from a question to a private answer: check, stage, charge, draw, record."""
 
 from __future__ import annotations
 
@@ -31,7 +31,15 @@ from dpselect.mechanisms.base import Mechanism, MechanismInput, Pay
 from dpselect.mechanisms.top_of_groups import REASON
 from dpselect.mechanisms.weighs_again import WeighsAgain
 from dpselect.plan.default import Choice
-from dpselect.release.answer import Answer, AnswerFile, DryRun, PaidCharge, from_0, promise, told
+from dpselect.release.answer import (
+    Answer,
+    AnswerFile,
+    DryRun,
+    PaidCharge,
+    from_0,
+    promise,
+    report_charge_on_error,
+)
 from dpselect.release.question import Question, choose
 from dpselect.scores import Scores, SecondLook
 from dpselect.selection import Label, Selection
@@ -39,7 +47,7 @@ from dpselect.sensitivity import Norm, Sensitivity
 from dpselect.spec import LedgerFields, PayerFields
 
 if TYPE_CHECKING:
-    from accounting.ledger.item import Chargeable
+    from accounting.ledger.request import Chargeable
     from accounting.remaining import Remaining
 
 # Names of `acc` and `dps` are imported when they are asked for: a release without a ledger does
@@ -55,13 +63,14 @@ A = TypeVar("A")
 @final
 @dataclass(frozen=True)
 class Ready(Generic[T]):
-    """How a release is drawn, from a log that has been read: after the charge nothing is read but
-    what is staged.
+    """A release ready to be drawn, from a log that has been read.
+
+    After the charge nothing is read except staged data.
 
     Attributes:
-        draw: called once, after the charge.
-        salt: of the bound on contributions.
-        scores: what a mechanism draws from, checked already.
+        draw: function that is called once, after the charge.
+        salt: salt of the contribution bound.
+        scores: the mechanism's input, already checked.
         spent: as for `Session.publish`.
     """
 
@@ -74,12 +83,11 @@ class Ready(Generic[T]):
 @final
 @dataclass(frozen=True)
 class Charged:
-    """What a charge knows when it is made, so that nothing asks the ledger between the draw and its
-    record.
+    """A charge with its receipt, so that the ledger is not read between the draw and its record.
 
     Attributes:
-        receipt: of the charge.
-        accounts: all that pay, as they stand after it.
+        receipt: receipt of the charge.
+        accounts: all charged accounts, with their budgets after it.
     """
 
     receipt: acc.ledger.Receipt
@@ -87,18 +95,21 @@ class Charged:
 
     @classmethod
     def of(cls, receipt: acc.ledger.Receipt, before: Sequence[Remaining], price: acc.Curve) -> Self:
-        """By how the accounts stood before, which is after it where an earlier call had made it."""
+        """The charge of a receipt, from the accounts before it.
+
+        If an earlier call made the charge, the accounts already include it.
+        """
         if receipt.replayed:
             return cls(receipt, tuple(before))
         return cls(receipt, tuple(one.after(price) for one in before))
 
     @property
     def paid(self) -> PaidCharge:
-        """What an answer says of it."""
+        """The charge as an answer states it."""
         return PaidCharge.of(self.receipt)
 
     def left(self, curve: acc.Curve) -> str:
-        """As for `ChargeTarget.left`, in releases of a curve."""
+        """The line of `ChargeTarget.left`, in releases of a curve."""
         return _left(
             self.receipt.dataset,
             min((replace(one, curve=curve) for one in self.accounts), key=lambda one: one.releases),
@@ -112,12 +123,13 @@ def _left(dataset: str, found: Remaining) -> str:
 @final
 @dataclass(frozen=True)
 class ChargeTarget:
-    """Who pays for one release, and under which key.
+    """The session that a release is charged to, and the idempotency key of the charge.
 
     Attributes:
-        session: None where no ledger is named.
-        label: what the ledger writes down of what is charged.
-        asked: the question as plain data, which the charge is bound to; None binds it to nothing.
+        session: the session; None if no ledger is named.
+        label: note in the ledger on what is charged.
+        asked: function that gives the question as plain data, to which the charge is bound; None
+            binds it to nothing.
     """
 
     session: dps.Session | None
@@ -137,10 +149,10 @@ class ChargeTarget:
         pay: Pay = "curve",
         asked: Callable[[], dict[str, Any]] | None = None,
     ) -> Self:
-        """What a spec says; rows are read by the clock of `time_zone`.
+        """The charge target that a spec states. Rows are read by the clock of `time_zone`.
 
-        Where the dataset has a budget for each period and the spec names none, those that the
-        `time_range` lies in pay.
+        If the dataset has a budget for each period and the spec names no period, the periods that
+        the `time_range` lies in are charged.
         """
         session = None
         if spec.ledger is not None and spec.dataset is not None:
@@ -155,7 +167,10 @@ class ChargeTarget:
         return cls(session, key, label if spec.label is None else spec.label, pay, asked)
 
     def bound(self, item: Chargeable) -> Chargeable:
-        """What is charged, so that under the key nothing else than the question is drawn for it."""
+        """The item to charge, bound to the question.
+
+        The key then cannot be used to draw for any other question.
+        """
         if self.asked is None:
             return item
         from dpselect.session import BoundItem
@@ -167,12 +182,11 @@ class ChargeTarget:
     def left(
         self, mechanism: Mechanism, price: acc.Curve | None = None, *, after: bool = False
     ) -> str | None:
-        """The budget, the share used, the cost and how many more releases like this one fit: one
-        line, of the fullest account.
+        """A line on the fullest account: budget, share used, cost, and number of releases that fit.
 
         Args:
-            price: of the release, where it is not that of the mechanism alone.
-            after: as if it had been charged.
+            price: cost of a release, if it is not that of the mechanism alone.
+            after: True for the account after the charge.
         """
         if self.session is None:
             return None
@@ -182,8 +196,10 @@ class ChargeTarget:
         return _left(name, found if price is None else replace(found, curve=price))
 
     def require(self, item: Chargeable, *, kept: bool) -> None:
-        """Raise as a release would, before a long read; the charge itself is checked again. `kept`
-        as for `staged`.
+        """Raise as a release would, before a long read. The charge itself is checked again.
+
+        Args:
+            kept: as for `staged`.
         """
         if self.session is not None:
             self.session.require(self.bound(item), pay=self.pay, key=self.key, resumes=kept)
@@ -192,17 +208,17 @@ class ChargeTarget:
     def staged(
         self, item: Chargeable, stage: Callable[[ExitStack], Ready[T]], *, kept: bool | None = None
     ) -> Iterator[tuple[Ready[T], list[acc.ledger.Receipt]]]:
-        """Hold the price against the budget, then read the log. What interrupts the block says
-        whether it was charged.
+        """Check the cost against the budget, then read the log. Errors say if it was charged.
 
         Args:
-            item: what will be charged.
-            stage: reads all that can fail; what it opens goes with the block.
-            kept: whether a file keeps the answer, so that a charge of which nothing was released is
-                gone on with; None of what is not released.
+            item: the item that will be charged.
+            stage: function that reads all data that can fail; its open resources close with the
+                block.
+            kept: True if a file keeps the answer, so that a charge without a release is resumed;
+                None for a question that is not released.
 
         Yields:
-            What is drawn from, and a list that takes the receipt.
+            The staged release, and a list that takes the receipt.
         """
         with self._affordable(item, kept=kept) as known, ExitStack() as stack:
             yield stage(stack), known
@@ -211,11 +227,13 @@ class ChargeTarget:
     def _affordable(
         self, item: Chargeable, *, kept: bool | None = None
     ) -> Iterator[list[acc.ledger.Receipt]]:
-        """Hold the price against the budget. What interrupts the block says whether it was charged.
-        `kept` as for `staged`.
+        """Check the cost against the budget. Errors in the block say if it was charged.
+
+        Args:
+            kept: as for `staged`.
         """
         session = self.session
-        with told(
+        with report_charge_on_error(
             session and session.ledger, session and session.dataset.name, self.key, kept=kept
         ) as known:
             self.require(item, kept=bool(kept))
@@ -230,10 +248,10 @@ class ChargeTarget:
         *,
         kept: bool | None = None,
     ) -> DryRun:
-        """What `release` would charge. No row is read, and nothing is charged or drawn.
+        """The charge that `release` would make. No row is read, and nothing is charged or drawn.
 
         Args:
-            look: checks the header or schema of what would be read.
+            look: checks the header or schema of the log.
             kept: as for `staged`; without a ledger there is no charge that could stay without its
                 answer.
         """
@@ -261,16 +279,15 @@ class ChargeTarget:
         answered: Callable[[T, Charged | None], A],
         place: AnswerFile,
     ) -> A:
-        """Check the budget, stage, charge, draw, keep out of sight, claim, name: in this order, and
-        each step is durable.
+        """Check the budget, stage, charge, draw, keep a draft, claim and name it, each durably.
 
-        Called again under the key, with a file, it goes on with a charge of which nothing was
-        released: `AnswerFile.recorded` has looked for its answer by then, so that there is none,
-        and of two that draw at once the ledger accepts one.
+        Called again under the key, with a file, it resumes a charge without a release. By then
+        `AnswerFile.recorded` has found that there is no answer. If two calls draw at once, the
+        ledger accepts one.
 
         Args:
             item, stage: as for `staged`.
-            answered: what was drawn, as an answer that is kept.
+            answered: function that makes the answer to keep from the draw.
         """
         kept = place.output is not None
         with self.staged(item, stage, kept=kept) as (staged, known):
@@ -310,8 +327,9 @@ class ChargeTarget:
 
 
 def _drawn_from(staged: Ready[T]) -> T:
-    """What is drawn. The log was read by then: an error of its engine is one of memory, disk, or
-    temporary files.
+    """Draw from the staged release.
+
+    The log was read by then, so an error of its engine is one of memory, disk or temporary files.
     """
     try:
         return staged.draw()
@@ -321,11 +339,11 @@ def _drawn_from(staged: Ready[T]) -> T:
             if "did not fit" in str(error)
             else "the temporary files (TMPDIR) cannot be read, or were removed"
         )
-    raise EventLogError(f"the draw failed, after the log had been read as a whole: {cause}")
+    raise EventLogError(f"the draw failed, after the whole log had been read: {cause}")
 
 
 def _behalf(spec: PayerFields) -> dict[str, Any]:
-    """Whose release it is and which rows it reads, as a session takes it."""
+    """Arguments of a session for the people and the rows that a release concerns."""
     periods = spec.periods if isinstance(spec, LedgerFields) else ()
     return {
         "actor": spec.actor,
@@ -337,7 +355,7 @@ def _behalf(spec: PayerFields) -> dict[str, Any]:
 
 @contextmanager
 def session_of(spec: PayerFields, time_zone: str | None = None) -> Iterator[dps.Session]:
-    """The session that pays; a ledger that is named is closed at the end."""
+    """The session to charge. A ledger that is named is closed at the end."""
     with spec.opened() as ledger:
         yield dps.Session(ledger, str(spec.dataset), **_behalf(spec), time_zone=time_zone)
 
@@ -349,9 +367,7 @@ def once(
     release: Callable[[], A],
     dry_run: Callable[[], DryRun],
 ) -> A | DryRun:
-    """The answer that is kept under the question's key, before anything is read; or a new one; or
-    what that would cost.
-    """
+    """The answer kept under the question's key, without reading a log; a new one; or its cost."""
     spec = question.spec
     before: Any = place.recorded(spec, question.as_data, restored, writing=not spec.dry_run)
     if before is None:
@@ -368,8 +384,8 @@ def once(
     if not spec.dry_run:
         return before
     paid = (
-        f"nothing more would be charged, for entry {before.charge.entry} has paid for the answer"
-        " that is in its file"
+        f"nothing more would be charged, because entry {before.charge.entry} covers the answer"
+        " in the file"
     )
     return DryRun(before.mechanism, before.mechanism, question.budget, paid=paid)
 
@@ -378,13 +394,13 @@ def once(
 
 
 def chosen(question: Question, session: dps.Session | None) -> Choice:
-    """The mechanism of the answer, and how the log is read for it: chosen by what is public, before
-    anything is read or charged.
+    """The mechanism of the answer, and how the log is read for it, chosen by public facts.
+
+    Nothing has been read or charged at that time.
 
     Raises:
         InvalidRequest, CalibrationError, DomainMismatch, RelationMismatch: as for `choose`; or the
-        charge would be another
-            period's.
+            charge would be another period's.
     """
     if session is None:
         return choose(question)
@@ -400,13 +416,13 @@ def run(
     *,
     choice: Choice | None = None,
 ) -> Answer:
-    """Choose by what is public, read the log, charge, draw, record.
+    """Choose by public facts, read the log, charge, draw and record.
 
     Args:
-        log: as for `dpselect.events.read`; or the events within the question's window, if they have
-            been cut out of it.
-        place: where the answer is kept; None keeps it nowhere.
-        choice: what answers it, if that is known.
+        log: as for `dpselect.events.read`; or the events within the question's time range, if they
+            have been cut out of it.
+        place: file of the answer; None keeps it nowhere.
+        choice: the mechanism and reading, if already known.
     """
     payer = payer_of(question)
     choice = chosen(question, payer.session) if choice is None else choice
@@ -440,7 +456,7 @@ def run(
 def run_once(
     question: Question, log: object, place: AnswerFile, progress: ProgressCallback | None = None
 ) -> Answer | DryRun:
-    """The answer to a question, as `once` has it. Raises as `run`; a dry run up to the charge."""
+    """The answer to a question, by `once`. It raises as `run`, and a dry run up to the charge."""
 
     def dry_run() -> DryRun:
         payer = payer_of(question)
@@ -462,7 +478,7 @@ def run_once(
 
 
 def payer_of(question: Question) -> ChargeTarget:
-    """Who pays for the answer."""
+    """The session and key that the answer is charged to."""
     spec, zone = question.spec, question.reading.time_zone
     label = "dpselect topk" + ("" if zone == "UTC" else f", times without a zone in {zone}")
     pay: Pay = "spent" if spec.pay_for_what_came_out else "curve"
@@ -483,11 +499,11 @@ def stage(
     progress: ProgressCallback | None,
     stack: ExitStack,
 ) -> Ready[Answer]:
-    """Read the log: the scores that are drawn from."""
+    """Read the log into the scores of the draw."""
     read = _read(question, choice, stack, log, progress)
     choice.mechanism.check(read.scores)
     used = (
-        (lambda drawn: choice.mechanism.spent(drawn.selection))
+        (lambda drawn: choice.mechanism.cost_of(drawn.selection))
         if question.spec.pay_for_what_came_out
         else None
     )
@@ -506,9 +522,7 @@ def _drawn(question: Question, choice: Choice, read: _Read) -> Answer:
 
 
 def _named(question: Question, integers: frozenset[str], selection: Selection) -> Selection:
-    """Groups and items of cells, which are text, as their lists write them, or as integers where
-    the columns hold these.
-    """
+    """A selection whose cells are groups and items as in their lists, or integers as in the log."""
 
     def written(
         labels: Sequence[Label] | None, listed: Sequence[Label] | None, role: str
@@ -535,7 +549,7 @@ def _named(question: Question, integers: frozenset[str], selection: Selection) -
 
 
 def _source(question: Question, log: object) -> tuple[Any, events.Reading]:
-    """The log, and how it is read there."""
+    """The log, and options for reading it."""
     reading = question.reading
     if isinstance(log, PeriodEvents):  # the part of a log that was cut out by time, as Parquet
         whole = {
@@ -556,9 +570,7 @@ def _source(question: Question, log: object) -> tuple[Any, events.Reading]:
 @final
 @dataclass(frozen=True)
 class _Read:
-    """Scores, the salt of the bounds on users, and the roles whose labels are integers, which cells
-    do not tell.
-    """
+    """Scores, the salt of the contribution bounds, and the roles whose labels are integers."""
 
     scores: Scores | MechanismInput
     salt: str | None
@@ -572,9 +584,9 @@ def _read(
     log: object,
     progress: ProgressCallback | None,
 ) -> _Read:
-    """The scores that the mechanism draws from; what an engine keeps goes with the stack.
+    """The scores that the mechanism draws from. The engine's resources close with the stack.
 
-    The log is read once: for a second look its pairs are kept.
+    The log is read once. For a second pass its pairs are kept.
     """
     pairs = None
     domain: Sequence[Label] | None = question.domain
@@ -621,8 +633,9 @@ def _read(
 
 
 def _weighed_again(question: Question, choice: Choice) -> bool:
-    """Whether the mechanism weighs users' items again. Sums of a column have none: their scores are
-    used again.
+    """True if the mechanism weighs users' items again.
+
+    Sums of a column are not weighed again, and their scores are reused.
     """
     return isinstance(choice.mechanism.selecting, WeighsAgain) and question.reading.value is None
 
@@ -633,8 +646,10 @@ def _second_look(
     log: events.Pairs,
     first: EventCounts | GroupCounts | HeldCounts,
 ) -> SecondLook | None:
-    """How users are clipped anew within released items, to select or to count, and how their items
-    are weighed in a second round; None where that is not wanted. `first` is what the scores are of.
+    """Functions that clip users anew within released items and that weigh items, for a second pass.
+
+    They clip to select or to count. None if there is no second pass. `first` has the counts behind
+    the scores.
     """
     valued: Any = None if choice.mechanism.counted_again is None else choice.mechanism
     relation = question.relation
@@ -685,7 +700,7 @@ def _require_periods(question: Question, of: str) -> None:
 
 
 def _touched(of: str, read: Window | None) -> tuple[str, ...]:
-    """The periods of a dataset that a time range with two ends lies in, in order."""
+    """The periods of a dataset that overlap a time range with two ends, in order."""
     if of == "whole" or read is None or read.since is None or read.until is None:
         return ()
     from accounting.ledger.stored_text import period_of

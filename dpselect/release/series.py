@@ -1,6 +1,4 @@
-"""Releases for each period of a log: each charged to its period (`ByPeriod`), or all of them at one
-price (`over_horizon`).
-"""
+"""Releases for each period of a log, with a budget each (`ByPeriod`) or one (`over_horizon`)."""
 
 from __future__ import annotations
 
@@ -49,15 +47,17 @@ from dpselect.release.run import ChargeTarget, chosen, payer_of, run
 from dpselect.selection import Label, Tabled
 
 if TYPE_CHECKING:
-    from accounting.ledger.item import Chargeable
+    from accounting.ledger.request import Chargeable
 
 PLACE = "{period}"  # in the name of the files that keep the answers
 State = Literal["released", "recorded", "lost", "waiting"]
-"""Of a period: released now; released before; released, and its answer is not in its file, so not
-drawn again; not charged, because noise alone explains the first answer.
+"""State of a period: released now, recorded before, lost or waiting.
+
+A lost answer was released but is not in its file, and is not drawn again. A waiting period was not
+charged, because noise alone explains the first answer.
 """
 Named = Sequence[tuple[str, datetime, datetime]]
-"""Periods, with their ends."""
+"""Named periods with their start and end."""
 
 
 # -- what was released -----------------------------------------------------------------------------
@@ -69,9 +69,7 @@ class _OfPeriods(Tabled):
     @property
     @abstractmethod
     def rows(self) -> list[dict[str, Any]]:
-        """One for each item: its period, the group where there are groups, rank and item, and what
-        is released of its number.
-        """
+        """One row for each item: period, group if there are groups, rank, item, and number."""
 
     @property
     @abstractmethod
@@ -80,11 +78,11 @@ class _OfPeriods(Tabled):
 
     @property
     def items(self) -> tuple[Label, ...]:
-        """What was released, of each period after the other."""
+        """The released items, period after period."""
         return tuple(row["item"] for row in self.rows)
 
     def columns(self) -> dict[str, tuple[Any, ...]]:
-        """`rows` by their columns; items as integers where all of them are, else as text."""
+        """The columns of `rows`. Items are integers if all of them are, and otherwise text."""
         rows = self.rows
         columns = {name: tuple(row[name] for row in rows) for name in self.heads}
         whole = all(isinstance(item, int) for item in columns["item"])
@@ -94,11 +92,11 @@ class _OfPeriods(Tabled):
 @final
 @dataclass(frozen=True)
 class InAll:
-    """What somebody faces who is in every period of a dataset.
+    """The total privacy cost to a user who is in every period of a dataset.
 
     Attributes:
-        periods: how many there are.
-        epsilon: None where none is stated.
+        periods: number of periods.
+        epsilon: the total epsilon, or None if none is stated.
     """
 
     periods: int
@@ -114,7 +112,7 @@ class InAll:
         item: Chargeable | None = None,
         todo: Sequence[str] = (),
     ) -> Self:
-        """By what the ledger has charged, and if it charged an item to some periods as well.
+        """The total cost of the ledger's charges, and of charging an item to some more periods.
 
         Raises:
             BudgetExceeded: the dataset declares less (`ledger init --most-in-all`).
@@ -136,9 +134,7 @@ class InAll:
 @final
 @dataclass(frozen=True)
 class PeriodRelease:
-    """How one period stands: its name, its state, the file of its answer, and the answer if there
-    is one.
-    """
+    """A period's name, its state, the file of its answer, and the answer if there is one."""
 
     name: str
     state: State
@@ -149,12 +145,12 @@ class PeriodRelease:
 @final
 @dataclass(frozen=True, repr=False)
 class Series(_OfPeriods):
-    """A release for each period, each charged to itself.
+    """A release for each period, each charged to that period's own budget.
 
     Attributes:
-        releases: of all periods, in order.
-        in_all: what somebody faces who is in every period that was charged: each has a budget of
-            its own, and these add up.
+        releases: the releases of all periods, in order.
+        in_all: total cost to a user who is in every charged period. Each period has a budget of its
+            own, and these add up.
     """
 
     releases: tuple[PeriodRelease, ...]
@@ -162,7 +158,7 @@ class Series(_OfPeriods):
 
     @property
     def answers(self) -> dict[str, Answer]:
-        """By the names of periods; without those that are lost or waiting."""
+        """Answers by the names of periods, without periods that are lost or waiting."""
         return {one.name: one.answer for one in self.releases if one.answer is not None}
 
     @property
@@ -177,14 +173,14 @@ class Series(_OfPeriods):
 
     @property
     def explained_by_noise(self) -> bool:
-        """True if noise alone explains every answer: see `Answer.explained_by_noise`."""
+        """True if noise alone explains every answer, by `Answer.explained_by_noise`."""
         return bool(self.answers) and all(
             answer.explained_by_noise for answer in self.answers.values()
         )
 
     @property
     def cautions(self) -> list[str]:
-        """What to beware of in the answers as a whole."""
+        """Warnings about the answers as a whole."""
         waiting = self.waiting
         rest = (
             f"; {len(waiting):,} further periods were not charged: state go_on= to release them"
@@ -195,9 +191,7 @@ class Series(_OfPeriods):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """One for each item: its period, and the columns of its answer's table: see
-        `Answer.columns`.
-        """
+        """One row for each item: its period, and the columns of `Answer.columns`."""
         found = []
         for name, answer in self.answers.items():
             held = answer.columns()
@@ -213,12 +207,12 @@ class Series(_OfPeriods):
 
     @property
     def values(self) -> tuple[float, ...] | None:
-        """The noisy scores of the items; None where none is released."""
+        """Noisy scores of the items; None if no scores are released."""
         found = [answer.values for answer in self.answers.values()]
         return None if None in found else tuple(value for values in found for value in values or ())
 
     def lines(self) -> list[str]:
-        """How the periods stand and what they cost, in words."""
+        """The states of the periods and the cost, in words."""
         return [
             *(f"{one.name}: {one.state}, {one.output}" for one in self.releases),
             self.in_all.words,
@@ -232,17 +226,17 @@ class Series(_OfPeriods):
 @final
 @dataclass(frozen=True, repr=False)
 class HorizonAnswer(_OfPeriods):
-    """What a horizon has released so far.
+    """The answer of a horizon: all of its releases so far.
 
     Attributes:
-        key: of its charge.
-        state: the file of its private state.
-        periods_left: how many can still be closed.
-        released: what each closed period has shown.
-        left: where the dataset's budget stands, in words; None without a ledger.
-        names: of the periods; None for their numbers.
-        group: what the column of groups is called.
-        question: what was asked, as plain data.
+        key: key of the charge.
+        state: file of the private state.
+        periods_left: number of periods that can still be closed.
+        released: the release of each closed period.
+        left: the rest of the dataset's budget, in words; None without a ledger.
+        names: names of the periods; None for their numbers.
+        group: name of the column of groups.
+        question: the question, as plain data.
         files: in a file, the hashes of the table beside it, and before that of the one in whose
             place it was written.
     """
@@ -265,9 +259,7 @@ class HorizonAnswer(_OfPeriods):
 
     @classmethod
     def of(cls, horizon: Horizon, released: Iterable[Period] | None = None, **about: Any) -> Self:
-        """What a horizon has released, or some of it; `about` are `names`, `group` and
-        `question`.
-        """
+        """The answer with all releases of a horizon, or some. `about` has further attributes."""
         shown = tuple(horizon.released() if released is None else released)
         return cls(
             horizon.mechanism,
@@ -281,13 +273,12 @@ class HorizonAnswer(_OfPeriods):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """One for each item: its period, group, rank, item, and `users` with `low` and `high`, or a
-        `score`.
+        """One row for each item: period, group, rank, item, and `users` with ends, or a `score`.
 
-        `users` where they are counted: an estimate of how many have the item, but for those with
-        more released items than count, and an interval around it of 95 % for the noise
-        (Theorem T10); where users count in part, at least `low` of them, and `high` is None. A
-        `score` is a sum of weights, and counts nothing.
+        `users` is there if users are counted. It estimates the number of users who have the item,
+        except those with more released items than count, with an interval from `low` to `high` of
+        95% for the noise (Theorem T10). If users count in part, at least `low` of them have the
+        item, and `high` is None. A `score` is a sum of weights, and counts nothing.
         """
         mechanism, rows = self.mechanism, list[dict[str, Any]]()
         margins = mechanism.margins()
@@ -309,19 +300,17 @@ class HorizonAnswer(_OfPeriods):
 
     @property
     def explained_by_noise(self) -> bool:
-        """True if noise alone explains the answer of every period: see
-        `Answer.explained_by_noise`.
-        """
+        """True if noise alone explains every period, by `Answer.explained_by_noise`."""
         return bool(self.released) and all(map(self._explained, self.released))
 
     @property
     def cautions(self) -> list[str]:
-        """What to beware of in the answers as a whole."""
+        """Warnings about the answers as a whole."""
         return [HARDLY_ANY] if self.explained_by_noise else []
 
     @property
     def notes(self) -> list[str]:
-        """What to beware of, that nothing is on record where no ledger was charged among it."""
+        """Warnings about the answers, and about a missing ledger."""
         return [*self.cautions, *([UNRECORDED] if self.left is None else [])]
 
     def _explained(self, one: Period) -> bool:
@@ -331,11 +320,11 @@ class HorizonAnswer(_OfPeriods):
 
     @property
     def values(self) -> tuple[float, ...] | None:
-        """Estimates of numbers of users, or scores, of the items."""
+        """Estimated numbers of users, or scores, of the items."""
         return tuple(row["users"] if "users" in row else row["score"] for row in self.rows)
 
     def as_data(self) -> dict[str, Any]:
-        """All of it as plain data, `rows` among it, with the guarantee for the whole horizon."""
+        """The answer as plain data, with `rows` and the guarantee for the whole horizon."""
         mechanism, names = self.mechanism, self.names
         stated = promise(mechanism, of_horizon(mechanism))
         return {
@@ -374,12 +363,15 @@ class HorizonAnswer(_OfPeriods):
 
     @property
     def _intervals(self) -> dict[str, Any] | None:
-        """How the ends in `rows` hold; None where scores count nothing."""
+        """Meaning of the ends in `rows`; None if scores count nothing."""
         if self.mechanism.counts is None:
             return None
         part = self.mechanism.in_part
-        ends = "the low ends are of users, at least so many: " if part else ""
-        holds = "each holds with 95% for the noise, which is not the noise that chose the items"
+        ends = "low ends are lower bounds on numbers of users: " if part else ""
+        holds = (
+            "each interval holds with 95% probability for its noise, which is not the noise that"
+            " chose the items"
+        )
         return {"confidence": 0.95, "at_least": part, "in_words": f"{ends}{holds}"}
 
     @property
@@ -389,9 +381,7 @@ class HorizonAnswer(_OfPeriods):
         return ("period", *group, "rank", "item", *shown)
 
     def lines(self) -> list[str]:
-        """Where the horizon stands, what is promised and what it cost, in words, and what to beware
-        of.
-        """
+        """Text on the rest of the horizon, the guarantee, the cost and the warnings."""
         mechanism = self.mechanism
         stated = promise(mechanism, of_horizon(mechanism))
         stands = (
@@ -414,9 +404,7 @@ class HorizonAnswer(_OfPeriods):
         return html_table(self.columns(), self.lines())
 
     def to_html(self) -> str:
-        """Return a page: for each group its items over time, with their intervals, and the whole
-        table.
-        """
+        """An HTML page with each group's items over time, their intervals, and the whole table."""
         from dpselect.release.series_page import page  # jinja2, which other answers do without
 
         around = self._intervals
@@ -438,20 +426,19 @@ class HorizonAnswer(_OfPeriods):
 
 
 FORMS: Final[dict[str, Callable[[Any], str]]] = {".json": as_json, ".html": HorizonAnswer.to_html}
-"""By the end of a file's name, the forms of what a horizon has released; and tables."""
+"""Writers of a horizon's answer, by the suffix of a file's name, beside those of tables."""
 
 
 @final
 @dataclass(frozen=True)
 class KeptHorizon:
-    """The file of what a horizon has released, which a later call of the same question renews in
-    its place.
+    """The file of a horizon's answer, which later calls of the same question renew.
 
     Attributes:
         place: the file.
-        question: what is asked, as plain data.
-        state: the horizon's, which has every answer.
-        held: the plain data of the answer, if the file holds that to the same question.
+        question: the question, as plain data.
+        state: the file of the horizon's state, which has every answer.
+        held: the plain data of the answer in the file, if it answers the same question.
     """
 
     place: AnswerFile
@@ -472,8 +459,9 @@ class KeptHorizon:
         return cls(place, question, state, held)
 
     def written(self, answer: HorizonAnswer) -> HorizonAnswer:
-        """The answer, once it is in its file; what the file holds must be what the state has, or
-        the start of it.
+        """The answer, after writing it to its file.
+
+        The file's contents must equal the state's answers, or the first of them.
         """
         released = json.loads(as_json(answer))["released"]
         if (
@@ -505,24 +493,23 @@ def series_of(
     unkept: Callable[[AnswerFile, Answer], None] | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> Series | DryRun:
-    """Release the periods of a question with `every`, or say what that would charge
-    (`ChargeTarget.dry_run`).
+    """Release the periods of a question with `every`, or report their charge as a `DryRun`.
 
     Args:
         source: as for `dpselect.events.read`.
-        place: where answers are kept, `PLACE` standing for the period.
-        progress: called with the number of periods that are done, and all that are to be.
+        place: file of the answers, with `PLACE` for the period.
+        progress: called with the number of finished periods, and of all periods.
         unkept, announce: as for `ByPeriod`.
 
     Raises:
-        InvalidRequest: what is stated is not for a series, or something is missing.
+        InvalidRequest: an option is not for a series, or one is missing.
     """
     spec, window = question.spec, question.reading.window
     needs = ("time", "since", "until", "key", "ledger", "dataset")
     if missing := [f"{name}=" for name in needs if getattr(spec, name) is None]:
         raise InvalidRequest(
-            f"every= needs {', '.join(missing)}: which periods there are is public, and each is"
-            " charged once"
+            f"every= needs {', '.join(missing)}: the periods must be public, and each is charged"
+            " once"
         )
     if spec.engine != "memory":
         raise InvalidRequest(
@@ -541,16 +528,15 @@ def series_of(
 
 @final
 class ByPeriod:
-    """Periods that are each charged to their own budget, under the key KEY:PERIOD; what is released
-    already stays as it is.
+    """Periods that are each charged to their own budget, under the key KEY:PERIOD.
 
-    Each period is answered by itself, as if it were the only one: `dpselect.continual` is for
-    periods that share their noise.
+    Released periods stay as they are. Each period is answered by itself, as if it were the only
+    one. `dpselect.continual` is for periods that share their noise.
 
     Args:
         unkept: called with an answer that is drawn and cannot be kept; it raises. None writes it to
             a file of its own.
-        announce: called with what will be released and what it adds up to, before anything is read.
+        announce: called with the planned releases and their total cost, before anything is read.
     """
 
     def __init__(
@@ -583,7 +569,7 @@ class ByPeriod:
             raise InvalidRequest(
                 f"every={every} charges each {every} to its own budget, and"
                 f" dataset={self._dataset.name} has {has}: declare one with `dpselect ledger init"
-                f" --window {every}`, or use `dpselect continual run`, with one price for all of"
+                f" --window {every}`, or use `dpselect continual run`, with one budget for all of"
                 " them"
             )
         self._cut = partial(split, source, question.reading, named)
@@ -625,8 +611,7 @@ class ByPeriod:
         return [name for name in self._left if name not in self._begun]
 
     def released(self, progress: ProgressCallback | None = None) -> Series:
-        """Release what is left, in order, once all is checked that can be before the log is read;
-        how all periods stand.
+        """Release the remaining periods, in order, after all checks without the log. Return all.
 
         Without `go_on` it stops before the second charge if noise alone explains the first answer.
         """
@@ -658,9 +643,7 @@ class ByPeriod:
 
     @property
     def _is_quiet(self) -> bool:
-        """Whether there is one answer so far, noise alone explains it, and nobody said to go on all
-        the same.
-        """
+        """True if noise alone explains the only answer so far and `go_on` is not stated."""
         answers = [one.answer for one in self._done.values() if one.answer is not None]
         return not self._question.spec.go_on and len(answers) == 1 and answers[0].explained_by_noise
 
@@ -685,13 +668,11 @@ class ByPeriod:
         self._done[name] = PeriodRelease(name, "released", place.output, answer)
 
     def priced(self) -> DryRun:
-        """What `released` would charge to each period that is not released yet; see
-        `ChargeTarget.dry_run`.
-        """
+        """The charge of `released` to each remaining period, as of `ChargeTarget.dry_run`."""
         pending = self._left
         if not pending:
             raise InvalidRequest(
-                "all periods are charged already: leave dry_run= out to see how they stand, which"
+                "all periods are charged already. Leave dry_run= out to see their states, which"
                 " costs nothing"
             )
         for name in pending:
@@ -707,7 +688,7 @@ class ByPeriod:
         return DryRun(mechanism, mechanism, self._question.budget, tuple(left), in_all=in_all)
 
     def _in_all(self) -> InAll:
-        """What somebody faces once all periods are charged.
+        """The total cost to one user once all periods are charged.
 
         Raises:
             BudgetExceeded: as for `InAll.of`.
@@ -716,15 +697,13 @@ class ByPeriod:
 
     @cached_property
     def _choice(self) -> Choice:
-        """The mechanism of all periods, chosen once by what is public."""
+        """The mechanism of all periods, chosen once by public facts."""
         question, _ = self._asked[self._left[0]]
         return chosen(question, payer_of(question).session)
 
 
 def _written(moment: datetime) -> str:
-    """A day where the moment begins one, as all ends of periods do but the last one that is cut
-    short.
-    """
+    """The date if the moment begins a day, as all ends of periods but a last one cut short do."""
     return (
         f"{moment:%Y-%m-%d}" if moment.time() == time() else moment.replace(tzinfo=None).isoformat()
     )
@@ -746,26 +725,25 @@ def over_horizon(
     dry_run: bool,
     question: dict[str, Any] | None = None,
 ) -> HorizonAnswer | DryRun:
-    """Release periods at one price, which is reserved once the log is read, and committed by the
-    first of them.
+    """Release periods with one budget, reserved once the log is read, committed by the first.
 
-    Periods that are closed are answered from the state, whatever the log is now. It is read for
-    those that have ended and are open, if there are any: rows that came late for a closed period
-    are in none.
+    Closed periods are answered from the state, whatever the log is now. The log is read for periods
+    that have ended and are open, if there are any. Rows that came late for a closed period are in
+    none.
 
     Args:
-        session: what pays; None charges nothing.
+        session: the session to charge; None charges nothing.
         named: all periods that the question names.
-        budget: of all of them.
-        settings: fields of the mechanism, and what else `horizon_mechanism` takes; `periods` may be
-            None, for the named ones.
-        opens: how `dpselect.continual.open` opens the horizon.
-        ended: how many of the named periods are closed afterwards, at least.
-        question: what is asked, as plain data.
+        budget: budget of all of them.
+        settings: fields of the mechanism, and other arguments of `horizon_mechanism`; `periods` may
+            be None, for the named ones.
+        opens: arguments of `dpselect.continual.open` for the horizon.
+        ended: number of the named periods that are closed afterwards, at least.
+        question: the question, as plain data.
 
     Raises:
         InvalidRequest: no period has ended.
-        HorizonError, KeyConflict: the horizon cannot be opened, or gone on with, as this asks for.
+        HorizonError, KeyConflict: the horizon cannot be opened or continued with these options.
     """
     if settings["with_counts"] and settings.get("items_per_period") is None:
         settings = {**settings, "items_per_period": reading.max_items_per_user}
@@ -836,13 +814,13 @@ def horizon_mechanism(
     items_per_period: int | None = None,
     **settings: Any,
 ) -> ContinualTopK:
-    """What is released at the end of every period, fitted to the budget.
+    """The mechanism that releases at the end of every period, fitted to the budget.
 
     Args:
         domain, groups: public lists.
-        with_counts: whether users are counted beside the items, each for `items_per_period` of
-            those that are released.
-        users: what a user may contribute otherwise.
+        with_counts: True to count users beside the items, each for `items_per_period` of the
+            released ones.
+        users: contribution bounds otherwise.
         settings: fields of the mechanism.
 
     Raises:
@@ -865,11 +843,11 @@ def dry_close(
     budget: acc.Budget | None = None,
     look: Callable[[], object] = lambda: None,
 ) -> DryRun:
-    """What a horizon would charge, or that it is charged already; see `ChargeTarget.dry_run`.
+    """The charge of a horizon, or a statement that it is charged already, as a `DryRun`.
 
     Args:
-        budget: as it was stated, if it was.
-        look: checks the header or schema of what would be read.
+        budget: the budget if it was stated.
+        look: checks the header or schema of the log.
     """
     key, mechanism = horizon.key, horizon.mechanism
     kept = {"key": key, "state": without_password(horizon.state)}
@@ -879,17 +857,19 @@ def dry_close(
         return replace(payer.dry_run(mechanism, mechanism, stated, look), horizon=kept)
     if acc.Curve.from_json(held.entries[0].curve or "") != mechanism.curve:
         raise acc.ledger.KeyConflict(
-            f"key={key!r} has paid for something else (entry {held.seq}): ask for the horizon as it"
-            " was opened, which charges nothing more; only another horizon takes a key of its own"
+            f"key={key!r} was charged for something else (entry {held.seq}). Use the options with"
+            " which the horizon was opened, which charges nothing more, or a new key for another"
+            " horizon"
         )
     look()
     left = payer.left(mechanism)
-    paid = f"nothing more would be charged, for entry {held.seq} has {held.state} it"
+    paid = f"nothing more would be charged, because entry {held.seq} has {held.state} it"
     return DryRun(mechanism, mechanism, stated, () if left is None else (left,), paid, horizon=kept)
 
 
 def of_horizon(mechanism: ContinualTopK) -> acc.Budget:
-    """A budget at whose delta the promise of a horizon is stated: a customary one, with room for
-    failures.
+    """A budget with the delta at which a horizon's guarantee is stated.
+
+    The delta is a customary one, with room for failures.
     """
     return acc.Budget(epsilon=1.0, delta=max(1e-6, mechanism.curve.delta0 * 4 / 3))

@@ -1,6 +1,4 @@
-"""The page of a series: for each group what its most shown items counted over time, lines with
-bands, and the whole table.
-"""
+"""The HTML page of a series: for each group a chart of its items over time, and the whole table."""
 
 from __future__ import annotations
 
@@ -22,8 +20,10 @@ Row = dict[str, Any]
 
 
 class _Line(NamedTuple):
-    """One item's numbers: of each stretch of periods in which it was shown a polyline and its band,
-    and a dot for each period.
+    """A line of a chart with one item's numbers.
+
+    It has a polyline and a band for each run of periods that show the item, and a dot for each
+    period.
     """
 
     name: str
@@ -50,13 +50,13 @@ def page(
     facts: Sequence[tuple[str, str]],
     bands: str,
 ) -> str:
-    """HTML of a series.
+    """An HTML page of a series.
 
     Args:
-        rows, columns: as the table of the series has them.
-        number: the column of what is drawn: users, or score.
-        facts: what is promised and the like, as names and words.
-        bands: what the bands are, in words; empty without intervals.
+        rows, columns: rows and columns of the series' table.
+        number: the column to draw, users or score.
+        facts: the guarantee and other facts, as names and words.
+        bands: meaning of the bands, in words; empty without intervals.
     """
     group = next((name for name in columns if name not in HEADS), None)
     periods = list(dict.fromkeys(row["period"] for row in rows))
@@ -90,7 +90,7 @@ def _cell(value: Any) -> str:
 
 
 def _chart(title: str, rows: Sequence[Row], periods: Sequence[Any], number: str) -> _Chart:
-    """The items that were shown in most periods, those with the largest numbers first."""
+    """A chart of the items shown in most periods, those with the largest numbers first."""
     of_item = defaultdict[Any, list[Row]](list)
     for row in rows:
         of_item[row["item"]].append(row)
@@ -136,7 +136,7 @@ def _chart(title: str, rows: Sequence[Row], periods: Sequence[Any], number: str)
 
 
 def _stretches(rows: Sequence[Row], place: dict[Any, int]) -> Iterator[list[Row]]:
-    """Rows of consecutive periods."""
+    """Rows of each run of consecutive periods."""
     ordered = sorted(rows, key=lambda row: place[row["period"]])
     for _, part in groupby(enumerate(ordered), key=lambda pair: place[pair[1]["period"]] - pair[0]):
         yield [row for _, row in part]
@@ -148,7 +148,7 @@ def _across(at: int, many: int) -> float:
 
 
 def _rounded(value: float) -> float:
-    """A round number that is no less, above 0."""
+    """A round number above 0 that is at least the value."""
     value = max(value, 1.0)
     unit = 10.0 ** math.floor(math.log10(value))
     return next(step * unit for step in (1, 2, 4, 5, 6, 8, 10) if step * unit >= value)

@@ -1,4 +1,4 @@
-"""`topk`: the command's question, asked in Python. Its keywords are the fields of `TopKSpec`."""
+"""`topk`, the command's question in Python, with the fields of `TopKSpec` as keywords."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Unkept(UserWarning):
-    """An answer that was drawn, and could not be kept in its file."""
+    """A warning about a drawn answer that could not be kept in its file."""
 
 
 @overload
@@ -51,23 +51,20 @@ def topk(
 def topk(
     data: object, *, progress: ProgressCallback | None = None, **asked: Any
 ) -> Answer | Series | DryRun:
-    """The k items with the most distinct users, released with differential privacy: `dpselect topk`
-    in Python.
+    """Release the k items with the most distinct users with differential privacy, like the command.
 
-    The mechanism, its noise and how users are bounded are chosen as the command chooses them,
-    second looks included. With a ledger the dataset's budget is charged before anything is drawn.
+    The mechanism, its noise and the contribution bounds are chosen as by the command, second passes
+    included. With a ledger the dataset's budget is charged before anything is drawn.
 
     Args:
         data: a path, a list of paths, a table (pandas, Polars, Arrow, DuckDB) or a URL: as for
             `dpselect.events.read`.
+        asked: the fields of `dpselect.spec.TopKSpec`.
         progress: called while the log is read; with `every` after each period.
-        asked: the fields of `dpselect.spec.TopKSpec`, which are the options of the command. Of
-            these `domain` and `groups` may be lists, `ledger` an open ledger, `item` several
-            columns; `output` is a new file, .json, .csv or .parquet.
 
     Returns:
-        The `Answer`. With `every` a `Series` of one for each period, which has `items`, `values`
-        and `to_pandas()` too. With `dry_run` a `DryRun`.
+        The `Answer`. With `every` a `Series` with one answer for each period, which also has
+        `items`, `values` and `to_pandas()`. With `dry_run` a `DryRun`.
 
     Raises:
         InvalidRequest, InvalidBudget, DomainMismatch, CalibrationError: what is asked for cannot be
@@ -104,11 +101,11 @@ def answered(
     unkept: Callable[[AnswerFile, Answer], None] | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> Answer | Series | DryRun:
-    """What is asked for, whichever it is: an answer, one for each period, or what it would cost.
+    """The answer to a question: one answer, one for each period, or the cost of a dry run.
 
     Args:
         log: as for `dpselect.events.read`.
-        unkept, announce: of a series, as for `release.series.ByPeriod`.
+        unkept, announce: as for `release.series.ByPeriod`, in a series.
     """
     if question.spec.every is None:
         return run_once(question, log, place, progress)
@@ -119,9 +116,7 @@ def answered(
 
 @contextmanager
 def warned(place: AnswerFile, spec: Any) -> Iterator[AnswerFile]:
-    """Warn in Python of a release that nobody keeps account of, once in a process, and of an answer
-    that was not kept.
-    """
+    """Warn of an answer that was not kept, and once per process of a release without a ledger."""
     if spec.ledger is None and not spec.dry_run:
         warn_unrecorded(stacklevel=5)
     yield place

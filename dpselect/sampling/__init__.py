@@ -1,6 +1,4 @@
-"""Randomness: the operating system's entropy for releases, a seeded generator for tests and
-simulation.
-"""
+"""Randomness: the operating system's entropy for releases, and seeded generators for simulation."""
 
 import lazy_loader
 

@@ -1,5 +1,6 @@
-"""`Sampler`: the one interface through which mechanisms use randomness, and its members, which
-supply random words.
+"""`Sampler`, the one interface through which mechanisms use randomness, and its members.
+
+The members supply random words.
 """
 
 from __future__ import annotations
@@ -51,22 +52,22 @@ class Sampler(ABC):
     """Noise, noisy rankings and coin flips from uniformly random 64-bit words.
 
     Methods named exact return what infinitely precise noise would: see docs/sampling.md. `noise`
-    and `uniform` compute in float64 from 52 random bits a draw: their law is the real-valued one up
-    to rounding.
+    and `uniform` compute in float64 from 52 random bits a draw, so their distribution is the
+    real-valued one up to rounding.
     """
 
     exact: ClassVar[bool]
-    """Whether rankings are exact; if not they are computed from `noise`."""
+    """True if rankings are exact; False if they are computed from `noise`."""
     constant_work: bool
-    """Whether rankings draw the noise of every candidate, whatever the scores."""
+    """True if rankings draw the noise of every candidate, whatever the scores."""
 
     @abstractmethod
     def words(self, count: int) -> Words:
-        """(count,) independent uniformly random 64-bit words."""
+        """Draw (count,) independent uniformly random 64-bit words."""
 
     @final
     def uniform(self, count: int) -> Floats:
-        """(count,) uniform numbers strictly between 0 and 1, centers of 2^52 equal cells."""
+        """Draw (count,) uniform numbers strictly between 0 and 1, centers of 2^52 equal cells."""
         words = self.words(count)
         words >>= np.uint64(12)
         numbers = words.astype(np.float64)
@@ -76,16 +77,15 @@ class Sampler(ABC):
 
     @final
     def noise(self, noise: Noise, count: int) -> Floats:
-        """(count,) draws of the standard noise."""
+        """Draw (count,) standard noise."""
         return noise.from_uniform(self.uniform(count))
 
     @final
     def top_k(self, values: Numbers, noise: Noise, scale: float, k: int) -> Indices:
-        """(k,) positions of the k largest values + scale * noise, largest first; values (m,)
-        integers or floats, m >= k.
+        """Return (k,) positions of the k largest values + scale * noise, largest first.
 
-        Exact if `self.exact` (Theorems X2 and X6): scores and scale are the real numbers that they
-        represent.
+        `values` are (m,) integers or floats, m >= k. Exact if `self.exact` (Theorems X2 and X6):
+        scores and scale are the real numbers that they represent.
         """
         values = numbers(values)
         if not self.exact:
@@ -101,11 +101,11 @@ class Sampler(ABC):
         k: int,
         multiplicities: Indices | None = None,
     ) -> Drawn:
-        """The k largest values + scale * noise, largest first, each with its noise; grouped if
-        there are `multiplicities`.
+        """Return the k largest values + scale * noise, largest first, each with its noise.
 
-        As `top_k` and `top_k_grouped`, and raises as they do. Exact if `self.exact`, whatever is
-        asked of it: Theorem X13.
+        They are grouped if there are `multiplicities`. It behaves as `top_k` and `top_k_grouped`,
+        and raises as they do. Exact if `self.exact`, whatever is computed from the result:
+        Theorem X13.
         """
         values = numbers(values)
         problem = RankingProblem(values, noise, float(scale), k, self.words)
@@ -133,12 +133,11 @@ class Sampler(ABC):
         k: int | None = None,
         multiplicities: Indices | None = None,
     ) -> Drawn:
-        """Those values + scale * noise above `level`, at most the k largest of them (all if None),
-        largest first; score units.
+        """Return at most the k largest values + scale * noise above `level`, largest first.
 
-        Grouped if there are `multiplicities`, and raises as `top_k_grouped` then. Exact if
-        `self.exact`, and if grouped for every sampler, whatever is asked of the result:
-        Theorems X13 and X14.
+        All of them if k is None. In score units. They are grouped if there are `multiplicities`,
+        and it then raises as `top_k_grouped`. Exact if `self.exact`, and for every sampler if
+        grouped, whatever is computed from the result: Theorems X13 and X14.
         """
         values = numbers(values)
         if multiplicities is not None:
@@ -163,8 +162,9 @@ class Sampler(ABC):
 
     @final
     def peel(self, values: Numbers, noise: Noise, scale: float, k: int) -> Indices:
-        """(k,) positions of k rounds of `top_k` with k=1, each on what is left and with fresh
-        noise; exact if `self.exact`.
+        """Return (k,) positions of the winners of k rounds, each on the remaining candidates.
+
+        Every round is `top_k` with k=1 and fresh noise. Exact if `self.exact`.
         """
         problem = RankingProblem(numbers(values), noise, float(scale), k, self.words)
         if self.exact and not self.constant_work and exact.should_sweep(problem):
@@ -180,10 +180,10 @@ class Sampler(ABC):
     def above_rows(
         self, matrix: Numbers, noise: Noise, scale: float, level: float, *, listed: Flags
     ) -> Indices:
-        """(rounds, m) positions of those above `level` in every row, largest first, then -1; exact
-        if `self.exact`.
+        """Return (rounds, m) positions of noisy values above `level` in every row, then -1.
 
-        Only candidates that are `listed` (rounds, m) take part.
+        The largest is first. Only candidates that are `listed` (rounds, m) take part. Exact if
+        `self.exact`.
         """
         matrix = numbers(matrix)
         if not self.exact:
@@ -197,7 +197,7 @@ class Sampler(ABC):
 
     @final
     def top_k_rows(self, matrix: Numbers, noise: Noise, scale: float, k: int) -> Indices:
-        """(rounds, k) the same for every row of a (rounds, m) matrix."""
+        """Return (rounds, k) positions of `top_k` for every row of a (rounds, m) matrix."""
         matrix = numbers(matrix)
         if not self.exact:
             return plain.top_k_rows(matrix, partial(self.noise, noise), scale, k)
@@ -210,28 +210,27 @@ class Sampler(ABC):
     def top_k_grouped(
         self, values: Numbers, multiplicities: Indices, noise: Noise, scale: float, k: int
     ) -> tuple[Indices, Indices]:
-        """(k,) groups and places in them of the k largest where `multiplicities[g]` candidates
-        share the score `values[g]`.
+        """Return (k,) groups of the k largest, and (k,) places of the winners in their groups.
 
-        Exact for every sampler (Theorem X6); nothing of the size of the candidates is held, but in
-        constant work.
+        `multiplicities[g]` candidates share the score `values[g]`. Exact for every sampler
+        (Theorem X6). The memory does not grow with the number of candidates, except in constant
+        work.
         """
         chosen = self.ranking(values, noise, scale, k, multiplicities)
         return chosen.index, chosen.member
 
     @final
     def require_drawable(self, candidates: int) -> None:
-        """Raise `TooManyCandidates` where `top_k_grouped` would for that many candidates."""
+        """Raise `TooManyCandidates` if `top_k_grouped` would for that many candidates."""
         if self.constant_work:
             exact.require_drawable(candidates)
 
     @final
     def exceeds(self, values: Numbers, noise: Noise, scale: float, level: float) -> Flags:
-        """(count,) whether value + scale * Z > level, for an own draw of the noise each; all in
-        score units.
+        """Return (count,) flags of values with value + scale * Z > level, in score units.
 
-        Exact if `self.exact` (Theorem X2): P[True] is sf((level - value) / scale) of the real
-        numbers that are represented.
+        Each has its own draw of the noise. Exact if `self.exact` (Theorem X2): P[True] is sf((level
+        - value) / scale) of the real numbers that are represented.
         """
         if not self.exact:
             return np.asarray(plain.noisy(values, partial(self.noise, noise), scale) > level)
@@ -239,11 +238,10 @@ class Sampler(ABC):
 
     @final
     def thresholds(self, noise: Noise, scales: Sequence[float], rows: int) -> Thresholds:
-        """(rows,) noisy thresholds to compare with, each the sum of scale * Y over `scales` with
-        own draws Y; score units.
+        """Draw (rows,) noisy thresholds, each the sum of scale * Y over `scales`, in score units.
 
-        For comparisons that come one after the other: `passes` compares, `renew` draws afresh.
-        Exact for every sampler.
+        Each Y is its own draw. They serve comparisons that come one after the other: `passes`
+        compares, and `renew` draws afresh. Exact for every sampler.
         """
         return Thresholds(noise, [float(scale) for scale in scales], rows, self.words)
 
@@ -257,11 +255,11 @@ class Sampler(ABC):
         *,
         minus: Sequence[Numbers] = (),
     ) -> Flags:
-        """(rows, m) whether above - minus + answer_scale * Z > scale * Y, with one Y for every row;
-        all in score units.
+        """Return (rows, m) flags of above - minus + answer_scale * Z > scale * Y, in score units.
 
-        Several scales are those of as many Y, added up. Exact for every sampler (Theorem X2), the
-        difference of (rows, m) `above` and all of `minus`, which broadcast, included.
+        There is one Y for every row. Several scales are those of as many Y, added up. Exact for
+        every sampler (Theorem X2), and so is the difference of (rows, m) `above` and all of
+        `minus`, which broadcast.
         """
         scales = scale if isinstance(scale, Sequence) else [scale]
         parts = [numbers(np.asarray(part)) for part in minus]
@@ -271,11 +269,10 @@ class Sampler(ABC):
 
     @final
     def rounded(self, values: Numbers, noise: Noise, scale: float, grid: float) -> Floats:
-        """(count,) values + scale * noise, each rounded to the nearest multiple of `grid`, a power
-        of two.
+        """Return (count,) values + scale * noise, each rounded to the nearest multiple of `grid`.
 
-        Exact if `self.exact` (Theorem X7): the multiple is that of the real-valued sum. As a float
-        it is rounded again if it has more than 53 bits.
+        The grid is a power of two. Exact if `self.exact` (Theorem X7): the multiple is that of the
+        real-valued sum. As a float it is rounded again if it has more than 53 bits.
         """
         if not self.exact:
             return np.rint(plain.noisy(values, partial(self.noise, noise), scale) / grid) * grid
@@ -286,18 +283,20 @@ class Sampler(ABC):
     def categorical(
         self, low: Floats, high: Floats, weights: Callable[[], Sequence[arb]], count: int
     ) -> Indices:
-        """(count,) independent classes, each with probability exactly in proportion to its weight.
-        Theorem X9.
+        """Draw (count,) independent classes, with probabilities exactly in proportion to weights.
 
         `low` and `high` are (classes,) bounds on the logarithms of the weights, both -inf for a
-        weight of zero; `weights`, rarely asked, returns balls around them that shrink to them as
-        Arb's working precision grows.
+        weight of zero. `weights` is rarely called, and returns balls around them that shrink to
+        them as Arb's working precision grows. Theorem X9.
         """
         return discrete.categorical(low, high, weights, count, self.words)
 
     @final
     def subset(self, size: int, count: int) -> Indices:
-        """(count,) distinct positions below `size`, uniform over sets, in random order; exact."""
+        """Draw (count,) distinct positions below `size`, uniform over sets, in random order.
+
+        Exact.
+        """
         while True:
             keys = self.words(size)
             order = np.argsort(keys, kind="stable")
@@ -308,8 +307,9 @@ class Sampler(ABC):
 
     @final
     def below(self, bounds: Indices) -> Indices:
-        """(count,) independent uniform integers, each at least 0 and less than its bound >= 1;
-        exact, by rejection.
+        """Draw (count,) independent uniform integers, each at least 0 and less than its bound >= 1.
+
+        Exact, by rejection.
         """
         limits = bounds.astype(np.uint64)
         # The words up to here split evenly among the residues.
@@ -332,16 +332,15 @@ class Sampler(ABC):
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Drawn:
-    """Some of values + scale * noise, largest first. Private: never shown, but for what is released
-    of them.
-    """
+    """Some of values + scale * noise, largest first. **Private** except for the released part."""
 
-    index: Indices  # (count,) which value each has
-    # (count,) which member of that value's group it is; 0 for values that stand for one candidate
+    index: Indices  # (count,) places of their values
+    # (count,) places in the groups of these values; 0 for values that stand for one candidate
     member: Indices
     rounded: Callable[[float], Floats]
-    """(count,) each number rounded to the nearest multiple of a grid, a power of two; score units.
-    Where it is exact, what one answer had to look at is known to the next: Theorem X13.
+    """Function from a grid, a power of two, to (count,) numbers rounded to its nearest multiple.
+
+    In score units. If it is exact, bits drawn by one call are known to the next: Theorem X13.
     """
 
     def __len__(self) -> int:
@@ -358,12 +357,11 @@ def _plainly_drawn(index: Indices, noisy: Floats) -> Drawn:
 def nearest(
     values: Numbers, noise: Noise, scale: float, grid: float, entries: Entries, words: WordSource
 ) -> Floats:
-    """(entries,) the multiples of `grid` nearest to values + scale * Z, for what is known of their
-    noise. Theorem X7.
+    """Return (entries,) multiples of `grid` nearest to values + scale * Z, from known bits of Z.
 
-    The whole multiples of the grid in a value are set apart, exactly: what is left is as small as
-    the noise, and so are its roundings. Where these leave two multiples possible, or a multiple is
-    not a float, the bits decide.
+    The whole multiples of the grid in a value are set apart, exactly. The remainder is as small as
+    the noise, and so are its roundings. If these leave two multiples possible, or a multiple is not
+    a float, the bits decide. Theorem X7.
     """
     whole, rest, moderate = _split(values, grid)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -381,7 +379,7 @@ def nearest(
 
 
 def _split(values: Numbers, grid: float) -> tuple[Floats, Floats, Flags]:
-    """values / grid as a whole number and a rest in [0, 1), both exact where the third is True."""
+    """Return values / grid as a whole number and a rest in [0, 1), and flags of exact pairs."""
     floats = values.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         multiples = floats / grid  # by a power of two: exact unless beyond the floats or below them
@@ -392,7 +390,7 @@ def _split(values: Numbers, grid: float) -> tuple[Floats, Floats, Flags]:
 
 
 def _as_float(value: Fraction) -> float:
-    """The nearest float, the largest where it is beyond."""
+    """Return the nearest float, or the largest if the value is beyond."""
     largest = sys.float_info.max
     return float(min(max(value, -Fraction(largest)), Fraction(largest)))
 
@@ -407,11 +405,10 @@ def _nearest(value: fmpq, scale: fmpq, noise: Noise, draw: LazyUniform) -> int:
 
 @final
 class Thresholds:
-    """(rows,) thresholds, each the sum of scale * Y over a few scales with own draws Y of a noise.
-    Private: never shown.
+    """Thresholds (rows,) that are sums of scale * Y over a few scales, with own draws Y of a noise.
 
-    Exact: every bit of a threshold that one comparison had to draw is known to the next.
-    Theorem X2.
+    They are private and never shown. Exact: every bit of a threshold that one comparison had to
+    draw is known to the next. Theorem X2.
     """
 
     def __init__(self, noise: Noise, scales: Sequence[float], rows: int, words: WordSource) -> None:
@@ -435,11 +432,10 @@ class Thresholds:
             self._lazy.pop(row, None)
 
     def passes(self, values: Numbers, answer_scale: float, minus: Sequence[Numbers] = ()) -> Flags:
-        """(rows, m) whether value - the sum of `minus` + answer_scale * Z > the row's threshold,
-        with an own Z each.
+        """Return (rows, m) flags of value - sum of `minus` + answer_scale * Z > the threshold.
 
-        `values` (rows, m) and each of `minus` broadcast against one another; the difference is that
-        of the real numbers.
+        Each has its own Z, and each row one threshold. `values` (rows, m) and each of `minus`
+        broadcast against one another. The difference is that of the real numbers.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             middle, size = _subtracted(values, minus)
@@ -478,8 +474,9 @@ class Thresholds:
 
 
 def _subtracted(values: Numbers, minus: Sequence[Numbers]) -> tuple[Floats, Floats]:
-    """values less all of `minus`, as float64, and the sum of the sizes of the terms, of which its
-    few roundings are a part.
+    """Return values less all of `minus`, as float64, and the sum of the sizes of the terms.
+
+    The few roundings are a part of that sum.
     """
     if minus and values.dtype == np.int64 and minus[0].dtype == np.int64:
         # Rounded once: the halves of 64-bit integers do not overflow.
@@ -503,17 +500,17 @@ class EntropyUnavailable(DpSelectError):
 
 @final
 class EntropySampler(Sampler):
-    """Randomness for releases.
+    """The sampler of releases: randomness of the operating system.
 
-    Every request is keyed afresh from the operating system: nothing is kept between requests, so no
+    Every request is keyed afresh from the operating system. Nothing is kept between requests, so no
     state exists that a fork or a second thread could share, and none that could be read later. Long
     requests are AES-256 in counter mode under a fresh 256-bit key, because the operating system
     alone is slower than the noise it feeds.
 
     Args:
-        constant_work: True draws the noise of every candidate in every ranking, so that how much
-            work is done does not depend on the scores (docs/sampling.md says what still does);
-            slower by about the time of plain NumPy.
+        constant_work: True to draw the noise of every candidate in every ranking, so that the
+            amount of work does not depend on the scores (docs/sampling.md lists what still does).
+            It adds about the time of plain NumPy.
     """
 
     exact: ClassVar[bool] = True
@@ -538,7 +535,7 @@ class EntropySampler(Sampler):
 
 
 def _entropy(size: int) -> bytes:
-    """Bytes from the operating system, or an error: no other source exists to fall back to."""
+    """Return bytes from the operating system, or raise an error: there is no other source."""
     try:
         data = os.urandom(size)
     except (OSError, NotImplementedError) as error:
@@ -566,9 +563,9 @@ class _Generated(Sampler):
 
 @final
 class SeededSampler(_Generated):
-    """Simulation, with rankings in float64, from a `numpy.random.Generator`.
+    """A sampler for simulation, with rankings in float64, from a `numpy.random.Generator`.
 
-    Whoever knows the seed can undo the noise: never for a release.
+    Anyone who knows the seed can undo the noise, so never use it for a release.
     """
 
     exact: ClassVar[bool] = False
@@ -579,8 +576,9 @@ class SeededSampler(_Generated):
 
 @final
 class ExactSampler(_Generated):
-    """The exact path driven by a `numpy.random.Generator`, for tests: algorithms of
-    `EntropySampler`, never for a release.
+    """A sampler for tests: the algorithms of `EntropySampler`, driven by a seeded generator.
+
+    It takes a `numpy.random.Generator`. Never use it for a release.
     """
 
     exact: ClassVar[bool] = True
@@ -590,8 +588,9 @@ class ExactSampler(_Generated):
 
 
 def sampler(rng: np.random.Generator | None) -> Sampler:
-    """The operating system's entropy if `rng` is None, in the mode of `constant_work`; a simulation
-    driven by `rng` otherwise.
+    """Return a sampler of the operating system's entropy if `rng` is None, or else a simulation.
+
+    The former is in the mode of `constant_work`, and the latter is driven by `rng`.
 
     Raises:
         InvalidRequest: rng is anything else, an integer seed for example.
@@ -608,15 +607,16 @@ def sampler(rng: np.random.Generator | None) -> Sampler:
 
 @contextmanager
 def constant_work() -> Iterator[None]:
-    """Releases inside draw and look at one noise for every candidate, so that how much is drawn
-    does not show the scores.
+    """Make releases inside the block draw one noise for every candidate.
+
+    The amount of randomness then does not show the scores.
 
         with dpselect.sampling.constant_work():
             session.select(mechanism, scores)
 
     It holds for this thread (or asynchronous task), and for rankings by noisy scores and
-    comparisons with noisy thresholds. `CanonicalTopK` and `JointTopK` take as long as the scores
-    make them; docs/sampling.md says what else depends on the scores.
+    comparisons with noisy thresholds. The time of `CanonicalTopK` and `JointTopK` still depends on
+    the scores. docs/sampling.md lists what else does.
     """
     token = _CONSTANT_WORK.set(True)
     try:

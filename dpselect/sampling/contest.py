@@ -1,5 +1,6 @@
-"""The exact k largest of candidates whose noise is known to some of its infinitely many bits; the
-rest are drawn on demand.
+"""The exact k largest of candidates whose noise is known to some of its infinitely many bits.
+
+The other bits are drawn on demand.
 """
 
 from __future__ import annotations
@@ -35,15 +36,19 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def precision(bits: int) -> Iterator[None]:
-    """Arb's working precision, which belongs to the process: one thread at a time sets it."""
+    """Set Arb's working precision for the block.
+
+    It belongs to the process, so only one thread at a time sets it.
+    """
     with _LOCK[0], ctx.workprec(bits):
         yield
 
 
 @final
 class LazyUniform:
-    """V = 2^-level * 0.b1 b2 b3 ... with independent fair bits, of which the first `count` are
-    known as an integer.
+    """A uniform V = 2^-level * 0.b1 b2 b3 ... with independent fair bits, drawn on demand.
+
+    The first `count` of them are known as an integer, `bits`.
     """
 
     __slots__ = ("_source", "bits", "count", "level")
@@ -60,18 +65,19 @@ class LazyUniform:
         self.count += _WORD
 
     def ball(self) -> arb:
-        """The closed cell in which V lies, at a precision that holds its ends exactly."""
+        """Return the closed cell in which V lies, at a precision that holds its ends exactly."""
         half = -(self.count + self.level + 1)
         return arb(arb((2 * self.bits + 1, half)), arb((1, half)))
 
     @property
     def precision(self) -> int:
-        """A working precision at which the cell and not the rounding limits what is known."""
+        """A working precision at which the cell, not rounding, limits the accuracy."""
         return self.count + self.level + _GUARD
 
     def decide(self, answer: Callable[[arb], T | None], more: int = 0) -> T:
-        """What `answer` says of the cell of V at the working precision, and `more` bits; bits are
-        drawn while that is None.
+        """Return the first result of `answer` that is not None, for the cell of V.
+
+        More bits of V are drawn while it is None. The working precision has `more` bits on top.
         """
         while True:
             with precision(self.precision + more):
@@ -81,10 +87,10 @@ class LazyUniform:
             self.extend()
 
     def below(self, probability: Callable[[], arb]) -> bool:
-        """Whether V < p, for a p of which `probability()` is a ball that shrinks to it as Arb's
-        working precision grows.
+        """True if V < p, for a p of which `probability()` is a ball.
 
-        Of level 0 it is True with the exact probability p. Theorem X4.
+        The ball shrinks to p as Arb's working precision grows. At level 0 it is True with the exact
+        probability p. Theorem X4.
         """
 
         def answer(cell: arb) -> bool | None:
@@ -94,8 +100,9 @@ class LazyUniform:
         return self.decide(answer)
 
     def column(self, weights: Callable[[], Sequence[arb]]) -> int:
-        """The column on which V falls, where each has its share of all weights; `weights()` are
-        balls as of `below`.
+        """Return the column on which V falls, if each has its share of all weights.
+
+        `weights()` are balls, as for `below`.
         """
 
         def answer(cell: arb) -> int | None:
@@ -113,8 +120,9 @@ class LazyUniform:
 
     @staticmethod
     def sign(number: Callable[[], arb], draws: Collection[LazyUniform]) -> int:
-        """The sign of a real number, from balls around it that shrink as the draws it depends on
-        are extended.
+        """Return the sign of a real number, from balls around it.
+
+        They shrink as the draws that it depends on are extended.
         """
         while True:
             with precision(max(draw.precision for draw in draws)):
@@ -127,10 +135,9 @@ class LazyUniform:
 
     @staticmethod
     def sign_of_total(rest: fmpq, noise: Noise, terms: list[tuple[fmpq, LazyUniform]]) -> int:
-        """The sign of rest + the sum of factor * isf(V) over the terms, drawing bits until it is
-        certain.
+        """Return the sign of rest + the sum of factor * isf(V) over the terms, with certainty.
 
-        Theorem X2. The sum is zero with probability 0.
+        Bits are drawn until it is certain. The sum is zero with probability 0. Theorem X2.
         """
 
         def total() -> arb:
@@ -142,8 +149,9 @@ class LazyUniform:
 
 
 def rational(value: float | int) -> fmpq:
-    """The exact value of a number; for minus infinity, one so low that only another such candidate
-    can lose to it.
+    """Return the exact value of a number as a rational.
+
+    Minus infinity becomes a number so low that only another such candidate can lose to it.
     """
     if value == -math.inf:
         return fmpq(-(1 << _BEYOND))
@@ -156,7 +164,7 @@ Flags = NDArray[np.bool_]
 Words = NDArray[np.uint64]
 Numbers = NDArray[np.int64] | NDArray[np.float64]
 
-# heights below are lost in the noise of nothing: they are given this upper bound and no lower one
+# no noise makes up for lower heights: they are given this upper bound and no lower one
 LOWEST = -1e300
 _MODERATE = (1e-300, 1e300)  # scales whose inverses are normal floats
 _WIDE = 1e8  # up to here a difference beyond the floats is a height below `LOWEST`
@@ -166,8 +174,9 @@ _CELL = 53  # bits that a float64 holds exactly
 
 
 def numbers(values: NDArray[Any]) -> Numbers:
-    """Scores as int64 or float64 without a change of value; minus infinity stands for a candidate
-    that is left out.
+    """Return scores as int64 or float64 without a change of value.
+
+    Minus infinity stands for a candidate that is left out.
     """
     if np.issubdtype(values.dtype, np.signedinteger):
         return values.astype(np.int64, copy=False)
@@ -175,12 +184,12 @@ def numbers(values: NDArray[Any]) -> Numbers:
 
 
 def uniforms(words: Words) -> Floats:
-    """The lower ends of the cells of 2^-53 in which the first bits put a uniform number."""
+    """Return the lower ends of the cells of 2^-53 in which the first bits put a uniform number."""
     return np.asarray((words >> np.uint64(64 - _CELL)).astype(np.float64) * 2.0**-_CELL)
 
 
 def largest_rows(noisy: Floats, k: int) -> Indices:
-    """(rounds, k) columns of the k largest numbers of every row, largest first."""
+    """Return (rounds, k) columns of the k largest numbers of every row, largest first."""
     if k == 1:
         return np.argmax(noisy, axis=1)[:, None]
     columns = noisy.shape[1]
@@ -190,7 +199,10 @@ def largest_rows(noisy: Floats, k: int) -> Indices:
 
 
 def differences(values: Numbers, reference: np.int64 | np.float64) -> Floats:
-    """values - reference rounded once, for a reference no smaller than any of them; score units."""
+    """Return values - reference rounded once, for a reference no smaller than any of them.
+
+    In score units.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         if values.dtype == np.int64:
             # Unsigned arithmetic wraps, so the difference is exact even where the signed one would
@@ -202,8 +214,9 @@ def differences(values: Numbers, reference: np.int64 | np.float64) -> Floats:
 
 
 def heights(values: Numbers, reference: np.int64 | np.float64, scale: float) -> Floats:
-    """(values - reference) / scale, at least `LOWEST`; within 2^-50 of itself where it is above.
-    Theorem X1.
+    """Return (values - reference) / scale, at least `LOWEST`.
+
+    If it is above, its relative error is at most 2^-50. Theorem X1.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         if scale > _WIDE and values.dtype != np.int64:
@@ -222,8 +235,9 @@ def heights(values: Numbers, reference: np.int64 | np.float64, scale: float) -> 
 def contest_bounds(
     noise: Noise, height: Floats, level: Indices, words: Words
 ) -> tuple[Floats, Floats]:
-    """Bounds on height + isf(V), where V = 2^-level * 0.w with w the bits of the word and of all
-    that follow. Theorem X1.
+    """Return bounds on height + isf(V), where V = 2^-level * 0.w.
+
+    The bits w are those of the word and all that follow. Theorem X1.
     """
     cell = (words >> np.uint64(64 - _CELL)).astype(np.float64)
     exponent = -(level + _CELL)
@@ -234,7 +248,7 @@ def contest_bounds(
     return low, high
 
 
-# Noise to about six digits in one pass: enough to see which few candidates are worth bounds.
+# Noise to about six digits in one pass: enough to find the few candidates that need bounds.
 # Theorem X10.
 
 MARGIN = 2.0**-20  # noise units; estimates that far apart are those of numbers in the same order
@@ -246,10 +260,9 @@ _EDGE = 2.0**-28
 
 
 def estimates(noise: Noise, words: Words) -> tuple[Floats, Indices]:
-    """isf at the centers of the cells of 2^-52 in which the words put V, and the places where that
-    says little.
+    """Return isf at the centers of the cells of 2^-52 in which V lies, and inaccurate places.
 
-    Elsewhere an estimate is within 2^-22 of isf(V).
+    The words give the cells. At all other places an estimate is within 2^-22 of isf(V).
     """
     bits = words >> _SIGNIFICANT
     if noise.rises:
@@ -270,9 +283,7 @@ Bounds = Callable[[Noise, Floats, Indices, Words], tuple[Floats, Floats]]
 @final
 @dataclass(frozen=True)
 class RankingProblem:
-    """What is asked: the k largest of values + scale * noise, with random words to be had from
-    `words`.
-    """
+    """A request for the k largest of values + scale * noise, with a source of random words."""
 
     values: Numbers
     noise: Noise
@@ -281,31 +292,32 @@ class RankingProblem:
     words: WordSource
     # the float64 enclosure of a noisy height; tests widen it to force refinement
     bounds: Bounds = contest_bounds
-    # how far estimates must be apart to be told apart, noise units; tests widen it too
+    # least distance of estimates in a certain order, noise units; tests widen it too
     margin: float = MARGIN
     # the largest score, from which heights are measured, once it is known
     reference: np.int64 | np.float64 | None = None
 
     def heights(self, values: Numbers) -> Floats:
-        """The scores in units of the noise, relative to the reference."""
+        """Return the scores in units of the noise, relative to the reference."""
         if self.reference is None:
             raise AssertionError("the reference score must be set first")
         return heights(values, self.reference, self.scale)
 
     def at(self, places: Indices | slice | int) -> Self:
-        """The same question about some of the values."""
+        """Return the problem restricted to some of the values."""
         return replace(self, values=self.values[places])
 
     def against(self, reference: np.int64 | np.float64) -> Self:
-        """The same question with its reference score."""
+        """Return the problem with its reference score set."""
         return replace(self, reference=reference)
 
 
 @final
 @dataclass(frozen=True)
 class Entries:
-    """Candidates: which value each has, which member of that value's group it is, and what is known
-    of its noise.
+    """Candidates with the known bits of their noise.
+
+    Each has an index into the values and a place in the group of that value.
     """
 
     index: Indices
@@ -320,7 +332,7 @@ class Entries:
 
     @classmethod
     def at(cls, index: Indices, words: Words, level: int = 0) -> Self:
-        """Candidates that stand for themselves, each with a word of its V = 2^-level * 0.w."""
+        """Return candidates that stand for themselves, each with a word of V = 2^-level * 0.w."""
         return cls(index, np.zeros_like(index), np.full_like(index, level), words)
 
     def __len__(self) -> int:
@@ -333,7 +345,7 @@ class Entries:
 
     @classmethod
     def concatenate(cls, parts: list[Self]) -> Self:
-        """All parts in order; without parts, an empty one."""
+        """Return all parts in order, or an empty one without parts."""
         parts = [cls.at(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)), *parts]
         columns = ("index", "member", "level", "words")
         index, member, level, words = (
@@ -348,8 +360,9 @@ class Entries:
         )
 
     def split(self, group: Indices, first: Indices) -> Self:
-        """The same where `index` was a place in the row of all members of all groups, those of
-        group g from `first[g]` on.
+        """Return entries by group, if `index` is a place among all members of all groups.
+
+        The members of group g begin at `first[g]`.
         """
         refined = {
             (int(group[at]), int(at - first[group[at]])): draw
@@ -359,14 +372,14 @@ class Entries:
         return type(self)(chosen, self.index - first[chosen], self.level, self.words, refined)
 
     def among(self, candidates: Indices) -> Self:
-        """The same where `index` was a place among `candidates`."""
+        """Return entries by candidate, if `index` is a place among `candidates`."""
         refined = {
             (int(candidates[index]), member): draw for (index, member), draw in self.refined.items()
         }
         return type(self)(candidates[self.index], self.member, self.level, self.words, refined)
 
     def draw(self, place: int, words: WordSource) -> LazyUniform:
-        """The V of one entry, with every bit of it that has been looked at."""
+        """Return the V of one entry, with every bit of it that has been drawn."""
         key = int(self.index[place]), int(self.member[place])
         if key not in self.refined:
             self.refined[key] = LazyUniform(
@@ -375,7 +388,7 @@ class Entries:
         return self.refined[key]
 
 
-# Whether a noisy number exceeds a level.
+# Comparisons of noisy numbers with a level.
 
 WIDER = 2.0**-48  # of the size of every term: more than the few roundings of their sum
 TINY = 2.0**-1000  # more than any underflow
@@ -389,8 +402,9 @@ def exceeds(
     words: WordSource,
     entries: Entries | None = None,
 ) -> Flags:
-    """(count,) whether value + scale * Z > level, with what is known already of each Z; None: a
-    draw of its own. Theorem X2.
+    """Return (count,) flags of value + scale * Z > level, given the known bits of each Z.
+
+    Without `entries`, each Z is drawn. Theorem X2.
     """
     if entries is None:
         entries = Entries.at(np.arange(len(values)), words(len(values)))
@@ -411,8 +425,9 @@ def exceeds(
 def scaled(
     noise: Noise, scale: float, words: Words, level: Indices | None = None
 ) -> tuple[Floats, Floats]:
-    """Bounds on scale * isf(V) up to two roundings, for words of any shape; V = 2^-level * 0.w, of
-    level 0 if None.
+    """Return bounds on scale * isf(V) up to two roundings, for words of any shape.
+
+    V = 2^-level * 0.w, of level 0 if None.
     """
     nothing = np.zeros(words.shape)
     low, high = contest_bounds(
@@ -422,8 +437,9 @@ def scaled(
 
 
 def certain(low: Floats, high: Floats, sizes: Floats) -> tuple[Flags, Indices]:
-    """Where the sum is certainly positive, and where its sign is not certain; `sizes` bounds the
-    terms that are not in them.
+    """Return flags of sums that are certainly positive, and places where the sign is not certain.
+
+    `sizes` bounds the terms that are not in them.
     """
     positive = low > WIDER * (sizes + np.abs(low)) + TINY
     negative = high < -WIDER * (sizes + np.abs(high)) - TINY
@@ -432,7 +448,7 @@ def certain(low: Floats, high: Floats, sizes: Floats) -> tuple[Flags, Indices]:
 
 @final
 class Contenders:
-    """Keeps every entry that may still be among the k largest."""
+    """A collection of every entry that may still be among the k largest."""
 
     def __init__(self, problem: RankingProblem) -> None:
         self._problem, self._entries = problem, Entries.concatenate([])
@@ -449,14 +465,15 @@ class Contenders:
             self._keep(np.flatnonzero(self._high >= self.floor()))
 
     def floor(self) -> float:
-        """A number that at least k candidates certainly reach, in noise units above the reference;
-        -inf if there is none.
+        """Return a number that at least k candidates certainly reach, or -inf if there is none.
+
+        In noise units above the reference.
         """
         place = len(self._low) - self._problem.k
         return float(np.partition(self._low, place)[place]) if place >= 0 else -np.inf
 
     def ranked(self) -> Entries:
-        """The k largest, largest first, certain of every comparison. Theorem X2."""
+        """Return the k largest, largest first, certain of every comparison. Theorem X2."""
         self._keep(np.flatnonzero(self._high >= self.floor()))
         self._keep(np.argsort(-self._low))
         low, order = self._low, np.arange(len(self._low))
@@ -479,7 +496,7 @@ class Contenders:
         )
 
     def _sorted(self, entries: Entries) -> Indices:
-        """Exact descending order of a few entries, as positions among them."""
+        """Return the exact descending order of a few entries, as positions among them."""
         problem = self._problem
         scores = [rational(problem.values[i].item()) for i in entries.index]
         draws = [entries.draw(place, problem.words) for place in range(len(entries))]
@@ -493,7 +510,7 @@ class Contenders:
 
 
 def ranked(problem: RankingProblem, entries: Entries) -> Entries:
-    """The k largest of the entries, largest first, certain of every comparison."""
+    """Return the k largest of the entries, largest first, certain of every comparison."""
     contest = Contenders(problem)
     contest.offer(entries)
     return contest.ranked()

@@ -1,6 +1,4 @@
-"""Exact draws from laws on whole numbers: one of many classes, and which of many rare trials
-succeed.
-"""
+"""Exact draws of whole numbers: one of many classes, and the successes among many rare trials."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ _ROUNDING = 2.0**-50  # of the total, for every addition and product
 def categorical(
     low: Floats, high: Floats, weights: Callable[[], Sequence[arb]], count: int, words: WordSource
 ) -> Indices:
-    """(count,) columns, each with probability exactly in proportion to its weight. Theorem X9."""
+    """Draw (count,) columns, with probabilities exactly in proportion to weights. Theorem X9."""
     first = words(count)
     column, certain = picked(low, high, first)
     for i in np.flatnonzero(~certain).tolist():
@@ -36,11 +34,10 @@ def categorical(
 
 
 def picked_rows(low: Floats, high: Floats, words: Words) -> tuple[Indices, Flags]:
-    """(rows,) the column on which a word falls, and whether that is certain, from (rows, columns)
-    bounds on ln(weight).
+    """Return (rows,) the column on which a word falls, and flags of certain columns.
 
-    A column of weight zero has both bounds -inf, and is never picked. Every row has a column of
-    finite bounds. Theorem X9.
+    From (rows, columns) bounds on ln(weight). A column of weight zero has both bounds -inf, and is
+    never picked. Every row has a column of finite bounds. Theorem X9.
     """
     sums, slack = _cumulated(low, high)
     place = uniforms(words)[:, None] * sums[:, -1:]
@@ -49,7 +46,7 @@ def picked_rows(low: Floats, high: Floats, words: Words) -> tuple[Indices, Flags
 
 
 def picked(low: Floats, high: Floats, words: Words) -> tuple[Indices, Flags]:
-    """(count,) the same for many words and one row of (columns,) bounds."""
+    """Do as `picked_rows` for (count,) words and one row of (columns,) bounds."""
     sums, slack = _cumulated(low[None], high[None])
     place = uniforms(words) * sums[0, -1]
     edges = np.concatenate([[-np.inf], sums[0, :-1], [np.inf]])
@@ -60,8 +57,9 @@ def picked(low: Floats, high: Floats, words: Words) -> tuple[Indices, Flags]:
 
 
 def _cumulated(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """(rows, columns) running sums of the weights, up to a factor a row, and (rows,) how far a sum
-    may be off.
+    """Return (rows, columns) running sums of the weights, and (rows,) bounds on their errors.
+
+    The sums are up to a factor a row.
     """
     weights = np.exp(high - high.max(axis=1, keepdims=True))
     with np.errstate(invalid="ignore"):
@@ -72,17 +70,18 @@ def _cumulated(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     return sums, np.where(missing < 0.25 * total, slack, np.inf)
 
 
-# Which of n independent trials of probability 2^-level succeed, at a cost that grows with their
+# The successes among n independent trials of probability 2^-level, in time that grows with their
 # number and not with n.
 
-_DENSE = 5  # up to this level, one bit per trial and level is cheaper than drawing how many succeed
+_DENSE = 5  # up to this level, one bit per trial and level is cheaper than drawing their number
 _MEAN_BITS = 4  # successes are counted in pieces of 2^(level + 4) trials, 16 successes on average
 _TABLE_BITS = 64
 
 
 def successes(size: int, level: int, words: WordSource) -> Words:
-    """Distinct numbers below `size`, each of them in with probability exactly 2^-level,
-    independently. Theorem X5.
+    """Draw a subset of the numbers below `size`, each with probability exactly 2^-level.
+
+    Each is in independently of the others. Theorem X5.
     """
     if level == 0:
         return np.arange(size, dtype=np.uint64)
@@ -98,8 +97,9 @@ def successes(size: int, level: int, words: WordSource) -> Words:
 
 
 def binomial_counts(number: int, level: int, words: WordSource) -> Indices:
-    """(number,) draws of Binomial(2^(level + 4), 2^-level), by inversion of its exact distribution
-    function.
+    """Draw (number,) counts of Binomial(2^(level + 4), 2^-level), by exact inversion.
+
+    The inverted function is its distribution function.
     """
     table = _table(level)
     uniform = words(number)
@@ -112,7 +112,7 @@ def binomial_counts(number: int, level: int, words: WordSource) -> Indices:
 
 
 def refined_count(level: int, draw: LazyUniform) -> int:
-    """The count c with cdf(c - 1) <= U < cdf(c), drawing bits of U until that is certain."""
+    """Return the count c with cdf(c - 1) <= U < cdf(c), drawing bits of U until that is certain."""
     count = 0
     while True:
         step = _cumulative(level, count, draw.count)
@@ -125,7 +125,10 @@ def refined_count(level: int, draw: LazyUniform) -> int:
 
 
 def _cumulative(level: int, count: int, bits: int) -> int:
-    """The first `bits` binary digits of the cdf of Binomial(2^(level + 4), 2^-level) at `count`."""
+    """Return the first `bits` binary digits of a binomial cdf at `count`.
+
+    It is that of Binomial(2^(level + 4), 2^-level).
+    """
     if count == 1 << (level + _MEAN_BITS):
         return 1 << bits
     more = 64
@@ -149,8 +152,9 @@ def _cdf(level: int, count: int) -> arb:
 
 @lru_cache(maxsize=64)
 def _table(level: int) -> Words:
-    """The cdf to 64 digits, until it has none left that are not 1; its last entry is 2^64 - 1,
-    which refinement resolves.
+    """Return the cdf to 64 digits, up to the first value that is 1 to so many digits.
+
+    Its last entry is 2^64 - 1, which refinement resolves.
     """
     steps: list[int] = []
     while not steps or steps[-1] < 2**_TABLE_BITS - 1:
@@ -159,8 +163,9 @@ def _table(level: int) -> Words:
 
 
 def _distinct(counts: Indices, width: int, words: WordSource) -> Words:
-    """For every piece its count of distinct numbers of `width` bits, each set as likely as any
-    other; prefixed by the piece.
+    """Draw for every piece its count of distinct numbers of `width` bits, uniform over sets.
+
+    The numbers are prefixed by the piece.
     """
     kept = np.empty(0, dtype=np.uint64)
     missing = counts

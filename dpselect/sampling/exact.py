@@ -1,11 +1,12 @@
-"""The exact k largest of scores + scale * noise: which algorithm serves which shape, and the sweep,
-which draws the noise of few.
+"""The exact k largest of scores + scale * noise, by algorithms that suit the number of candidates.
+
+The sweep draws the noise of only a few of them.
 
 Every candidate has a uniform number V, and its noise is isf(V): large noise is a small V. A
-candidate exceeds a threshold only if V < 2^-j for a level j that its score gives. How many of a
-pool of candidates have V < 2^-j, and which, is drawn directly; these are entered in the contest,
-with the remaining bits of V, and the threshold is lowered until k exceed it. Theorem X6: exact for
-every sequence of thresholds.
+candidate exceeds a threshold only if V < 2^-j for a level j that its score gives. The candidates of
+a pool that have V < 2^-j are drawn directly. They are entered in the contest, with the remaining
+bits of V, and the threshold is lowered until k exceed it. This is exact for every sequence of
+thresholds (Theorem X6).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ UNKNOWN = 255
 # of |threshold| + |height|: covers the rounding of the height and of the difference
 _ROUNDING = 2.0**-45
 _UNITS = 1 << 14  # units whose temporaries fit the cache
-# how many parts noise is drawn in, within sizes that suit the cache
+# number of parts in which noise is drawn, within sizes that suit the cache
 _CHUNKS, _SMALLEST, _LARGEST = 24, 10_000, 1 << 15
 # up to this many candidates, and this many more for each one asked for, a sweep takes longer
 _DRAWN, _DRAWN_EACH = 80_000, 2000
@@ -62,24 +63,26 @@ _SPARE = 1024  # candidates held beyond 2k before the certain losers are dropped
 
 
 class TooManyCandidates(DpSelectError):
-    """Grouped scores imply more candidates than `constant_work` can draw noise for one by one.
-    Nothing was drawn.
+    """Error raised if grouped scores imply too many candidates to draw noise for one by one.
+
+    `constant_work` would have to. Nothing was drawn.
     """
 
 
 def top_k(problem: RankingProblem) -> Entries:
-    """The k largest, largest first."""
+    """Return the k largest, largest first."""
     return SweepIndex(problem).top_k(problem.k) if should_sweep(problem) else drawn_all(problem)
 
 
 def should_sweep(problem: RankingProblem) -> bool:
-    """Whether a sweep is quicker than the noise of every candidate."""
+    """True if a sweep is quicker than the noise of every candidate."""
     return len(problem.values) > _DRAWN + _DRAWN_EACH * problem.k
 
 
 def drawn_all(problem: RankingProblem) -> Entries:
-    """The same with the noise of every candidate drawn; those that may be among the k largest are
-    found by estimates.
+    """Do as `top_k`, with the noise of every candidate drawn.
+
+    Estimates find the candidates that may be among the k largest.
     """
     problem, size, k = problem.against(problem.values.max()), len(problem.values), problem.k
     chunk = min(max(size // _CHUNKS, _SMALLEST), _LARGEST)
@@ -112,8 +115,9 @@ def drawn_all(problem: RankingProblem) -> Entries:
 
 
 def _cut(best: Floats, margin: float) -> Floats:
-    """What an estimate has to reach, for its number not to be certainly below that of an estimate
-    of `best`. Theorem X10.
+    """Return the estimate that a number needs not to be certainly below one with estimate `best`.
+
+    Theorem X10.
     """
     return np.asarray(
         np.where(best > 0.5 * LOWEST, best - margin - _OF_HEIGHT * np.abs(best), -np.inf)
@@ -121,11 +125,10 @@ def _cut(best: Floats, margin: float) -> Floats:
 
 
 def peeled(problem: RankingProblem) -> Indices:
-    """(k,) positions in the order of k rounds, each the best of those left with fresh noise for
-    all. Theorem X12.
+    """Return (k,) positions of the winners of k rounds, each with fresh noise for the rest.
 
-    Scores are passed over once. Rounds are swept together, up to `_TOGETHER` of them: a candidate
-    has a draw for each.
+    Scores are passed over once. Up to `_TOGETHER` rounds are swept together, in which a candidate
+    has a draw for each round. Theorem X12.
     """
     scores, taken = SweepIndex(problem), dict[int, None]()
     for start in range(0, problem.k, _TOGETHER):
@@ -135,7 +138,7 @@ def peeled(problem: RankingProblem) -> Indices:
 
 @final
 class SweepIndex:
-    """Scores passed over once, for any number of independent sweeps over them."""
+    """Scores that were passed over once, for any number of independent sweeps over them."""
 
     def __init__(self, problem: RankingProblem) -> None:
         maxima = block_maxima(problem.values, problem.k)
@@ -147,8 +150,9 @@ class SweepIndex:
         self._share = (size - len(maxima)) / len(self._sample)
 
     def top_k(self, k: int, threshold: float | None = None) -> Entries:
-        """The k largest under fresh noise; `threshold` in noise units relative to the largest
-        score, guessed if None.
+        """Return the k largest under fresh noise.
+
+        `threshold` is in noise units relative to the largest score, and guessed if None.
         """
         if threshold is None:
             threshold = _guess(
@@ -179,8 +183,9 @@ class SweepIndex:
 def grouped(
     problem: RankingProblem, multiplicities: Indices, *, threshold: float | None = None
 ) -> Entries:
-    """The k largest among groups of candidates with one score: `index` is the group, `member` which
-    of its candidates.
+    """Return the k largest among groups of candidates with one score.
+
+    `index` is the group, and `member` the place in it.
     """
     problem = problem.against(problem.values.max())
     groups = units(problem.heights(problem.values))
@@ -191,7 +196,8 @@ def grouped(
 
 
 def grouped_reaching(problem: RankingProblem, multiplicities: Indices, level: float) -> Entries:
-    """All members of groups that may exceed `level` (score units), and others; in no order.
+    """Return all members of groups that may exceed `level` (score units), and others, unordered.
+
     Theorem X14.
     """
     problem = problem.against(problem.values.max())
@@ -208,7 +214,7 @@ def grouped_drawn_all(
     multiplicities: Indices,
     drawn: Callable[[RankingProblem], Entries] = drawn_all,
 ) -> Entries:
-    """The same, with the noise of every candidate drawn."""
+    """Do as `grouped`, with the noise of every candidate drawn."""
     require_drawable(int(multiplicities.sum(dtype=object)))
     group = np.repeat(np.arange(len(multiplicities)), multiplicities)
     chosen = drawn(problem.at(group))
@@ -216,21 +222,21 @@ def grouped_drawn_all(
 
 
 def require_drawable(candidates: int) -> None:
-    """Raise `TooManyCandidates` where there are too many to draw the noise of each."""
+    """Raise `TooManyCandidates` if there are too many to draw the noise of each."""
     if candidates > _MOST_EXPANDED:
         raise TooManyCandidates(
-            f"constant_work draws the noise of every candidate, at most {_MOST_EXPANDED:,}, and"
-            " these grouped scores imply more: release them outside of constant_work, on a"
-            " schedule if their timing can be observed"
+            f"constant_work draws the noise of every candidate, at most {_MOST_EXPANDED:,},"
+            " but these grouped scores imply more. Release them outside of constant_work, on"
+            " a schedule if their timing can be observed"
         )
 
 
 def block_maxima(values: Numbers, k: int) -> Numbers:
-    """(n,) the maximum of each of n blocks: block i consists of candidates i, i + n, i + 2 n, ...
+    """Return (n,) maxima of n blocks: block i has candidates i, i + n, i + 2 n, ...
 
-    Interleaved blocks because their maxima are found at the speed of memory, which those of
-    consecutive ones are not. Their size balances the number of blocks against that of the
-    candidates in about k blocks that are looked at one by one.
+    The blocks are interleaved because their maxima are then found at the speed of memory, unlike
+    those of consecutive ones. Their size balances the number of blocks against that of the
+    candidates in about k blocks that are visited one by one.
     """
     size = len(values)
     block = min(max(math.isqrt(size // k), _LEAST_BLOCK), _MOST_BLOCK)
@@ -251,11 +257,11 @@ _ROUNDS = 16
 def _guess(
     noise: Noise, heights: Floats, weights: Floats | None, sample: Floats, share: float, k: int
 ) -> float:
-    """A threshold in noise units that somewhat more than k candidates exceed: it decides how fast a
-    sweep is, and nothing else.
+    """Return a threshold in noise units that somewhat more than k candidates exceed.
 
-    `heights` are the most important candidates', each standing for `weights` candidates (one if
-    None); those of `sample`, drawn from all others, stand for `share` of them each.
+    It decides the speed of a sweep, and nothing else. `heights` are those of the most important
+    candidates, each standing for `weights` candidates (one if None). The heights of `sample`, drawn
+    from all others, stand for `share` of them each.
     """
     goal = k + 3.0 * math.sqrt(k) + 3.0
     origin = _around(heights, weights, goal)
@@ -275,7 +281,7 @@ def _guess(
 
 
 def _around(heights: Floats, weights: Floats | None, goal: float) -> float:
-    """About the goal-th height from the top, or the lowest."""
+    """Return about the goal-th height from the top, or the lowest."""
     if weights is None:
         place = max(0, len(heights) - math.ceil(goal))
         return float(np.partition(heights, place)[place])
@@ -297,7 +303,7 @@ _WIDE = 4096  # rows from here on are problems of their own
 
 
 def top_k_rows(problem: RankingProblem, *, constant_work: bool = False) -> Indices:
-    """(rounds, k) positions, largest first; `problem.values` is a (rounds, m) matrix."""
+    """Return (rounds, k) positions, largest first; `problem.values` is a (rounds, m) matrix."""
     rounds, candidates = problem.values.shape
     if candidates >= _WIDE:
         best = drawn_all if constant_work else top_k
@@ -324,8 +330,9 @@ def _block(problem: RankingProblem) -> Indices:
 
 
 def _decided(estimate: Floats, best: Indices, margin: float) -> Flags:
-    """Which rows the estimates rank beyond doubt: each of the k stays above everything after it.
-    Theorem X10.
+    """Return flags of rows that the estimates rank beyond doubt.
+
+    In them each of the k stays above everything after it. Theorem X10.
     """
     reached = np.take_along_axis(estimate, best, axis=1)
     cuts = _cut(reached, margin)
@@ -336,7 +343,7 @@ def _decided(estimate: Floats, best: Indices, margin: float) -> Flags:
 @final
 @dataclass(frozen=True)
 class Units:
-    """Units of candidates."""
+    """Blocks of candidates, or groups that share one score."""
 
     start: Indices  # index into the values of a unit's first candidate
     # a bound, at most 0, on the height of each candidate of a unit (up to 2^-50 of itself)
@@ -352,8 +359,9 @@ class Units:
         return type(self)(self.start[kept], self.height[kept], self.known[kept])
 
     def levels(self, noise: Noise, threshold: float) -> Levels:
-        """(units,) levels j such that a candidate with V >= 2^-j certainly stays below the
-        threshold. Theorem X3.
+        """Return (units,) levels j at which V >= 2^-j keeps a candidate below the threshold.
+
+        Theorem X3.
         """
         levels = np.empty(len(self), dtype=np.uint8)
         for start in range(0, len(self), _UNITS):
@@ -367,12 +375,12 @@ class Units:
 
 
 def units(height: Floats) -> Units:
-    """Units about which nothing is known, the first candidate of each in its place."""
+    """Return units about which nothing is known, the first candidate of each in its place."""
     return Units(np.arange(len(height)), height, np.full(len(height), UNKNOWN, dtype=np.uint8))
 
 
 def _joined(first: Units, second: Units) -> Units:
-    """Both, in order."""
+    """Concatenate two sets of units."""
     columns = ("start", "height", "known")
     return Units(
         *(np.concatenate([getattr(first, name), getattr(second, name)]) for name in columns)
@@ -380,7 +388,7 @@ def _joined(first: Units, second: Units) -> Units:
 
 
 def _split(hot: Units, count: int, problem: RankingProblem) -> Units:
-    """Blocks, of `count` in all, taken apart into their candidates."""
+    """Take blocks apart into their candidates; `count` is the number of blocks in all."""
     size = len(problem.values)
     index = (np.arange(0, size, count)[:, None] + hot.start).ravel()
     known = np.broadcast_to(hot.known, (-(-size // count), len(hot))).ravel()
@@ -458,8 +466,10 @@ Located = Callable[[Words], tuple[Indices, Indices]]
 @final
 @dataclass(frozen=True)
 class _Layout:
-    """Units of `width` candidates each, `stride` apart in the values, `copies` of each; of
-    `multiplicities[start]` candidates if width is 0.
+    """Numbering of `copies` of the candidates in units of `width` each, `stride` apart in the
+    values.
+
+    If width is 0, the units have `multiplicities[start]` candidates.
     """
 
     width: int
@@ -469,7 +479,7 @@ class _Layout:
     multiplicities: Indices = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def lengths(self, start: Indices) -> Floats | None:
-        """Candidates in each unit, for an estimate."""
+        """Return the number of candidates in each unit, for an estimate."""
         if self.width == 1:
             return None
         return (
@@ -479,7 +489,7 @@ class _Layout:
         )
 
     def pools(self, same: Indices, start: Indices) -> list[Indices]:
-        """Runs of units whose candidates 64 bits can number."""
+        """Return runs of units whose candidates 64 bits can number."""
         if self.width:
             return [same]
         length = self.multiplicities[start[same]].astype(np.float64)
@@ -487,8 +497,9 @@ class _Layout:
         return np.split(same, np.flatnonzero(np.diff(before // _POOL)) + 1)
 
     def numbered(self, start: Indices) -> tuple[int, Located]:
-        """How many candidates a pool holds, and a function from their numbers to (unit of the pool,
-        offset in it).
+        """Return the number of candidates in a pool, and a function that finds them by number.
+
+        It returns (unit of the pool, offset in it).
         """
         if self.width:
             return len(start) * self.width, lambda number: np.divmod(
@@ -506,8 +517,9 @@ class _Layout:
     def candidates(
         self, start: Indices, offset: Indices
     ) -> tuple[Indices, Indices, NDArray[np.int64] | None]:
-        """Their indices into the values, their members within a group, and which of them exist
-        (None: all).
+        """Return indices into the values, members within a group, and places that exist.
+
+        None if all exist.
         """
         if self.stride == 0:
             return start, offset, None
@@ -535,7 +547,7 @@ class Sweep:
         self._entered: list[Entries] = []
 
     def blocks(self, whole: Units, threshold: float) -> Entries:
-        """The k largest, largest first; block i of n holds candidates i, i + n, i + 2 n, ..."""
+        """Return the k largest, largest first; block i of n has candidates i, i + n, ..."""
         for level, fresh, *parts in self._lowered(whole, threshold):
             self._enter(fresh)
             if self._decided(level, *parts):
@@ -572,9 +584,7 @@ class Sweep:
             yield level, [*first, *second], whole, parts
 
     def groups(self, groups: Units, multiplicities: Indices, threshold: float) -> Entries:
-        """The k largest, largest first; unit g stands for `multiplicities[g]` candidates of one
-        score.
-        """
+        """Return the k largest, largest first; unit g has `multiplicities[g]` equal candidates."""
         layout = _Layout(0, multiplicities=multiplicities)
         for level in _descending(threshold):
             groups, fresh = self._revealed(groups, level, layout)
@@ -584,8 +594,9 @@ class Sweep:
         return self._contest.ranked()
 
     def reaching(self, groups: Units, multiplicities: Indices, threshold: float) -> Entries:
-        """Every member that may exceed the threshold (noise units above the reference), and others;
-        in no order.
+        """Return every member that may exceed the threshold, and others, unordered.
+
+        The threshold is in noise units above the reference.
         """
         return Entries.concatenate(
             self._revealed(groups, threshold, _Layout(0, multiplicities=multiplicities))[1]
@@ -597,9 +608,7 @@ class Sweep:
     def _revealed(
         self, units: Units, threshold: float, layout: _Layout
     ) -> tuple[Units, list[Entries]]:
-        """The units with what is known after this round, and those of their candidates that have V
-        < 2^-level.
-        """
+        """Return the units with their new levels, and their candidates with V < 2^-level."""
         level = units.levels(self._problem.noise, threshold)
         todo = np.flatnonzero(level < units.known)
         if len(todo) == 0:
@@ -621,8 +630,9 @@ class Sweep:
         return entries if real is None else entries[real]
 
     def _uniforms(self, known: Levels, level: int) -> tuple[Indices, Words]:
-        """Words of V = 2^-level * 0.w under V >= 2^-known, and which candidates still have V <
-        2^-level under that condition.
+        """Return places of candidates with V < 2^-level given V >= 2^-known, and their words.
+
+        V = 2^-level * 0.w.
         """
         draw = self._problem.words
         kept, words = np.arange(len(known)), draw(len(known))
@@ -650,7 +660,7 @@ class Sweep:
             self._contest.offer(entries[start : start + _AT_ONCE])
 
     def _seen(self, entries: Entries) -> NDArray[np.bool_]:
-        """Which candidates have been entered in an earlier round."""
+        """Return flags of candidates that were entered in an earlier round."""
         before = np.concatenate([old.index for old in self._entered])
         seen = np.isin(entries.index, before)
         if any(old.member.any() for old in self._entered) or entries.member.any():
@@ -673,7 +683,7 @@ def _keys(entries: Entries) -> Iterator[tuple[int, int]]:
 
 
 def _pooled(level: Levels, length: Floats | None) -> Levels:
-    """Levels lowered to those of fewer, larger pools, while that adds only a few candidates."""
+    """Lower levels so that pools are fewer and larger, for a few more candidates."""
     mass = np.bincount(level, weights=length, minlength=HIGHEST_LEVEL + 1)
     lowered = np.zeros(len(mass), dtype=np.uint8)
     top, pending = HIGHEST_LEVEL, 0.0

@@ -1,5 +1,6 @@
-"""Noisy rankings in float64, for simulation: the law of real-valued noise up to rounding and 52
-random bits.
+"""Noisy rankings in float64, for simulation.
+
+Their distribution is that of real-valued noise, up to rounding and 52 random bits.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ NoiseDraw = Callable[[int], Floats]
 def above(
     values: Numbers, draw: NoiseDraw, scale: float, level: float, k: int | None
 ) -> tuple[Indices, Floats]:
-    """Positions and noisy values of the k largest (all if None) that exceed `level`, largest
-    first.
+    """Return positions and noisy values of the k largest that exceed `level`, largest first.
+
+    All of them if k is None.
     """
     drawn = noisy(values, draw, scale)
     passed = np.flatnonzero(drawn > level)
@@ -27,13 +29,14 @@ def above(
 
 
 def noisy(values: Numbers, draw: NoiseDraw, scale: float) -> Floats:
-    """values + scale * noise, of any shape."""
+    """Return values + scale * noise, of any shape."""
     return np.asarray(values + scale * draw(values.size).reshape(values.shape))
 
 
 def top_k_rows(matrix: Numbers, draw: NoiseDraw, scale: float, k: int) -> Indices:
-    """(rounds, k) positions of the k largest scores + scale * noise of every row of a (rounds, m)
-    matrix, largest first.
+    """Return (rounds, k) positions of the k largest scores + scale * noise of every row.
+
+    The rows are those of a (rounds, m) matrix, and the largest comes first.
     """
     rounds, candidates = matrix.shape
     step = max(1, _CHUNK // candidates)

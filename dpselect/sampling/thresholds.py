@@ -1,8 +1,7 @@
-"""Which of very many noisy scores exceed a level, without drawing the noise of each. Theorem X13.
+"""Noisy scores above a level, found among very many without drawing the noise of each. Theorem X13.
 
 A candidate far below the level exceeds it only if its uniform number V is below 2^-8, or a smaller
-power of two: which candidates have so small a V is drawn directly, and the others are not looked
-at.
+power of two. The candidates with so small a V are drawn directly, and the others are never visited.
 """
 
 from __future__ import annotations
@@ -37,8 +36,9 @@ _SLACK = 2.0**-45  # of every term: more than the roundings of their difference
 
 
 def above(problem: RankingProblem, level: float) -> Entries:
-    """At most `problem.k` candidates: the largest values + scale * noise, of those that exceed
-    `level`, largest first.
+    """Return the candidates whose values + scale * noise exceed `level`, largest first.
+
+    They are at most the `problem.k` largest.
     """
     if len(problem.values) <= _SMALL:
         return drawn_all(problem, level)
@@ -55,13 +55,14 @@ def above(problem: RankingProblem, level: float) -> Entries:
 
 
 def drawn_all(problem: RankingProblem, level: float) -> Entries:
-    """The same with the noise of every candidate drawn."""
+    """Do as `above`, with the noise of every candidate drawn."""
     return _ranked(problem, _all(problem, level))
 
 
 def grouped(problem: RankingProblem, multiplicities: Indices, level: float) -> Entries:
-    """The same among groups of candidates with one score: `index` is the group, `member` which of
-    its candidates. Theorem X14.
+    """Do as `above`, among groups of candidates with one score.
+
+    `index` is the group, and `member` the place in it. Theorem X14.
     """
     if problem.k < int(multiplicities.sum(dtype=object)):
         best = exact.grouped(problem, multiplicities)
@@ -71,13 +72,17 @@ def grouped(problem: RankingProblem, multiplicities: Indices, level: float) -> E
 
 
 def grouped_drawn_all(problem: RankingProblem, multiplicities: Indices, level: float) -> Entries:
-    """The same with the noise of every candidate drawn; raises as `exact.grouped_drawn_all`."""
+    """Do as `grouped`, with the noise of every candidate drawn.
+
+    It raises as `exact.grouped_drawn_all`.
+    """
     return exact.grouped_drawn_all(problem, multiplicities, lambda every: drawn_all(every, level))
 
 
 def rows(problem: RankingProblem, level: float, listed: Flags) -> Indices:
-    """(rounds, m) the same in every row of a matrix, of the `listed` candidates; -1 beyond the
-    last.
+    """Return (rounds, m) places of `above` in every row of a matrix, and -1 beyond the last.
+
+    Only the `listed` candidates take part.
     """
     step = max(1, _CHUNK // problem.values.shape[1])
     parts = [slice(start, start + step) for start in range(0, len(listed), step)]
@@ -85,7 +90,7 @@ def rows(problem: RankingProblem, level: float, listed: Flags) -> Indices:
 
 
 def in_order(numbers: Floats, kept: Flags) -> Indices:
-    """(rounds, m) places of the numbers that are kept, largest first, then -1."""
+    """Return (rounds, m) places of the numbers that are kept, largest first, then -1."""
     order = np.argsort(np.where(kept, -numbers, np.inf), axis=1, kind="stable")
     return np.where(np.take_along_axis(kept, order, axis=1), order, -1).astype(np.int64)
 
@@ -109,7 +114,8 @@ def _block(problem: RankingProblem, level: float, listed: Flags) -> Indices:
 
 
 def negligible_score(problem: RankingProblem, level: float, bits: int) -> float:
-    """A score such that it and all lower ones exceed `level` only with a V below 2^-bits.
+    """Return a score such that it and all lower ones exceed `level` only with a V below 2^-bits.
+
     Theorem X3.
     """
     distance = problem.scale * _reach(problem.noise, bits)
@@ -118,7 +124,7 @@ def negligible_score(problem: RankingProblem, level: float, bits: int) -> float:
 
 @lru_cache(maxsize=64)
 def _reach(noise: Noise, bits: int) -> float:
-    """A noise z that is exceeded with a chance of at most 2^-bits, from above."""
+    """Return a noise z that is exceeded with probability at most 2^-bits, rounded up."""
     low, high = 0.0, 1024.0
     for _ in range(_STEPS):
         middle = 0.5 * (low + high)
@@ -129,14 +135,14 @@ def _reach(noise: Noise, bits: int) -> float:
 
 
 def _best(problem: RankingProblem, level: float) -> Entries:
-    """Those that exceed `level`: all, or at least the k largest of them."""
+    """Return all candidates that exceed `level`, or at least the k largest of them."""
     if len(problem.values) <= problem.k or not exact.should_sweep(problem):
         return _all(problem, level)
     return _exceeding(problem, level, exact.top_k(problem))
 
 
 def _all(problem: RankingProblem, level: float) -> Entries:
-    """All that exceed `level`, with the noise of every candidate drawn."""
+    """Return all candidates that exceed `level`, with the noise of every candidate drawn."""
     found = []
     for start in range(0, len(problem.values), _CHUNK):
         index = np.arange(start, min(start + _CHUNK, len(problem.values)))
@@ -145,7 +151,7 @@ def _all(problem: RankingProblem, level: float) -> Entries:
 
 
 def _pooled(problem: RankingProblem, level: float, near: Indices, bits: int) -> Entries:
-    """Those that exceed `level` of the candidates that are not `near`."""
+    """Return the candidates that exceed `level` and are not `near`."""
     small = successes(len(problem.values), bits, problem.words).astype(np.int64)
     small = small[
         np.searchsorted(near, small, side="right") == np.searchsorted(near, small, side="left")
@@ -161,7 +167,7 @@ def _exceeding(problem: RankingProblem, level: float, entries: Entries) -> Entri
 
 
 def _ranked(problem: RankingProblem, entries: Entries) -> Entries:
-    """The k largest, largest first."""
+    """Return the k largest, largest first."""
     if len(entries) == 0:
         return entries
     return ranked(

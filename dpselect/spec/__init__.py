@@ -1,6 +1,4 @@
-"""What can be asked, each thing once: a spec for each question, whose fields are options, keys of a
-file and keywords.
-"""
+"""Specs: one class per question, whose fields are command options, file keys and keywords."""
 
 import lazy_loader
 

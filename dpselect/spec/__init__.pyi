@@ -3,6 +3,7 @@ from .base import Flag as Flag
 from .base import Spec as Spec
 from .base import keywords as keywords
 from .base import option as option
+from .base import ordered as ordered
 from .base import typed as typed
 from .check_spec import CheckSpec as CheckSpec
 from .continual_spec import CloseSpec as CloseSpec

@@ -1,18 +1,19 @@
-"""`Spec`, the base of what can be asked: its fields are a command's options, the keys of its file
-and Python's keywords.
+"""`Spec`, the base class of questions, whose fields are command options, file keys and keywords.
 
-A spec is public configuration; it holds no data. Contradictions between fields are its validators,
-in words that name a field as Python does, `clip=`; a command shows its own spelling
+A spec is public configuration and holds no data. Its validators find contradictions between fields,
+and their messages name a field as Python does, `clip=`. A command shows its own spelling
 (`cli.from_model`).
 """
 
 from __future__ import annotations
 
 import inspect
+import re
+import textwrap
 import types
 from collections.abc import Callable, Collection, Mapping
 from os import PathLike
-from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin
 
 from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 
@@ -23,15 +24,15 @@ from dpselect.errors import InvalidRequest
 
 LOG, URL = "events.csv --user who --item shop", "--ledger sqlite:///privacy.db"
 PAYS = f"{URL} --dataset visits"
-"""In examples: a log, a ledger, and a dataset that pays."""
+"""A log, a ledger and the dataset to charge, for examples."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 Column = str | int
-"""A column by its name, or by its number from 1 where there are no names."""
+"""A column by its name, or by its number from 1 if there are no names."""
 
 
 def _flag(value: object) -> object:
-    """Neither 1 nor "yes": what is declared is said explicitly."""
+    """Refuse 1 or "yes" in place of a boolean, because a declaration must be explicit."""
     if not isinstance(value, bool):
         raise ValueError("true or false")
     return value
@@ -41,10 +42,9 @@ class Contradiction(ValueError):
     """A field that contradicts others, raised by a validator of a spec.
 
     Args:
-        field: its name.
-        rule: what is wrong with it and what to do, as the end of a sentence that begins with the
-            field.
-        value: text that was stated for it.
+        field: name of the field.
+        rule: the rule and the remedy, as the end of a sentence that begins with the field.
+        value: text that was stated for the field.
     """
 
     def __init__(self, field: str, rule: str, value: str | None = None) -> None:
@@ -71,22 +71,23 @@ def option(
     rows: bool | None = None,
     unasked: str | None = None,
 ) -> Any:
-    """A field: its help, the section of the help that it stands in, and how text states it.
+    """A field of a spec, with its help, the section of the help, and its form as text.
 
     Args:
-        section: of the help. None: the first, with what most people need, which `--help` shows
-            alone where a command has many.
-        place: order in that first section: what is needed first has the least number.
-        flags: of the command, where they are not `--name`: several between spaces, what turns a
-            flag off behind a slash.
+        section: section of the help. None: the first, with what most people need, which `--help`
+            shows alone if a command has many options.
+        place: rank in that first section; the option needed first has the least number.
+        flags: flags of the command if they are not `--name`: several between spaces, a flag that
+            turns another off behind a slash.
         env: environment variable that a command reads it from.
-        parse: from a command's or a file's text to the value; else the text itself, or a number.
-        many: whether a command takes it several times.
+        parse: converter of a command's or a file's text to the value; None for the text itself, or
+            a number.
+        many: True if a command takes it several times.
         ge: the least number.
         rows: False if rows are read, bounded and counted alike whatever the field states; None: so
-            if it is `unasked`. Every other one has its place in tests/dpselect/test_boundary.py.
-        unasked: why the field is no part of the question: which answer is drawn does not depend on
-            it. None: it is a part.
+            if it is `unasked`. Every other field has its place in tests/dpselect/test_boundary.py.
+        unasked: reason why the field is no part of the question, so that it does not decide which
+            answer is drawn. None: it is a part.
     """
     shown: Any = {
         "section": section,
@@ -106,15 +107,13 @@ class Spec(Frozen):
 
     error_class: ClassVar[Any] = InvalidRequest  # also where a mixin has another
     own_fields: ClassVar[tuple[Any, ...]] = ()
-    """Mixins whose fields stand in tables of a file that are this question's own, and not what the
-    names mean elsewhere.
-    """
+    """Mixins whose fields belong, in a file's tables, to this question alone."""
 
     examples: ClassVar[tuple[str, ...]] = ()
-    """Calls of the command, without its name, that its help ends with."""
+    """Calls of the command, without its name, that end its help."""
 
     for_all_releases: ClassVar[bool] = False
-    """Whether a file's budget of all planned releases together is what the spec asks for."""
+    """True if the spec uses a file's budget of all planned releases together."""
 
     @classmethod
     def _own_error(cls, data: Any, validate: Callable[[Any], Any]) -> Any:
@@ -148,20 +147,22 @@ class Spec(Frozen):
             if isinstance(given, bool | int | float | str)
             else f"<{type(given).__name__}>"
         )
-        raise cls.error_class(f"{name}={shown} is refused: it must be {rule} ({words})").at(name)
+        raise cls.error_class(f"{name}={shown} must be {rule} ({words})").at(name)
 
     @field_validator("*", mode="wrap")
     @classmethod
     def _says_where(cls, stated: Any, validate: Callable[[Any], Any], about: ValidationInfo) -> Any:
-        """An error of something that lies in a field says in which."""
+        """Add the field's name to errors of nested values."""
         with located(cls.model_fields[about.field_name or ""].alias or about.field_name or ""):
             return validate(stated)
 
     @field_validator("ledger", mode="wrap", check_fields=False)
     @classmethod
     def _hides_its_password(cls, stated: Any, validate: Callable[[Any], Any]) -> Any:
-        """A spec is printed, kept with an answer and written as JSON: whoever opens the ledger asks
-        for the password.
+        """Hide a password in a URL.
+
+        A spec is printed, kept with an answer and written as JSON. Opening the ledger asks for the
+        password again.
         """
         held = stated if isinstance(stated, Address) else validate(stated)
         return hidden(held) if isinstance(held, str) else held
@@ -173,40 +174,42 @@ class Spec(Frozen):
 
     @classmethod
     def over(cls, file: Mapping[str, Any], stated: Mapping[str, Any]) -> Self:
-        """What is stated, on top of what a file says."""
+        """The spec of a file's values, with the stated values in their place."""
         return cls(**{**file, **stated})
 
     @classmethod
     def said(cls, name: str, what: str) -> Any:
-        """What `option` says of a field: its section, place, metavar, flags, env, parse, many, rows
-        or unasked.
+        """Metadata of a field, as given to `option`.
+
+        Args:
+            name: name of the field.
+            what: section, place, metavar, flags, env, parse, many, rows or unasked.
         """
         extra = cls.model_fields[name].json_schema_extra
         return (extra if isinstance(extra, Mapping) else _UNSAID)[what]
 
     @classmethod
     def unasked(cls) -> dict[str, str]:
-        """The fields that are no part of the question, each with its reason; all others are."""
+        """Fields that are no part of the question, each with the reason."""
         return {
             name: why for name in cls.model_fields if (why := cls.said(name, "unasked")) is not None
         }
 
     def question(self, *, without: Collection[str] = ()) -> dict[str, Any]:
-        """What is asked, as plain data: every field that differs from its default, but those that
-        are `unasked`.
+        """The question as plain data: fields that are not `unasked` and not at their defaults.
 
         Args:
-            without: fields that somebody else says in other words, such as the budget.
+            without: fields that the caller states in another form, such as the budget.
         """
         asked = type(self).model_fields.keys() - type(self).unasked() - set(without)
         return self.model_dump(mode="json", include=asked, exclude_defaults=True, warnings=False)
 
     def fields(self) -> dict[str, Any]:
-        """All of it as keywords of the function that a command stands for."""
+        """All fields as keywords of the function behind a command."""
         return {name: getattr(self, name) for name in type(self).model_fields}
 
     def given(self, *names: str) -> dict[str, Any]:
-        """Those of the named fields that are stated; a number may be 0."""
+        """The named fields that are stated, by name. A stated number may be 0."""
         values = {name: getattr(self, name) for name in names}
         return {
             name: value
@@ -226,7 +229,7 @@ _UNSAID: Mapping[str, Any] = {
 
 
 def typed(annotation: Any) -> Any:
-    """What a command line can state of a field: text, or a value of its only type."""
+    """Type of a field on a command line: text, or the field's only other type."""
     if get_origin(annotation) is Annotated:
         return typed(get_args(annotation)[0])
     if annotation is Any:
@@ -237,30 +240,108 @@ def typed(annotation: Any) -> Any:
     return str if str in members else members[0]
 
 
+# Sections of the help that several specs have, and those that come last.
+_SECTIONS = (None, "Question", "Privacy", "Items", "Bounds on users", "Groups", "Time", "Ledger")
+_LAST = ("Output", "Reading the log")
+
+
+def ordered(spec: type[Spec]) -> list[str]:
+    """Return the names of the fields in the order in which people need them.
+
+    The first section comes first, then those that only this spec has, then those of several specs,
+    and how files are read and written comes last.
+    """
+    section = {name: spec.said(name, "section") for name in spec.model_fields}
+    own = [one for one in dict.fromkeys(section.values()) if one not in (*_SECTIONS, *_LAST)]
+    sections = (_SECTIONS[0], *own, *_SECTIONS[1:], *_LAST)
+    return sorted(
+        section, key=lambda name: (sections.index(section[name]), spec.said(name, "place"))
+    )
+
+
+class _Plain(str):
+    """An annotation that `help` shows without quotes."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def plain(annotation: Any) -> str:
+    """Return an annotation as text, without the validators of its values.
+
+    A type that is annotated with a name, because it is not imported, is shown by that name.
+    """
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        names = [note for note in arguments[1:] if isinstance(note, str)]
+        return names[0] if names else plain(arguments[0])
+    if origin in (Union, types.UnionType):
+        return " | ".join(map(plain, arguments))
+    if origin is Literal:
+        return f"Literal[{', '.join(map(repr, arguments))}]"
+    if origin is not None:
+        return f"{origin.__name__}[{', '.join(map(plain, arguments))}]"
+    return {type(None): "None", ...: "..."}.get(annotation) or str(annotation.__name__)
+
+
 def keywords(spec: type[Spec]) -> list[inspect.Parameter]:
-    """The fields of a spec as keywords of a function."""
+    """Return the fields of a spec as keywords of a function, in the order of `ordered`."""
     return [
         inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
             default=inspect.Parameter.empty if field.is_required() else field.default,
-            annotation=field.annotation,
+            annotation=_Plain(plain(field.annotation)),
         )
-        for name, field in spec.model_fields.items()
+        for name, field in ((name, spec.model_fields[name]) for name in ordered(spec))
     ]
 
 
+_ASKED = re.compile(r"^( *)asked: .*\n(?:\1 +.*\n)*", flags=re.MULTILINE)
+
+
 def asked_by(spec: type[Spec]) -> Callable[[F], F]:
-    """A function that takes the fields of a spec as `**asked`: its signature names them, those that
-    it names itself left out.
+    """Return a decorator of functions that take the fields of a spec as `**asked`.
+
+    The signature of the function then names the fields, and so does its docstring, in place of its
+    entry `asked:`. A parameter of its own that is called like a field has the field's type.
     """
 
     def signed(function: F) -> F:
-        own = inspect.signature(function).parameters
-        first = [one for one in own.values() if one.kind not in (one.KEYWORD_ONLY, one.VAR_KEYWORD)]
-        last = [one for one in own.values() if one.kind is one.KEYWORD_ONLY]
-        fields = [one for one in keywords(spec) if one.name not in own]
-        function.__signature__ = inspect.Signature([*first, *fields, *last])  # type: ignore[attr-defined]
+        whole = inspect.signature(function)
+        fields = {one.name: one for one in keywords(spec)}
+        own = [
+            one.replace(
+                annotation=fields.pop(one.name).annotation
+                if one.name in fields
+                else _Plain(one.annotation)
+            )
+            for one in whole.parameters.values()
+            if one.kind is not one.VAR_KEYWORD
+        ]
+        first = [one for one in own if one.kind is not one.KEYWORD_ONLY]
+        last = [one for one in own if one.kind is one.KEYWORD_ONLY]
+        function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [*first, *fields.values(), *last], return_annotation=_Plain(whole.return_annotation)
+        )
+        if function.__doc__ is not None:  # which python -OO makes it
+            function.__doc__ = _ASKED.sub(lambda entry: _entries(spec, entry[1]), function.__doc__)
         return function
 
     return signed
+
+
+def _entries(spec: type[Spec], indent: str) -> str:
+    """The fields as entries of the section `Args:` of a docstring."""
+    return "".join(
+        textwrap.fill(
+            f"{name}: {spec.model_fields[name].description}",
+            100,
+            initial_indent=indent,
+            subsequent_indent=f"{indent}    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        + "\n"
+        for name in ordered(spec)
+    )

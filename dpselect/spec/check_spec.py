@@ -1,4 +1,4 @@
-"""`CheckSpec`: how a log would be read, and what is doubtful about it."""
+"""`CheckSpec`, the question how a log would be read and what may be wrong with it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class CheckSpec(LogFields):
-    """Say how a log is read and what is doubtful about it, before anything is released or paid.
+    """Show how a log is read and likely mistakes in it, before a release or a charge.
 
-    For whoever may see the data: figures are exact, users and labels are named, and nothing of it
-    may be passed on. Nothing is drawn, charged or written to a file. State the options that the
-    release will have.
+    The result is for people who may see the data. Its figures are exact, and it names users and
+    labels, so do not pass it on. Nothing is drawn, charged or written to a file. State the options
+    that the release will have.
     """
 
     examples: ClassVar[tuple[str, ...]] = (
@@ -25,7 +25,7 @@ class CheckSpec(LogFields):
     )
 
     def reading(self, **stated: Any) -> Reading:
-        """How the log is read; without since= and until= over all times that there can be."""
+        """Options of the reading, over all times if since= and until= are not stated."""
         every_time = (
             {"since": "1900-01-01"}
             if self.time is not None and self.since is None and self.until is None

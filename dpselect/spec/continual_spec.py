@@ -1,4 +1,4 @@
-"""`ContinualSpec` and its like: a horizon of releases, for one price over all of its periods."""
+"""`ContinualSpec` and related specs: a series of releases with one budget for all periods."""
 
 from __future__ import annotations
 
@@ -33,41 +33,46 @@ from dpselect.spec.shared_fields import (
 if TYPE_CHECKING:
     from accounting import Ledger
 else:  # not checked by pydantic
-    Ledger = Any
+    Ledger = Annotated[Any, "Ledger"]
 
 _COUNTS = "What is counted"
 
 
 class WeightFields(Spec):
-    """What a count is of, and what a user may contribute to all of them."""
+    """Options for the count that ranks items, and for a user's contribution to all counts."""
 
     count: Over = option(
-        "Users of each period, of all so far (running), or of the last window= periods.",
+        "Users to count: of each period, of all periods so far (running), or of the last"
+        " window= periods (window).",
         default="period",
         place=110,
     )
-    window: Count | None = option("Periods of a window, with count=window.", place=112)
+    window: Count | None = option(
+        "Number of periods in a sliding window, with count=window.", place=112
+    )
     exponent: Annotated[Real, Field(ge=0, le=4)] = option(
-        "How much more a user's first items count: 0 to 4.", "Bounds on users", 1.5
+        "Rate from 0 to 4 at which a user's later items count less than the first ones.",
+        "Bounds on users",
+        1.5,
     )
     cells: Annotated[Count, Field(le=1000)] = option(
-        "How many items of a user count at most (per period: items in periods).",
+        "Most items of a user that count. With count=period, an item counts anew in each period.",
         "Bounds on users",
         20,
     )
 
 
 class EveryFields(Spec):
-    """How long periods are."""
+    """Option for the length of periods."""
 
-    every: Every | None = option("How long a period is.", default=..., place=102)
+    every: Every | None = option("Length of a period.", default=..., place=102)
 
 
 class StateFields(Spec):
-    """Where a horizon is kept."""
+    """Option for the file of a horizon's private state."""
 
     state: SkipValidation[str | PathLike[str] | None] = option(
-        "The private state of the horizon. As private as the log; never restore a backup.",
+        "File of the horizon's private state. It is as private as the log. Never restore a backup.",
         default=...,
         metavar="FILE",
         unasked="it is of the horizon that the key names, which is compared",
@@ -76,7 +81,7 @@ class StateFields(Spec):
 
 
 class HorizonTimeFields(EveryFields, TimeFields):
-    """Which periods there are."""
+    """Options for the periods of a horizon."""
 
     time: SkipValidation[Column | None] = option(
         "Column of times: timestamps, dates, or ISO 8601 text.",
@@ -91,8 +96,8 @@ class HorizonTimeFields(EveryFields, TimeFields):
         "End of the whole series; public.", default=..., metavar="TIME", place=106
     )
     up_to: SkipValidation[Any] = option(
-        "Close the periods that have ended by this time, so that one command serves every night."
-        " Default: now.",
+        "Close the periods that have ended by this time, so that you can repeat one command"
+        " every night. Default: now.",
         "Time",
         metavar="TIME",
         unasked="a later run goes on with the same periods, of which it closes more",
@@ -100,11 +105,11 @@ class HorizonTimeFields(EveryFields, TimeFields):
 
 
 class KeptFields(PayerFields):
-    """Where the answer of a horizon is kept, and who pays for it."""
+    """Options for the file of a horizon's answer, and for the dataset to charge."""
 
     output: SkipValidation[str | PathLike[str] | None] = option(
-        "Also keep it in this file, which later calls renew: .json; or .csv, .parquet or .html,"
-        " with the JSON beside it.",
+        "File for the answer, which later calls renew: .json; or .csv, .parquet or .html, with"
+        " the JSON beside it.",
         metavar="FILE",
         unasked=KEPT,
         place=160,
@@ -113,7 +118,7 @@ class KeptFields(PayerFields):
     @field_validator("ledger", mode="before", check_fields=False)
     @classmethod
     def _by_its_url(cls, stated: Any) -> Any:
-        """The path of a file stands for its URL."""
+        """Convert the path of a ledger file to its URL."""
         return (
             f"sqlite:///{stated}"
             if isinstance(stated, str | PathLike) and "://" not in str(stated)
@@ -122,10 +127,10 @@ class KeptFields(PayerFields):
 
 
 class HeldFields(StateFields, KeptFields):
-    """A horizon that a ledger is charged for, and where its private state is."""
+    """Options for a horizon's private state, its answer, and the dataset to charge."""
 
     ledger: SkipValidation[str | Ledger | None] = option(
-        "The ledger: its URL, or the path of its SQLite file.",
+        "The ledger's URL, or the path of its SQLite file.",
         default=...,
         metavar="URL",
         env="DPSELECT_LEDGER",
@@ -133,10 +138,10 @@ class HeldFields(StateFields, KeptFields):
         place=140,
     )
     dataset: str | None = option(
-        "Dataset of the ledger whose budget pays.", default=..., unasked=CHARGED, place=142
+        "Dataset of the ledger to charge.", default=..., unasked=CHARGED, place=142
     )
     key: str | None = option(
-        "Name of the horizon: the idempotency key of its charge.",
+        "Name of the horizon, which is the idempotency key of its charge.",
         default=...,
         unasked=CHARGED,
         place=144,
@@ -144,27 +149,27 @@ class HeldFields(StateFields, KeptFields):
 
 
 class PeriodFields(WeightFields):
-    """What is counted in periods."""
+    """Options for the counts in each period."""
 
     with_counts: Flag = option(
-        "Release numbers of users beside the items, with intervals.", default=False, place=80
+        "Also release the numbers of users of the items, with intervals.", default=False, place=80
     )
     items_per_period: Annotated[Count, Field(le=1000)] | None = option(
-        "With with_counts=: for how many of a period's items one user counts. Default:"
+        "With with_counts=: most items of a period for which one user counts. Default:"
         f" {ITEMS_PER_PERIOD}.",
         _COUNTS,
     )
 
     @property
     def users(self) -> HorizonClip:
-        """What a user may contribute."""
+        """Contribution bounds of one user."""
         return HorizonClip(exponent=self.exponent, cells=self.cells)
 
 
 class HorizonBudgetFields(PeriodFields):
-    """What is released every period, and for what."""
+    """Options for the releases of a horizon and their common budget."""
 
-    k: Count = option("How many items to release, at least 1.", default=..., metavar="N", place=40)
+    k: Count = option("Number of items to release, at least 1.", default=..., metavar="N", place=40)
     epsilon: Real = option(
         "Budget of the whole horizon, in nats.", default=..., rows=False, place=50
     )
@@ -175,7 +180,8 @@ class HorizonBudgetFields(PeriodFields):
         place=60,
     )
     relation: Relation = option(
-        "Neighboring logs differ by one user (add_remove), or by what one user did (replace_one).",
+        "Difference of neighboring logs: add or remove one user (add_remove), or replace one"
+        " user's data (replace_one).",
         "Privacy",
         "add_remove",
     )
@@ -201,16 +207,15 @@ class HorizonBudgetFields(PeriodFields):
 
     @property
     def budget(self) -> Budget:
-        """The budget that is stated."""
+        """The stated budget."""
         return Budget(epsilon=self.epsilon, delta=self.delta)
 
 
 class StartSpec(RunFields, HorizonBudgetFields, CatalogFields, HeldFields, FileOptions):
-    """Reserve a horizon and make its state, before any data are read: its first period commits the
-    charge.
+    """Reserve the budget of a horizon and create its state, before any data are read.
 
-    A second call under the key reserves nothing more; `dpselect ledger void` gives a horizon back
-    that has no closed period.
+    The first closed period commits the charge. A second call under the key reserves nothing more,
+    and `dpselect ledger void` returns the reservation of a horizon that has no closed period.
     """
 
     examples: ClassVar[tuple[str, ...]] = (
@@ -220,20 +225,21 @@ class StartSpec(RunFields, HorizonBudgetFields, CatalogFields, HeldFields, FileO
     own_fields: ClassVar[Any] = (PeriodFields, StateFields)
 
     periods: Count = option(
-        "How many periods the horizon has. Fixed: declare more rather than fewer.",
+        "Number of periods of the horizon. It is fixed, so declare more rather than fewer.",
         default=...,
         place=108,
     )
     dry_run: Flag = option(
-        "Say what would be charged, by which mechanism, and what would be left: nothing is reserved"
-        " or made.",
+        "Show the charge, the mechanism and the remaining budget. Nothing is reserved or written.",
         "Output",
         False,
         unasked="a dry run answers nothing",
     )
-    grouped: Flag = option("Events have groups: release the top k of each.", "Groups", False)
+    grouped: Flag = option("Release the top k of each group of events.", "Groups", False)
     groups: SkipValidation[Sequence[Label] | str | PathLike[str] | None] = option(
-        "A public list of groups; others are not counted. Default: all.", "Groups", metavar="FILE"
+        "Public list of groups. Other groups are not counted. Default: all.",
+        "Groups",
+        metavar="FILE",
     )
 
     def group_list(self) -> tuple[Label, ...] | None:
@@ -242,8 +248,9 @@ class StartSpec(RunFields, HorizonBudgetFields, CatalogFields, HeldFields, FileO
 
 
 class CloseSpec(RunFields, ItemFields, HeldFields):
-    """Count the new events of a period and release its top k. The same call again prints the same
-    answer.
+    """Count the new events of a period and release its top k.
+
+    The same call again prints the same answer.
     """
 
     examples: ClassVar[tuple[str, ...]] = (
@@ -253,12 +260,12 @@ class CloseSpec(RunFields, ItemFields, HeldFields):
     own_fields: ClassVar[Any] = (StateFields,)
 
     group: SkipValidation[Column | None] = option(
-        "Column of groups: the top k of each.", metavar="COLUMN", place=90
+        "Column of groups. The top k of each is released.", metavar="COLUMN", place=90
     )
 
 
 class ShowSpec(HeldFields):
-    """Print what was released so far, what is promised, and how many periods are left."""
+    """Print the released answers, the privacy guarantee, and the number of periods that remain."""
 
     examples: ClassVar[tuple[str, ...]] = (f"{PAYS} --key march --state march.state",)
 
@@ -266,8 +273,9 @@ class ShowSpec(HeldFields):
 
 
 class RechargeSpec(HeldFields):
-    """Charge a horizon again on a ledger that was restored to before it, and record every period
-    that its state has released.
+    """Charge a horizon again, on a ledger restored from a backup that is older than the charge.
+
+    This also records every period that the horizon's state has released.
     """
 
     own_fields: ClassVar[Any] = (StateFields,)
@@ -282,8 +290,9 @@ class ContinualSpec(
     ItemFields,
     KeptFields,
 ):
-    """Close the periods of a log that have ended. The same call goes on as the log grows, or where
-    it was stopped.
+    """Close the periods of a log that have ended.
+
+    Repeat the same call as the log grows, or after it was interrupted, to go on.
     """
 
     examples: ClassVar[tuple[str, ...]] = (
@@ -296,25 +305,25 @@ class ContinualSpec(
     own_fields: ClassVar[Any] = (PeriodFields, StateFields, EveryFields)
 
     state: SkipValidation[str | PathLike[str] | None] = option(
-        "The private state of the horizon. As private as the log; never restore a backup. Default:"
-        " a file in this folder, named after the log and the question.",
+        "File of the horizon's private state. It is as private as the log. Never restore a"
+        " backup. Default: a file in this folder, named after the log and the question.",
         metavar="FILE",
         unasked="it is of the horizon that the key names, which is compared",
         place=146,
     )
     key: str | None = option(
-        "Name of the horizon: the idempotency key of its charge. Default: made of the log's name"
-        " and the question.",
+        "Name of the horizon, which is the idempotency key of its charge. Default: made of the"
+        " log's name and the question.",
         unasked=CHARGED,
         place=144,
     )
     periods: Count | None = option(
-        "Number of periods of the whole series; then until= may move on. Default: those from since="
-        " to until=.",
+        "Number of periods of the whole series. With it, until= may be later in each call."
+        " Default: the periods from since= to until=.",
         place=108,
     )
     partial_last: Flag = option(
-        "Let the last period end at until=, before its own end; it is closed for good.",
+        "End the last period at until=, before its own end. It is then closed for good.",
         "Time",
         False,
     )

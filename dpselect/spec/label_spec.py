@@ -1,4 +1,4 @@
-"""`LabelSpec`: public items labeled by the votes of teachers."""
+"""`LabelSpec`, the question for labels of public items by the votes of teachers."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ _STARTS = "it decides whether a job starts, and no label"
 
 
 class RoundFields(Spec):
-    """How a round is labeled, and its noise."""
+    """Options for the labels of a round, and its noise."""
 
-    mechanism: Voting = option("How teachers' votes become labels.", default=..., place=40)
+    mechanism: Voting = option(
+        "Mechanism that turns teachers' votes into labels.", default=..., place=40
+    )
     threshold: Real | None = option(
-        "Votes that a noisy count must exceed: confident; binary and tau, where half is the"
-        " default.",
+        "Number of votes that a noisy count must exceed, for confident, binary and tau. Default"
+        " for binary and tau: half.",
         place=45,
     )
     sigma: Real | None = option(
-        "Noise of a round in votes, in place of a budget: not of top, stable.", _ROUND
+        "Noise of a round in votes, in place of a budget. Not for top and stable.", _ROUND
     )
     sigma_threshold: Real | None = option(
         "Noise of the test of confident, in votes. Default with a budget: 2 sigma.", _ROUND
@@ -39,57 +41,51 @@ class RoundFields(Spec):
     scale: Real | None = option(
         "Scale of the noise of a round of top, in votes, in place of a budget.", _ROUND
     )
-    k: Count | None = option("Labels that every item gets, for top.", _ROUND)
-    tau: Count | None = option(
-        "Votes on a ballot at most, for tau; longer ballots are cut.", _ROUND
-    )
+    k: Count | None = option("Number of labels for every item, for top.", _ROUND)
+    tau: Count | None = option("Most votes on a ballot, for tau. Longer ballots are cut.", _ROUND)
     salt: str = option(
         "Public text that decides which votes of a long ballot are kept.", _ROUND, ""
     )
     rho: Real | None = option(
         "zCDP parameter of a round of stable, in nats, in place of a budget.", _ROUND
     )
-    failure_delta: Real | None = option("Probability of failure of a round of stable.", _ROUND)
-    kbar: Count | None = option("The most labels of an item, for stable. Default: all.", _ROUND)
+    failure_delta: Real | None = option("Failure probability of a round of stable.", _ROUND)
+    kbar: Count | None = option("Most labels of an item, for stable. Default: all.", _ROUND)
     anyway: Flag = option(
-        "Label although the noise leaves little of the votes.", _ROUND, False, unasked=_STARTS
+        "Label even if the noise hides most of the votes.", _ROUND, False, unasked=_STARTS
     )
 
 
 class BallotFields(Spec):
-    """What a file of votes holds."""
+    """Options for the contents of a file of votes."""
 
-    teachers: Count | None = option(
-        "How many teachers there are, where the file holds a matrix.", _VOTES
-    )
-    labels: Count | None = option(
-        "How many labels there are, where the file holds classes.", _VOTES
-    )
+    teachers: Count | None = option("Number of teachers, if the file holds a matrix.", _VOTES)
+    labels: Count | None = option("Number of labels, if the file holds classes.", _VOTES)
     stacked: Flag = option(
-        "The matrix has a row for each teacher and round, not one of counts for each round.",
+        "Read a matrix with a row for each teacher and round, not a row of counts for each round.",
         _VOTES,
         False,
     )
-    missing: Missing = option(
-        "Whether empty ballots and empty rounds are refused.", _VOTES, "refuse"
-    )
+    missing: Missing = option("Treatment of empty ballots and empty rounds.", _VOTES, "refuse")
     split: Split = option(
-        "Declare how records found their teacher: by their position in the data, or by an"
-        " identifier that no other record changes (a hash of the person's), which a dataset under"
-        " add_remove needs.",
+        "Assignment of records to teachers: by their position in the data, or by an identifier"
+        " that no other record changes (a hash of the person's). A dataset under add_remove"
+        " needs an identifier.",
         _VOTES,
         "position",
     )
-    batch_size: Count = option("Rounds that are charged and kept together.", _BATCHES, 100)
+    batch_size: Count = option(
+        "Number of rounds that are charged and kept together.", _BATCHES, 100
+    )
 
 
 class LabelSpec(RunFields, BallotFields, RoundFields, LedgerFields):
-    """Label public items by the votes of teachers, and say the price.
+    """Label public items by the votes of teachers, and report the privacy cost.
 
-    Each round is one item. A budget (epsilon= and delta=) is that of all rounds together; without
-    one, the noise of a round is stated. The guarantee protects one private record, which changes
-    one teacher's ballots in all rounds. What the noise does to a unanimous label, and to one
-    without votes, is said before anything is charged.
+    Each round is one item. A budget (epsilon= and delta=) is for all rounds together. Without one,
+    state the noise of a round. The guarantee protects one private record, which changes one
+    teacher's ballots in all rounds. The effect of the noise on a unanimous label, and on one
+    without votes, is shown before anything is charged.
     """
 
     examples: ClassVar[tuple[str, ...]] = (
@@ -110,25 +106,27 @@ class LabelSpec(RunFields, BallotFields, RoundFields, LedgerFields):
     own_fields: ClassVar[Any] = (RoundFields, BallotFields)
 
     output: SkipValidation[str | PathLike[str]] = option(
-        "Where the labels go: a .npz, .csv or .jsonl file.",
+        "File for the labels: .npz, .csv or .jsonl.",
         default=...,
         metavar="FILE",
         unasked=KEPT,
         place=160,
     )
     epsilon: Real | None = option(
-        "Budget of all rounds together, in nats; the noise is chosen to spend it.", place=50
+        "Budget of all rounds together, in nats. The noise is chosen to spend it.", place=50
     )
     delta: Real | None = option(
-        "Part of the budget: the probability that may fall outside epsilon. Far less than 1 /"
-        " records.",
+        "Part of the budget: the probability that may fall outside epsilon. Choose far less"
+        " than 1 / number of records.",
         place=60,
     )
     pay_for_what_came_out: Flag = option(
-        "Rounds of confident that abstain cost their test alone; with ledger=.", "Ledger", False
+        "Charge rounds of confident that abstain for their test alone; with ledger=.",
+        "Ledger",
+        False,
     )
     resume: Flag = option(
-        "Continue a job that was interrupted. Nothing is charged or drawn twice.",
+        "Continue an interrupted job. Nothing is charged or drawn twice.",
         _BATCHES,
         False,
         unasked="it goes on with the job that was begun, which is compared",
@@ -171,14 +169,14 @@ class LabelSpec(RunFields, BallotFields, RoundFields, LedgerFields):
 
     @property
     def budget(self) -> Budget | None:
-        """Of all rounds; None where the noise of a round is stated."""
+        """The budget of all rounds, or None if the noise of a round is stated."""
         return (
             None if self.epsilon is None else Budget(epsilon=self.epsilon, delta=self.delta or 0.0)
         )
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Fields of the mechanism that are stated."""
+        """The stated fields of the mechanism."""
         return self.given(
             *(
                 name
@@ -189,10 +187,10 @@ class LabelSpec(RunFields, BallotFields, RoundFields, LedgerFields):
 
     @property
     def pay(self) -> Pay:
-        """As for `Session.select`."""
+        """The `pay` argument of `Session.select`."""
         return "spent" if self.pay_for_what_came_out else "curve"
 
     @property
     def folder(self) -> Path:
-        """Where the job keeps its state."""
+        """The folder of the job's state."""
         return Path(self.output).with_name(f"{Path(self.output).name}.job")

@@ -1,6 +1,4 @@
-"""What a ledger is asked: to declare a dataset or a quota, to charge for what runs elsewhere, and
-how much more fits.
-"""
+"""Questions to a ledger: declare a dataset or quota, charge for other software, see what fits."""
 
 from __future__ import annotations
 
@@ -21,16 +19,16 @@ _SUMS, _LIMITS, _HOLDS = "What charges add up in", "Further limits", "What the d
 _WHOSE, _SGD = "Who, and what for", "DP-SGD"
 _ELSEWHERE = "What runs elsewhere"
 _OR_EVENT = "event=, or noise_multiplier=, sampling_rate= and steps="
-_URL = "The ledger: sqlite:///FILE or postgresql://USER@HOST/NAME."
-_MODE = "Permissions of the new file. Default: 600, its owner alone."
+_URL = "The ledger's URL: sqlite:///FILE or postgresql://USER@HOST/NAME."
+_MODE = "Permissions of the new file. Default: 600, for its owner only."
 HEADS_KEY = "DPSELECT_HEADS_KEY"
-"""The environment variable that may hold the private key that signs heads."""
+"""Environment variable for the private key that signs chain heads."""
 File = SkipValidation[str | PathLike[str]]
 Most = Annotated[int, Field(ge=0, le=10**9, strict=True)]
 
 
 def deltas_of(stated: Any) -> tuple[float, ...]:
-    """Several deltas, from texts."""
+    """Several deltas, parsed from texts."""
     try:
         return tuple(map(float, stated))
     except (TypeError, ValueError):
@@ -40,17 +38,18 @@ def deltas_of(stated: Any) -> tuple[float, ...]:
 
 
 class LimitFields(BudgetFields):
-    """What all charges together may spend."""
+    """Options for the budget of all charges together."""
 
-    epsilon: Real | None = option("What all charges together may spend, in nats.", place=50)
+    epsilon: Real | None = option("Budget of all charges together, in nats.", place=50)
     rho: Real | None = option(
-        "What they may spend under zero-concentrated privacy, in place of epsilon=."
+        "Budget of all charges under zero-concentrated privacy, in place of epsilon=."
     )
 
 
 class InitSpec(LimitFields):
-    """Make a ledger where there is none, and declare a dataset with its budget. A declaration is
-    never changed.
+    """Declare a dataset with its budget, and create the ledger if there is none.
+
+    A declaration can never be changed.
     """
 
     examples: ClassVar[tuple[str, ...]] = (
@@ -62,34 +61,45 @@ class InitSpec(LimitFields):
     for_all_releases: ClassVar[bool] = True
 
     ledger: str = option(_URL, default=..., metavar="URL", env="DPSELECT_LEDGER")
-    dataset: str | None = option("Declare this dataset as well.")
+    dataset: str | None = option("Dataset to declare as well.")
     order: str | None = option(
-        "What charges are added up in: gaussian (mu^2), inf, or a Renyi order.", _SUMS
+        "Unit in which charges are added up: gaussian (mu^2), inf, or a Renyi order.", _SUMS
     )
     mostly: str | None = option(
-        "Curve or mechanism (or @FILE): let most of these fit.", _SUMS, metavar="JSON"
+        "Curve or mechanism (or @FILE) of most releases. The budget is set up to fit as many of"
+        " them as possible.",
+        _SUMS,
+        metavar="JSON",
     )
     only: str | None = option(
-        "Curve or mechanism (or @FILE): pay for these alone.", _SUMS, metavar="JSON"
+        "Curve or mechanism (or @FILE) of all releases. The budget accepts nothing else.",
+        _SUMS,
+        metavar="JSON",
     )
     relation: Relation = option(
-        "What neighboring data differ by. Default: add_remove.", _HOLDS, "add_remove"
+        "Difference of neighboring data. Default: add_remove.", _HOLDS, "add_remove"
     )
     window: Window = option(
-        "Which rows share a budget. Default: whole, all of them.", _HOLDS, "whole"
+        "Rows that share a budget: those of a period, or all rows. Default: whole, all of them.",
+        _HOLDS,
+        "whole",
     )
     time_zone: str = option(
-        "Where the days or months of window= begin. Default: UTC.", _HOLDS, "UTC", metavar="ZONE"
+        "Time zone of the periods of window=. Default: UTC.", _HOLDS, "UTC", metavar="ZONE"
     )
-    unit: str | None = option("Who is protected, in words. Default: user.", _HOLDS)
-    data_period: str | None = option("Which rows the dataset holds, in words.", _HOLDS)
-    actor: str | None = option("Who declares it. Default: the system's user.", _HOLDS)
+    unit: str | None = option("Name of what is protected. Default: user.", _HOLDS)
+    data_period: str | None = option("Description of the rows that the dataset holds.", _HOLDS)
+    actor: str | None = option(
+        "Person or service that declares the dataset. Default: the system's user.", _HOLDS
+    )
     most_per_release: Positive | None = option(
-        "The most that a single release may cost.", _LIMITS, metavar="EPSILON"
+        "Largest epsilon of a single release.", _LIMITS, metavar="EPSILON"
     )
-    most_per_release_delta: Real = option("Of that; 0 by default.", _LIMITS, 0.0, metavar="DELTA")
+    most_per_release_delta: Real = option(
+        "Delta of the limit most_per_release=. Default: 0.", _LIMITS, 0.0, metavar="DELTA"
+    )
     most_in_all: Positive | None = option(
-        "The most that all periods of window= may cost somebody in all of them.",
+        "Largest total epsilon of all periods of window= to a user who is in all of them.",
         _LIMITS,
         metavar="EPSILON",
     )
@@ -105,41 +115,40 @@ class InitSpec(LimitFields):
 
 
 class StoreFields(Spec):
-    """A ledger."""
+    """Option for a ledger."""
 
     ledger: str = option(_URL, default=..., metavar="URL", env="DPSELECT_LEDGER")
 
 
 class DatasetFields(StoreFields):
-    """A dataset of a ledger."""
+    """Options for a dataset of a ledger."""
 
     dataset: str = option("Name of a dataset that the ledger declares.", default=...)
 
 
 class VoidSpec(DatasetFields):
-    """Give a reservation back for which no data were read."""
+    """Return a reservation for which no data were read."""
 
     examples: ClassVar[tuple[str, ...]] = (f"{PAYS} --key may --actor ada --reason never-started",)
 
-    key: str = option("The charge's idempotency key.", default=...)
-    actor: str = option("Who gives it back.", default=...)
-    reason: str = option("Why no data were read.", default=...)
+    key: str = option("Idempotency key of the charge.", default=...)
+    actor: str = option("Person or service that returns the reservation.", default=...)
+    reason: str = option("Reason why no data were read.", default=...)
 
 
 class StandingSpec(StoreFields):
-    """How much of its budget every dataset has used, and how many more releases like its last one
-    fit.
-    """
+    """Show every dataset's budget and spending, and how many more releases like its last fit."""
 
     examples: ClassVar[tuple[str, ...]] = (URL, f"{PAYS} --limit 50", f"{URL} --json")
 
-    dataset: str | None = option("Only this one.")
-    limit: Most = option("How many of the latest entries to list. Default: 10.", default=10)
+    dataset: str | None = option("Dataset to show. Default: all.")
+    limit: Most = option("Number of the latest entries to list. Default: 10.", default=10)
 
 
 class KeygenSpec(Spec):
-    """Make a key that signs heads, and print its public part: give that to whoever verifies, by
-    another way than the heads.
+    """Create a private key that signs chain heads, and print its public key.
+
+    Give the public key to people who verify, but not by the same way as the heads.
     """
 
     examples: ClassVar[tuple[str, ...]] = ("--output key.pem",)
@@ -150,14 +159,19 @@ class KeygenSpec(Spec):
 
 
 class SignedFields(Spec):
-    """What an earlier state of a ledger is held against."""
+    """Options for an earlier state of a ledger, to compare it with."""
 
-    heads: File | None = option("What `dpselect ledger heads` wrote earlier.", metavar="FILE")
-    trust: str | None = option("Public key that must have signed the heads.", metavar="KEY")
+    heads: File | None = option(
+        "File of earlier chain heads, from `dpselect ledger heads`.", metavar="FILE"
+    )
+    trust: str | None = option("Public key that must have signed the chain heads.", metavar="KEY")
 
 
 class AuditSpec(SignedFields, StoreFields):
-    """Re-derive every hash, price, total and state; ends with status 1 if anything is wrong."""
+    """Check every hash, cost, total and state of a ledger again.
+
+    The exit status is 1 if anything is wrong.
+    """
 
     examples: ClassVar[tuple[str, ...]] = (
         URL,
@@ -167,8 +181,9 @@ class AuditSpec(SignedFields, StoreFields):
 
 
 class HeadsSpec(StoreFields):
-    """Write every dataset's last hash. Keep it where the ledger's writers cannot change it, and
-    give it to verify.
+    """Write the chain head of every dataset, which is its last hash.
+
+    Keep it where the ledger's writers cannot change it, and pass it to verify later.
     """
 
     examples: ClassVar[tuple[str, ...]] = (
@@ -176,7 +191,7 @@ class HeadsSpec(StoreFields):
         f"{URL} --sign key.pem --output heads.json",
     )
 
-    output: File | None = option("New file to write; standard output if left out.", metavar="FILE")
+    output: File | None = option("New file to write. Default: standard output.", metavar="FILE")
     sign: File | None = option(
         f"Sign with the private key in this file, or in {HEADS_KEY} (its text).", metavar="FILE"
     )
@@ -189,20 +204,21 @@ class ExportSpec(HeadsSpec):
 
 
 class ImportSpec(StoreFields):
-    """Verify an exported ledger, and who signed it, and add its datasets here: all of it or
-    nothing.
+    """Verify an exported ledger and its signature, and add its datasets here.
+
+    Either all of them are added or none.
     """
 
     examples: ClassVar[tuple[str, ...]] = ("ledger.jsonl --ledger sqlite:///copy.db --trust KEY",)
 
-    trust: str | None = option("Public key that must have signed the heads.", metavar="KEY")
+    trust: str | None = option("Public key that must have signed the chain heads.", metavar="KEY")
 
 
 class ReportSpec(SignedFields, StoreFields):
     """Write one self-contained page for an auditor. It needs no network.
 
-    With registry=, write a dataset's entry for the DP Deployments Registry instead; what the ledger
-    does not know is marked.
+    With registry=, write a dataset's entry for the DP Deployments Registry instead. Facts that the
+    ledger does not know are marked.
     """
 
     examples: ClassVar[tuple[str, ...]] = (
@@ -212,26 +228,26 @@ class ReportSpec(SignedFields, StoreFields):
     )
 
     output: File = option(
-        "The new HTML file to write; with registry=, the new YAML file.",
+        "New HTML file to write; with registry=, the new YAML file.",
         default=...,
         metavar="FILE",
     )
     deltas: SkipValidation[Sequence[float]] = option(
-        "State epsilon at this delta; may be repeated.",
+        "Delta at which to state epsilon. May be repeated.",
         default=(),
         flags="--delta",
         metavar="DELTA",
         many=True,
         parse=deltas_of,
     )
-    latest: Most = option("How many entries of each dataset to list. Default: 200.", default=200)
+    latest: Most = option("Number of entries of each dataset to list. Default: 200.", default=200)
     check: Flag = option(
-        "Verify first, and say so on the page. Default: it is done.",
+        "Verify the ledger first, and state the result on the page. Default: it is verified.",
         default=True,
         flags="--verify/--no-verify",
     )
     registry: str | None = option(
-        "Write its entry for a registry of deployments.", metavar="DATASET"
+        "Dataset whose entry for a registry of deployments is written.", metavar="DATASET"
     )
     mode: str = option(_MODE, default="600", metavar="OCTAL")
 
@@ -250,24 +266,24 @@ class ReportSpec(SignedFields, StoreFields):
 
 
 class ElsewhereFields(Spec):
-    """What runs outside of this package: a curve, an event of dp-accounting, or DP-SGD."""
+    """Options for other software: a cost curve, an event of dp-accounting, or DP-SGD."""
 
-    curve: str | None = option("The curve of what runs elsewhere, as JSON, or @FILE.", _ELSEWHERE)
+    curve: str | None = option("Cost curve of other software, as JSON, or @FILE.", _ELSEWHERE)
     event: File | None = option(
-        "JSON file with its event of dp-accounting.", _ELSEWHERE, metavar="FILE"
+        "JSON file with an event of dp-accounting.", _ELSEWHERE, metavar="FILE"
     )
     noise_multiplier: Real | None = option(
-        "Of DP-SGD: noise, in norms a gradient is clipped to.", _SGD
+        "Noise of DP-SGD, as a multiple of the norm to which gradients are clipped.", _SGD
     )
-    sampling_rate: Real | None = option("The chance with which a record is in a batch.", _SGD)
-    steps: Count | None = option("How many batches there are.", _SGD)
+    sampling_rate: Real | None = option("Probability that a record is in a batch of DP-SGD.", _SGD)
+    steps: Count | None = option("Number of batches of DP-SGD.", _SGD)
     time_zone: str | None = option(
-        "By whose clock the periods begin. Default: UTC.", "Time", metavar="ZONE"
+        "Time zone of the periods. Default: UTC.", "Time", metavar="ZONE"
     )
 
     @property
     def elsewhere(self) -> int:
-        """How many of them are stated.
+        """Number of these that are stated.
 
         Raises:
             ValueError: DP-SGD is stated in part.
@@ -281,7 +297,7 @@ class ElsewhereFields(Spec):
 
 
 class ChargeSpec(ElsewhereFields, DatasetFields, LedgerFields):
-    """Charge for a curve or mechanism that runs outside of this package, before it runs."""
+    """Charge for a curve or a mechanism that runs outside of dpselect, before it runs."""
 
     examples: ClassVar[tuple[str, ...]] = (
         f"{PAYS} --mechanism @mechanism.json --key may",
@@ -289,19 +305,22 @@ class ChargeSpec(ElsewhereFields, DatasetFields, LedgerFields):
         f"{PAYS} --batch charges.jsonl",
     )
 
-    mechanism: str | None = option("The mechanism as JSON, or @FILE.")
+    mechanism: str | None = option("Mechanism to charge for, as JSON, or @FILE.")
     batch: SkipValidation[str | PathLike[str] | None] = option(
-        "JSON lines, each with curve or mechanism, key, and what options say: all or none.",
+        "File of JSON lines with one charge each: a curve or mechanism, a key, and options. All"
+        " are charged or none.",
         metavar="FILE",
     )
     relation: Relation | None = option(
-        "What a bare curve was proved for; a mechanism states its own."
+        "Neighboring relation of a curve. A mechanism states its own."
     )
-    count: Count = option("How many times it runs, at least once.", default=1)
-    key: str | None = option("Idempotency key: a retry with it charges nothing.")
-    fingerprint: str | None = option("Names the rows; not a plain hash of them.", _WHOSE)
+    count: Count = option("Number of runs to charge for, at least 1.", default=1)
+    key: str | None = option("Idempotency key of the charge. A retry with it charges nothing.")
+    fingerprint: str | None = option(
+        "Name of the rows, which must not be a plain hash of them.", _WHOSE
+    )
     override: str | None = option(
-        "Why it may cost more than a single release may; recorded.", _WHOSE
+        "Reason to exceed the limit of a single release. It is recorded.", _WHOSE
     )
 
     @model_validator(mode="after")
@@ -320,11 +339,10 @@ class ChargeSpec(ElsewhereFields, DatasetFields, LedgerFields):
 
 
 class QuotaSpec(LimitFields, DatasetFields):
-    """Limit what a person, a team, a purpose or a stretch of the data's time may spend of a
-    dataset's budget.
+    """Limit the share of a budget for a person, a team, a purpose or a period of the data.
 
-    A quota is a limit and never an allowance beyond the budget. What was charged before counts. It
-    adds up mu^2, or declared releases, where the dataset's budget does.
+    A quota is a limit and never an allowance beyond the dataset's budget. Earlier charges count. If
+    the dataset's budget adds up mu^2, or declared releases, so does the quota.
     """
 
     examples: ClassVar[tuple[str, ...]] = (
@@ -333,18 +351,27 @@ class QuotaSpec(LimitFields, DatasetFields):
         f"{PAYS} --name teams --withdraw",
     )
 
-    name: str | None = option("Of the quota; the same name again replaces it.")
-    by: Scope | None = option("Whose charges count. Default: everybody's together.")
-    of: str | None = option("The one who is limited. Default: each by this much.")
+    name: str | None = option("Name of the quota. The same name again replaces it.")
+    by: Scope | None = option(
+        "Scope of the quota, for example by team. Default: all charges together."
+    )
+    of: str | None = option(
+        "Name of the only one that is limited. Default: each one by the same amount."
+    )
     among: SkipValidation[Any] = option(
-        "A name that has the limit; others are refused. May be repeated.", many=True
+        "Name that has the limit; other names are refused. May be repeated.", many=True
     )
-    window: Window = option("Limit each such period of the data, or all rows.", default="whole")
+    window: Window = option(
+        "Rows that share the limit: those of each such period of the data, or all rows.",
+        default="whole",
+    )
     rolling: Count | None = option(
-        "Limit every N consecutive periods, 30 days for example.", metavar="N"
+        "Number of consecutive periods that share the limit, for example 30 days.", metavar="N"
     )
-    withdraw: Flag = option("Take the quota away. The dataset's budget stays.", default=False)
-    actor: str | None = option("Who declares it. Default: the system's user.")
+    withdraw: Flag = option("Remove the quota. The dataset's budget stays.", default=False)
+    actor: str | None = option(
+        "Person or service that declares the quota. Default: the system's user."
+    )
 
     @model_validator(mode="after")
     def _withdraws_nothing_else(self) -> Self:
@@ -357,10 +384,9 @@ class QuotaSpec(LimitFields, DatasetFields):
 
 
 class AffordableSpec(ElsewhereFields, DatasetFields, LedgerFields):
-    """How many more releases fit of a curve, an event or DP-SGD; what runs out first, and what to
-    change.
+    """Show how many more releases of a curve, an event or DP-SGD fit, and the first limit reached.
 
-    Nothing is charged. Of what `topk` makes, every dry run says it.
+    Nothing is charged. For releases of `topk`, use its dry run.
     """
 
     examples: ClassVar[tuple[str, ...]] = (f"{PAYS} --curve @curve.json",)

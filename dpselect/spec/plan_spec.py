@@ -1,13 +1,11 @@
-"""`PlanSpec`: what is planned for, before any data are read: releases, a horizon of them, or rounds
-of votes.
-"""
+"""`PlanSpec`, the question for a plan: releases, a horizon of them, or rounds of votes."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import SkipValidation, model_validator
 
@@ -22,12 +20,12 @@ from dpselect.spec.topk_spec import ChoiceFields, size_of
 if TYPE_CHECKING:
     from accounting import Ledger
 else:  # not checked by pydantic: a plan without a ledger does without a database
-    Ledger = Any
+    Ledger = Annotated[Any, "Ledger"]
 
 _MOST_GROUPS = 1_000_000
 
 Way = Literal["releases", "periods", "pate"]
-"""What is planned: releases of `topk`, a series with one budget, or a labeling job."""
+"""Kind of a plan: releases of `topk`, a series with one budget, or a labeling job."""
 
 _SHAPE, _NEEDS, _VOTES = (
     "The shape of the data",
@@ -37,143 +35,143 @@ _SHAPE, _NEEDS, _VOTES = (
 
 
 class ProfileFields(Spec):
-    """What the data look like, by what is public."""
+    """Options that describe the data by public facts."""
 
     shape: str | None = option(
-        "What the data look like: zipf:EXPONENT, uniform, a file of public counts or, with user="
-        " and item=, a public log of events: last year's, if it was published.",
+        "Description of the data: zipf:EXPONENT, uniform, a file of public counts or, with"
+        " user= and item=, a public log of events, for example last year's if it was published.",
         place=5,
     )
     log: Flag | None = option(
-        "Whether the file of shape= is a log of events. Default: it is if user= and item= are"
-        " stated.",
+        "Read the file of shape= as a log of events or as counts. Default: a log if user= and"
+        " item= are stated.",
         _SHAPE,
         flags="--log/--counts",
     )
-    items: Count | None = option("How many items there are, for zipf and uniform.", place=22)
-    users: Count | None = option("How many users there are, for zipf and uniform.", place=24)
+    items: Count | None = option("Number of items, for zipf and uniform.", place=22)
+    users: Count | None = option("Number of users, for zipf and uniform.", place=24)
     items_per_user: Positive | None = option(
-        "Items that a user touches on average, for zipf and uniform. Default: 1.", place=26
+        "Mean number of items per user, for zipf and uniform. Default: 1.", place=26
     )
     column: str | None = option(
-        "Column of the file that holds the counts, if it has several.", _SHAPE
+        "Column of counts in the file of shape=, if it has several columns.", _SHAPE
     )
     public: Flag = option(
-        "The counts or the log in the file were published or made up; without this the file is"
-        " refused, since a plan that looks at private data leaks them, and no ledger is charged"
-        " for it.",
+        "Declare that the counts or the log of shape= were published or made up. Without this"
+        " the file is refused, because a plan that looks at private data leaks them, and no"
+        " ledger is charged for it.",
         default=False,
         flags="--public --i-declare-public",
         place=7,
     )
     unknown_domain: Flag | None = option(
-        "Whether a public catalog of items is missing. Default: it exists.",
+        "State that there is no public catalog of items, or that there is one. Default: there"
+        " is one.",
         flags="--unknown-domain/--public-domain",
         place=28,
     )
-    groups: Count | None = option(
-        "How many groups there are, of each of which the top k is released.", place=92
-    )
+    groups: Count | None = option("Number of groups. The top k of each is released.", place=92)
     groups_per_user: Real | None = option(
-        "Groups that a user is in on average, at least 1. Default: 1.", "Groups", ge=1.0
+        "Mean number of groups per user, at least 1. Default: 1.", "Groups", ge=1.0
     )
     group_exponent: Real | None = option(
-        "Of Zipf's law of users per group; 0: all alike. Default: 1.", "Groups", ge=0.0
+        "Exponent of Zipf's law of users per group; with 0 all groups are alike. Default: 1.",
+        "Groups",
+        ge=0.0,
     )
 
 
 class OverTimeFields(WeightFields):
-    """A series with one budget over all of its periods."""
+    """Options for a series with one budget over all of its periods."""
 
     periods: Count | None = option(
         "Number of periods of a weekly or daily series with one budget (dpselect continual run).",
         place=108,
     )
     items_per_period: Count | None = option(
-        "With periods= and with_counts=: number of a period's items that one user counts for."
+        "With periods= and with_counts=: most items of a period for which one user counts."
         " Default: 3.",
         _NEEDS,
     )
 
 
 class VotesFields(Spec):
-    """Votes of teachers, by what is public of them."""
+    """Options that describe the votes of teachers by public facts."""
 
     pate: Flag = option(
-        "Plan a job of `dpselect pate` instead: releases= rounds, or as many as keep their"
-        " quality.",
+        "Plan a job of `dpselect pate` instead: releases= rounds, or as many as possible at"
+        " their quality.",
         _VOTES,
         False,
     )
-    teachers: Count | None = option("With pate=: how many teachers vote.", _VOTES)
-    labels: Count | None = option("With pate=: how many labels there are, at least 2.", _VOTES)
-    votes_per_item: Real | None = option(
-        "With pate=: labels that are true of an item, on average.", _VOTES
-    )
+    teachers: Count | None = option("With pate=: number of teachers.", _VOTES)
+    labels: Count | None = option("With pate=: number of labels, at least 2.", _VOTES)
+    votes_per_item: Real | None = option("With pate=: mean number of true labels per item.", _VOTES)
     agreement: Real | None = option(
-        "With pate=: the share of teachers who vote for a true label.", _VOTES
+        "With pate=: share of teachers who vote for a true label.", _VOTES
     )
     stray_votes: Real | None = option(
-        "With pate=: votes of a ballot for other labels. Default: 2 (1 - agreement) times the votes"
-        " for an item.",
+        "With pate=: mean votes per ballot for other labels. Default: 2 (1 - agreement) times"
+        " the votes for an item.",
         _VOTES,
     )
     correlation: Real | None = option(
-        "With pate=: of two teachers' votes on one label, .09 to .44 on public data sets.", _VOTES
+        "With pate=: correlation of two teachers' votes on one label, 0.09 to 0.44 on public"
+        " data sets.",
+        _VOTES,
     )
     label_skew: Real | None = option(
-        "With pate=: Zipf exponent of how often labels are true; 0: all alike. Default: 0.75.",
+        "With pate=: Zipf exponent of the frequency of true labels; with 0 all are alike."
+        " Default: 0.75.",
         _VOTES,
     )
     votes: SkipValidation[str | PathLike[str] | None] = option(
-        "With pate=: an .npz file of votes on public items and their truth, in place of these"
-        " numbers.",
+        "With pate=: .npz file of votes on public items and their truth, in place of numbers"
+        " that describe votes.",
         _VOTES,
         metavar="FILE",
     )
     public_votes: Flag = option(
-        "The teachers of votes= were trained on public or made-up records. Without this declaration"
-        " the file is refused: a plan shows figures of the votes, and no ledger is charged for"
-        " them.",
+        "Declare that the teachers of votes= were trained on public or made-up records. Without"
+        " this the file is refused, because a plan shows figures of the votes, and no ledger is"
+        " charged for them.",
         _VOTES,
         False,
     )
 
 
 class AnswerFields(Spec):
-    """What is needed of the answer."""
+    """Options for the quality that the answer needs."""
 
     releases: Count | None = option(
         "Number of releases that share the budget, charged one by one. Default: 1.", place=135
     )
     compare: SkipValidation[Sequence[str] | None] = option(
-        "Also say what this kind of mechanism would find; may be repeated.",
+        "Kind of mechanism to compare the plan with. May be repeated.",
         metavar="KIND",
         many=True,
         place=138,
     )
     recall: Real | None = option(
-        "Instead of a budget: the share of true items wanted; says which epsilon it takes. With"
-        " epsilon=: which users=.",
+        "Wanted share of true items. Without a budget the plan finds the epsilon for it; with"
+        " epsilon= it finds users=.",
         _NEEDS,
     )
     seed: Seed | None = option(
-        "Seed of the simulations, at least 0; never of a release. Default: 0.", _NEEDS
+        "Seed of the simulations, at least 0. It never seeds a release. Default: 0.", _NEEDS
     )
 
 
 class PlanFields(VotesFields, OverTimeFields, AnswerFields, ProfileFields):
-    """What is asked of a plan beside the budget and how a log is read: the table [plan] of a
-    file.
-    """
+    """Options of a plan without the budget and the reading of a log: the file's table [plan]."""
 
 
 class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
-    """Say what a release will find and cost, before any data are read.
+    """Predict the quality and the privacy cost of a release, before any data are read.
 
-    Ask the question as you will ask topk or continual run, without the log, and describe the data
-    by what is public. The plan says which mechanism will run, with its noise, and draws from it on
-    made-up users. Nothing is spent.
+    State the options that you will use for topk or continual run, without the log, and describe the
+    data by public facts. The plan shows the mechanism that will run, with its noise, and draws from
+    it on made-up users. Nothing is spent.
     """
 
     examples: ClassVar[tuple[str, ...]] = (
@@ -191,61 +189,63 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
     own_fields: ClassVar[Any] = (PlanFields,)
 
     k: Count | Literal["all"] | None = option(
-        "How many items to release, at least 1; or all that are safe to show.",
+        "Number of items to release, at least 1; or all that are safe to show.",
         metavar="N|all",
         parse=size_of,
         place=40,
     )
-    epsilon: Real | None = option("What all releases together may cost, in nats.", place=50)
+    epsilon: Real | None = option("Budget of all releases together, in nats.", place=50)
     rho: Real | None = option(
-        "What they may cost under zero-concentrated privacy, in place of epsilon=."
+        "Budget of all releases under zero-concentrated privacy, in place of epsilon=.",
+        "Privacy",
     )
     ledger: SkipValidation[str | Ledger | None] = option(
-        "The ledger that later pays, for each release by itself.", _NEEDS, metavar="URL"
+        "Ledger to charge later, for each release by itself.", _NEEDS, metavar="URL"
     )
-    dataset: str | None = option("The dataset that later pays.", _NEEDS)
+    dataset: str | None = option("Dataset to charge later.", _NEEDS)
     user: SkipValidation[Column | Sequence[Column] | None] = option(
-        "Column of users, where shape= is a log. Several make up one user.",
+        "Column of users, if shape= is a log. Several make up one user.",
         _SHAPE,
         metavar="COLUMN",
         parse=columns_of,
         many=True,
     )
     item: SkipValidation[Column | Sequence[Column] | None] = option(
-        "Column of items, where shape= is a log. Several make up one item.",
+        "Column of items, if shape= is a log. Several make up one item.",
         _SHAPE,
         metavar="COLUMN",
         parse=columns_of,
         many=True,
     )
     relation: Relation | None = option(
-        "Neighboring logs differ by one user (add_remove), or by what one user did (replace_one).",
+        "Difference of neighboring logs: add or remove one user (add_remove), or replace one"
+        " user's data (replace_one).",
         "Privacy",
     )
     max_items_per_user: Count | None = option(
-        "Keep at most this many items of each user (in each group), chosen by a salted hash.",
+        "Most items to keep of each user (in each group), chosen by a salted hash.",
         "Bounds on users",
     )
     max_groups_per_user: Count | None = option(
-        "Keep at most this many groups of each user, chosen by a salted hash, and no more than"
-        " there are; it is paid for. Default: any number, and all groups are one table, with one"
-        " norm for all cells of a user.",
+        "Most groups to keep of each user, chosen by a salted hash. The cost grows with it."
+        " Default: any number, with all groups as one table and one norm for all cells of a"
+        " user.",
         "Groups",
     )
 
     @property
     def way(self) -> Way:
-        """What is planned."""
+        """Kind of the plan."""
         return _way(dict(self))
 
     @property
     def kind_of_shape(self) -> str | None:
-        """What `shape=` begins with, before a colon."""
+        """Part of `shape=` before a colon."""
         return None if self.shape is None else self.shape.partition(":")[0]
 
     @property
     def is_log(self) -> bool:
-        """Whether the file of `shape=` is a log."""
+        """True if the file of `shape=` is a log."""
         named = self.user is not None or self.item is not None
         return (named if self.log is None else self.log) or Path(
             self.shape or ""
@@ -296,7 +296,7 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
 
     @classmethod
     def _takes(cls, way: Way, name: str) -> bool:
-        """Whether a field says something of this."""
+        """True if a field applies to this kind of plan."""
         return (
             name in _TAKES[way]
             if way in _TAKES
@@ -305,7 +305,7 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
 
     @classmethod
     def over(cls, file: Mapping[str, Any], stated: Mapping[str, Any]) -> Self:
-        """As of any budget; what is stated takes the place of what contradicts it in the file."""
+        """The spec of a file's values, without values that contradict a stated one."""
         from dpselect.plan.default import GENEROUS  # help does without mechanisms
 
         # the one that an earlier plan wrote, and a bound that it brought, which nobody stated
@@ -329,7 +329,7 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
 
 
 def _way(asked: Mapping[str, Any]) -> Way:
-    """What is planned where so much is asked."""
+    """Kind of the plan for these values."""
     if asked.get("pate"):
         return "pate"
     return "releases" if asked.get("periods") is None else "periods"

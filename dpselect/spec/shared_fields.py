@@ -1,6 +1,4 @@
-"""What several specs ask alike: the budget, the ledger that pays, how a log is read and what a user
-may contribute.
-"""
+"""Fields that several specs share: the budget, the ledger, the reading of a log, and its bounds."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ import csv
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import SkipValidation, model_validator
 
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from accounting import Ledger
     from dpselect.events.reading import Reading
 else:  # not checked by pydantic: a question without a ledger does without a database
-    Ledger = Any
+    Ledger = Annotated[Any, "Ledger"]
 
 
 def _delta_refused(delta: float) -> str:
@@ -39,20 +37,20 @@ def _delta_refused(delta: float) -> str:
 
 
 BUDGETED = frozenset({"epsilon", "delta", "rho", "releases"})
-"""What states a budget of its own, for which a planned mechanism's noise is chosen anew."""
+"""Fields that state a budget of their own, for which a planned mechanism's noise is chosen anew."""
 
 
 class BudgetFields(Spec):
-    """What a release may cost."""
+    """Options for the budget of a release."""
 
     epsilon: Real | None = option(
-        "Budget of the whole release, in nats; the noise is chosen to spend it.",
+        "Budget of the whole release, in nats. The noise is chosen to spend it.",
         rows=False,
         place=50,
     )
     delta: Real | None = option(
-        "Part of the budget: the probability that may fall outside epsilon or rho. Far less than 1"
-        " / number of users.",
+        "Part of the budget: the probability that may fall outside epsilon or rho. Choose far"
+        " less than 1 / number of users.",
         rows=False,
         place=60,
     )
@@ -81,7 +79,10 @@ class BudgetFields(Spec):
 
     @classmethod
     def over(cls, file: Mapping[str, Any], stated: Mapping[str, Any]) -> Self:
-        """As of any spec; a budget that is stated replaces the file's, of which a delta stays."""
+        """The spec of a file's values, with the stated values in their place.
+
+        A stated budget replaces the file's budget, except for its delta.
+        """
         if stated.get("delta") is not None and not stated["delta"] > 0:
             raise InvalidBudget(_delta_refused(stated["delta"]))
         if stated.get("epsilon") is not None or stated.get("rho") is not None:
@@ -90,10 +91,10 @@ class BudgetFields(Spec):
 
     @property
     def budget(self) -> Budget:
-        """The budget that is stated.
+        """The stated budget.
 
         Raises:
-            InvalidBudget: none is.
+            InvalidBudget: no budget is stated.
         """
         if self.epsilon is None and self.rho is None:
             raise InvalidBudget(
@@ -111,7 +112,7 @@ KEPT = "it names where the answer is kept, which is there before the question is
 
 
 class PayerFields(Spec):
-    """Who pays, and what the ledger writes down of it."""
+    """Options for the dataset to charge, and for the notes in its ledger."""
 
     ledger: SkipValidation[str | Ledger | None] = option(
         "Charge this ledger before anything is drawn: sqlite:///FILE or"
@@ -121,26 +122,28 @@ class PayerFields(Spec):
         unasked=CHARGED,
         place=140,
     )
-    dataset: str | None = option(
-        "Dataset of the ledger whose budget pays.", unasked=CHARGED, place=142
-    )
+    dataset: str | None = option("Dataset of the ledger to charge.", unasked=CHARGED, place=142)
     team: str | None = option(
-        "Whose work it is, where the dataset has quotas by team.", "Ledger", unasked=_NOTED
+        "Team to charge, if the dataset has quotas by team.", "Ledger", unasked=_NOTED
     )
     purpose: str | None = option(
-        "What for, where it has quotas by purpose; stored in clear.", "Ledger", unasked=_NOTED
+        "Purpose to charge, if the dataset has quotas by purpose. It is stored unencrypted.",
+        "Ledger",
+        unasked=_NOTED,
     )
     actor: str | None = option(
-        "On whose behalf. Default: the system's user.", "Ledger", unasked=_NOTED
+        "Person or service that makes the charge. Default: the system's user.",
+        "Ledger",
+        unasked=_NOTED,
     )
     label: str | None = option(
-        "What for, in words that the ledger stores in clear: no private data.",
+        "Note to store in the ledger, unencrypted. Do not include private data.",
         "Ledger",
         unasked=_NOTED,
     )
     key: str | None = option(
-        "Idempotency key: what it names is charged once. With the same output= a retry gives the"
-        " answer; else it is refused.",
+        "Idempotency key: a release under it is charged once. With the same output= a retry"
+        " prints the same answer; otherwise it is refused.",
         unasked=CHARGED,
         place=144,
     )
@@ -170,7 +173,7 @@ class PayerFields(Spec):
 
     @contextmanager
     def opened(self) -> Iterator[Ledger]:
-        """The ledger that pays, where one is named."""
+        """Open the ledger to charge, if one is named."""
         assert self.ledger is not None, "who asks for the ledger has looked"
         with opened_ledger(self.ledger) as ledger:
             yield ledger
@@ -178,7 +181,7 @@ class PayerFields(Spec):
 
 @contextmanager
 def opened_ledger(stated: str | Ledger) -> Iterator[Ledger]:
-    """The ledger; one that is named by its URL is closed at the end."""
+    """Open a ledger, and close it at the end if it was named by a URL."""
     if not isinstance(stated, str):
         yield stated
         return
@@ -189,18 +192,17 @@ def opened_ledger(stated: str | Ledger) -> Iterator[Ledger]:
 
 
 class LedgerFields(PayerFields):
-    """Who pays for one release, and for which rows."""
+    """Options for the charge of one release, and for the rows that it covers."""
 
     period: SkipValidation[str | Sequence[str] | None] = option(
-        "Period whose rows the log holds, where the dataset has a budget per period; may be"
-        " repeated.",
+        "Period of the log's rows, if the dataset has a budget per period. May be repeated.",
         "Ledger",
         many=True,
     )
 
     @property
     def periods(self) -> tuple[str, ...]:
-        """The periods whose rows are read."""
+        """The periods of the rows that are read."""
         return (
             ()
             if self.period is None
@@ -211,12 +213,12 @@ class LedgerFields(PayerFields):
 
 
 class RunFields(Spec):
-    """How it is run."""
+    """Options for running or only trying a release."""
 
     dry_run: Flag = option(
-        "Say what would be charged, by which mechanism, and what would be left, by the header or"
-        " schema of the data, the options and the budget. No row is read, and nothing is charged,"
-        " drawn or made.",
+        "Show the charge, the mechanism and the remaining budget, from the options, the budget"
+        " and the header or schema of the data. No row is read, and nothing is charged, drawn"
+        " or written.",
         default=False,
         unasked="a dry run answers nothing",
         place=165,
@@ -224,8 +226,9 @@ class RunFields(Spec):
 
 
 def columns_of(stated: Any) -> str | tuple[str, ...]:
-    """One column, or several that make up a label: named by several options, or in one with commas,
-    as in a record of CSV.
+    """One column, or several columns that make up a label, from an option.
+
+    Several are stated by several options, or by one with commas, as in a CSV record.
     """
     texts = [stated] if isinstance(stated, str | int) else stated
     try:
@@ -238,7 +241,7 @@ def columns_of(stated: Any) -> str | tuple[str, ...]:
 
 
 def value_clip_of(stated: Any) -> tuple[float, float]:
-    """The ends that a user's sum is cut to, from [LOW,]HIGH."""
+    """Ends of the range to which a user's sum is cut, parsed from [LOW,]HIGH."""
     try:
         ends = [float(end) for end in str(stated).split(",")]
         low, high = (0.0, *ends) if len(ends) == 1 else ends
@@ -250,16 +253,16 @@ def value_clip_of(stated: Any) -> tuple[float, float]:
 
 
 class FileFields(Spec, FileOptions):
-    """How any file of events is read."""
+    """Options for reading any file of events."""
 
     buckets: SkipValidation[int | None] = option(
-        "Read the log in this many parts: more need less memory. Default: by size.",
+        "Number of parts in which to read the log. More parts need less memory. Default: by size.",
         "Reading the log",
         rows=True,
         unasked=_READ,
     )
     memory_limit: str | None = option(
-        "Memory of the engine before it spills to disk, 2GiB for example.",
+        "Memory that the engine may use before it spills to disk, for example 2GiB.",
         "Reading the log",
         rows=True,
         metavar="SIZE",
@@ -267,12 +270,12 @@ class FileFields(Spec, FileOptions):
     )
 
     def group_list(self) -> tuple[Label, ...] | None:
-        """The public groups; of a spec with groups, those that it states."""
+        """The public groups, in specs that have groups."""
         return None
 
     @classmethod
     def reading_fields(cls) -> frozenset[str]:
-        """The fields that a reading has too: what they ask is asked of the reading."""
+        """Fields that `Reading` has too, and which are passed on to it."""
         from dpselect.events.reading import Reading
 
         # a spec may call something else as a reading does
@@ -280,7 +283,7 @@ class FileFields(Spec, FileOptions):
         return frozenset(known & cls.model_fields.keys())
 
     def reading(self, **stated: Any) -> Reading:
-        """How the log is read, with what is stated here in place of the spec's own.
+        """Options of the reading, with the stated values in place of the spec's own.
 
         Raises:
             InvalidRequest: fields contradict each other; nothing has been read.
@@ -304,13 +307,11 @@ class FileFields(Spec, FileOptions):
 
 
 class ItemFields(FileFields):
-    """How a log of items is read. Rules of what is read are those of `events.Reading`, which is
-    made of these.
-    """
+    """Options for reading a log of items, under the rules of `events.Reading`."""
 
     user: SkipValidation[Column | Sequence[Column]] = option(
-        "Column of users: its name, or its number from 1 without a header. Several (tenant,number"
-        " or repeated) make up one user.",
+        "Column of users: its name, or its number from 1 if there is no header. Several"
+        " (tenant,number or repeated) make up one user.",
         default=...,
         metavar="COLUMN",
         parse=columns_of,
@@ -318,16 +319,16 @@ class ItemFields(FileFields):
         place=10,
     )
     where: SkipValidation[str | Sequence[str]] = option(
-        "Read only events that satisfy this: 'device = phone', with =, !=, <, <=, > or >=, on any"
-        " column but the users'. It is public; may be repeated, and all have to hold.",
+        "Read only events with this public condition, for example 'device = phone'. Use =, !=,"
+        " <, <=, > or >= on any column except the users'. May be repeated; all must hold.",
         "Question",
         (),
         metavar="CONDITION",
         many=True,
     )
     item: SkipValidation[Column | Sequence[Column]] = option(
-        "Column of items: its name, or its number from 1 without a header. Several (country,city,"
-        " or repeated) make up one item.",
+        "Column of items: its name, or its number from 1 if there is no header. Several"
+        " (country,city or repeated) make up one item.",
         default=...,
         metavar="COLUMN",
         parse=columns_of,
@@ -339,9 +340,7 @@ class ItemFields(FileFields):
 def listed(
     spec: Any, stated: Any, column: str | None, names: str | tuple[str, ...], what: str
 ) -> tuple[Label, ...] | None:
-    """The labels of a public list, or of its file, written as the labels of the log are; None where
-    there is none.
-    """
+    """Labels of a public list or its file, in the log's form, or None if there is no list."""
     from dpselect.events.catalog import public_list  # the help of a command does without it
 
     with located(what):
@@ -349,15 +348,15 @@ def listed(
 
 
 class CatalogFields(Spec):
-    """A public list of items."""
+    """Options for a public list of items."""
 
     domain: SkipValidation[Sequence[Label] | str | PathLike[str] | None] = option(
-        "A public catalog of items, made without looking at the log. Without it delta= is needed.",
+        "Public catalog of items, made without looking at the log. Without it you need delta=.",
         metavar="FILE",
         place=70,
     )
     domain_column: str | None = option(
-        "Column of the catalog that holds the items, if it has several.",
+        "Column of items in the catalog, if it has several columns.",
         "Items",
         metavar="COLUMN",
     )
@@ -371,29 +370,29 @@ class CatalogFields(Spec):
         return self
 
     def catalog(self) -> tuple[Label, ...] | None:
-        """The public items, read from their file if they are in one, written as the labels of the
-        log are.
-        """
+        """The public items, from the option or its file, in the form of the log's labels."""
         item = getattr(self, "item", "item")
         names = tuple(map(str, item)) if isinstance(item, tuple | list) else str(item)
         return listed(self, self.domain, self.domain_column, names, "domain")
 
 
 class GroupFields(Spec):
-    """Groups of events, each with items of its own."""
+    """Options for groups of events, each with its own items."""
 
     group: SkipValidation[Column | None] = option(
-        "Release the k items of every group of this column: each city, country or day.",
+        "Column of groups, such as cities, countries or days. The top k of each is released.",
         metavar="COLUMN",
         place=90,
     )
     groups: SkipValidation[Sequence[Label] | str | PathLike[str] | None] = option(
-        "A public list of groups, made without looking at the log. Without it they are discovered.",
+        "Public list of groups, made without looking at the log. Default: they are discovered.",
         "Groups",
         metavar="FILE",
     )
     groups_column: str | None = option(
-        "Column of that list that holds the groups, if it has several.", "Groups", metavar="COLUMN"
+        "Column of groups in the list of groups, if it has several columns.",
+        "Groups",
+        metavar="COLUMN",
     )
 
     @model_validator(mode="after")
@@ -414,19 +413,19 @@ class GroupFields(Spec):
 
 
 class TimeFields(Spec):
-    """When events were."""
+    """Options for the times of events."""
 
     time: SkipValidation[Column | None] = option(
         "Column of times: timestamps, dates, or ISO 8601 text.", metavar="COLUMN", place=100
     )
     since: SkipValidation[Any] = option(
-        "Read events from this time on; it is public.", metavar="TIME", place=104
+        "Start of the time range to read; public.", metavar="TIME", place=104
     )
     until: SkipValidation[Any] = option(
-        "Read events before this time; it is public.", metavar="TIME", place=106
+        "End of the time range to read, itself excluded; public.", metavar="TIME", place=106
     )
     time_zone: str = option(
-        "Zone of times that state none, Europe/Berlin for example. Default: UTC.",
+        "Time zone of times that state none, for example Europe/Berlin. Default: UTC.",
         "Time",
         "UTC",
         metavar="ZONE",
@@ -437,40 +436,43 @@ class TimeFields(Spec):
 
 
 class LogFields(TimeFields, GroupFields, CatalogFields, ItemFields):
-    """How a log of items is read, and what one user may contribute."""
+    """Options for reading a log of items, and for contribution bounds."""
 
     max_items_per_user: SkipValidation[int | None] = option(
-        "Keep at most this many items of each user (in each group), chosen by a salted hash.",
+        "Most items to keep of each user (in each group), chosen by a salted hash.",
         place=120,
     )
     clip: SkipValidation[float | None] = option(
-        "Scale each user's counts to a norm of at most C (1 to 1.4 is good), so that all items of a"
-        " heavy user count in part: the l2 norm, or l1 without delta=. Default: chosen by what is"
-        " public.",
+        "Scale each user's counts to a norm of at most C (1 to 1.4 is good), so that all items"
+        " of a heavy user count in part. The norm is l2, or l1 without delta=. Default: chosen"
+        " by public facts.",
         "Bounds on users",
         metavar="C",
     )
     salt: str | None = option(
-        "Salt of that choice. Default: a fresh random one, which is printed.", "Bounds on users"
+        "Salt of the hash that chooses the items and groups to keep. Default: a fresh random one,"
+        " which is printed.",
+        "Bounds on users",
     )
     max_groups_per_user: SkipValidation[int | None] = option(
-        "Keep at most this many groups of each user, chosen by a salted hash; it is paid for.",
+        "Most groups to keep of each user, chosen by a salted hash. The cost grows with it.",
         "Groups",
     )
     value: SkipValidation[Column | None] = option(
-        "Column to sum up, in place of counting users; needs value_clip=.",
+        "Column to sum up instead of counting users. It needs value_clip=.",
         "Question",
         metavar="COLUMN",
     )
     value_clip: SkipValidation[float | tuple[float, float] | str | None] = option(
-        "Cut each user's sum of each item to 0 to HIGH, or LOW to HIGH where it may be negative"
-        " (-50,50).",
+        "Range to which each user's sum of each item is cut: 0 to HIGH, or LOW to HIGH if it"
+        " may be negative (-50,50).",
         "Question",
         metavar="[LOW,]HIGH",
         parse=value_clip_of,
     )
     relation: Relation = option(
-        "Neighboring logs differ by one user (add_remove), or by what one user did (replace_one).",
+        "Difference of neighboring logs: add or remove one user (add_remove), or replace one"
+        " user's data (replace_one).",
         "Privacy",
         "add_remove",
     )

@@ -1,6 +1,4 @@
-"""The configuration file, one for all commands, whose tables have the fields of specs as their
-keys.
-"""
+"""The configuration file of all commands, whose tables have the fields of specs as their keys."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ from dpselect.spec.label_spec import BallotFields, RoundFields
 
 
 class ConfigTable(Spec):
-    """A table of the file: closed, and without null, which TOML does not have."""
+    """A table of the file, without unknown keys and without null, which TOML does not have."""
 
     of: ClassVar[tuple[type[Spec], ...]] = ()
     """The specs whose fields are its keys."""
@@ -48,7 +46,7 @@ class ConfigTable(Spec):
         return stated
 
     def stated(self) -> dict[str, Any]:
-        """What the file says, by the names of fields."""
+        """Values that the file states, by field name."""
         return {
             name: value
             for name in self.model_fields_set
@@ -57,12 +55,13 @@ class ConfigTable(Spec):
 
 
 def table(*of: type[Spec], needed: Sequence[str] = (), **keys: str) -> type[ConfigTable]:
-    """A table of a file: the fields of specs, each of which may be left out; what contradicts
-    another is said by the spec.
+    """A class for a table of a file, whose keys are the fields of specs.
+
+    Each field may be left out. The spec itself reports contradictions.
 
     Args:
         needed: fields that may not be left out.
-        keys: of fields that have another name there.
+        keys: names in the file of fields that have another name there.
     """
     fields: dict[str, Any] = {}
     for name, field in ((name, field) for one in of for name, field in one.model_fields.items()):
@@ -79,12 +78,15 @@ def table(*of: type[Spec], needed: Sequence[str] = (), **keys: str) -> type[Conf
 
 @final
 class DataTable(table(LogFields)):  # type: ignore[misc]
-    """[data]: what log is read, and how."""
+    """The table [data], with the log and the options for reading it."""
 
 
 @final
 class ReleaseTable(table(ReleaseFields)):  # type: ignore[misc]
-    """[release]: what every release is. `plan --write` fills in the mechanism."""
+    """The table [release], with the options of every release.
+
+    `plan --write` fills in the mechanism.
+    """
 
     mechanism: AnyMechanism | None = Field(
         default=None, description="a table with the mechanism's kind and parameters"
@@ -115,7 +117,7 @@ class ReleaseTable(table(ReleaseFields)):  # type: ignore[misc]
 
 @final
 class Expectation(ConfigTable):
-    """[release.expected]: what a plan expects of one release; it decides nothing."""
+    """The table [release.expected], a plan's expectation for one release. It decides nothing."""
 
     recall: Real = Field(description="the expected share of right items")
     recall_low: Real = Field(description="lower end of its interval")
@@ -124,16 +126,19 @@ class Expectation(ConfigTable):
     released: Real = Field(description="the expected number of items")
 
 
+_Ledger: Any = table(LedgerFields, needed=("ledger", "dataset"), ledger="url")
+
+
 @final
-class LedgerTable(table(LedgerFields, needed=("ledger", "dataset"), ledger="url")):  # type: ignore[misc]
-    """[ledger]: what every release is charged to."""
+class LedgerTable(_Ledger):  # type: ignore[misc]
+    """The table [ledger], with the dataset to which every release is charged."""
 
     unit: str | None = Field(default=None, description="who is protected, in words")
 
 
 @final
 class PlanTable(table(PlanFields)):  # type: ignore[misc]
-    """[plan]: what is planned for."""
+    """The table [plan], with the options of a plan."""
 
     @model_validator(mode="after")
     def _does_not_contradict_itself(self) -> Self:
@@ -143,12 +148,12 @@ class PlanTable(table(PlanFields)):  # type: ignore[misc]
 
 @final
 class ContinualTable(table(PeriodFields, StateFields, EveryFields)):  # type: ignore[misc]
-    """[continual]: a horizon of releases."""
+    """The table [continual], with the options of a horizon of releases."""
 
 
 @final
 class PateTable(table(RoundFields, BallotFields)):  # type: ignore[misc]
-    """[pate]: how votes become labels."""
+    """The table [pate], with the options for labels from votes."""
 
 
 @final
@@ -156,9 +161,9 @@ class Config(ConfigTable):
     """The whole file. Every table and every key may be left out.
 
     Args:
-        data, release, budget, ledger, plan, continual, pate: its tables. `budget` is what all
-            planned releases together may cost: epsilon with or without delta, or rho with or
-            without delta; nats.
+        data, release, budget, ledger, plan, continual, pate: its tables. `budget` is for all
+            planned releases together: epsilon with or without delta, or rho with or without delta;
+            nats.
     """
 
     data: DataTable = Field(default=DataTable(), description="a table")
@@ -173,12 +178,11 @@ class Config(ConfigTable):
 
     @property
     def releases(self) -> int:
-        """How many releases share the budget."""
+        """Number of releases that share the budget."""
         return self.plan.releases or 1
 
     def values(self, spec: type[Spec], stated: Collection[str]) -> dict[str, Any]:
-        """What the tables say of a spec's fields, where the fields in `stated` are stated
-        elsewhere.
+        """The file's values for a spec's fields, if the fields in `stated` are stated elsewhere.
 
         Raises:
             InvalidRequest: the budget is for several releases of which none is planned, and would
@@ -219,10 +223,11 @@ class Config(ConfigTable):
         }
 
     def planned(self, spec: PlanSpec, release: Mapping[str, Any]) -> Self:
-        """The file that states a plan in full, over what this one says beside it.
+        """A copy that also states a plan in full.
 
         Args:
-            release: the table [release]: the mechanism to release with.
+            spec: the plan.
+            release: the table [release], with the mechanism to release with.
         """
 
         said = {
@@ -253,11 +258,13 @@ class Config(ConfigTable):
         )
 
     def write(self, path: Path, over: Path | None = None) -> None:
-        """Write the file, all of it or nothing; what has its default value is left out. Comments of
-        an earlier version are lost.
+        """Write the file, all of it or nothing, without values that are defaults.
+
+        Comments of an earlier version are lost.
 
         Args:
-            over: the file that the configuration was read from, which alone may be replaced.
+            over: the file that the configuration was read from, and the only one that may be
+                replaced.
         """
         replace = over is not None and path.exists() and path.samefile(over)
         path = path.resolve() if replace else path  # of a link, the file that it leads to
@@ -276,7 +283,7 @@ _MOST_DOTS = 200
 
 
 def read(path: Path) -> Config:
-    """The configuration in a file."""
+    """Read the configuration in a file."""
     deep = InvalidRequest(
         f"{masked(path)} is nested too deeply: the tables are {', '.join(Config.model_fields)}"
     )
@@ -305,7 +312,7 @@ def read(path: Path) -> Config:
 
 
 def _frozen(data: Any) -> Any:
-    """With tuples for lists, as specs have them."""
+    """The data with tuples for lists, as specs have them."""
     if isinstance(data, dict):
         return {name: _frozen(value) for name, value in data.items()}
     return tuple(map(_frozen, data)) if isinstance(data, list) else data

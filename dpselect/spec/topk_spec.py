@@ -1,10 +1,10 @@
-"""`TopKSpec`: the k items with the most users, once or in a series."""
+"""`TopKSpec`, the question for the k items with the most users, once or in a series."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import SkipValidation, model_validator
 
@@ -25,16 +25,14 @@ from dpselect.spec.shared_fields import (
 if TYPE_CHECKING:
     from dpselect.mechanisms.base import Mechanism
 else:  # not checked by pydantic
-    Mechanism = Any
+    Mechanism = Annotated[Any, "Mechanism"]
 
 EngineName = Literal["memory", "duckdb", "spark"]
-"""Where counts stay until they are drawn from: here, in the embedded engine on disk, or on a Spark
-cluster.
-"""
+"""Place of the counts until the draw: in memory, in DuckDB on disk, or on a Spark cluster."""
 
 
 def size_of(stated: Any) -> int | Literal["all"]:
-    """How many items, from text."""
+    """Number of items, parsed from text."""
     if stated == "all":
         return "all"
     try:
@@ -44,45 +42,46 @@ def size_of(stated: Any) -> int | Literal["all"]:
 
 
 class ChoiceFields(Spec):
-    """What decides which mechanism releases a top k, beside k."""
+    """Options that decide, beside k, which mechanism releases a top k."""
 
     with_counts: Flag = option(
-        "Also release a noisy number of users of every item, with an interval; it takes a part of"
-        " the budget.",
+        "Also release a noisy number of users of every item, with an interval. It takes a part"
+        " of the budget.",
         default=False,
         place=80,
     )
     min_users: Count | None = option(
-        "Never show an item with fewer than N distinct users, whatever the noise; needs delta=.",
+        "Fewest distinct users of an item to show, whatever the noise. It needs delta=.",
         metavar="N",
         place=84,
     )
     mechanism: SkipValidation[str | Mechanism | None] = option(
-        "Kind of mechanism, one of those that 'dpselect mechanisms' lists. Default: chosen for the"
+        "Kind of mechanism, from the list of 'dpselect mechanisms'. Default: chosen for the"
         " budget.",
         metavar="KIND",
         place=130,
     )
     noise: NoiseName | None = option(
-        "Name of the noise, where mechanism= leaves a choice.", "Question"
+        "Name of the noise, if mechanism= leaves a choice.", "Question"
     )
     kbar: Count | None = option(
-        "How many of the most popular items compete without a catalog. Default: max(1000, 10 k).",
+        "Number of the most popular items that compete if there is no catalog. Default:"
+        " max(1000, 10 k).",
         "Question",
     )
     releases: Count | None = option(
-        "How many such releases, charged one by one, share the budget; this is one of them. With"
-        " ledger= and no budget stated it is the dataset's. Default: 1.",
+        "Number of such releases that share the budget, charged one by one; this is one of"
+        " them. With ledger= and no stated budget they share the dataset's. Default: 1.",
         "Privacy",
         rows=False,
     )
 
 
 class ReleaseFields(ChoiceFields):
-    """What a release of the top k is."""
+    """Options for a release of the top k."""
 
     k: Count | Literal["all"] = option(
-        "How many items to release, at least 1; or all that are safe to show.",
+        "Number of items to release, at least 1; or all that are safe to show.",
         default=...,
         metavar="N|all",
         parse=size_of,
@@ -91,17 +90,17 @@ class ReleaseFields(ChoiceFields):
 
 
 class SeriesFields(Spec):
-    """A release for each period, each charged to that period."""
+    """Options for a series of releases, each charged to its own period."""
 
     every: Every | None = option(
-        "A release for each day, week or month from since= to until=, charged to that period of the"
-        " dataset. With key= and output=FILE{period}.json; run again, it goes on where it was"
-        " stopped.",
+        "Release each day, week or month from since= to until=, charged to that period of the"
+        " dataset. State key= and output=FILE{period}.json. After an interruption, run the same"
+        " command again.",
         place=102,
     )
     go_on: Flag = option(
-        "With every=: release the later periods too if noise alone explains the first answer."
-        " Default: stop before the second charge then.",
+        "With every=: release the later periods even if noise alone explains the first answer."
+        " Default: stop before the second charge in that case.",
         "Time",
         False,
         unasked=(
@@ -109,7 +108,7 @@ class SeriesFields(Spec):
         ),
     )
     partial_last: Flag = option(
-        "With every=: let the last period end at until=, before its own end.",
+        "With every=: end the last period at until=, before its own end.",
         "Time",
         False,
         unasked="each period is asked for by its own since= and until=, which say where it ends",
@@ -126,11 +125,11 @@ class SeriesFields(Spec):
 
 
 class TopKSpec(RunFields, SeriesFields, ReleaseFields, LogFields, LedgerFields, BudgetFields):
-    """Release the k items with the most distinct users, and the price of it.
+    """Release the k items with the most distinct users, and report the privacy cost.
 
-    The budget (epsilon and delta, or rho) is that of the whole release, or of as many as releases
-    says. The set of items that occur in a log is private too: without a public catalog an item
-    shows only if enough users touched it, and fewer than k may show.
+    The budget (epsilon and delta, or rho) is for the whole release, or for all of releases=
+    together. The set of items that occur in a log is private too. Without a public catalog an item
+    therefore appears only if enough users touched it, and fewer than k may appear.
     """
 
     examples: ClassVar[tuple[str, ...]] = (
@@ -140,28 +139,28 @@ class TopKSpec(RunFields, SeriesFields, ReleaseFields, LogFields, LedgerFields, 
     )
 
     engine: EngineName = option(
-        "Where the counts stay until they are drawn from: memory, the default; duckdb, on disk, for"
-        " more items than memory holds; or spark, for a table or a path that the Spark session of"
-        " the environment finds.",
+        "Place of the counts until the draw: memory, the default; duckdb, on disk, for more"
+        " items than memory holds; or spark, for a table or a path in the environment's Spark"
+        " session.",
         "Reading the log",
         "memory",
     )
     pay_for_what_came_out: Flag = option(
-        "Reserve the whole price, and have the ledger take what the answer did not use off it: with"
-        " mechanism=limited_domain, the items that were not released.",
+        "Reserve the whole cost, then charge only the part that the answer used. With"
+        " mechanism=limited_domain, that leaves out items that were not released.",
         "Ledger",
         False,
     )
     use_everything: Flag = option(
-        "Let the release take more of the dataset's budget than the part of it that it states.",
+        "Let the release take more of the dataset's budget than its stated part.",
         "Ledger",
         False,
         rows=False,
     )
     output: SkipValidation[str | PathLike[str] | None] = option(
-        "Also keep the answer in this new private file, .json; or as text, .txt, or its items as a"
-        " table, .csv or .parquet, with which the answer is kept as FILE.json. With a ledger no"
-        " interruption then loses it: call again with the same key=.",
+        "New private file for the answer: .json; or .txt for text, .csv or .parquet for a"
+        " table, each with the answer beside it as FILE.json. With a ledger an interruption"
+        " then loses nothing: call again with the same key=.",
         metavar="FILE",
         unasked=KEPT,
         place=160,
@@ -244,18 +243,20 @@ class TopKSpec(RunFields, SeriesFields, ReleaseFields, LogFields, LedgerFields, 
 
     @property
     def planned(self) -> Mechanism | None:
-        """A mechanism that is configured already; its noise is not chosen again."""
+        """A mechanism that is already configured, and whose noise is not chosen again."""
         return None if self.mechanism is None or isinstance(self.mechanism, str) else self.mechanism
 
     @property
     def kind(self) -> str | None:
-        """The kind of mechanism that is asked for."""
+        """Kind of the stated mechanism."""
         return self.mechanism if isinstance(self.mechanism, str) else None
 
     @classmethod
     def over(cls, file: Mapping[str, Any], stated: Mapping[str, Any]) -> Self:
-        """As of any budget; where a budget or a number of releases is stated, the noise of a
-        planned mechanism is chosen anew.
+        """The spec of a file's values, with the stated values in their place.
+
+        If a budget or a number of releases is stated, the noise of a planned mechanism is chosen
+        anew.
         """
         if BUDGETED & stated.keys():
             file = {

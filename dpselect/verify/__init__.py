@@ -1,8 +1,8 @@
-"""Check a mechanism against its curve: exactly on small domains, and from samples on any.
+"""Checks of a mechanism against its curve, exactly on small domains, and from samples on any.
 
 `worst_case` enumerates every neighboring pair of a small box and returns exact divergences, to be
-held against `curve`. `lower_bound` needs nothing but samples, and returns an epsilon that the
-mechanism provably exceeds, up to its confidence.
+compared with `curve`. `lower_bound` needs only samples, and returns an epsilon that the mechanism
+provably exceeds, up to its confidence.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""Check a mechanism against its curve: exactly on small domains, and from samples on any."""
+"""Checks of a mechanism against its curve, exactly on small domains, and from samples on any."""
 
 from __future__ import annotations
 
@@ -58,13 +58,14 @@ def worst_case(
     domain: Domain = "public",
     edges: ArrayLike | None = None,
 ) -> WorstCase:
-    """Exact divergences over every neighboring pair of score vectors in {0, ...,
-    highest}^candidates (times linf).
+    """Return exact divergences over every neighboring pair of score vectors in a box.
+
+    The box is {0, ..., highest}^candidates (times linf).
 
     Args:
-        edges: where the mechanism releases values, the boundaries (score units) between which they
-            are told apart; None for the scores of the box. Cells see less than values do: the
-            divergences are then lower bounds of the exact ones.
+        edges: if the mechanism releases values, the boundaries (score units) of cells that
+            distinguish them; None for the scores of the box. Cells hold less information than
+            values, so the divergences are then lower bounds of the exact ones.
 
     Raises:
         NoClosedForm: the mechanism has no exact law at this size.
@@ -76,32 +77,33 @@ def worst_case(
         >>> round(worst.pure_epsilon, 6)
         1.0
     """
-    _require_mechanism(mechanism, "covers", "probabilities")
+    _require_mechanism(mechanism, "sensitivity_bound", "probabilities")
     candidates = checked_integer(
-        "candidates", candidates, "how many candidates the box has", error=InvalidRequest
+        "candidates", candidates, "the number of candidates of the box", error=InvalidRequest
     )
     highest = checked_integer(
         "highest", highest, "the largest count in the box", error=InvalidRequest
     )
     vectors = np.array(list(itertools.product(range(highest + 1), repeat=candidates)))
-    bounds = np.arange(highest + 1.0) * mechanism.covers.linf if edges is None else edges
+    bounds = np.arange(highest + 1.0) * mechanism.sensitivity_bound.linf if edges is None else edges
     laws = _laws(mechanism, vectors, domain, bounds)
-    first, second = _neighbors(mechanism.covers, vectors, highest)
+    first, second = _neighbors(mechanism.sensitivity_bound, vectors, highest)
     return _compare(laws, first, second, tuple(orders), tuple(epsilons))
 
 
 def _require_mechanism(mechanism: object, *parts: str) -> None:
-    """Mechanisms of others, which only look like one, are welcome."""
+    """Raise unless an object has these parts of a mechanism, of this library or not."""
     if not all(hasattr(mechanism, part) for part in parts):
         raise InvalidRequest(
-            f"mechanism must be a dpselect mechanism, not {type(mechanism).__name__}: pass what"
-            " draws the answer, not its curve"
+            f"mechanism must be a dpselect mechanism, not {type(mechanism).__name__}. Pass the"
+            " object that draws the answer, not its curve"
         )
 
 
 def changes(sensitivity: Sensitivity, candidates: int) -> Iterator[tuple[int, ...]]:
-    """Every extreme change of a score vector, in units of linf: the directions a neighboring pair
-    can differ in.
+    """Yield every extreme change of a score vector, in units of linf.
+
+    These are the directions in which a neighboring pair can differ.
     """
     steps = (0, 1) if sensitivity.monotone else (-1, 0, 1)
     for change in itertools.product(steps, repeat=candidates):
@@ -110,7 +112,7 @@ def changes(sensitivity: Sensitivity, candidates: int) -> Iterator[tuple[int, ..
 
 
 def _within(sensitivity: Sensitivity, change: tuple[int, ...]) -> bool:
-    """Whether this many changes of linf are allowed."""
+    """True if this many changes of linf are allowed."""
     linf, touched, gained = (
         sensitivity.linf,
         sum(step != 0 for step in change),
@@ -128,7 +130,7 @@ def _within(sensitivity: Sensitivity, change: tuple[int, ...]) -> bool:
 
 
 def _laws(mechanism: Mechanism, vectors: Indices, domain: Domain, edges: ArrayLike) -> Floats:
-    sensitivity = mechanism.covers
+    sensitivity = mechanism.sensitivity_bound
     scores = [
         Scores(vector * sensitivity.linf, sensitivity=sensitivity, domain=domain)
         for vector in vectors
@@ -136,7 +138,8 @@ def _laws(mechanism: Mechanism, vectors: Indices, domain: Domain, edges: ArrayLi
     valued = mechanism.releases_values
     if valued and not hasattr(mechanism, "cell_probabilities"):  # one of others
         raise NoClosedForm(
-            f"{type(mechanism).__name__} releases values and has no law of them: use lower_bound"
+            f"{type(mechanism).__name__} releases values without exact probabilities of them."
+            " Use lower_bound"
         )
     laws = [
         mechanism.cell_probabilities(one, edges) if valued else mechanism.probabilities(one)
@@ -153,7 +156,7 @@ def _laws(mechanism: Mechanism, vectors: Indices, domain: Domain, edges: ArrayLi
 
 
 def _neighbors(sensitivity: Sensitivity, vectors: Indices, highest: int) -> tuple[Indices, Indices]:
-    """Rows of all ordered pairs that differ by an extreme change, both inside the box."""
+    """Return rows of all ordered pairs that differ by an extreme change, both inside the box."""
     weights = (highest + 1) ** np.arange(vectors.shape[1])[::-1]
     firsts, seconds = [], []
     for change in changes(sensitivity, vectors.shape[1]):
@@ -186,14 +189,14 @@ def _compare(
     return WorstCase(orders, rdp, epsilons, delta, pure, len(first))
 
 
-# Divergences between two laws on finitely many outcomes. Rows are pairs, columns outcomes.
+# Divergences between two distributions on finitely many outcomes. Rows are pairs, columns outcomes.
 
 
 def renyi(first: ArrayLike, second: ArrayLike, orders: ArrayLike) -> Floats:
-    """(orders, pairs) Renyi divergence (nats) of `first` from `second`, each (pairs, outcomes) of
-    probabilities; orders above 1.
+    """Return (orders, pairs) Renyi divergences (nats) of `first` from `second`, at orders above 1.
 
-    An outcome impossible under `second` only makes the divergence infinite.
+    Both are (pairs, outcomes) of probabilities. Only an outcome that is impossible under `second`
+    makes the divergence infinite.
     """
     p, q = (
         np.atleast_2d(np.asarray(first, dtype=np.float64)),
@@ -211,8 +214,9 @@ def renyi(first: ArrayLike, second: ArrayLike, orders: ArrayLike) -> Floats:
 
 
 def hockey_stick(first: ArrayLike, second: ArrayLike, epsilons: ArrayLike) -> Floats:
-    """(epsilons, pairs) sum over outcomes of (first - exp(epsilon) second)_+: the smallest delta of
-    each pair at each epsilon.
+    """Return (epsilons, pairs) sums over outcomes of (first - exp(epsilon) second)_+.
+
+    This is the smallest delta of each pair at each epsilon.
     """
     p, q = (
         np.atleast_2d(np.asarray(first, dtype=np.float64)),
@@ -222,8 +226,9 @@ def hockey_stick(first: ArrayLike, second: ArrayLike, epsilons: ArrayLike) -> Fl
 
 
 def log_ratio(first: ArrayLike, second: ArrayLike) -> Floats:
-    """(pairs,) the largest log-probability ratio over the outcomes (nats): the pure epsilon of each
-    pair.
+    """Return (pairs,) largest log-probability ratios over the outcomes, in nats.
+
+    This is the pure epsilon of each pair.
     """
     p, q = (
         np.atleast_2d(np.asarray(first, dtype=np.float64)),
@@ -237,16 +242,15 @@ def log_ratio(first: ArrayLike, second: ArrayLike) -> Floats:
 
 
 View = Callable[[Outcome], Any]
-_CELLS = 16  # that one released value is told apart by
+_CELLS = 16  # cells that distinguish one released value
 
 
 @dataclass(frozen=True)
 class LowerBound:
-    """With probability `confidence`, no (e, delta)-DP guarantee with e below `epsilon` holds;
-    `event` is the witness.
+    """A lower bound on epsilon: no (e, delta)-DP guarantee with e below `epsilon` holds.
 
-    An outcome of the event is the released items, or a pair of them and the cells [low, high) that
-    values of theirs lie in.
+    This is true with probability `confidence`, and `event` is the witness. An outcome of the event
+    is the released items, or a pair of them and the cells [low, high) that their values lie in.
     """
 
     epsilon: float
@@ -265,22 +269,22 @@ def lower_bound(
     confidence: float = 1 - 1e-6,
     rng: np.random.Generator | None = None,
 ) -> LowerBound:
-    """An epsilon that the mechanism exceeds on neighboring inputs `first` and `second`, from
-    samples of `select`.
+    """Return an epsilon that the mechanism exceeds on neighboring inputs `first` and `second`.
 
-    Half of the samples choose the event, the other half test it with exact binomial
-    (Clopper-Pearson) limits. An event is about the items, and about the cells that released values
-    lie in: of all of them, of one, or of none, whichever says most.
+    It is computed from samples of `select`. Half of the samples choose the event, and the other
+    half test it with exact binomial (Clopper-Pearson) limits. An event is about the items, and
+    about the cells that released values lie in: of all values, of one, or of none, whichever gives
+    the largest epsilon.
 
     Args:
-        mechanism: one of this library's, or anybody's function from an input to what it releases:
-            an item (int or str), a number (float), or a sequence of one kind of them.
-        first, second: neighboring Scores, or whatever the function takes.
+        mechanism: one of this library's, or any function from an input to its release: an item (int
+            or str), a number (float), or a sequence of one kind of them.
+        first, second: neighboring Scores, or neighboring inputs of the function.
         delta: the delta of the claim under test.
         samples: draws from each input.
-        confidence: of the statement, in (0, 1).
-        rng: None draws releases from the operating system's entropy. A function draws its own
-            noise: leave it out.
+        confidence: probability that the statement is true, in (0, 1).
+        rng: None draws releases from the operating system's entropy. Leave it out for a function,
+            which draws its own noise.
 
     Raises:
         InvalidRequest: neither a mechanism nor a function, fewer than 10 samples, a confidence
@@ -303,7 +307,7 @@ def lower_bound(
     samples = checked_integer(
         "samples",
         samples,
-        "how many draws are made from each input",
+        "the number of draws from each input",
         least=10,
         error=InvalidRequest,
     )
@@ -328,7 +332,7 @@ def lower_bound(
 def _released_by(
     mechanism: Mechanism | Callable[[Any], Any], rng: np.random.Generator | None
 ) -> Callable[[Any], Outcome]:
-    """One draw, in the form that outcomes are compared in."""
+    """Return a function that draws once, in the form in which outcomes are compared."""
     select, draw = getattr(mechanism, "select", None), cast(Callable[[Any], Any], mechanism)
     if select is not None:
         return lambda scores: select(scores, rng=rng).outcome
@@ -343,7 +347,7 @@ def _released_by(
 
 
 def _outcome(released: Any) -> Outcome:
-    """What a function released: items in their order, or numbers."""
+    """Return the outcome of a function's release: items in their order, or numbers."""
     held = (
         np.asarray(released).ravel().tolist()
         if isinstance(released, np.ndarray | np.generic)
@@ -362,8 +366,9 @@ def _outcome(released: Any) -> Outcome:
 
 
 def _views(outcomes: list[Outcome]) -> list[View]:
-    """Ways to tell outcomes apart: by the items alone, with one value, or with all; values by cells
-    with about equally many.
+    """Return ways to distinguish outcomes: by the items alone, with one value, or with all.
+
+    Values are distinguished by cells with about equally many.
     """
     views: list[View] = [lambda outcome: outcome.chosen]
     most = max((len(outcome.values or ()) for outcome in outcomes), default=0)
@@ -392,8 +397,9 @@ def _views(outcomes: list[Outcome]) -> list[View]:
 def _best_event(
     view: View, draws: list[list[Outcome]], delta: float, samples: int
 ) -> tuple[View, list[Any], float]:
-    """Outcomes as this view tells them apart, in order of likelihood ratio: the prefix that
-    promises most, and how much.
+    """Return the outcomes of this view that promise the largest epsilon, and how much.
+
+    They are a prefix in order of the likelihood ratio.
     """
     first, second = (Counter(map(view, drawn[:samples])) for drawn in draws)
     ranked = sorted(
@@ -407,9 +413,7 @@ def _best_event(
 
 
 def _margin(shares: Floats, samples: int) -> Floats:
-    """About what the limits of `_limits` will add or take away: an event must be likely enough for
-    the test.
-    """
+    """Return about the change by the limits of `_limits`, so that rare events are not chosen."""
     return 5 * np.sqrt(shares * (1 - shares) / samples) + 12 / samples
 
 

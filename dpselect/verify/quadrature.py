@@ -1,5 +1,6 @@
-"""Exact outcome probabilities of report-noisy-max, one-shot top-k and noisy thresholds on small
-domains: the tests' oracle.
+"""Exact outcome probabilities of noisy selections on small domains: the reference for tests.
+
+They cover report-noisy-max, one-shot top-k and noisy thresholds.
 
 The candidates' noisy scores are score_i + scale * Z_i with independent standard Z_i. Gumbel
 outcomes have closed forms; others are integrals of log-concave integrands: composite Gauss-Legendre
@@ -45,19 +46,22 @@ _LARGEST_SCORE: Final = 1e300
 
 @cache
 def legendre() -> tuple[FloatArray, FloatArray]:
-    """(NODES,) nodes in (-1, 1) and weights of the Gauss-Legendre rule, found when an exact law is
-    asked for: no release is.
+    """Return (NODES,) nodes in (-1, 1) and weights of the Gauss-Legendre rule.
+
+    They are computed on the first use, which no release makes.
     """
     return np.polynomial.legendre.leggauss(NODES)
 
 
 def argmax_probabilities(noise: Noise, scale: float, scores: ArrayLike) -> FloatArray:
-    """P[candidate i has the largest noisy score], for scores of shape (m,) in score units, or
-    (rows, m) for every row.
+    """Return the probability that each candidate has the largest noisy score.
 
-    Rows that are equal up to shift and order cost one. Raises `InvalidNoiseArgument` for a scale
-    that is not positive or scores that are not finite, `QuadratureError` if the accuracy is not
-    reached.
+    Scores have shape (m,) in score units, or (rows, m) for every row. Rows that are equal up to
+    shift and order cost one.
+
+    Raises:
+        InvalidNoiseArgument: the scale is not positive, or scores are not finite.
+        QuadratureError: the accuracy is not reached.
     """
     array = _checked(scores, scale, dimensions=(1, 2))
     matrix = np.atleast_2d(array)
@@ -81,9 +85,10 @@ def argmax_probabilities(noise: Noise, scale: float, scores: ArrayLike) -> Float
 def top_set_probabilities(
     noise: Noise, scale: float, scores: ArrayLike, k: int
 ) -> dict[frozenset[int], float]:
-    """Probability of every possible set of the k largest noisy scores, for scores of shape (m,).
+    """Return the probability of every possible set of the k largest noisy scores, shape (m,).
 
-    Raises `InvalidNoiseArgument` for more than 100000 sets, or k outside 1..m.
+    Raises:
+        InvalidNoiseArgument: more than 100000 sets, or k outside 1..m.
     """
     vector = _checked(scores, scale)
     _check_k(k, vector.size, math.comb(vector.size, max(k, 0)))
@@ -103,10 +108,12 @@ def top_set_probabilities(
 def ordered_probabilities(
     noise: Noise, scale: float, scores: ArrayLike, k: int
 ) -> dict[tuple[int, ...], float]:
-    """Probability of every sequence of the k largest noisy scores, largest first, for scores of
-    shape (m,).
+    """Return the probability of every sequence of the k largest noisy scores, largest first.
 
-    Raises `InvalidNoiseArgument` for more than 100000 sequences, or k outside 1..m.
+    Scores have shape (m,).
+
+    Raises:
+        InvalidNoiseArgument: more than 100000 sequences, or k outside 1..m.
     """
     vector = _checked(scores, scale)
     _check_k(k, vector.size, math.perm(vector.size, max(k, 0)))
@@ -135,7 +142,10 @@ def _iterated(
 def _integrate(
     noise: Noise, scale: float, scores: FloatArray, k: int, kernel: Kernel, outcomes: int
 ) -> FloatArray:
-    """Probabilities (outcomes, rows) of a kernel's outcomes, for (rows, m) ascending scores."""
+    """Return (outcomes, rows) probabilities of a kernel's outcomes.
+
+    Scores are (rows, m), ascending.
+    """
 
     def chunk(part: FloatArray) -> FloatArray:
         shift = _differences(part, scale)
@@ -178,20 +188,20 @@ def _check_k(k: int, candidates: int, outcomes: int) -> None:
         )
 
 
-# Closed forms for Gumbel noise: every pick is the exponential mechanism on what is left
-# (Durfee-Rogers). Scores are subtracted from each other before the division by the scale: those far
-# below the largest keep the accuracy of their own differences.
+# Closed forms for Gumbel noise: every pick is the exponential mechanism on the remaining candidates
+# (Durfee-Rogers). Scores are subtracted from each other before the division by the scale, so that
+# those far below the largest keep the accuracy of their own differences.
 
 
 def gumbel_softmax(scores: FloatArray, scale: float) -> FloatArray:
-    """Probability of each first pick, along the last axis."""
+    """Return the probability of each first pick, along the last axis."""
     with np.errstate(over="ignore", under="ignore"):
         weights = np.exp((scores - scores.max(axis=-1, keepdims=True)) / scale)
     return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
 def _log_pick(scores: FloatArray, scale: float, left: Collection[int]) -> dict[int, float]:
-    """log probability of each next pick when the candidates in `left` are still there."""
+    """Return log probabilities of each next pick when the candidates in `left` remain."""
     values = scores[list(left)].tolist()
     top = max(values)
     logs = [(value - top) / scale for value in values]
@@ -200,7 +210,7 @@ def _log_pick(scores: FloatArray, scale: float, left: Collection[int]) -> dict[i
 
 
 def _gumbel_ordered(scores: FloatArray, scale: float, k: int) -> dict[tuple[int, ...], float]:
-    """Probability of every sequence of k picks without replacement."""
+    """Return the probability of every sequence of k picks without replacement."""
     items = frozenset(range(len(scores)))
     logs: dict[tuple[int, ...], float] = {(): 0.0}
     for _ in range(k):
@@ -213,8 +223,9 @@ def _gumbel_ordered(scores: FloatArray, scale: float, k: int) -> dict[tuple[int,
 
 
 def _gumbel_top_sets(scores: FloatArray, scale: float, k: int) -> dict[frozenset[int], float]:
-    """Probability that the first k picks are exactly S, for all k-sets S: sums over the last
-    pick.
+    """Return the probability that the first k picks are exactly S, for all k-sets S.
+
+    These are sums over the last pick.
     """
     items = frozenset(range(len(scores)))
     logs = {frozenset[int](): 0.0}
@@ -241,8 +252,9 @@ def _gumbel_top_sets(scores: FloatArray, scale: float, k: int) -> dict[frozenset
 def _sequences(
     noise: Noise, shift: FloatArray, k: int, step: float
 ) -> dict[tuple[int, ...], float]:
-    """Probability of every sequence of k positions, from (m, m) score differences: common
-    beginnings share their integrals.
+    """Return the probability of every sequence of k positions, from (m, m) score differences.
+
+    Common beginnings share their integrals.
     """
     anchor, offset, weight = _build(
         noise, np.diagonal(shift, offset=-1)[None], k, step, iterated=True
@@ -278,7 +290,7 @@ def _sequences(
 
 
 def _argmax_kernel(noise: Noise, z: FloatArray) -> FloatArray:
-    """pdf_i times the product of the other items' cdf, for every item i."""
+    """Return pdf_i times the product of the other items' cdf, for every item i."""
     result, cdf = noise.pdf(z), noise.cdf(z)
     result[1:] *= np.cumprod(cdf[:-1], axis=0)
     result[:-1] *= np.cumprod(cdf[:0:-1], axis=0)[::-1]
@@ -286,7 +298,7 @@ def _argmax_kernel(noise: Noise, z: FloatArray) -> FloatArray:
 
 
 def _all_sets_kernel(k: int) -> Kernel:
-    """All sets of k positions, in the lexicographic order of `itertools.combinations`."""
+    """Return the kernel of all sets of k positions, in the order of `itertools.combinations`."""
 
     def kernel(noise: Noise, z: FloatArray) -> FloatArray:
         states: _States = {(): (np.ones_like(z[0]), np.zeros_like(z[0]))}
@@ -306,7 +318,7 @@ others below.
 def _extend(
     states: _States, item: int, k: int, left: int, functions: tuple[FloatArray, ...]
 ) -> _States:
-    """Every partial set with and without one more item, if `left` items suffice to complete it."""
+    """Return every partial set with and without one more item, if `left` items can complete it."""
     pdf, sf, cdf = functions
     extended: _States = {}
     for chosen, (above, smallest) in states.items():
@@ -322,11 +334,10 @@ _Grid = tuple[NDArray[np.intp], FloatArray, FloatArray]
 
 
 def _differences(scores: FloatArray, scale: float) -> FloatArray:
-    """(score a - score j) / scale at [row, a, j], from (rows, m) ascending scores; wide gaps are
-    capped.
+    """Return (score a - score j) / scale at [row, a, j], from (rows, m) ascending scores.
 
-    Differences that span no wide gap are those of the scores themselves, exact to one rounding
-    each.
+    Wide gaps are capped. Differences that span no wide gap are those of the scores themselves,
+    exact to one rounding each.
     """
     with np.errstate(over="ignore"):
         exact = (scores[:, :, None] - scores[:, None, :]) / scale
@@ -339,12 +350,12 @@ def _differences(scores: FloatArray, scale: float) -> FloatArray:
 
 
 def _build(noise: Noise, gaps: FloatArray, k: int, step: float, *, iterated: bool) -> _Grid:
-    """The nodes for rows with these (rows, m-1) gaps between neighbors in rank, in pieces of at
-    most `step`.
+    """Return the nodes for rows with these (rows, m-1) gaps between neighbors in rank.
 
-    They serve all top-k outcomes, or their iterated integrals: a set's integrand falls to the left
-    at least as fast as pdf times cdf, an iterated one only as the pdf. One-sided noise never moves
-    the k-th largest noisy score below the k-th largest score.
+    The pieces have at most length `step`. They serve all top-k outcomes, or their iterated
+    integrals: a set's integrand falls to the left at least as fast as pdf times cdf, an iterated
+    one only as the pdf. One-sided noise never moves the k-th largest noisy score below the k-th
+    largest score.
     """
     rows, count = gaps.shape
     reach, first = _DECAY + math.log(count + 1), count + 1 - k
@@ -381,8 +392,9 @@ def _build(noise: Noise, gaps: FloatArray, k: int, step: float, *, iterated: boo
 
 
 def integrals_above(integrand: FloatArray, pieces: FloatArray, length: FloatArray) -> FloatArray:
-    """(pieces, NODES) the integral from every node on, from the values there, the pieces' own
-    integrals and their lengths.
+    """Return (pieces, NODES) integrals from every node on.
+
+    From the values there, the pieces' own integrals and their lengths.
     """
     later = np.append(np.cumsum(pieces[:0:-1])[::-1], 0.0)
     return np.asarray(length[:, None] * (integrand @ _tail_integral_matrix().T) + later[:, None])
@@ -390,12 +402,11 @@ def integrals_above(integrand: FloatArray, pieces: FloatArray, length: FloatArra
 
 @cache
 def _tail_integral_matrix() -> FloatArray:
-    """(NODES, NODES): values at a piece's nodes -> integrals from each node to its end, per unit
-    length.
+    """Return the (NODES, NODES) matrix from values at nodes to integrals from there to the end.
 
-    Exact for the interpolating polynomial: with P_n the Legendre polynomials, P_n integrates from x
-    to 1 to (P_(n-1)(x) - P_(n+1)(x)) / (2n + 1), and the rule itself yields the Legendre
-    coefficients.
+    Per unit length of a piece. Exact for the interpolating polynomial: with P_n the Legendre
+    polynomials, P_n integrates from x to 1 to (P_(n-1)(x) - P_(n+1)(x)) / (2n + 1), and the rule
+    itself yields the Legendre coefficients.
     """
     nodes, weights = legendre()
     values = np.polynomial.legendre.legvander(nodes, NODES)
@@ -421,12 +432,14 @@ Level = Callable[[float, NDArray[np.intp]], FloatArray]
 
 
 def refine(level: Level, rows: int, step: float) -> FloatArray:
-    """Halve the step, row by row, until two levels agree to 1e-13 absolute and 1e-11 relative; the
-    finer counts.
+    """Halve the step, row by row, until two levels agree, and return the finer one.
 
-    Once the pieces resolve an integrand, a halving divides the error by 2**16 or more, so the
-    returned level is far closer to the truth than to the coarser one. Raises `QuadratureError` when
-    six halvings do not suffice.
+    They agree to 1e-13 absolute and 1e-11 relative. Once the pieces resolve an integrand, a halving
+    divides the error by 2**16 or more, so the returned level is far closer to the truth than to the
+    coarser one.
+
+    Raises:
+        QuadratureError: six halvings do not suffice.
     """
     pending = np.arange(rows)
     coarse = level(step, pending)
@@ -449,7 +462,7 @@ def refine(level: Level, rows: int, step: float) -> FloatArray:
 def _outcome_integrals(
     noise: Noise, shift: FloatArray, k: int, kernel: Kernel, outcomes: int, step: float
 ) -> FloatArray:
-    """Integrals (outcomes, rows) of a kernel, given the (rows, m, m) score differences."""
+    """Return integrals (outcomes, rows) of a kernel, given the (rows, m, m) score differences."""
     grid = _build(noise, np.diagonal(shift, offset=-1, axis1=1, axis2=2), k, step, iterated=False)
     by_item = np.moveaxis(shift, 2, 0)
     rows, candidates, _ = shift.shape
@@ -464,7 +477,7 @@ def _outcome_integrals(
 
 # Comparisons of noisy numbers with one noisy threshold.
 
-# of the chance that the noise of the threshold lies beyond the integral
+# of the probability that the noise of the threshold lies beyond the integral
 _LOG_LEFT_OUT: Final = -61.0
 _MOST_STEPS: Final = 5e5  # to either side, however often they are halved
 _HELD: Final = 1 << 20  # probabilities to fail that are held at a time
@@ -473,17 +486,17 @@ _HELD: Final = 1 << 20  # probabilities to fail that are held at a time
 @final
 @dataclass(frozen=True)
 class NoisyComparisons:
-    """The exact law of comparisons with one noisy threshold: which of them pass, in their fixed
-    order.
+    """The exact distribution of comparisons with one noisy threshold, in their fixed order.
 
     All share the noise Y of the threshold, and comparison i passes iff margin_i + answer_scale *
-    Z_i > Y, with independent Z_i. Given Y they are independent, so one integral over Y is left, by
+    Z_i > Y, with independent Z_i. Given Y they are independent, so one integral over Y remains, by
     composite Gauss-Legendre between the kinks.
 
     Attributes:
         margins: (m,) answers minus the threshold, score units.
         noise: the standard noise of the threshold and of all answers.
-        scale, answer_scale: of the threshold's noise and of that on every answer, score units.
+        scale, answer_scale: scales of the threshold's noise and of that on every answer, score
+            units.
     """
 
     margins: FloatArray
@@ -492,9 +505,7 @@ class NoisyComparisons:
     answer_scale: float
 
     def first_passing(self) -> FloatArray:
-        """(m + 1,) the probability that comparison i is the first that passes; last, that none
-        does.
-        """
+        """Return (m + 1,) probabilities that comparison i is the first that passes; last, none."""
 
         def outcomes(fail: FloatArray, passing: FloatArray) -> FloatArray:
             before = np.cumprod(np.vstack([np.ones_like(fail[:1]), fail]), axis=0)
@@ -503,9 +514,7 @@ class NoisyComparisons:
         return self._integrate(outcomes)
 
     def passing_sets(self, most: int) -> dict[frozenset[int], float]:
-        """Probability of every set of comparisons that pass, when the run stops at the
-        `most`-th.
-        """
+        """Return the probability of every set that passes, if the run stops at the `most`-th."""
         sets = [frozenset[int]()]
         for i in range(len(self.margins)):
             sets += [s | {i} for s in sets if len(s) < most]
@@ -521,8 +530,9 @@ class NoisyComparisons:
         return dict(zip(sets, self._integrate(outcomes).tolist(), strict=True))
 
     def _integrate(self, outcomes: Callable[[FloatArray, FloatArray], FloatArray]) -> FloatArray:
-        """Integrals of the threshold's density times `outcomes` of (m, nodes) probabilities to fail
-        and to pass.
+        """Return integrals of the threshold's density times `outcomes`.
+
+        `outcomes` takes (m, nodes) probabilities to fail and to pass.
         """
         unit = min(self.scale, self.answer_scale)
 

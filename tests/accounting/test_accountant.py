@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import accounting as acc
 import dpselect as dps
 from accounting.convert.renyi import _epsilon_at, rdp_to_epsilon
-from accounting.decimal_sum import decimal_sum
+from accounting.numbers import decimal_sum
 
 
 def test_compose_is_the_sum_of_its_curves() -> None:

@@ -220,15 +220,15 @@ IN_VAIN: list[tuple[str, Family, Budget, Bracket]] = [
         (1e-290, 1.0),
     ),
     (
-        r"no end after 1000 parameters from 0\.17.* to 5623.*: the cost goes up and down",
+        r"no end after 1000 parameters from 0\.17.* to 5623.*, because the cost goes up and down",
         lambda x: PureDP(epsilon=x if not 1 < x < 1e3 else 1 + 1e-7 * math.sin(math.log(x) * 3e9)),
         FINE,
         (1e-3, 1e6),
     ),
     ("admits no parameter", below_half, Budget(epsilon=0.001), None),
-    (r"the cheapest, 1, costs 1 against 0\.5", lambda x: PureDP(epsilon=x), HALF, (1, 2)),
+    (r"The cheapest, 1, costs 1, and the limit is 0\.5", lambda x: PureDP(epsilon=x), HALF, (1, 2)),
     (r"Budget\(epsilon=, delta=\)", lambda scale: GaussianDP(mu=1 / scale), FINE, None),
-    ("likelier than the delta", lambda x: ApproxDP(epsilon=x, delta=1e-3), PAIR, None),
+    ("larger than the delta", lambda x: ApproxDP(epsilon=x, delta=1e-3), PAIR, None),
     ("uses its parameter", lambda _: PureDP(epsilon=0.1), FINE, None),
     # Whether or not the domain ends on the cheap side.
     (

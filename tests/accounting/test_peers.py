@@ -128,7 +128,7 @@ REFUSED: list[tuple[str, dp_event.DpEvent, Relation, str]] = [
         PLD,
         dp_event.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0, 2.0], [0.2, 0.6, 0.2]),
         "add_remove",
-        "one-sided pair of laws",
+        "one-sided pair of distributions",
     ),
     (
         PLD,
@@ -136,7 +136,12 @@ REFUSED: list[tuple[str, dp_event.DpEvent, Relation, str]] = [
         "add_remove",
         "no bound for it is proved here",
     ),
-    (PLD, dp_sgd(0.5, 0.2, 3), "replace_one", "proved here for add_remove only"),
+    (
+        PLD,
+        dp_sgd(0.5, 0.2, 3),
+        "replace_one",
+        "proof of amplification by Poisson sampling, which is for add_remove only",
+    ),
 ]
 
 

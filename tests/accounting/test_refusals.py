@@ -183,12 +183,12 @@ CASES: dict[tuple[type[Exception], str], list[Call]] = {
     (InvalidBudget, "order above 1"): [
         stated(epsilon=1.0, delta=1e-6, order=one) for one in (1.0, math.nan, True)
     ],
-    (InvalidBudget, "raise the order"): [stated(epsilon=1.0, delta=1e-6, order=1.5)],
-    (InvalidBudget, "lower it"): [
+    (InvalidBudget, "Raise the order"): [stated(epsilon=1.0, delta=1e-6, order=1.5)],
+    (InvalidBudget, "Lower it"): [
         stated(epsilon=1.0, delta=1e-6, failure=1e-6),
         stated(epsilon=1.0, delta=1e-6, failure=2e-6, order="inf"),
     ],
-    (InvalidBudget, "leave them out"): [
+    (InvalidBudget, "Leave them out"): [
         stated(epsilon=1.0, order=8.0),
         stated(rho=1.0, failure=0.0),
     ],
@@ -271,7 +271,7 @@ CASES: dict[tuple[type[Exception], str], list[Call]] = {
         lambda: acc.Accountant().compose(ADDED, relation="replace_one"),
         lambda: acc.poisson_sampled(ADDED, 0.1, relation="replace_one"),
     ],
-    (InvalidArgument, "composition needs|made of a Curve|cannot charge"): [
+    (InvalidArgument, "composition needs|needs a Curve|cannot be charged"): [
         lambda: Guarantee.of([(1, ADDED.curve)]),
         lambda: Guarantee.of([]),
         lambda: Guarantee(ADDED, "add_remove"),
@@ -286,7 +286,7 @@ CASES: dict[tuple[type[Exception], str], list[Call]] = {
     (InvalidArgument, "rate="): each(
         lambda rate: acc.poisson_sampled(ADDED, rate), 0.0, -0.1, 1.1, math.nan, True, "0.1"
     ),
-    (NoEquivalent, r"smaller group|no guarantee left"): [
+    (NoEquivalent, r"smaller group|no guarantee below"): [
         lambda: acc.group_privacy(ApproxDP(epsilon=1.0, delta=0.1), 30),
         lambda: acc.group_privacy(Approximate(curve=GaussianDP(mu=5.0), delta0=0.5), 30),
     ],

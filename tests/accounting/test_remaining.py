@@ -242,7 +242,7 @@ def test_the_three_figures_stand_in_one_order_and_in_the_same_words() -> None:
         == "80% of the budget"
     )
     free = Remaining(budget, NOTHING, acc.zero()).left_in_words()
-    assert free == "any number of releases like this one: it costs nothing"
+    assert free == "any number of releases like this one, because it costs nothing"
 
 
 def _asked(

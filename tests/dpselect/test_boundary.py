@@ -393,7 +393,7 @@ def kinds(held: Mapping[str, Any] | None) -> Any:
 def notes(told: Sequence[str]) -> list[str]:
     """Those that do not speak of what was released, but with numbers that were."""
     kept = [note for note in told if not note.startswith(HARDLY_ANY)]
-    return [re.sub(r"takes about .* from", "takes about N from", note) for note in kept]
+    return [re.sub(r"together by about .*", "together by about N", note) for note in kept]
 
 
 def public(found: Any) -> Any:

@@ -79,7 +79,9 @@ def test_histograms_and_horizons_pay_mu_squared(ledger: Ledger, tmp_path: Path) 
     asks for it.
     """
     session = dps.Session(ledger, "visits", actor="ada")
-    scores = dps.Scores([400, 300, 5], sensitivity=HISTOGRAM.covers, labels=["a", "b", "c"])
+    scores = dps.Scores(
+        [400, 300, 5], sensitivity=HISTOGRAM.sensitivity_bound, labels=["a", "b", "c"]
+    )
     assert session.select(HISTOGRAM, scores).values is not None
     dps.continual.open(session, HORIZON, state=tmp_path / "state", key="films").close(
         1, pd.DataFrame({"u": range(300), "i": ["a"] * 300}), user="u", item="i"
@@ -102,7 +104,7 @@ def test_a_mixed_ledger_of_mu_squared_settles_limits_reports_and_verifies(
     refuse; the audit agrees.
     """
     budget, session = ledger.dataset("visits").budget, dps.Session(ledger, "visits", actor="ada")
-    few = dps.Scores([9000], sensitivity=PICKS.covers, labels=["a"], domain="observed")
+    few = dps.Scores([9000], sensitivity=PICKS.sensitivity_bound, labels=["a"], domain="observed")
     picked = session.select(PICKS, few, pay="spent")
     assert len(picked) == 1
     settled = ledger.total("visits").spent
@@ -111,7 +113,7 @@ def test_a_mixed_ledger_of_mu_squared_settles_limits_reports_and_verifies(
         for n in (3, 2)
     )
     assert whole.main > part.main >= settled.main > 0
-    assert settled == budget.price(PICKS.spent(picked))
+    assert settled == budget.price(PICKS.cost_of(picked))
     ((quota, standing),) = ledger.quotas("visits").standing()
     assert standing.spent == settled
     fits = session.affordable(HISTOGRAM, one_by_one=True)

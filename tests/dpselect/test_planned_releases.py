@@ -102,11 +102,7 @@ def test_as_many_fit_as_were_named(tmp_path: Path, kind: str, budget: acc.Budget
 @pytest.mark.parametrize(("kind", "budget"), spread(PAYABLE, 12), ids=str)
 def test_every_mechanism_that_fails_shares_its_chance_of_it(kind: str, budget: acc.Budget) -> None:
     """`fitted` for n releases of any of them: the filter pays for n, not for n + 1."""
-    few = (
-        {"sensitivity": FEW}
-        if kind in ("sparse_histogram", "two_round_histogram", "racing_top_k")
-        else {}
-    )
+    few = {"sensitivity": FEW} if kind in ("sparse_histogram", "racing_top_k") else {}
     traits = members()[kind].traits
     one = {"k": 1} if traits.answers == "one_item" else {}
     listed = {"candidates": 100} if traits.domain == "public" else {}

@@ -83,7 +83,7 @@ class TinyMax(Mechanism):
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
 
     @property
-    def covers(self): return self.sensitivity
+    def sensitivity_bound(self): return self.sensitivity
     @property
     def curve(self): return TinyCurve(epsilon1=self.epsilon)
     @property
@@ -120,7 +120,7 @@ for kind in ("tiny", "tiny_curve", "os", "stable_counts:StableCounts", "json"):
         raise AssertionError(kind)
 
 # A broken package is named, and takes nothing else down.
-broken = {"broken": "of the installed tiny cannot be loaded (ModuleNotFoundError", "mislabeled": "which has not that kind"}
+broken = {"broken": "of the installed tiny cannot be loaded (ModuleNotFoundError", "mislabeled": "which does not have that kind"}
 for kind, words in broken.items():
     try:
         dps.Mechanism.from_json(json.dumps({"kind": kind}))

@@ -102,7 +102,7 @@ def test_peeling_draws_fresh_noise_in_every_round() -> None:
     of peeling.
     """
     mechanism, rng = dps.PeelingTopK(k=2, noise="exponential", scale=2.0), np.random.default_rng(9)
-    scores = dps.Scores([3, 2, 1], sensitivity=mechanism.covers)
+    scores = dps.Scores([3, 2, 1], sensitivity=mechanism.sensitivity_bound)
     law = mechanism.probabilities(scores)
     assert (
         misfit([outcome(mechanism.select(scores, rng=rng), law) for _ in range(15_000)], law)

@@ -174,7 +174,7 @@ def test_a_look_that_weighs_returns_whole_sums_of_what_was_asked(units: list[flo
     candidate.
     """
     one = dps.Sensitivity.of_counts(items_per_user=1)
-    asked = (["a", "b"], np.array([1, 2**20]), 1.0)
+    asked = (["a", "b"], 1.0)
     look = dps.SecondLook(
         lambda names: dps.Scores([1] * len(names), labels=names, sensitivity=one),
         one,

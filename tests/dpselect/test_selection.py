@@ -41,7 +41,7 @@ def test_a_set_of_observed_items_is_released_in_the_order_of_labels(
     for names in (["m", "z", "a", "k"], ["z", "m", "a", "k"], ["a", "z", "m", "k"]):
         scores = dps.Scores(
             [120_000, 90_000, 60_000, 1],
-            sensitivity=mechanism.covers,
+            sensitivity=mechanism.sensitivity_bound,
             labels=names,
             domain="observed",
         )

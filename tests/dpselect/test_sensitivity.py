@@ -122,7 +122,7 @@ def test_no_form_of_input_gets_around_the_relation() -> None:
     """
     fields = MappingProxyType({"relation": "replace_one"})
     assert dps.Sensitivity.model_validate(fields).range == 2
-    assert dps.ExponentialMechanism(epsilon=1, sensitivity=fields).covers.range == 2  # type: ignore[arg-type]
+    assert dps.ExponentialMechanism(epsilon=1, sensitivity=fields).sensitivity_bound.range == 2  # type: ignore[arg-type]
     with pytest.raises(dps.errors.InvalidMechanism, match="cannot hold"):
         dps.Sensitivity.model_validate(
             MappingProxyType({"relation": "replace_one", "monotone": True})

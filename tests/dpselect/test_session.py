@@ -247,7 +247,7 @@ def test_a_schedule_draws_what_was_planned_and_no_more(
         schedule.select(mechanism, SCORES)
     assert schedule.left == {}
     for mechanism in (FLIP, MECHANISM, dps.PermuteAndFlip(epsilon=0.1, sensitivity=SENSITIVITY)):
-        with pytest.raises(InvalidRequest, match="left"):
+        with pytest.raises(InvalidRequest, match="no remaining run"):
             schedule.select(mechanism, SCORES)
     assert actions(session) == ["reserve", "commit", "release"]
     assert session.ledger.verify().ok
@@ -361,7 +361,7 @@ def test_what_is_interrupted_stays_whole(
     def fail(*_: object, **__: object) -> None:
         raise OSError("the disk is full")
 
-    stages = [(dps.LimitedDomain, "_select"), (dps.LimitedDomain, "spent"), (Ledger, "release")]
+    stages = [(dps.LimitedDomain, "_select"), (dps.LimitedDomain, "cost_of"), (Ledger, "release")]
     for number, (owner, name) in enumerate(stages, 1):
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, fail)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import pickle
+import pydoc
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +71,7 @@ def test_a_field_more_is_an_option_a_key_and_a_keyword() -> None:
     made = table(Longer)
     assert made(favorite="tea").favorite == "tea"  # type: ignore[attr-defined]
     (one,) = [keyword for keyword in keywords(Longer) if keyword.name == "favorite"]
-    assert (one.default, one.annotation) == (None, str | None)
+    assert (one.default, one.annotation) == (None, "str | None")
     assert Longer(**ASKED, favorite="tea").favorite == "tea"
 
 
@@ -90,6 +94,80 @@ def test_the_types_of_keywords_are_those_of_the_fields(pytestconfig: pytest.Conf
 
 def _classes(text: str) -> ast.Module:
     return ast.Module([node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)], [])
+
+
+@pytest.mark.parametrize(
+    ("function", "first"),
+    [
+        (dps.topk, "user item k epsilon delta domain"),
+        (dps.continual.run, "user item k epsilon delta domain"),
+        (dps.plan, "shape public items users items_per_user unknown_domain epsilon delta"),
+        (dps.pate.label, "mechanism threshold epsilon delta"),
+        (dps.continual.start, "k epsilon delta domain"),
+        (dps.continual.close, "user item group"),
+        (dps.continual.show, "ledger dataset key state"),
+        (dps.continual.recharge, "ledger dataset key state"),
+    ],
+    ids=lambda one: getattr(one, "__qualname__", ""),
+)
+def test_help_of_a_function_is_that_of_its_fields(function: Any, first: str) -> None:
+    """`help` shows plain types, what most people need before the rest, and a sentence for every
+    parameter, in the order of the signature.
+    """
+    text, signature = pydoc.plain(pydoc.render_doc(function)), inspect.signature(function)
+    assert not re.search(r"Validator|0x|Annotated|ForwardRef|Optional|NoneType|'\w+ \| ", text)
+    assert f" -> {signature.return_annotation}\n" in text
+    listed = text.partition("    Args:\n")[2].partition("\n    \n")[0]
+    sentences = dict(re.findall(r"(?m)^        (\w+): (.{10})", listed))
+    assert sentences.keys() == set(signature.parameters)
+    taken = signature.parameters.values()
+    fields = [one.name for one in taken if one.kind is one.KEYWORD_ONLY]
+    assert [name for name in sentences if name in fields] == fields
+    assert " ".join(fields).startswith(first)
+
+
+def test_a_field_of_a_class_that_is_not_imported_is_shown_by_its_name() -> None:
+    """A ledger is no `Any` in the help, although a question without one does not import it."""
+    asked = inspect.signature(dps.topk).parameters
+    assert asked["ledger"].annotation == "str | Ledger | None"
+    assert asked["mechanism"].annotation == "str | Mechanism | None"
+
+
+CALLS = """\
+import dpselect as dps
+dps.topk("a.csv", user="u", item="i", k=3, epsilon=1.0, delta=1e-6, noise="gumbel").items
+dps.plan(k=3, epsilon=1.0, shape="zipf:1", items=9, users=30, noise="laplace").recommended
+dps.continual.run("a.csv", time="t", every="day", since="2026-01-01", until="2026-02-01", \\
+    user="u", item="i", k=3, epsilon=1.0, delta=1e-6)
+dps.continual.start(ledger="l.db", dataset="d", key="k", state="s", k=3, periods=7, \\
+    epsilon=1.0, delta=1e-6, count="running")
+dps.pate.label("votes.npz", mechanism="gnmax", sigma=30.0, output="labels.csv").job
+dps.ReportNoisyMax(noise="gumbel", scale=1.0)
+"""
+WRONG = {"gumbel": "gumbell", "laplace": "laplac", "day": "dayly", "running": "run", "gnmax": "gn"}
+
+
+@pytest.mark.slow
+def test_a_wrong_word_is_an_error_of_a_type_checker(tmp_path: Path) -> None:
+    """`mypy --strict` accepts right calls of the package, and refuses every one of them with a
+    wrong word.
+    """
+    right = CALLS.replace("\\\n", "")
+    wrong = re.sub(r'"(\w+)"', lambda word: f'"{WRONG.get(word[1], word[1])}"', right)
+    for name, text in (("right.py", right), ("wrong.py", wrong)):
+        (tmp_path / name).write_text(text)
+    home = Path(dps.__file__).parents[1]
+    path = {} if home.name == "site-packages" else {"MYPYPATH": str(home)}
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir=cache", "right.py", "wrong.py"],
+        cwd=tmp_path,
+        env={**os.environ, **path},
+        capture_output=True,
+        text=True,
+    )
+    found = re.findall(r"(?m)^(\w+\.py):(\d+): error: ", done.stdout)
+    calls = range(2, right.count("\n") + 1)
+    assert set(found) == {("wrong.py", str(line)) for line in calls}, done.stdout + done.stderr
 
 
 def test_python_and_the_command_ask_the_same() -> None:

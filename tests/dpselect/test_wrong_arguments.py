@@ -39,12 +39,12 @@ CALLS: dict[str, tuple[Callable[[], Any], type[acc.AccountingError], str]] = {
     "calibrate": (
         lambda: A.calibrate(3, BUDGET),
         acc.errors.InvalidArgument,
-        "family must be a function .* not int: pass one",
+        "family must be a function .* not int. Pass one",
     ),
     "calibrate_count": (
         lambda: calibrate_count(cast(Any, 3), BUDGET),
         acc.errors.InvalidArgument,
-        "family must be a function .* not int: pass",
+        "family must be a function .* not int. Pass",
     ),
     "calibrated": (
         lambda: calibrated(lambda e: acc.BoundedRange(epsilon=e), BUDGET),
@@ -59,7 +59,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[acc.AccountingError], str]] = {
     "calibrated, no budget": (
         lambda: calibrated(lambda e: dps.ExponentialMechanism(epsilon=e), 1.0),
         acc.errors.InvalidArgument,
-        "budget must be a Budget, not float: state one",
+        "budget must be a Budget, not float. State one",
     ),
     "data_dependent, swapped": (
         lambda: D.pate.data_dependent(
@@ -81,12 +81,12 @@ CALLS: dict[str, tuple[Callable[[], Any], type[acc.AccountingError], str]] = {
     "PrivacyFilter": (
         lambda: A.PrivacyFilter("b"),
         acc.errors.InvalidArgument,
-        "budget must be a Budget, not str: state one",
+        "budget must be a Budget, not str. State one",
     ),
     "worst_case": (
         lambda: D.verify.worst_case(CURVE),
         dps.errors.InvalidRequest,
-        "mechanism must be .* not BoundedRange: pass",
+        "mechanism must be .* not BoundedRange. Pass",
     ),
     "worst_case, size": (
         lambda: D.verify.worst_case(EM, candidates="x"),
@@ -96,7 +96,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[acc.AccountingError], str]] = {
     "lower_bound": (
         lambda: D.verify.lower_bound(CURVE, SCORES, SCORES),
         dps.errors.InvalidRequest,
-        "mechanism must be .* not BoundedRange: pass",
+        "mechanism must be .* not BoundedRange. Pass",
     ),
     "lower_bound, samples": (
         lambda: D.verify.lower_bound(EM, SCORES, SCORES, samples="x"),
@@ -111,7 +111,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[acc.AccountingError], str]] = {
     "WithValues": (
         lambda: D.WithValues(mechanism="x", noise="laplace", scale=1.0),
         dps.errors.InvalidMechanism,
-        "<str> is not a mechanism: give one",
+        "<str> is not a mechanism. Pass one",
     ),
     "Scores, labels": (
         lambda: D.Scores([1, 2], sensitivity=dps.Sensitivity(), labels=3),
@@ -133,7 +133,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[acc.AccountingError], str]] = {
             dps.Scores([9, 8], sensitivity=ONCE, labels=["a", "b"], domain="observed")
         ),
         dps.errors.InvalidRequest,
-        "have no second look: pass",
+        "have no second look. Pass",
     ),
     "Scores.ranked": (
         lambda: D.Scores.ranked(SCORES, "x"),
@@ -143,12 +143,12 @@ CALLS: dict[str, tuple[Callable[[], Any], type[acc.AccountingError], str]] = {
     "adaptive_composition": (
         lambda: adaptive_composition(cast(Any, 3), 1e-6),
         acc.errors.InvalidArgument,
-        "steps must be a list .* not int: put it in a list",
+        "steps must be a list .* not int. Put it in a list",
     ),
     "adaptive_composition, one curve": (
         lambda: adaptive_composition(cast(Any, CURVE), 1e-6),
         acc.errors.InvalidArgument,
-        "steps must be a list .* not BoundedRange: put it in a list",
+        "steps must be a list .* not BoundedRange. Put it in a list",
     ),
 }
 

@@ -24,7 +24,7 @@ def law(mechanism: dps.Mechanism, values: Any) -> list[float]:
     """Exact law on scores that the mechanism accepts."""
     return list(
         mechanism.probabilities(
-            dps.Scores(values, sensitivity=mechanism.covers, kind="utilities")
+            dps.Scores(values, sensitivity=mechanism.sensitivity_bound, kind="utilities")
         ).values()
     )
 

@@ -126,7 +126,7 @@ def test_es3_replace_one_constants_repair_it() -> None:
     """With gap shift 2 and gap range 4 the same pair stays below 1e-6."""
     mechanism = StableTopK(rho=RHO, failure_delta=FAILURE, kbar=2, relation="replace_one")
     laws = [
-        mechanism.probabilities(dps.Scores(c, sensitivity=mechanism.covers))
+        mechanism.probabilities(dps.Scores(c, sensitivity=mechanism.sensitivity_bound))
         for c in ((38, 21, 1), (37, 22, 0))
     ]
     p, q = ([law[o] for o in (frozenset({0}), frozenset({0, 1}), frozenset())] for law in laws)

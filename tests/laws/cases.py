@@ -235,22 +235,13 @@ def _twice(
     return dps.DiscoverThenSelect(discovery=discovery, selection=selection, candidates=candidates)
 
 
-def _rounds(**settings: Any) -> dps.TwoRoundHistogram:
-    return dps.TwoRoundHistogram(**{"scale": 1.6, "mask": 0.5, "sensitivity": TWO} | settings)
-
-
 def _race(**settings: Any) -> dps.RacingTopK:
     return dps.RacingTopK(**{"k": 1, "scale": 1.6, "sensitivity": ONE} | settings)
 
 
 _SHOT = dps.OneshotTopK(k=2, noise="gaussian", scale=1.5, sensitivity=TWO)
 HISTOGRAMS = [
-    Case(
-        mechanism,
-        boxes,
-        domain=domain,
-        rounds=20_000 if mechanism.kind == "two_round_histogram" else 40_000,
-    )
+    Case(mechanism, boxes, domain=domain, rounds=40_000)
     for boxes, cases in {
         ((1, 4), (2, 4), (3, 2)): [
             (_histogram(None, "gaussian", 1.3, 0.05, ONE), "observed"),
@@ -273,13 +264,7 @@ HISTOGRAMS = [
             (dps.mechanisms.TopOfGroups(k=1, mechanism=_FIND), "observed"),
             (dps.mechanisms.TopOfGroups(k=2, mechanism=_SHOT), "public"),
         ],
-        ((1, 4), (2, 3)): [
-            (_rounds(k=2, delta=0.1), "observed"),
-            (_rounds(delta=0.05, combine=0.0, sensitivity=ONE, values=True), "public"),
-            (_rounds(k=2, share=0.3, combine=0.6), "public"),
-            (_rounds(k=1, delta=0.1, sensitivity=SHARED, norm=0.7, mask=1.0), "observed"),
-            (_rounds(k=1, sensitivity=SHARED, norm=2.0, taper=3.0), "public"),
-        ],
+        ((1, 4), (2, 3)): [],
         # The exact law is of one item: test_racing.py has the laws of more.
         ((1, 4),): [
             (_race(delta=0.1), "observed"),

@@ -26,7 +26,9 @@ Law = Mapping[Any, float]
 
 def law_of(mechanism: dps.Mechanism, values: Any, **how: Any) -> dict[Any, float]:
     """The exact law of a mechanism on scores that change as it covers."""
-    return mechanism.probabilities(dps.Scores(values, sensitivity=mechanism.covers, **how))
+    return mechanism.probabilities(
+        dps.Scores(values, sensitivity=mechanism.sensitivity_bound, **how)
+    )
 
 
 def aligned(laws: Iterable[Law]) -> Floats:

@@ -58,7 +58,11 @@ def some_scores(mechanism: dps.Mechanism, candidates: int, domain: Domain) -> li
     """A few score vectors with ties, gaps and zeros."""
     vectors = [v for v in itertools.product((0, 1, 3), repeat=candidates) if v[0] >= v[-1]][-3:]
     return [
-        dps.Scores(np.array(v) * mechanism.covers.linf, sensitivity=mechanism.covers, domain=domain)
+        dps.Scores(
+            np.array(v) * mechanism.sensitivity_bound.linf,
+            sensitivity=mechanism.sensitivity_bound,
+            domain=domain,
+        )
         for v in vectors
     ]
 

@@ -21,8 +21,8 @@ from test_budget_failures import takes_a_budget
 
 import accounting as acc
 import dpselect as dps
-from accounting.decimal_sum import float_up, of_unit
 from accounting.ledger import Ledger
+from accounting.numbers import float_up, of_unit
 from accounting.price import FAILURE_UNIT, MAIN_UNIT
 from dpselect import pate
 from dpselect.cli.app import app
@@ -74,7 +74,7 @@ def _schedule(session: dps.Session, _: Path) -> None:
     kept = session.schedule([(2, STABLE), (1, FLIP)])
     kept.select(STABLE, COUNTS)
     kept.select(STABLE, COUNTS)
-    with pytest.raises(dps.errors.InvalidRequest, match="no run"):
+    with pytest.raises(dps.errors.InvalidRequest, match="no remaining run"):
         kept.select(STABLE, COUNTS)
 
 

@@ -465,9 +465,9 @@ def test_values_are_charged_and_have_no_probabilities_and_no_batch() -> None:
         k=2, noise="laplace", scale=1.0, sensitivity=dps.Sensitivity(l0=2), values=True
     )
     with pytest.raises(dps.errors.NoClosedForm, match="leave them out"):
-        shown.probabilities(counts([1, 2, 3, 4, 5], shown.covers))
+        shown.probabilities(counts([1, 2, 3, 4, 5], shown.sensitivity_bound))
     with pytest.raises(dps.errors.NoClosedForm, match="lower_bound"):
-        shown.cell_probabilities(counts([1, 2, 3, 4, 5], shown.covers), [2.0])
+        shown.cell_probabilities(counts([1, 2, 3, 4, 5], shown.sensitivity_bound), [2.0])
 
 
 K, BUDGETS = 100, (0.1, 0.2, 0.5)

@@ -237,9 +237,11 @@ def recorded(patch: Patch) -> list[tuple[str, float, Any]]:
 
 def drawn(mechanism: dps.Mechanism, values: list[int]) -> None:
     """Draw by the exact path: one vector, grouped where that is allowed, and rows."""
-    scores = [dps.Scores(values, sensitivity=mechanism.covers)]
+    scores = [dps.Scores(values, sensitivity=mechanism.sensitivity_bound)]
     if mechanism.traits.groups:
-        scores.append(dps.Scores.grouped(values, [1] * len(values), sensitivity=mechanism.covers))
+        scores.append(
+            dps.Scores.grouped(values, [1] * len(values), sensitivity=mechanism.sensitivity_bound)
+        )
     for one in scores:
         mechanism._select(one, ExactSampler(np.random.default_rng(1)))
     mechanism._select_many(np.array([values, values]), ExactSampler(np.random.default_rng(1)))
@@ -338,7 +340,7 @@ def test_a_draw_is_asked_for_with_the_configured_noise(case: Asked, monkeypatch:
     calls, mechanism = recorded(monkeypatch), case.mechanism
     if mechanism.releases_values:
         mechanism._select(
-            dps.Scores(case.values, sensitivity=mechanism.covers),
+            dps.Scores(case.values, sensitivity=mechanism.sensitivity_bound),
             ExactSampler(np.random.default_rng(1)),
         )
     else:

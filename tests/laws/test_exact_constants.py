@@ -25,7 +25,7 @@ import dpselect as dps
 from accounting.budget import Price, anytime_overhead
 from accounting.curves.profile_table import ProfileTable
 from accounting.dp_events import _times
-from accounting.ledger.model import doubt, returned
+from accounting.ledger.model import refund, rounding_tolerance
 from accounting.ledger.quota import Accounts, Quota, Revision
 from accounting.ledger.verification import _less
 from dpselect import events, pate
@@ -122,7 +122,7 @@ def test_the_chance_of_the_true_set_is_its_closed_form(gap: float, candidates: i
         max(0.0, 1 - missed), rel=1e-13
     )
     pair = mechanism.probabilities(
-        dps.Scores([gap, 0.0], sensitivity=mechanism.covers, kind="utilities")
+        dps.Scores([gap, 0.0], sensitivity=mechanism.sensitivity_bound, kind="utilities")
     )
     right = next(
         p
@@ -233,15 +233,15 @@ def test_what_another_machine_may_have_moved_is_in_doubt(ledger: acc.Ledger) -> 
     both; half is kept back.
     """
     budget, opening = ledger.dataset("visits").budget, reserved(ledger, "one")
-    assert doubt(budget, opening, opening) == 0
+    assert rounding_tolerance(budget, opening, opening) == 0
     assert (
-        doubt(budget, replace(opening, package="99.0"), opening)
+        rounding_tolerance(budget, replace(opening, package="99.0"), opening)
         == 2 * (1 + opening.main // 10**8)
         > 2
     )
-    assert returned(budget, opening, None, opening).main == opening.main
+    assert refund(budget, opening, None, opening).main == opening.main
     assert (
-        returned(budget, opening, None, replace(opening, package="99.0")).main
+        refund(budget, opening, None, replace(opening, package="99.0")).main
         == opening.main - 1 - opening.main // 10**8
     )
 
@@ -252,7 +252,7 @@ def test_a_quota_adds_up_what_other_machines_may_have_moved(ledger: acc.Ledger) 
     charged = [reserved(ledger, key) for key in "ab"]
     book = Accounts(ledger.dataset("visits"), [Revision(0, quota)])
     assert [list(book.follow(replace(entry, package="99.0"))) for entry in charged] == [[], []]
-    ((place, spent),) = book.found.items()
+    ((place, spent),) = book.sums.items()
     doubts = sum(2 * (1 + entry.main // 10**8) for entry in charged)
     for off, differs in (
         (0, False),

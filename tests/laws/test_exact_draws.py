@@ -408,7 +408,7 @@ def test_thresholds_that_floats_never_decide_give_the_same_answers(
     the law is the exact one.
     """
     kind = "utilities" if mechanism.kind in ("above_threshold", "large_margin") else "counts"
-    scores = dps.Scores([9, 30, 3, 31, 14, 9], sensitivity=mechanism.covers, kind=kind)  # type: ignore[arg-type]
+    scores = dps.Scores([9, 30, 3, 31, 14, 9], sensitivity=mechanism.sensitivity_bound, kind=kind)  # type: ignore[arg-type]
     before = [mechanism._select(scores, sampler(i)) for i in range(300)]
     for module in (base, contest):
         monkeypatch.setattr(
@@ -589,7 +589,9 @@ def test_scores_and_scales_of_a_few_denormals_are_drawn_as_whole_numbers(
             k=2, epsilon=1.0, gamma=gamma, noise=noise, sensitivity=dps.Sensitivity(linf=3 * unit)
         )
         scores = dps.Scores(
-            np.array([0, 9, 4, 4, 7]) * unit, sensitivity=mechanism.covers, kind="utilities"
+            np.array([0, 9, 4, 4, 7]) * unit,
+            sensitivity=mechanism.sensitivity_bound,
+            kind="utilities",
         )
         many = mechanism._select_many(np.tile(scores.values, (100, 1)), sampler(3)).indices.tolist()
         drawn.append(
@@ -745,7 +747,7 @@ def test_draws_by_rows_read_huge_counts_as_the_law_does(mechanism: dps.Mechanism
     are beyond 2^53.
     """
     row = HUGE[1][0]
-    scores, law = dps.Scores(row, sensitivity=mechanism.covers), law_of(mechanism, row)
+    scores, law = dps.Scores(row, sensitivity=mechanism.sensitivity_bound), law_of(mechanism, row)
     likely = [o for o, p in law.items() if p > 1e-12]
     possible = {
         tuple(sorted(o)) if isinstance(o, frozenset) else o if isinstance(o, tuple) else (o,)
@@ -779,7 +781,7 @@ def test_one_selection_costs_what_the_data_cost(mechanism: dps.Mechanism) -> Non
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
-    scores = Scores([5, 1], sensitivity=mechanism.covers, domain="observed")
+    scores = Scores([5, 1], sensitivity=mechanism.sensitivity_bound, domain="observed")
     mechanism.select(scores, rng=np.random.default_rng(1))
     touched.write_text("5")
     before = highest_kilobytes()

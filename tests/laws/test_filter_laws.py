@@ -456,7 +456,7 @@ def test_what_counts_as_a_release() -> None:
         # as the only charge: the whole budget admits it
         assert all(budget.price(curve) == budget.capacity for curve in others)
     for wrong in ({"order": 8.0}, {"failure": 1e-7}):
-        with pytest.raises(acc.errors.InvalidBudget, match="leave them out"):
+        with pytest.raises(acc.errors.InvalidBudget, match="Leave them out"):
             acc.Budget(epsilon=1.0, delta=1e-6, release=acc.ZCDP(rho=1e-3), **wrong)
     with pytest.raises(acc.errors.InvalidBudget, match="does not pay for one release"):
         acc.Budget(epsilon=1.0, delta=1e-6, release=mu(1.0))

@@ -181,12 +181,14 @@ def test_one_shot_values_are_those_of_the_noise_that_chose(noise: str) -> None:
         else 2 * acc.LaplaceDP(epsilon=0.5)
     )
     assert mechanism.curve.rdp([2.0])[0] == pytest.approx(expected.rdp([2.0])[0], rel=1e-12)
-    released = mechanism.select(dps.Scores(np.arange(30) % 5, sensitivity=mechanism.covers))
+    released = mechanism.select(
+        dps.Scores(np.arange(30) % 5, sensitivity=mechanism.sensitivity_bound)
+    )
     assert released.ordered
     assert released.values is not None
     assert list(released.values) == sorted(released.values, reverse=True)
     grouped = mechanism.select(
-        dps.Scores.grouped([0, 400], [10**9, 3], sensitivity=mechanism.covers)
+        dps.Scores.grouped([0, 400], [10**9, 3], sensitivity=mechanism.sensitivity_bound)
     )
     assert set(grouped.indices or ()) == {10**9, 10**9 + 1, 10**9 + 2}
     assert min(grouped.values or ()) > 10
@@ -282,7 +284,7 @@ def test_a_price_for_users_clipped_anew_needs_a_second_look() -> None:
         candidates=5,
     )
     mechanism.check(dps.Scores([9.0, 8.0], labels=["a", "b"], sensitivity=whole, domain="observed"))
-    with pytest.raises(dps.errors.InvalidRequest, match="clipped anew, to 1,"):
+    with pytest.raises(dps.errors.InvalidRequest, match="clipped again, to 1,"):
         mechanism.check(
             dps.Scores([9.0, 8.0], labels=["a", "b"], sensitivity=less, domain="observed")
         )

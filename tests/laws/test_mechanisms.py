@@ -50,7 +50,7 @@ def _drawn_alike(case: Case) -> object:
             getattr(mechanism, "k", 1),
             mechanism.noise,
             mechanism.scale,
-            mechanism.covers.linf,
+            mechanism.sensitivity_bound.linf,
         )
     return case
 
@@ -74,9 +74,9 @@ def _covered(case: Case, candidates: int, highest: int) -> list[str]:
     mechanism, epsilons = case.mechanism, epsilons_for(case.mechanism)
     vectors = np.array(list(itertools.product(range(highest + 1), repeat=candidates)))
     laws = divergences._laws(
-        mechanism, vectors, case.domain, np.arange(highest + 1.0) * mechanism.covers.linf
+        mechanism, vectors, case.domain, np.arange(highest + 1.0) * mechanism.sensitivity_bound.linf
     )
-    pairs = divergences._neighbors(mechanism.covers, vectors, highest)
+    pairs = divergences._neighbors(mechanism.sensitivity_bound, vectors, highest)
     broken = curve_covers(mechanism, divergences._compare(laws, *pairs, verify.ORDERS, epsilons))
     return (
         broken
@@ -123,7 +123,9 @@ def test_select_follows_the_law(case: Case, rows: int, singles: int) -> None:
     mechanism, rng = case.mechanism, np.random.default_rng(20261121)
     asked = some_scores(mechanism, case.boxes[-1][0], case.domain)
     if case.values:
-        asked = [dps.Scores(case.values, sensitivity=mechanism.covers, domain=case.domain)]
+        asked = [
+            dps.Scores(case.values, sensitivity=mechanism.sensitivity_bound, domain=case.domain)
+        ]
     laws = [mechanism.probabilities(scores) for scores in asked]
     if case.values:
         assert sum(chance > 0.02 for chance in laws[0].values()) >= 3
@@ -176,10 +178,10 @@ def test_grouped_scores_have_the_law_of_the_candidates_they_stand_for(kind: str)
         if (mechanism.most_candidates or 5) >= 5
         else (np.array([3, 1]), [1, 2])
     )
-    values = values * mechanism.covers.linf
-    grouped = dps.Scores.grouped(values, copies, sensitivity=mechanism.covers)
+    values = values * mechanism.sensitivity_bound.linf
+    grouped = dps.Scores.grouped(values, copies, sensitivity=mechanism.sensitivity_bound)
     law = mechanism.probabilities(
-        dps.Scores(np.repeat(values, copies), sensitivity=mechanism.covers)
+        dps.Scores(np.repeat(values, copies), sensitivity=mechanism.sensitivity_bound)
     )
     assert (
         misfit([outcome(mechanism.select(grouped, rng=rng), law) for _ in range(400)], law)
@@ -203,11 +205,13 @@ def test_values_follow_the_law_of_their_cells(case: Case) -> None:
     mechanism: Any = case.mechanism
     scores, rng = (
         dps.Scores(
-            [3, 1, 0][: case.boxes[-1][0]], sensitivity=mechanism.covers, domain=case.domain
+            [3, 1, 0][: case.boxes[-1][0]],
+            sensitivity=mechanism.sensitivity_bound,
+            domain=case.domain,
         ),
         np.random.default_rng(3),
     )
-    edges, places = np.array([0.0, 2.0, 3.0, 5.0]) * mechanism.covers.linf, (0, 1)
+    edges, places = np.array([0.0, 2.0, 3.0, 5.0]) * mechanism.sensitivity_bound.linf, (0, 1)
     law = mechanism.cell_probabilities(scores, edges)
     assert sum(law.values()) == pytest.approx(1, abs=1e-11)
     assert (
@@ -267,7 +271,7 @@ def test_only_the_highest_counts_matter(case: Case) -> None:
     for head in ((9, 4, 2), (3, 3, 1), (2, 2, 2), (8, 1, 1), (1, 0, 0)):
         tails = [(), (0,), (head[-1],) * 3, (0, head[-1], 0), tuple(range(head[-1] + 1))]
         scores = [
-            dps.Scores(head + tail, sensitivity=mechanism.covers, domain=case.domain)
+            dps.Scores(head + tail, sensitivity=mechanism.sensitivity_bound, domain=case.domain)
             for tail in tails
         ]
         laws = [mechanism.probabilities(s) for s in scores]
@@ -281,7 +285,10 @@ def law_of_labels(mechanism: dps.Mechanism, counts: dict[str, int]) -> dict[Any,
     """The exact law of what is released, by label where items are."""
     labels = list(counts)
     scores = dps.Scores(
-        list(counts.values()), sensitivity=mechanism.covers, labels=labels, domain="observed"
+        list(counts.values()),
+        sensitivity=mechanism.sensitivity_bound,
+        labels=labels,
+        domain="observed",
     )
     law = mechanism.probabilities(scores)
     if mechanism.traits.answers == "gap":
@@ -321,7 +328,10 @@ def test_scores_that_no_proof_covers_are_refused_before_a_draw(kind: str) -> Non
     or many candidates.
     """
     mechanism = KINDS[kind][0].mechanism
-    covers, size = mechanism.covers, mechanism.most_candidates or max(mechanism.least_candidates, 3)
+    covers, size = (
+        mechanism.sensitivity_bound,
+        mechanism.most_candidates or max(mechanism.least_candidates, 3),
+    )
     other: Any = "add_remove" if mechanism.relation == "replace_one" else "replace_one"
     wider = dps.Sensitivity(linf=2 * covers.linf, monotone=False, relation=mechanism.relation)
     refused: list[tuple[type[Exception], int, dict[str, Any]]] = [

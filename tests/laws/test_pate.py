@@ -37,7 +37,7 @@ def test_boxes_contain_all_neighboring_ballots(
     mechanism = pate.TauVoting(
         tau=votes, sigma=1.0, labels=labels, threshold=1.0, relation=relation, unit=unit
     )
-    changes = set(verify.changes(mechanism.covers, labels))
+    changes = set(verify.changes(mechanism.sensitivity_bound, labels))
     changes |= {tuple(-step for step in change) for change in changes}
     pairs = neighbors(labels, 0, votes, 3, "add_remove" if unit == "teacher" else "replace_one")
     assert {tuple(b - a for a, b in zip(*pair, strict=True)) for pair in pairs} <= changes
@@ -126,7 +126,7 @@ def test_stable_voting_is_stable_top_k() -> None:
     for kbar in (1, 2, None):
         mechanism = pate.StableVoting(rho=0.7, failure_delta=0.02, labels=3, kbar=kbar)
         twin = dps.StableTopK(rho=0.7, failure_delta=0.02, kbar=kbar or 3, relation="replace_one")
-        scores = Scores([9, 4, 1], sensitivity=mechanism.covers)
+        scores = Scores([9, 4, 1], sensitivity=mechanism.sensitivity_bound)
         assert mechanism.curve == twin.curve
         assert mechanism.probabilities(scores) == twin.probabilities(scores)
         ours = mechanism.select_many(np.tile(scores.values, (500, 1)), rng=np.random.default_rng(1))

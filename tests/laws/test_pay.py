@@ -91,7 +91,7 @@ def overspent(
 
 def pay(mechanism: Any, selection: dps.Selection) -> acc.Curve:
     """What the theorem charges."""
-    curve: acc.Curve = mechanism.spent(selection)
+    curve: acc.Curve = mechanism.cost_of(selection)
     return curve
 
 
@@ -104,7 +104,7 @@ def threshold_for_free(mechanism: dps.LimitedDomain, selection: dps.Selection) -
 
 def delta_for_free(mechanism: dps.LimitedDomain, selection: dps.Selection) -> acc.Curve:
     """Charges the picks and not the delta of the call."""
-    price: Any = mechanism.spent(selection)
+    price: Any = mechanism.cost_of(selection)
     return price.curve
 
 
@@ -118,7 +118,7 @@ def near(mechanism: dps.LimitedDomain, vectors: list[Counts]) -> list[Pair]:
     moved = [
         (v, tuple(np.add(v, c).tolist()))
         for v in vectors
-        for c in verify.changes(mechanism.covers, len(v))
+        for c in verify.changes(mechanism.sensitivity_bound, len(v))
     ]
     return [(first, second) for first, second in moved if second in vectors]
 
@@ -165,8 +165,8 @@ def pure(
 
 @pytest.mark.parametrize("session", SESSIONS, ids=lambda value: str(value[0]))
 def test_paying_for_what_one_gets_keeps_the_budget(session: Any) -> None:
-    """Theorem S8: repeated calls, each charged `spent`, stay within a filter's budget, added up as
-    pure epsilons or as rho.
+    """Theorem S8: repeated calls, each charged `cost_of`, stay within a filter's budget, added up
+    as pure epsilons or as rho.
     """
     mechanism, picks, calls, vectors, domain = session
     delta, pairs = calls * mechanism.delta, near(mechanism, vectors)
@@ -178,7 +178,7 @@ def test_paying_for_what_one_gets_keeps_the_budget(session: Any) -> None:
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 def test_paying_for_answers_and_silence_keeps_the_budget(rounds: int) -> None:
-    """Theorem P10: sessions that charge `spent` stay within the rho of a filter, however many
+    """Theorem P10: sessions that charge `cost_of` stay within the rho of a filter, however many
     rounds abstain.
     """
     rho = rounds * VOTE.curve.rho
@@ -217,14 +217,14 @@ def test_spent_counts_the_threshold_once_and_tells_the_price_of_silence() -> Non
     """
     mechanism = dps.LimitedDomain(k=3, kbar=5, epsilon=0.5, delta=1e-6)
     prices = [
-        mechanism.spent(selection_of(mechanism, tuple(range(n)))).core_epsilon for n in range(4)
+        mechanism.cost_of(selection_of(mechanism, tuple(range(n)))).core_epsilon for n in range(4)
     ]
     assert prices == [0.5, 1.0, 1.5, 1.5]
     for one, answer in ((mechanism, (0, 1, 2)), (VOTE, (1,))):
         assert pay(one, selection_of(one, answer)) == one.curve
-    assert VOTE.spent(selection_of(VOTE, ())) == acc.GaussianDP(mu=1 / 0.8)
+    assert VOTE.cost_of(selection_of(VOTE, ())) == acc.GaussianDP(mu=1 / 0.8)
     with pytest.raises(InvalidRequest, match="not released"):
-        mechanism.spent(dps.Selection(indices=(0,), ordered=False, requested=3))
+        mechanism.cost_of(dps.Selection(indices=(0,), ordered=False, requested=3))
     for foreign in (((0,), 2), ((0, 1), 1), ((), 1)):
         with pytest.raises(InvalidRequest):
-            VOTE.spent(dps.Selection(indices=foreign[0], ordered=True, requested=foreign[1]))
+            VOTE.cost_of(dps.Selection(indices=foreign[0], ordered=True, requested=foreign[1]))

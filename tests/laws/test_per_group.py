@@ -248,7 +248,7 @@ def test_a_second_look_must_be_at_uniform_shares_too() -> None:
         if uniform:
             mechanism.check(asked)
             continue
-        with pytest.raises(dps.errors.SensitivityMismatch, match="priced for uniform shares"):
+        with pytest.raises(dps.errors.SensitivityMismatch, match="cost assumes uniform shares"):
             mechanism.select(asked)
 
 
@@ -340,7 +340,9 @@ def discovered(users: tuple[tuple[int | None, int | None], ...]) -> dps.mechanis
         present[here] += 1 / np.sqrt(len(here))
         for group in here:
             groups[group][items[group]] += 1
-    seen = dps.Scores(present, sensitivity=FIND.covers, labels=["a", "b"], domain="observed")
+    seen = dps.Scores(
+        present, sensitivity=FIND.sensitivity_bound, labels=["a", "b"], domain="observed"
+    )
     cells = {
         name: dps.Scores(counts, sensitivity=S) for name, counts in zip("ab", groups, strict=True)
     }
@@ -421,7 +423,7 @@ def test_discovered_groups_are_drawn_as_their_law_says() -> None:
     assert {one.groups for one in drawn} <= {(), ("a",), ("b",), ("a", "b")}
     assert repr(scores) == "GroupedScores(max_groups_per_user=2)"
     listed = grouped([[1, 2]], 2)
-    with pytest.raises(dps.errors.InvalidRequest, match="leave discovery out"):
+    with pytest.raises(dps.errors.InvalidRequest, match="Leave discovery out"):
         FOUND.check(listed)
     with pytest.raises(dps.errors.DomainMismatch, match="read off private data"):
         dps.PerGroup(mechanism=dps.PermuteAndFlip(epsilon=0.8), max_groups_per_user=2).check(scores)
@@ -481,7 +483,9 @@ def test_a_private_domain_in_every_group_shows_no_positions_and_its_failures_add
     mechanism = dps.PerGroup(mechanism=select, max_groups_per_user=3)
     assert mechanism.curve.delta0 == pytest.approx(3e-12, rel=1e-9, abs=0)
     seen = {
-        city: dps.Scores(counts, sensitivity=select.covers, labels=["a", "b"], domain="observed")
+        city: dps.Scores(
+            counts, sensitivity=select.sensitivity_bound, labels=["a", "b"], domain="observed"
+        )
         for city, counts in (("Rome", [900, 800]), ("Oslo", [0, 0]), ("Bern", [1, 700]))
     }
     released = mechanism.select(dps.mechanisms.GroupedScores(seen, max_groups_per_user=3))
@@ -520,7 +524,7 @@ def test_groups_that_no_proof_covers_or_that_are_none_are_refused() -> None:
         ),
         (
             dps.errors.InvalidRequest,
-            "call select",
+            "Call select",
             lambda: mechanism.check_many(grouped([[1, 2]], 2)),
         ),
     ]

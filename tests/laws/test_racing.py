@@ -602,9 +602,8 @@ class Weighing:
     def _never(_: Any) -> dps.Scores:
         pytest.fail("scored")
 
-    def _weigh(self, labels: Any, numbers: NDArray[np.int64], norm: float) -> NDArray[np.int64]:
+    def _weigh(self, labels: Any, norm: float) -> NDArray[np.int64]:
         self._asked.append(norm)
-        assert set(numbers.tolist()) <= {UNIT}
         mine = self._kept[:, [self._place[name] for name in labels]]
         sizes = np.maximum(mine.sum(axis=1), 1)
         weights = np.floor(np.minimum(1.0, norm / np.sqrt(sizes)) * (1 - 2.0**-50) * UNIT)
@@ -676,11 +675,16 @@ def alike(seen: Sequence[Any], drawn: Sequence[Any]) -> float:
     ("at", "count", "others"),
     [
         *((at, 120, 4000) for at in (0, 4, 8)),
-        *(pytest.param(at, 3000, 60_000, marks=pytest.mark.slow) for at in range(len(AGREED))),
+        *(pytest.param(at, 1500, 30_000, marks=pytest.mark.slow) for at in range(len(AGREED))),
     ],
 )
 def test_the_mechanism_is_the_one_whose_laws_are_checked(at: int, count: int, others: int) -> None:
-    """Lists and numbers are drawn with the law of the second implementation, users weighed anew."""
+    """Lists and numbers are drawn with the law of the second implementation, users weighed anew.
+
+    At 1e-8, 1,500 draws notice an outcome whose probability is off by .08. A branch that is left
+    out moves more: 120 draws notice it. Smaller numbers, of noise and thresholds, are held by the
+    exact laws above.
+    """
     relation, log, groups, settings = AGREED[at]
     mechanism = raced(relation, 6, 1.0, values=True, **settings)
     theirs = seconds(of(mechanism, 1.0, groups), log, others, at)

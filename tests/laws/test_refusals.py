@@ -114,10 +114,6 @@ def valued(**given: Any) -> dps.Mechanism:
     return dps.WithValues(**{"mechanism": PF, "noise": "laplace", "scale": 1.0, **given})
 
 
-def rounds(**given: Any) -> dps.Mechanism:
-    return dps.TwoRoundHistogram(**{"scale": 2.0, **given})
-
-
 def race(**given: Any) -> dps.Mechanism:
     return dps.RacingTopK(**{"k": 2, "scale": 2.0, "sensitivity": ONE, **given})
 
@@ -145,7 +141,10 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         ),
         "fewer items",
     ),
-    (lambda: LargeGap(epsilon=1.0, kbar=3, regularizer=[0.0, 1.0]), "lists 2 sizes and kbar=3"),
+    (
+        lambda: LargeGap(epsilon=1.0, kbar=3, regularizer=[0.0, 1.0]),
+        "lists 2 sizes, fewer than kbar=3",
+    ),
     (
         lambda: StableTopKFixed(k=3, rho=1.0, failure_delta=0.1, penalty=0.0, kbar=2),
         "kbar=2 is less than k=3",
@@ -176,11 +175,6 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         "nothing is clipped",
     ),
     (lambda: valued(mechanism=histogram(), noise="gaussian", clip=1.0), "how many items"),
-    (lambda: rounds(sensitivity=dps.Sensitivity(linf=2.0, l0=1)), "at most 1"),
-    (lambda: rounds(sensitivity=dps.Sensitivity(), k=1), "bounds no l2 norm"),
-    (lambda: rounds(sensitivity=dps.Sensitivity.of_clipped(1.0), delta=0.1), "states no l0"),
-    (lambda: rounds(sensitivity=ONE), "k=None"),
-    (lambda: rounds(sensitivity=ONE, delta=0.1, scale=1e308), "beyond the floats"),
     (lambda: race(sensitivity=dps.Sensitivity(linf=2.0, l0=1)), "at most 1"),
     (lambda: race(sensitivity=dps.Sensitivity()), "bounds no l2 norm"),
     (lambda: race(sensitivity=dps.Sensitivity.of_clipped(1.0), delta=0.1), "states no l0"),
@@ -190,7 +184,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         r"failures=.* must be 2 parts",
     ),
     (lambda: race(bands=((0.1, 1.0),)), r"bands=.* must have 2 entries"),
-    (lambda: race(delta=1e-300), "raise it"),
+    (lambda: race(delta=1e-300), "Raise it"),
     (lambda: race(scale=1e300), "lower it"),
     (lambda: race(scale=1e-13), "raise it"),
     (lambda: steps(discovery=SELECT), "discovery"),
@@ -208,7 +202,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         ),
         "different relations",
     ),
-    (lambda: grouped(discovery=PF), "finds nothing"),
+    (lambda: grouped(discovery=PF), "does not select from an unknown domain"),
 ]
 
 
@@ -225,11 +219,11 @@ def number_of(**given: Any) -> object:
 
 OTHERS: list[tuple[Callable[[], object], str]] = [
     (lambda: runs(relation=None), "relation is missing"),
-    (lambda: runs(base=PF, relation="replace_one"), "not that of base"),
+    (lambda: runs(base=PF, relation="replace_one"), "differs from the relation of base"),
     (lambda: runs(base=0.5), "a curve, or a mechanism"),
     (lambda: runs(distribution={"kind": "poisson", "mean": 0}), "mean"),
     (lambda: number_of(eta=-1.0, gamma=0.1), "eta"),
-    (lambda: number_of(gamma=1e-9), "more than a million runs"),
+    (lambda: number_of(gamma=1e-9), "more than a million expected runs"),
     (lambda: number_of(gamma=1.0), "gamma"),
 ]
 

@@ -267,12 +267,12 @@ def test_a_budget_of_two_rates_buys_the_noise_whose_test_attains_them(
 def test_two_rates_are_given_together_and_in_order() -> None:
     """A true positive rate at or below chance, one rate alone, and another amount are refused."""
     for wrong, words in (
-        ({"fpr": 0.1}, "not none"),
-        ({"tpr": 0.1}, "belong together"),
+        ({"fpr": 0.1}, "exactly one of"),
+        ({"tpr": 0.1}, "given together"),
         ({"fpr": 0.1, "tpr": 0.1}, "fpr < tpr"),
-        ({"fpr": 0.1, "tpr": 0.2, "epsilon": 1.0}, "not both"),
-        ({"fpr": 0.1, "epsilon": 1.0}, "belong together"),
-        ({"fpr": 0.1, "tpr": 0.2, "delta": 1e-6}, "leave delta out"),
+        ({"fpr": 0.1, "tpr": 0.2, "epsilon": 1.0}, "exactly one of"),
+        ({"fpr": 0.1, "epsilon": 1.0}, "given together"),
+        ({"fpr": 0.1, "tpr": 0.2, "delta": 1e-6}, "Leave delta out"),
         ({"fpr": 0.1, "tpr": 1.0}, "true positive rate"),
     ):
         with pytest.raises(acc.errors.InvalidBudget, match=words):
@@ -288,9 +288,9 @@ def test_two_rates_are_given_together_and_in_order() -> None:
 def test_no_filter_counts_in_advantages(tmp_path: Path) -> None:
     """What is charged step by step is refused, with the budget that a filter or a ledger takes."""
     budget, curve = acc.Budget(advantage=0.1), acc.PureDP(epsilon=0.01)
-    with pytest.raises(acc.errors.InvalidBudget, match="leave delta out"):
+    with pytest.raises(acc.errors.InvalidBudget, match="Leave delta out"):
         acc.Budget(advantage=0.1, delta=1e-6)
-    with pytest.raises(acc.errors.InvalidBudget, match="not both"):
+    with pytest.raises(acc.errors.InvalidBudget, match="exactly one"):
         acc.Budget(advantage=0.1, epsilon=1.0)
     with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
         for asked in (

@@ -39,7 +39,7 @@ def left(tmp_path: Path) -> Iterator[Callable[[acc.Budget, dps.LimitedDomain], L
             selection = dps.Selection(
                 indices=tuple(range(items)), ordered=True, requested=mechanism.k, complete=done
             )
-            ledger.release(name, "first", spent=mechanism.spent(selection))
+            ledger.release(name, "first", spent=mechanism.cost_of(selection))
             return ledger.total(name).main
 
         def after(budget: acc.Budget, mechanism: dps.LimitedDomain) -> Left:

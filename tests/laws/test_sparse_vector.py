@@ -540,7 +540,7 @@ def test_what_is_no_distance_is_refused_before_any_draw(distance: Any) -> None:
     assert str(error.value).startswith("distance must be a")
     assert "1.2345" not in str(error.value)
     for mechanism in ANSWERED if distance == -1.2345 else ():
-        scores = dps.Scores([0, 5, -1], sensitivity=mechanism.covers, kind="utilities")
+        scores = dps.Scores([0, 5, -1], sensitivity=mechanism.sensitivity_bound, kind="utilities")
         one, many = (
             (mechanism.check, mechanism.select, mechanism.probabilities),
             (mechanism.select_many, mechanism.check_many),
@@ -676,7 +676,7 @@ def test_a_lead_beyond_t_passes_by_mistake_as_often_as_the_margin_allows() -> No
     """
     for monotone, share in ((False, 0.4), (True, 0.4), (True, 0.75)):
         mechanism = LargeMargin(epsilon=1.0, delta=0.01, monotone=monotone, split=share)
-        lead = mechanism.covers.range * (1 + math.log(2 / 0.01) / (1 - share))
+        lead = mechanism.sensitivity_bound.range * (1 + math.log(2 / 0.01) / (1 - share))
         passes = float(mechanism._size_law(np.array([lead, 0.0]))[0])
         assert passes == pytest.approx(0.01 / 4, rel=1e-9)
 
@@ -719,7 +719,7 @@ def test_outside_the_bad_event_the_two_steps_hold(
         (high + 30, 30, 1),
         (0, high, high),
     ):
-        for change in verify.changes(mechanism.covers, 3):
+        for change in verify.changes(mechanism.sensitivity_bound, 3):
             pair = base, tuple(b + c for b, c in zip(base, change, strict=True))
             laws, moved = zip(
                 *(_steps(mechanism, x, y) for x, y in (pair, pair[::-1])), strict=True

@@ -184,7 +184,7 @@ def test_few_picks_cost_no_more_than_many(cut: float) -> None:
         claimed = mechanism.picks.rdp(orders)
         for n in (1, 2, k):
             each = acc.BoundedRange(
-                epsilon=mechanism.covers.range / (cut * mechanism.pick_scale(n))
+                epsilon=mechanism.sensitivity_bound.range / (cut * mechanism.pick_scale(n))
             )
             broken |= bool(np.any((n * each).rdp(orders) > claimed * (1 + 1e-12)))
         for order in (1.05, 2.0):

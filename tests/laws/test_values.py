@@ -65,7 +65,9 @@ def test_the_price_of_values_is_reached(name: str) -> None:
     mechanism, epsilons = build(1.0), [0.0, 0.2, 0.5]
     domain: Any = "observed" if mechanism.takes_observed else "public"
     inputs = [
-        dps.Scores([count + more] * candidates, sensitivity=mechanism.covers, domain=domain)
+        dps.Scores(
+            [count + more] * candidates, sensitivity=mechanism.sensitivity_bound, domain=domain
+        )
         for more in (0, 1)
     ]
     delta = hockey_stick(
@@ -101,7 +103,7 @@ def test_a_mechanism_without_a_law_of_its_values_is_refused(
     monkeypatch.delattr(dps.OneshotTopK, "_cell_probabilities")
     with pytest.raises(dps.errors.NoClosedForm, match="lower_bound"):
         verify.worst_case(with_values(1), candidates=1)
-    with pytest.raises(dps.errors.NoClosedForm, match="ask for probabilities"):
+    with pytest.raises(dps.errors.NoClosedForm, match="Ask for probabilities"):
         dps.ExponentialMechanism(epsilon=1.0).cell_probabilities(
             dps.Scores([1, 2], sensitivity=S), [1.0]
         )
@@ -148,7 +150,10 @@ def test_values_stand_beside_their_items() -> None:
     """
     private = dps.LimitedDomain(k=2, kbar=4, epsilon=50.0, delta=1e-6, l0=1)
     counts = dps.Scores(
-        [10, 9000, 500], labels=["c", "a", "b"], sensitivity=private.covers, domain="observed"
+        [10, 9000, 500],
+        labels=["c", "a", "b"],
+        sensitivity=private.sensitivity_bound,
+        domain="observed",
     )
     mechanism = dps.WithValues(mechanism=private, noise="laplace", scale=2.0)
     released = mechanism.select(counts)
@@ -211,5 +216,7 @@ def test_what_a_release_used_holds_its_values() -> None:
             reason=None if n == 3 else "few",
         )
         values = 3 / (2 * 10.0**2) if n else 0.0
-        assert mechanism.spent(told).rho == pytest.approx(select.spent(told).rho + values, rel=1e-9)
-        assert mechanism.spent(told).delta0 == 1e-6
+        assert mechanism.cost_of(told).rho == pytest.approx(
+            select.cost_of(told).rho + values, rel=1e-9
+        )
+        assert mechanism.cost_of(told).delta0 == 1e-6

@@ -72,7 +72,7 @@ def test_the_price_of_an_order_is_attained() -> None:
     def log_chance(lead: float) -> float:
         return float(np.log(2 + lead / 0.8) - lead / 0.8 - np.log(4))
 
-    near = mechanism.probabilities(dps.Scores([0, 9], sensitivity=mechanism.covers))
+    near = mechanism.probabilities(dps.Scores([0, 9], sensitivity=mechanism.sensitivity_bound))
     assert np.log(near[0, 1]) == pytest.approx(log_chance(9), rel=1e-6)
     ratio = log_chance(199) - log_chance(200)
     assert 0.99 * mechanism.curve.pure_epsilon < ratio <= mechanism.curve.pure_epsilon
@@ -203,7 +203,7 @@ def attained(mechanism: dps.Mechanism, share: float) -> tuple[float, float]:
     """An epsilon, this share of the pure one, and the exact divergence there of the gap that
     Theorem N7 names.
     """
-    epsilon, width = share * mechanism.curve.pure_epsilon, mechanism.covers.range
+    epsilon, width = share * mechanism.curve.pure_epsilon, mechanism.sensitivity_bound.range
     before = -width * (1 + share) / 2
     p, q = law(mechanism, [before + width, 0.0]), law(mechanism, [before, 0.0])
     return epsilon, float(hockey_stick(p, q, epsilon)[0, 0])

@@ -1,5 +1,5 @@
-"""The types of keywords that are the fields of specs, as TypedDicts: those that several specs share
-stand once.
+"""The types of keywords that are the fields of specs, as TypedDicts, with their descriptions: those
+that several specs share stand once.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 
@@ -14,7 +15,7 @@ from dpselect.spec import Spec
 
 HEAD = '''"""Made from the fields of specs: `pytest tests/dpselect/test_spec.py --golden` writes it anew.
 
-For type checkers alone: what `dpselect.topk` and its like take as `**asked`.
+For type checkers and editors alone: what `dpselect.topk` and its like take as `**asked`.
 """
 
 from __future__ import annotations
@@ -81,11 +82,18 @@ def module(specs: Mapping[type[Spec], Sequence[str]]) -> str:
             used |= {node.id for node in ast.walk(note) if isinstance(node, ast.Name)}
             modules |= {sys.modules[stated.__module__]: None}
             typed = ast.unparse(note)
-            lines.append(
-                f"    {name}:"
-                f" {f'Required[{typed}]' if base.model_fields[name].is_required() else typed}"
-            )
+            field = base.model_fields[name]
+            lines.append(f"    {name}: {f'Required[{typed}]' if field.is_required() else typed}")
+            lines += _docstring(field.description or "")
     return "\n".join([HEAD, *_imports(used, modules), *lines]) + "\n"
+
+
+def _docstring(text: str) -> list[str]:
+    """The lines of a string that editors show as the documentation of the field above it."""
+    raw = "r" if "\\" in text else ""
+    indent = {"initial_indent": f'    {raw}"""', "subsequent_indent": "    "}
+    *lines, last = textwrap.wrap(text, 97, **indent, break_on_hyphens=False)
+    return [*lines, f'{last}"""']
 
 
 def _notes(base: type) -> Mapping[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -20,6 +21,18 @@ def spread(cases: Sequence[Any], count: int) -> list[Any]:
     """
     fast = evenly(len(cases), count)
     return [case if place in fast else _slow(case) for place, case in enumerate(cases)]
+
+
+def covering(cases: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Few of the cases, in which any three values that occur in one case occur together: a fault
+    that needs no more than three of them is met.
+    """
+    triples = [set(combinations(enumerate(map(repr, case)), 3)) for case in cases]
+    missing, kept = set().union(*triples), list[int]()
+    while missing:
+        kept.append(max(range(len(cases)), key=lambda place: len(triples[place] & missing)))
+        missing -= triples[kept[-1]]
+    return [cases[place] for place in sorted(kept)]
 
 
 def _slow(case: Any) -> Any:

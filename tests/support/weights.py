@@ -1,34 +1,26 @@
-"""What users spend on items in a second round, exactly and from its definition. Theorem H11."""
+"""What users spend on items in a later round, exactly and from its definition. Theorem H13."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 UNIT = 2**20
 
 
-def spent(items: Iterable[int], numbers: Mapping[int, int], norm: float) -> dict[int, int]:
-    """The weights of one user on the items that have a number, units of 2^-20."""
-    among = [item for item in items if item in numbers]
-    size = sum(numbers[item] ** 2 for item in among)
+def spent(number: int, norm: float) -> int:
+    """The weight of one user on each of so many items, in units of 2^-20."""
     squares = math.floor(Fraction(norm) ** 2 * UNIT**2)
-    weights = {
-        item: math.isqrt(min(squares * numbers[item] ** 2 // size, UNIT**2)) for item in among
-    }
-    # no user spends more than the norm
-    assert sum(weight**2 for weight in weights.values()) <= squares
-    assert max(weights.values(), default=0) <= UNIT
-    return weights
+    weight = math.isqrt(min(squares // number, UNIT**2))
+    assert number * weight**2 <= squares  # no user spends more than the norm
+    return weight
 
 
-def weighed(
-    log: Iterable[frozenset[int]], numbers: Mapping[int, int], norm: float
-) -> dict[int, int]:
-    """Sums of the weights of all users."""
-    total = dict.fromkeys(numbers, 0)
-    for items in log:
-        for item, weight in spent(items, numbers, norm).items():
-            total[item] += weight
-    return total
+def weighed(log: Iterable[frozenset[int]], items: Sequence[int], norm: float) -> list[int]:
+    """Sums of the weights of all users on these items, in their order."""
+    total = dict.fromkeys(items, 0)
+    for user in log:
+        for item in (own := user & total.keys()):
+            total[item] += spent(len(own), norm)
+    return list(total.values())

@@ -1,3 +1,1 @@
-"""Privacy loss distributions: dominating pairs on a grid, composed for plans that are fixed in
-advance.
-"""
+"""Privacy loss distributions: dominating pairs on a grid, composed for plans fixed in advance."""

@@ -1,13 +1,15 @@
-"""Composing privacy losses by one tilted Fourier transform: a rigorous upper bound at any delta
-(Theorem P5).
+"""Composition of privacy losses by one tilted Fourier transform (Theorem P5).
 
-Tilting by e^(theta L), with the best theta, moves the mass to where delta is decided, so the
-rounding error of the transform is small against delta however small delta is. Mass that wraps
-around the window is only ever counted too often; what may lie above the window is added by
-Chernoff's bound; the rounding error of the transforms is added to every entry.
+The result is a rigorous upper bound at any delta. Tilting by e^(theta L), with the best theta,
+moves the mass to where delta is decided, so that the rounding error of the transform is small
+against delta, however small delta is. Errors are always counted upwards:
 
-The plan is made ready first: few distinct steps, their rounded losses on one grid, and how fine
-that grid is.
+- Mass that wraps around the transform's window is only ever counted too often.
+- Mass that may lie above the window is added by Chernoff's bound.
+- The rounding error of the transforms is added to every entry.
+
+Before that, the plan is reduced to few distinct steps, and their rounded losses are put on one grid
+of suitable fineness.
 """
 
 from __future__ import annotations
@@ -63,9 +65,7 @@ _TILTS, _TRIED, _REFINED = (-2.0, 2.5), 13, 9  # in units of 1/spread, as powers
 
 
 def can_compose(losses: Losses) -> bool:
-    """Whether the transform can tell anything about these losses; it depends on counts and scales
-    alone.
-    """
+    """Return True if the transform can bound these losses; it depends on counts and scales only."""
     losses = losses.directed()[0]
     if (
         not 0 < len(losses.steps) <= MOST_STEPS
@@ -88,8 +88,9 @@ def _reach(losses: Losses, tail: float) -> float:
 
 
 def _rough(losses: Losses) -> _Parts:
-    """All steps on a coarse grid, which is looked at for a tilt; less of their tails where all of
-    them are slow to look at.
+    """Return all steps on a coarse grid, on which a tilt is searched.
+
+    If their tails are slow to evaluate, more of each is cut off.
     """
     interval = _choose_interval(losses, _LOOK)
     return _Parts.of(
@@ -99,10 +100,10 @@ def _rough(losses: Losses) -> _Parts:
 
 @lru_cache(maxsize=512)
 def pld_epsilon(losses: Losses, delta: float, theta: float | None = None) -> float:
-    """An epsilon for `delta`; inf if the grid proves none.
+    """Return an epsilon for `delta`; inf if the grid proves none.
 
     Args:
-        losses: of which `can_compose` holds.
+        losses: privacy losses that pass `can_compose`.
         delta: in (0, 1).
         theta: tilt > 0; if None the best one is found. It decides accuracy, never soundness.
     """
@@ -117,12 +118,12 @@ def pld_epsilon(losses: Losses, delta: float, theta: float | None = None) -> flo
 
 @lru_cache(maxsize=512)
 def pld_delta(losses: Losses, epsilon: float, theta: float | None = None) -> float:
-    """A delta for `epsilon` >= 0; arguments as for `pld_epsilon`."""
+    """Return a delta for `epsilon` >= 0, with the arguments of `pld_epsilon`."""
     return _best_near(losses, epsilon, theta).delta(epsilon)
 
 
 def pld_deltas(losses: Losses, epsilon: float) -> Callable[[float], float]:
-    """A delta for every epsilon >= 0, by one composition: the best for this one."""
+    """Return a function from epsilon >= 0 to delta, by one composition, best for `epsilon`."""
     return _best_near(losses, epsilon, None).delta
 
 
@@ -138,7 +139,7 @@ def _best_near(losses: Losses, epsilon: float, theta: float | None) -> _Total:
 
 @dataclass(frozen=True)
 class _Window:
-    """Sums from low to low + size - 1 intervals, and a bound on the mass above them."""
+    """The sums from low to low + size - 1 intervals, and a bound on the mass above them."""
 
     low: int
     size: int
@@ -147,10 +148,11 @@ class _Window:
 
 @dataclass(frozen=True)
 class _Total:
-    """delta at y_i = (low + i) interval is e^(cumulant - theta y_i) gain_i + lost; within the cell
-    below it grows by slope_i.
+    """Bounds on delta at the grid points y_i = (low + i) interval.
 
-    `slack` covers the rounding of the tilted laws in the logarithm of the first term.
+    delta(y_i) is e^(cumulant - theta y_i) gain_i + lost, and grows by slope_i within the cell
+    below. `slack` covers the rounding of the tilted distributions in the logarithm of the first
+    term.
     """
 
     interval: float
@@ -173,7 +175,7 @@ class _Total:
 
     @cached_property
     def _is_known(self) -> bool:
-        """Whether no number overflowed; a total with NaN or infinite entries proves nothing."""
+        """True if no number overflowed; a total with NaN or infinite entries proves nothing."""
         scalars = np.isfinite([self.theta, self.cumulant, self.slack, self.lost])
         return bool(
             scalars.all() and np.isfinite(self.gain).all() and np.isfinite(self.slope).all()
@@ -242,9 +244,7 @@ def _compose(losses: Losses, theta: float, delta: float) -> _Total:
 
 
 def _summed(terms: Floats, rate: float) -> Floats:
-    """y_i = terms_i + e^-rate y_(i-1), all terms >= 0, in pieces within which the powers stay
-    floats.
-    """
+    """Return y_i = terms_i + e^-rate y_(i-1), for terms >= 0, in pieces that do not underflow."""
     length = min(len(terms), max(1, int(_SPAN / rate)))
     keep, sums, last = np.exp(-rate * np.arange(length)), np.empty_like(terms), 0.0
     for start in range(0, len(terms), length):
@@ -257,7 +257,10 @@ def _summed(terms: Floats, rate: float) -> Floats:
 
 
 def _gridded(losses: Losses, theta: float, tail: float) -> tuple[_Parts, _Window]:
-    """The grid that the tolerances ask for, or the finest that the allowance of cells permits."""
+    """Return the steps and the window on the grid that the tolerances ask for.
+
+    If that grid has too many cells, the finest one allowed is used.
+    """
     widest = max((loss.reach_at(tail) for _, loss in losses.steps if loss.is_wide), default=0.0)
     finest, coarsest = (
         _choose_interval(losses, _FINE),
@@ -276,16 +279,18 @@ def _gridded(losses: Losses, theta: float, tail: float) -> tuple[_Parts, _Window
 
 
 def _on_atoms(losses: Losses, interval: float) -> float:
-    """At most halved, it divides the width of the heaviest step if that has atoms no closer than
-    half of it.
+    """Return an interval, at most halved, that divides the width of the heaviest step.
+
+    It is returned unchanged if that step has atoms closer than half of it, or none.
     """
     period = max(losses.steps, key=lambda step: step[0] * step[1].scale ** 2)[1].period
     return period / math.ceil(period / interval) if 2 * period > interval else interval
 
 
 def joint_interval(losses: Losses) -> float:
-    """The interval of a grid for dp-accounting (nats): it adds a share of 10^-5 to the variance, or
-    what _MOST_CELLS leave.
+    """Return a grid interval (nats) for dp-accounting.
+
+    Its rounding adds a share of 10^-5 to the variance, or more if _MOST_CELLS requires it.
     """
     spread = math.sqrt(math.fsum(count * loss.scale**2 for count, loss in losses.steps))
     width = 2 * _reach(losses, _ROUGH_JOINT) + _SPREADS * spread
@@ -298,8 +303,9 @@ _ROUGH_JOINT, _SPREADS = 1e-22, 20.0
 
 @dataclass(frozen=True)
 class _Reach:
-    """Where the tilted law of the sum lies but for e^-32 on either side, in nats; the tilt beyond
-    theta that shows its top.
+    """The range (nats) of the tilted sum, up to e^-32 on either side.
+
+    `step` is the tilt beyond theta that shows the top.
     """
 
     bottom: float
@@ -322,22 +328,19 @@ class _Reach:
         )
 
     def holds(self, parts: _Parts, theta: float) -> bool:
-        """Whether the law on this finer grid lies there too: rounding has moved the tilted sum by
-        about twice this over theta.
+        """Return True if the distribution on this finer grid has the same range.
+
+        Rounding has moved the tilted sum by about twice the difference of cumulants over theta.
         """
         return self.cumulant - parts.cumulant(theta) <= theta * (self.top - self.bottom) * _MOVED
 
     def cells(self, parts: _Parts) -> tuple[int, int]:
-        """First cell and number of cells. Any are valid: where rounding left none, one stands for
-        them.
-        """
+        """Return the first cell and the number of cells, at least 1. Any cells are valid."""
         low = max(parts.least, math.floor(self.bottom / parts.interval))
         return low, max(1, min(parts.most, math.ceil(self.top / parts.interval)) - low + 1)
 
     def window(self, parts: _Parts, theta: float) -> _Window:
-        """The cells that are computed, with a bound on the mass above them for the law on this very
-        grid.
-        """
+        """Return the cells to compute, with a bound on the mass above them on this very grid."""
         low, cells = self.cells(parts)
         least = min(cells, 2 * _MOST_CELLS)
         # The least 2^a 3^b 5^c that is not below: transforms of such a length are quick.
@@ -351,7 +354,7 @@ class _Reach:
 
 
 def _convolve(laws: list[Floats], parts: _Parts, window: _Window) -> Floats:
-    """Upper bounds on the tilted law of the sum, at every place of the window."""
+    """Return upper bounds on the tilted distribution of the sum, at every place of the window."""
     size, eta = window.size, _FFT * math.log2(max(2, window.size))
     half = size // 2 + 1
     angle, height, heights, norms = np.zeros(half), np.zeros(half), [], []
@@ -374,8 +377,9 @@ def _convolve(laws: list[Floats], parts: _Parts, window: _Window) -> Floats:
 
 
 def _error(norms: Floats, heights: list[Floats], height: Floats, count: int, size: int) -> float:
-    """Most that the inverse transform gains from the errors of the transforms (Cauchy-Schwarz) and
-    of their powers.
+    """Largest gain of the inverse transform from errors of the transforms and of their powers.
+
+    It is bounded by the Cauchy-Schwarz inequality.
     """
     transforms = math.fsum(
         float(norm) * _root_mean(height - own, size)
@@ -393,9 +397,7 @@ def _root_mean(log_height: Floats, size: int) -> float:
 
 
 def coarsen_losses(losses: Losses) -> Losses:
-    """A plan that loses at least as much in every divergence, with few distinct steps.
-    Theorem P9.
-    """
+    """Return a plan with few distinct steps and no smaller divergence. Theorem P9."""
     steps: Counter[Loss] = Counter()
     for count, loss in losses.steps:
         steps[loss] += count
@@ -422,8 +424,9 @@ def coarsen_losses(losses: Losses) -> Losses:
 
 
 def _rounded_up(widths: Counter[float], levels: int) -> Iterable[tuple[float, int]]:
-    """(width, count) with at most about `levels` widths, each at least the one it stands for; the
-    cheaper of two layouts.
+    """Return (width, count) pairs with at most about `levels` widths, each rounded up.
+
+    The cheaper of two layouts is taken.
     """
     sizes = np.sort(np.array(list(widths)))
     times = np.array([float(widths[float(size)]) for size in sizes])
@@ -445,8 +448,9 @@ def _rounded_up(widths: Counter[float], levels: int) -> Iterable[tuple[float, in
 
 @lru_cache(maxsize=512)
 def _choose_interval(losses: Losses, tolerance: float) -> float:
-    """The interval h (nats) whose rounding adds `tolerance` of the plan's squared scale: h^2/6 a
-    step, less for tiny steps.
+    """Return the interval h (nats) whose rounding adds `tolerance` of the plan's squared scale.
+
+    A step adds h^2/6, and tiny steps add less.
     """
     counts, scales = np.array([(n, loss.scale) for n, loss in losses.steps], dtype=np.float64).T
     whole, low, high = float((counts * scales**2).sum()), 0.0, 4 * float(scales.max())
@@ -467,9 +471,7 @@ class _Parts:
 
     @staticmethod
     def of(losses: Losses, interval: float, tail: float) -> _Parts:
-        """All steps of `losses` on multiples of `interval`, with tails of `tail` cut off each (see
-        `Loss.pmf`).
-        """
+        """Return all steps of `losses` on multiples of `interval`, tails cut as in `Loss.pmf`."""
         counts, single = zip(*losses.steps, strict=True)
         return _Parts(counts, tuple(loss.pmf(interval, tail) for loss in single), interval)
 
@@ -482,7 +484,7 @@ class _Parts:
         return math.fsum(n * mean for n, mean in zip(self.counts, means, strict=True))
 
     def tilted(self, theta: float) -> list[Floats]:
-        """Each step's finite law, weighted by e^(theta L) and scaled to sum to one."""
+        """Return each step's finite distribution, weighted by e^(theta L) and normalized."""
         both = zip(self._logs, self._losses, strict=True)
         return [
             np.exp(logs + theta * losses - _log_mean(logs, losses, theta)) for logs, losses in both
@@ -555,8 +557,9 @@ def _log_mean(logs: Floats, losses: Floats, theta: float) -> float:
 
 
 def _best_tilt(parts: _Parts, objective: Callable[[float], float], given: float | None) -> float:
-    """The tilt with the least `objective`, between the scales on which the sum can vary, or else
-    the given one.
+    """Return the tilt with the least `objective`, or the given one.
+
+    The search covers the scales on which the sum can vary.
     """
     if given is not None:
         return given

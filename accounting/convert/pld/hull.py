@@ -1,5 +1,6 @@
-"""Pairs from valid profiles, those of Renyi bounds among them: the largest convex function below is
-some pair's divergence.
+"""Dominating pairs made from valid profiles, such as conversions of Renyi bounds.
+
+The largest convex function below the profiles is the divergence of some pair.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MOST_REACH = 650.0
 
 
 class Profiled(Loss, ABC):
-    """A loss that is known by its divergences, and not by its law."""
+    """A loss known by its divergences, not by its distribution."""
 
     @abstractmethod
     def ahead(self, y: Floats) -> Floats:
@@ -42,8 +43,9 @@ class Profiled(Loss, ABC):
 
     @final
     def hulled(self, reach: int, interval: float) -> Pmf:
-        """The pair whose profile is the hull of this one's at 0..reach times interval: masses at
-        -reach..reach and beyond.
+        """Return the pair whose profile is the convex hull of this one on a grid.
+
+        The grid points are 0..reach times `interval`; masses lie at -reach..reach and beyond.
         """
         values = self.ahead(grid_of(0, reach, interval))
         grid = grid_of(-reach, reach, interval)
@@ -72,8 +74,8 @@ class Hull(Profiled):
     """The smallest of several valid profiles, made convex in e^y (Theorem P4).
 
     Args:
-        bounds: (factor, added, loss): each says that the divergence at y >= 0 is at most factor *
-            loss.profile(y) + added.
+        bounds: triples (factor, added, loss). The divergence at y >= 0 is at most factor *
+            loss.profile(y) + added for each of them.
     """
 
     bounds: tuple[tuple[float, float, Loss], ...]
@@ -92,8 +94,9 @@ class Hull(Profiled):
         return self.hulled(reach, interval)
 
     def _cells(self, interval: float, tail: float) -> int:
-        """How many cells the grid needs: those of the narrowest bound, if nothing of weight is left
-        beyond them.
+        """Return the number of grid cells needed by the narrowest bound.
+
+        If mass that matters lies beyond them, more are needed.
         """
         cells, least = 0, min(added for _, added, _ in self.bounds)
         for factor, added, loss in sorted(self.bounds, key=lambda bound: bound[2].scale):
@@ -141,8 +144,9 @@ class Largest(Profiled):
 @final
 @dataclass(frozen=True)
 class RenyiLoss(Profiled):
-    """The pair whose profile is the hull of all conversions of `values`, Renyi bounds (nats) at
-    `orders` (Theorems P4 and P8).
+    """The pair whose profile is the convex hull of all conversions of a table of Renyi bounds.
+
+    `values` are Renyi bounds (nats) at `orders` (Theorems P4 and P8).
     """
 
     orders: tuple[float, ...]
@@ -150,8 +154,9 @@ class RenyiLoss(Profiled):
 
     @staticmethod
     def of(rdp: Callable[[Floats], Floats], table_orders: tuple[float, ...]) -> RenyiLoss | None:
-        """The pair of a bound known at any order, best read at `table_orders`; None if it is finite
-        nowhere.
+        """Return the pair of a bound known at any order; None if it is finite nowhere.
+
+        It is read at `table_orders`, if there are any.
         """
         orders = np.unique(np.append(_ORDERS, table_orders))
         values = rdp(orders)
@@ -179,7 +184,7 @@ class RenyiLoss(Profiled):
         return Pmf(-reach * stride, mass, hull.infinity)
 
     def _beyond(self, tail: float) -> float:
-        """An epsilon at which the profile is at most `tail`, or `TINY` if that is more."""
+        """Return an epsilon at which the profile is at most `tail`, or `TINY` if that is more."""
         orders, values = np.array(self.orders), np.array(self.values)
         logs = math.log(max(tail, TINY)) + np.log(orders)
         return float(np.min(values + np.log1p(-1 / orders) - logs / (orders - 1)).clip(0.0))
@@ -202,12 +207,11 @@ class RenyiLoss(Profiled):
 
 
 def _lower_hull(x: Floats, y: Floats) -> NDArray[np.intp]:
-    """Indices of the lower convex hull of the points and (0, 1), which comes first and is not
-    listed.
+    """Return the indices of the lower convex hull of the points and (0, 1), without (0, 1).
 
-    A point above the chord of its neighbors is no corner, whether they are or not: all such points
-    go at once while there are many, and then one by one, with a second look at the neighbors that
-    each leaves.
+    A point above the chord of its neighbors is no corner, whether they are corners or not. While
+    there are many such points, all are removed at once, and then one by one, after which the
+    neighbors of each are checked again.
     """
     kept, a, b = np.arange(len(x) + 1), np.append(0.0, x), np.append(1.0, y)
     for _ in range(_PASSES):
@@ -235,6 +239,6 @@ def _lower_hull(x: Floats, y: Floats) -> NDArray[np.intp]:
 
 
 def _above(x: Floats, y: Floats) -> NDArray[np.bool_]:
-    """Which points lie above the chord of their neighbors; the first and the last do not."""
+    """Mask of the points above the chord of their neighbors, never the first or the last."""
     inside = np.diff(y[:-1]) * np.diff(x[1:]) > np.diff(y[1:]) * np.diff(x[:-1])
     return np.concatenate([[False], inside, [False]])

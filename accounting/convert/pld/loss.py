@@ -1,9 +1,8 @@
-"""Dominating pairs (P, Q) through the law of their privacy loss L = ln(P/Q) under P; those whose
-law is known.
+"""Dominating pairs (P, Q), given by the distribution of their privacy loss L = ln(P/Q) under P.
 
-Every pair here is symmetric: the law of -L under Q is that of L under P, as guarantees hold either
-way round. Known are losses with two atoms and a density between them (pure, bounded-range and
-Laplace pairs), with as many atoms as a table, and normal ones.
+Every pair here is symmetric: -L under Q has the distribution of L under P, because guarantees hold
+in both directions. The known losses are those with two atoms and a density between them (pure,
+bounded-range and Laplace pairs), those with as many atoms as a table, and normal ones.
 """
 
 from __future__ import annotations
@@ -38,8 +37,9 @@ MOST_CELLS = 2**24  # of one law: 128 MiB
 
 @dataclass(frozen=True)
 class Pmf:
-    """Mass at (low + i) * interval for every i, and at infinity; each an upper bound. The sum may
-    exceed 1 by rounding only.
+    """Upper bounds on the mass at (low + i) * interval for every i, and at infinity.
+
+    Their sum may exceed 1 by rounding only.
     """
 
     low: int
@@ -53,36 +53,37 @@ class Loss(ABC):
     @property
     @abstractmethod
     def scale(self) -> float:
-        """A typical size of the loss in nats; it chooses grids and nothing else."""
+        """Typical size of the loss in nats, used only to choose grids."""
 
     @property
     def period(self) -> float:
-        """A loss that grids should hit, for its atoms; 0 if there is none."""
+        """A loss that grids should hit because it has an atom; 0 if there is none."""
         return 0.0
 
     @property
     def is_wide(self) -> bool:
-        """Whether its tails are much longer than its scale, and each cell of its law takes long."""
+        """True if its tails are much longer than its scale and each cell takes long to compute."""
         return False
 
     @abstractmethod
     def reach_at(self, tail: float) -> float:
-        """But for a chance of about `tail` no finite loss lies further from 0; it says whether a
-        grid fits into memory.
+        """Return a bound on finite losses that holds up to a probability of about `tail`.
+
+        It is used to check that a grid fits into memory.
         """
 
     @final
     @property
     def reach(self) -> float:
-        """No finite loss of any weight lies beyond +-reach."""
+        """Bound on every finite loss whose probability matters."""
         return self.reach_at(TINY)
 
     @abstractmethod
     def pmf(self, interval: float, tail: float) -> Pmf:
-        """The loss on multiples of `interval`, rounded so that no divergence shrinks (Theorem P2).
+        """Return the loss on multiples of `interval`, so that no divergence shrinks (Theorem P2).
 
-        Up to a mass of `tail` is cut off on either side: counted as infinite above, moved up to the
-        lowest point below.
+        Up to a mass of `tail` is cut off on either side. It is counted as infinite above, and moved
+        up to the lowest point below.
         """
 
     @abstractmethod
@@ -90,11 +91,15 @@ class Loss(ABC):
         """Hockey-stick divergence at every real y, rounded up."""
 
     def directions(self) -> tuple[Loss, ...]:
-        """The loss for each way in which two inputs may differ; one if it is the same for all."""
+        """Return the loss in each direction in which inputs may differ; one if all are equal."""
         return (self,)
 
     def masses(self, interval: float) -> tuple[Mapping[int, float], float]:
-        """`pmf` by places, and the mass at infinity, for dp-accounting."""
+        """Return `pmf` as a map from places to masses, and the mass at infinity, for dp-accounting.
+
+        Raises:
+            InvalidArgument: interval is so fine that the grid would be too large.
+        """
         reach = max(self.period, 40 * self.scale)
         if not 2 * reach <= MOST_CELLS * interval:
             raise InvalidArgument(
@@ -110,19 +115,20 @@ class Loss(ABC):
 
 @dataclass(frozen=True)
 class Losses:
-    """The steps of a plan as (count, loss), and `added`, the probability of the bad events outside
-    which they hold.
+    """The steps of a plan as (count, loss) pairs, which hold outside bad events.
+
+    `added` is the probability of the bad events.
     """
 
     steps: tuple[tuple[int, Loss], ...] = ()
     added: float = 0.0
 
     def directed(self) -> tuple[Losses, ...]:
-        """The plan for each way in which two inputs may differ, the same way in all of its steps.
-        Theorems P10 and P11.
+        """Return the plan in each direction in which two inputs may differ. Theorems P10 and P11.
 
-        Steps with as many ways as each other share them; what differs in that belongs to other
-        statements, and all pairs count.
+        The direction is the same in all steps. Steps with equal numbers of directions share them;
+        if their directions mean different things, they belong to different statements, and all
+        pairs count.
         """
         found = [(n, loss.directions()) for n, loss in self.steps]
         kinds = sorted({len(ways) for _, ways in found})
@@ -133,8 +139,12 @@ class Losses:
         return tuple(plans)
 
     def to_dp_accounting(self, interval: float) -> PrivacyLossDistribution | None:
-        """All steps as one pessimistic dp-accounting object; None where inputs may differ in more
-        than two ways.
+        """Return all steps as one pessimistic dp-accounting object.
+
+        None if inputs may differ in more than two directions.
+
+        Raises:
+            InvalidArgument: interval is not a finite number > 0, or is too fine.
         """
         from dp_accounting.pld import privacy_loss_distribution as pld
         from dp_accounting.pld.pld_pmf import create_pmf
@@ -179,8 +189,9 @@ _MOST_AT_ONCE, _STAGE_TAIL = 10**5, 1e-21
 
 
 def _repeated(one: PrivacyLossDistribution, count: int) -> PrivacyLossDistribution:
-    """`one`, `count` times; in two stages if that is often, for dp-accounting makes room for far
-    more than a long sum spans.
+    """Compose `one` with itself `count` times, in two stages if `count` is large.
+
+    In one stage, dp-accounting would make room for far more than a long sum spans.
     """
     if count <= _MOST_AT_ONCE:
         return one.self_compose(count)
@@ -190,14 +201,16 @@ def _repeated(one: PrivacyLossDistribution, count: int) -> PrivacyLossDistributi
 
 
 def grid_of(low: int, high: int, interval: float) -> Floats:
-    """low, ..., high times `interval`."""
+    """Grid points low, ..., high times `interval`."""
     grid: Floats = np.arange(low, high + 1, dtype=np.float64) * interval
     return grid
 
 
 def on_cells(places: Floats, weights: Floats, interval: float) -> tuple[int, Floats]:
-    """Atoms at increasing places, each split over the ends of its cell (Theorem P2): the first end,
-    in intervals, and masses.
+    """Split atoms at increasing places over the ends of their cells (Theorem P2).
+
+    Returns:
+        The first end, in intervals, and the masses.
     """
     left = np.floor(places / interval)
     slack = 4 * _ULP * (np.abs(places) + interval) / interval
@@ -210,7 +223,7 @@ def on_cells(places: Floats, weights: Floats, interval: float) -> tuple[int, Flo
 
 
 def _split(mass: Floats, cell: Floats, share: Floats) -> None:
-    """Add the mass of every cell to its two ends, `share` of it to the right one."""
+    """Add the mass of each cell to its two ends, `share` of it to the right one."""
     mass[1:] += share * cell
     mass[:-1] += (1 - share) * cell
 
@@ -224,14 +237,15 @@ _MANY_UP = 1 + 2.0**-44  # a sum of some tens of positive terms, each good to a 
 @final
 @dataclass(frozen=True)
 class Banded(Loss):
-    """Theorem P3: atoms at +-width, density proportional to e^(y/2) between them, and an infinite
-    loss of probability `lost`.
+    """A loss with atoms at +-width and a density between them. Theorem P3.
+
+    The density is proportional to e^(y/2). The loss is infinite with probability `lost`.
 
     Args:
         width: nats, > 0.
         upper, middle, lower: masses of the atom at width, the density and the atom at -width =
             upper * e^-width; they sum to 1.
-        lost: the masses above hold with probability 1 - lost.
+        lost: probability of an infinite loss; the masses above hold with probability 1 - lost.
     """
 
     width: float
@@ -242,24 +256,24 @@ class Banded(Loss):
 
     @staticmethod
     def pure(width: float, lost: float = 0.0) -> Banded:
-        """Randomized response: the worst pure pair."""
+        """Loss of randomized response, the worst pure pair."""
         return Banded(
             width, 1 / (1 + math.exp(-width)), 0.0, math.exp(-width) / (1 + math.exp(-width)), lost
         )
 
     @staticmethod
     def bounded_range(width: float) -> Banded:
-        """The pair whose divergence is, at every y, the largest of all bounded-range pairs."""
+        """Loss whose divergence is, at every y, the largest of all bounded-range pairs."""
         return Banded(width, 0.0, 1.0, 0.0)
 
     @staticmethod
     def laplace(width: float) -> Banded:
-        """The Laplace mechanism."""
+        """Loss of the Laplace mechanism."""
         return Banded(width, 0.5, -math.expm1(-width) / 2, math.exp(-width) / 2)
 
     @property
     def is_range(self) -> bool:
-        """Whether this stands for any bounded-range pair of its width."""
+        """True if this stands for any bounded-range pair of its width."""
         return self.upper == 0 and self.lost == 0
 
     @property
@@ -303,7 +317,7 @@ class Banded(Loss):
         }, self.lost
 
     def _atoms(self, interval: float) -> dict[int, float]:
-        """The two atoms, each split over the ends of its cell, given that the loss is finite."""
+        """Return the two atoms, each split over the ends of its cell, given a finite loss."""
         found: dict[int, float] = defaultdict(float)
         for place, weight in ((self.width, self.upper), (-self.width, self.lower)):
             left = math.floor(place / interval)
@@ -313,8 +327,9 @@ class Banded(Loss):
         return found
 
     def _share(self, place: Floats, interval: float) -> Floats:
-        """What moves right from a cell whose mass lies `place` above its left end, on average in
-        the sense of Theorem P2.
+        """Share of a cell's mass that moves to the right end, on average (see Theorem P2).
+
+        The mass lies `place` above the left end.
         """
         slack = 4 * _ULP * (self.width + interval) / interval
         return np.clip(np.expm1(-place) / math.expm1(-interval) + slack, 0.0, 1.0)
@@ -330,8 +345,9 @@ class Banded(Loss):
 @final
 @dataclass(frozen=True)
 class Atoms(Loss):
-    """Losses `places` (nats, increasing) of probabilities `weights`, and an infinite one of
-    probability `lost`. Theorem M1.
+    """A loss with atoms at `places` (nats, increasing) of probability `weights`. Theorem M1.
+
+    The loss is infinite with probability `lost`.
     """
 
     places: tuple[float, ...]
@@ -366,7 +382,7 @@ PAD = 8e-16
 @final
 @dataclass(frozen=True)
 class Normal(Loss):
-    """L is normal with mean mu^2/2 and variance mu^2, mu > 0."""
+    """A normal loss with mean mu^2/2 and variance mu^2, mu > 0."""
 
     mu: float
 
@@ -397,7 +413,7 @@ class Normal(Loss):
         return np.minimum(1.0, np.nextafter(value, 1.0))
 
     def _cell(self, left: Floats, right: Floats) -> Floats:
-        """P(left < L <= right), to `_error` relative."""
+        """Probability of left < L <= right, with a relative error of `_error`."""
         a, b = self._z(left), self._z(right)
         return np.where(
             a > 0,
@@ -409,9 +425,7 @@ class Normal(Loss):
         return y / self.mu - self.mu / 2
 
     def _error(self, grid: Floats, cells: Floats) -> Floats:
-        """Relative error of `_cell`: that of a tail, (4 + z^2) ulps, over the cell's share of
-        it.
-        """
+        """Relative error of `_cell`: (4 + z^2) ulps of a tail, over the cell's share of it."""
         z = np.maximum(np.abs(self._z(grid[:-1])), np.abs(self._z(grid[1:])))
         tail = np.where(
             self._z(grid[:-1]) > 0,
@@ -421,8 +435,10 @@ class Normal(Loss):
         return 2.3e-16 * (4 + z * z) * np.minimum(tail / np.maximum(cells, 1e-307), 1e9)
 
     def _share(self, grid: Floats, cells: Floats, interval: float) -> Floats:
-        """What moves right: by the two masses of the cell where they resolve it, else by the
-        steepest slope in it.
+        """Share of a cell's mass that moves to the right end.
+
+        It is computed from the two masses of the cell if they resolve it, and otherwise from the
+        steepest slope in the cell.
         """
         flipped = -grid[::-1]
         other = self._cell(flipped[:-1], flipped[1:])

@@ -1,5 +1,6 @@
-"""The loss of noise on a secret Poisson sample, of a user or a group: two mixtures of shifts of one
-law (Theorem P11).
+"""Privacy loss of noise on a secret Poisson sample, for one user or a group (Theorem P11).
+
+It is the loss between two mixtures of shifts of one distribution.
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ _NEWTON = 4
 @final
 @dataclass(frozen=True)
 class Sampled(Profiled):
-    """All directions at once: the pair whose profile is the largest of theirs.
+    """The loss of sampled noise in all directions at once.
+
+    Its profile is the largest of the directions' profiles.
 
     Args:
-        noise: standard Gaussian, or Laplace of scale 1.
-        shift: what one member of the sample moves the answer by, in units of the noise, > 0.
-        rate: probability with which each user is sampled, in (0, 1).
-        group: how many users differ, any number of them on either side.
+        noise: "gaussian" (standard deviation 1) or "laplace" (scale 1).
+        shift: change of the answer by one member of the sample, in units of the noise, > 0.
+        rate: probability that a user is in the sample, in (0, 1).
+        group: number of users who differ, any number of them on either side.
     """
 
     noise: Noise
@@ -71,12 +74,11 @@ class Sampled(Profiled):
 @final
 @dataclass(frozen=True)
 class _Direction(Loss):
-    """`more` users of the first input are not in the second, `fewer` of the second not in the
-    first.
+    """The loss if `more` users are only in the first input and `fewer` only in the second.
 
-    The first law is the mixture of shifts by 0, 1, ..., `more` times `shift`, the second that of
-    shifts by 0, -1, ..., -`fewer` times it, each with binomial weights: their ratio grows with the
-    place.
+    The first distribution is a mixture of shifts by 0, 1, ..., `more` times `shift`, the second of
+    shifts by 0, -1, ..., -`fewer` times it, each with binomial weights, so that their ratio grows
+    with the place.
     """
 
     noise: Noise
@@ -97,7 +99,7 @@ class _Direction(Loss):
         return max(abs(end) for end in self.ends(tail))
 
     def ends(self, tail: float) -> tuple[float, float]:
-        """The least and the largest loss but for a chance of `tail` on either side."""
+        """Return the least and the largest loss, up to a probability of `tail` on either side."""
         ends = self._loss(np.array(self._edges(tail)))
         return float(ends[0]), float(ends[1])
 
@@ -148,8 +150,9 @@ class _Direction(Loss):
         ]
 
     def _edges(self, tail: float) -> tuple[float, float]:
-        """Places beyond which each law has at most `tail`; the loss of Laplace noise is constant
-        beyond the last shift.
+        """Return the places beyond which each distribution has at most `tail`.
+
+        The loss of Laplace noise is constant beyond the last shift.
         """
         if self.noise == "laplace":
             return -self.fewer * self.shift, self.more * self.shift
@@ -170,8 +173,9 @@ class _Direction(Loss):
         return top + np.log(total), (parts * slope).sum(axis=0) / total
 
     def _places(self, y: Floats) -> tuple[Floats, float]:
-        """Where the loss passes y, the ends of the line where it never does; and how far the losses
-        there may be from y.
+        """Return the places at which the loss passes y, and a bound on its error there.
+
+        A place is an end of the line if the loss never passes y.
         """
         edges = np.array(self._edges(TINY))
         ends = self._loss(edges)
@@ -193,8 +197,9 @@ class _Direction(Loss):
         return places, missed
 
     def _inverse(self, y: Floats) -> Floats:
-        """Where the loss of one user is y, which has a closed form; that of an added user is the
-        removed one's, reflected.
+        """Return the place at which one user's loss is y, in closed form.
+
+        For an added user it is the removed one's, reflected.
         """
         sign, rate = self.more - self.fewer, self.rate
         small, large = np.minimum(sign * y, 1.0), np.maximum(sign * y, 1.0)
@@ -209,7 +214,7 @@ class _Direction(Loss):
         )
 
     def _searched(self, y: Floats) -> Floats:
-        """Where the loss is y, by Newton's method from a table."""
+        """Return the place at which the loss is y, by Newton's method from a table."""
         known = np.unique(
             [
                 *np.linspace(*self._edges(TINY), _TABLE),
@@ -229,15 +234,16 @@ class _Direction(Loss):
         return x
 
     def _sum(self, law: list[tuple[float, float]], place: Floats, *, lower: bool) -> Floats:
-        """Probability below each place, or above it."""
+        """Return the probability below each place, or above it."""
         tail = _TAILS[self.noise]
         return np.asarray(
             sum(weight * tail(place - shift if lower else shift - place) for weight, shift in law)
         )
 
     def _cells(self, places: Floats, law: list[tuple[float, float]]) -> tuple[Floats, Floats]:
-        """Mass of every cell and a bound on its relative error, by differences of the smaller
-        tails.
+        """Return the mass of every cell and a bound on its relative error.
+
+        Masses are differences of the smaller tails.
         """
         mass, error = np.zeros(len(places) - 1), np.zeros(len(places) - 1)
         tail = _TAILS[self.noise]

@@ -1,1 +1,1 @@
-"""Where events come from: files and tables, each read into rows by one module."""
+"""Sources of events: files and tables, each read into rows by one module."""

@@ -1,6 +1,4 @@
-"""What a source of events is: what it is asked, columns among it, and the rows that every kind of
-source becomes.
-"""
+"""The interface of event sources: the columns asked for, and the rows that a source returns."""
 
 from __future__ import annotations
 
@@ -46,35 +44,35 @@ _MOST_LISTED = 50
 _MOST_TYPE = 1000  # characters of a type that SQL repeats
 _LIST = re.compile(r"\[\d*\]$")
 Kind = Literal["int", "str", "number", "wall", "instant"]
-"""What a column holds, by its type: integers of at most 64 bits, or text (which wider integers and
-decimals are printed as); of values, numbers; of times, those of a clock on the wall or instants.
-Values and times may be text, too.
+"""Type of a column: integers of at most 64 bits, text, numbers, clock times ("wall") or instants.
+
+Wider integers and decimals are printed as text. Values and times may be text, too.
 """
 Kinds = Mapping[str, Kind]
 """The kind of the column of every role."""
 OF_TEXT = ("header", "delimiter", "quote", "encoding", "decimal")
-"""What is said about delimited text alone."""
+"""Options that apply to delimited text alone."""
 LABELS = ("user", "item", "group")
-"""The roles whose values are labels; further parts of one are, too."""
+"""Roles whose values are labels. Further parts of a label have roles of their own."""
 
 
 def is_label(role: str) -> bool:
-    """Whether the role's values are labels, or parts of one."""
+    """True if the role's values are labels, or parts of one."""
     return role not in ("value", "time") and not is_condition(role)
 
 
 def refusal(role: str) -> int:
-    """The number of a role whose value refuses the log, below 0."""
+    """The number below 0 that marks a malformed value of a role, which refuses the log."""
     return -1 - list(SHORT).index(stated_as(role))
 
 
 def refused(number: int) -> str:
-    """The role of this number."""
+    """The role of such a number."""
     return list(SHORT)[-1 - number]
 
 
 def is_condition(role: str) -> bool:
-    """Whether the role's column is there for a condition alone."""
+    """True if the role's column is only for a condition."""
     return role.startswith("where_")
 
 
@@ -100,8 +98,9 @@ class Asked:
         time: Column | None = None,
         where: Sequence[Column] = (),
     ) -> Self:
-        """With one column of users and of items, or several, eight at most, that make up one; and
-        what conditions are about, `where`. A public list has no users: None.
+        """Columns by role, where up to eight columns may make up a user or an item.
+
+        `where` has the columns of conditions. A public list has no users, so `user` is None.
         """
         stated = {"group": group, "value": value, "time": time}
         for role, named in (("user", user), ("item", item)):
@@ -143,7 +142,7 @@ class Asked:
         return [role for role in self.columns if role == stated_as(role)]
 
     def without(self, roles: Iterable[str]) -> Self:
-        """The columns but those of some roles."""
+        """A copy without some roles."""
         return replace(
             self,
             columns={
@@ -152,13 +151,11 @@ class Asked:
         )
 
     def by_position(self) -> bool:
-        """Whether all are positions, so that no header is needed."""
+        """True if all columns are positions, so that no header is needed."""
         return all(_position(column) is not None for column in self.columns.values())
 
     def refuse_malformed(self, found: AbstractSet[str], what: str, shown: str = "") -> None:
-        """Say in which of the `found` roles some event's value is none; and what is `shown` to
-        whoever may see it.
-        """
+        """Raise an error for a role with a malformed value, with `shown` for a data owner."""
         for field, rule in _MALFORMED.items():
             if roles := sorted(
                 role for role in found if (role if not is_label(role) else "") == field
@@ -192,17 +189,17 @@ _SHOWN_BY = "; dpselect check shows examples"
 @final
 @dataclass(frozen=True, slots=True)
 class Given(NotPickled):
-    """What a source is given. **Private**, as the source is.
+    """The input of a source. **Private**, as the source is.
 
     Attributes:
         source: as for `read`.
         asked: the columns.
-        said: how a file or a database is read.
-        name: how messages name the source, where it is not by its path.
-        amount, window, where: what is summed up, and which events are read, if that was asked for.
-        unread: whether no row is read, and the answer holds for what is public alone: that there is
-            such a source, its header or declared schema, and the options. The `Rows` are then of a
-            relation that nobody may ask.
+        said: options of the file or the database.
+        name: name of the source in messages, if it is not its path.
+        amount, window, where: the sum, the time range and the conditions, if stated.
+        unread: True if no row is read and the answer covers only what is public: the existence of
+            the source, its header or declared schema, and the options. The `Rows` are then of a
+            relation that must not be queried.
     """
 
     source: object = dataclasses.field(repr=False)
@@ -215,30 +212,30 @@ class Given(NotPickled):
     unread: bool = False
 
     def tests(self) -> dict[str, Condition]:
-        """The condition of each role that is there for one: two on a column have a role each, since
-        no text of a number is equal to both 7 and 7.0.
+        """The condition of each condition role.
+
+        Two conditions on one column have a role each, because no text of a number equals both 7 and
+        7.0.
         """
         return {f"where_{at}": one for at, one in enumerate(self.where, start=1)}
 
     def missing(self) -> tuple[Condition, ...]:
-        """Conditions, one of which a value satisfies that stands for a missing one where conditions
-        look at it.
-        """
+        """Conditions that match the values which stand for a missing one in conditions."""
         return tuple(
             Condition("", "=", text)
             for text in dict.fromkeys((*self.said.missing, *self.said.null))
         )
 
     def unknown(self, what: str) -> Rows:
-        """What is said of a source whose columns only its rows tell, where none may be read."""
+        """Rows of a source whose columns only its rows tell, if none may be read."""
         return Rows("", 0, what, dict.fromkeys(self.asked.columns, "str"))
 
     def called(self, kind: str) -> str:
-        """How messages name the file."""
+        """Name of the file in messages."""
         return self.name or f"{kind} file {masked(self.source)}"
 
     def require_unsaid(self, what: str, *fields: str) -> None:
-        """Refuse options that say nothing about a source of this kind."""
+        """Refuse options that do not apply to a source of this kind."""
         kinds = {"format": "files", "table": "a database", "query": "a database"}
         for field in fields:
             if (stated := getattr(self.said, field)) != FileOptions.model_fields[field].default:
@@ -248,9 +245,7 @@ class Given(NotPickled):
                 )
 
     def of_database(self) -> str:
-        """How messages name what is read of a database: a table or a query, one of which must be
-        stated.
-        """
+        """Name in messages of a database's table or query, one of which must be stated."""
         self.require_unsaid("a database", "format", *OF_TEXT)
         if (self.said.table is None) == (self.said.query is None):
             raise EventLogError(
@@ -259,7 +254,7 @@ class Given(NotPickled):
         return f"table {self.said.table!r}" if self.said.table is not None else "the query"
 
     def require_unit(self, kind: Kind, what: str) -> None:
-        """Hold the kind of the column of times against the window's unit."""
+        """Check that the time column's type matches the stated time unit."""
         assert self.window is not None, "times are read for a window"
         time, unit = self.asked.columns["time"], self.window.unit
         if self.said.time_format is not None and (kind != "str" or unit is not None):
@@ -282,24 +277,24 @@ class Given(NotPickled):
 @final
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """One event per row.
+    """A relation with one event per row.
 
     Attributes:
-        sql: a query with a column for each role, called by `SHORT`; and any others that `kinds`
+        sql: a query with a column for each role, called by `SHORT`, and any others that `kinds`
             looks at.
-        size: bytes it takes as text, roughly; decides the number of buckets.
-        what: how messages name the source.
-        kinds: what users, items and groups are, by the types of the source and not by its values.
-        once: whether it can be read only once: a stream.
+        size: rough size in bytes as text, which decides the number of buckets.
+        what: name of the source in messages.
+        kinds: types of users, items and groups in the source, not inferred from values.
+        once: True for a stream, which can be read only once.
         bad: SQL of the `refusal` of an event that refuses the log, null for others; "" if none
             does. A source has it in a column, `refused`.
         nothing: roles whose columns hold nothing by their types, and are of any type: their SQL is
             NULL, as text.
-        kept: "kept", a column of whether an event satisfies all conditions, once it is `judged`; ""
-            before, or if there are none.
-        apart: SQL of why an event is not counted, once it is `shaped`.
+        kept: "kept", a column that is true if an event satisfies all conditions, once it is
+            `judged`; "" before, or if there are none.
+        apart: SQL of the reason why an event is not counted, once it is `shaped`.
         texts: the query for each of several files whose labels are text, as they are written there.
-        how: how fields are found, in words, where that is not plain.
+        how: how fields are found, in words, if that is not plain.
     """
 
     sql: str
@@ -325,16 +320,12 @@ literal = EMBEDDED.literal
 
 
 def located(path: Path | str) -> str:
-    """An SQL string for this very file, whose folder (TMPDIR is the user's) may hold characters of
-    a pattern.
-    """
+    """SQL string of exactly this file, although its folder (TMPDIR) may hold pattern characters."""
     return literal(re.sub(r"[*?\[]", r"[\g<0>]", str(path)))
 
 
 def spooled(path: Path, types: Mapping[str, str]) -> str:
-    r"""SQL of a file that was written here, by the types of its columns: CSV, text in quotes, what
-    is missing as \N without.
-    """
+    r"""SQL of a CSV file that was written here, with text in quotes and missing values as \N."""
     declared = ", ".join(f"'{SHORT.get(role, role)}': '{kind}'" for role, kind in types.items())
     return (
         f"read_csv({located(path)}, auto_detect = false, columns = {{{declared}}}, header = false,"
@@ -345,18 +336,17 @@ def spooled(path: Path, types: Mapping[str, str]) -> str:
 
 
 Place = tuple[str, tuple[str, ...]]
-"""Where a column is: SQL of a column, and the fields within it that lead there."""
+"""Place of a column: SQL of the outer column, and the names of the fields that lead to it."""
 
 
 def selected(
     engine: Engine, relation: str, places: Mapping[str, Place], asked: Asked, what: str
 ) -> Rows:
-    """The query for columns of `relation`, by role: text, and what is printed as text, as VARCHAR;
-    integers as they are.
+    """The query for columns of `relation`, by role: integers as they are, all others as VARCHAR.
 
-    A list is one event per element, an empty one an event without. Fractions where a label or a
-    time is wanted refuse the log, and a column of them that holds none is one of nothing: pandas
-    and whoever writes its columns take nulls for fractions.
+    A list is one event per element, and an empty list is an event without a value. Fractions in a
+    label or time column refuse the log. A column of fractions that holds no value is a column of
+    nothing, because pandas and other writers store nulls as fractions.
     """
     shown, kinds, lists, nothing, bad = (
         list[str](),
@@ -411,8 +401,9 @@ def selected(
 def _within(
     engine: Engine, relation: str, column: str, fields: Sequence[str], what: str
 ) -> tuple[str, str, str]:
-    """SQL of a field within a column, of each element where lists lie on the way, its type, and
-    which field is not there, if any: it is then one of nulls.
+    """SQL of a field within a column, its type, and the name of a missing field.
+
+    If lists lie on the way, the SQL gives each element. A missing field is one of nulls.
     """
     sql = column
     stored = str(engine.run(f"DESCRIBE SELECT {sql} FROM {relation}", what=what)[0][1])
@@ -435,8 +426,9 @@ def _within(
 
 
 def placed(name: str, names: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
-    """The column that `name` is, or the longest that it begins with before a dot, and the fields
-    within it; None if neither.
+    """The column that `name` is, or the longest one before a dot in it, and the fields within it.
+
+    None if there is no such column.
     """
     if name in names:
         return name, ()
@@ -484,8 +476,10 @@ _COMPARED: tuple[tuple[Kind, str], ...] = (
 def kind_of(
     role: str, name: object, stored: str, what: str, shown: str | None = None
 ) -> Kind | None:
-    """What a column of this type of the engine holds, for its role: None for nothing, or for
-    nothing that a condition compares; errors call the type as it is `shown` at the source.
+    """Kind of a column for its role, from its type in the engine.
+
+    None for a column of nothing, or for values that no condition compares. Errors call the type as
+    it is `shown` at the source.
     """
     if stored == _NULLS:
         return None
@@ -506,9 +500,7 @@ def kind_of(
 
 
 def _position(column: Column) -> int | None:
-    """0-based position meant by 1, "1" or "column0" (all three the first column), or None if it can
-    only be a name.
-    """
+    """0-based position for 1, "1" or "column0" (all the first column), or None for a name."""
     if isinstance(column, int):
         return column - 1 if column >= 1 else None
     match = _NUMBERED.fullmatch(column)
@@ -520,10 +512,10 @@ def _position(column: Column) -> int | None:
 def by_name(
     asked: Asked, names: Sequence[str], what: str, *, header: bool = True, listed: bool = True
 ) -> dict[str, int]:
-    """0-based positions, by role, among `names`, which the error lists if `listed`. An integer is a
-    position from 1.
+    """0-based positions, by role, among `names`, which the error lists if `listed`.
 
-    Without a header the columns have no names, and all are given by position.
+    An integer is a position from 1. Without a header the columns have no names, and all are given
+    by position.
     """
     return {
         role: place
@@ -543,8 +535,10 @@ def by_path(
     paths: bool = True,
     positions: bool = True,
 ) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """The same, with the fields within the column where a name has dots and no column is called so;
-    or if no integer is a position: a table's columns may be called so.
+    """0-based positions, by role, and the fields within the column if a name has dots.
+
+    A column of exactly that name comes first. With `positions=False` an integer is no position,
+    because a table's columns may have integers as names.
     """
     places = dict[str, tuple[int, tuple[str, ...]]]()
     for role, column in asked.columns.items():
@@ -586,8 +580,9 @@ def by_path(
 
 
 def require_apart(one: str, other: str, column: str) -> None:
-    """Refuse one column for two roles. A condition may be about a column that has another role, but
-    for that of users.
+    """Refuse one column for two roles.
+
+    A condition may be about a column that has another role, except for the users' column.
     """
     if not is_condition(other):
         raise EventLogError(
@@ -601,9 +596,7 @@ def require_apart(one: str, other: str, column: str) -> None:
 
 
 def place_of(field: str, column: object, names: Sequence[object], what: str) -> int:
-    """The 0-based position of the one column that has exactly this name; the error says which
-    columns there are.
-    """
+    """0-based position of the one column of exactly this name. The error lists the columns."""
     field = stated_as(field)
     if column not in names:
         shown = ", ".join(repr(name) for name in names[:_MOST_LISTED])

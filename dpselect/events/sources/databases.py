@@ -1,10 +1,9 @@
-"""A table or a query of any database: SQLite and whatever SQLAlchemy has a driver for, and files of
-DuckDB.
+"""A table or a query of any database: SQLite, drivers of SQLAlchemy, and DuckDB files.
 
-Rows are asked for once and in parts, and lie on disk as text: integers and decimals with all their
-digits. PostgreSQL sends its columns by COPY, which is faster, in a read-only transaction. It could
-bound users itself, but then a second dialect would have to keep the same items of a user, to the
-letter, and a log that is large would be sorted on a server that has other work.
+Rows are read once and in parts, and lie on disk as text, with all digits of integers and decimals.
+PostgreSQL sends its columns by COPY, which is faster, in a read-only transaction. It could bound
+users itself, but then a second dialect would have to keep exactly the same items of a user, and a
+large log would be sorted on a server that has other work.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ _NOT_DATABASES = frozenset(
 
 
 def accepts(given: Given) -> bool:
-    """An address of a database, as text or as SQLAlchemy's."""
+    """True for an address of a database, as text or as a SQLAlchemy URL."""
     return _scheme(given.source) is not None
 
 
@@ -80,7 +79,7 @@ def _scheme(source: object) -> str | None:
 
 
 def _attached(engine: Engine, given: Given, what: str) -> Rows:
-    """A file of DuckDB, which the engine reads itself, with the types that it has."""
+    """Read a DuckDB file, with its own types, in the engine itself."""
     path = Path(str(given.source).split("://", 1)[1].removeprefix("/"))
     if not path.is_file():
         raise EventLogError(_NO_FILE)
@@ -175,8 +174,9 @@ _MOST_KEPT = 1000  # characters of a text that a condition compares, none of whi
 
 
 def _write(file: Any, result: Any, places: list[tuple[str, int]], given: Given, what: str) -> None:
-    """All rows as CSV in which text is quoted, and what is missing is not; with the role whose
-    value refuses the log, if any.
+    """Write all rows as CSV, with text in quotes and missing values without.
+
+    Each row has the number of the role whose value refuses the log, if any.
     """
     tests, missing = given.tests(), given.missing()
     asked = [at for at, (role, _) in enumerate(places) if not is_condition(role)]
@@ -204,15 +204,13 @@ def _write(file: Any, result: Any, places: list[tuple[str, int]], given: Given, 
 
 
 def _cut(value: object, test: Condition, missing: Sequence[Condition]) -> str | None:
-    """`comparable`, and of a text that is longer than all that it may be equal to a part, which is
-    no number.
-    """
+    """`comparable`, with a text too long for any match cut to a part that is no number."""
     text = comparable(value, test, missing)
     return text if text is None or len(text) <= _MOST_KEPT else text[:_MOST_KEPT] + "~"
 
 
 def _printed(value: object, role: str) -> str | None:
-    """A value as text; None for what is missing, or is no label, number or time."""
+    """A value as text, or None if it is missing or not a label, number or time."""
     if isinstance(value, bool):
         return None
     if isinstance(value, str | int | UUID):
@@ -254,9 +252,7 @@ _TYPES: Mapping[int, str] = {
 
 
 def _copied(engine: Engine, given: Given, connection: Any, what: str) -> Rows:
-    """The columns of `table` (perhaps schema.table), or of `query`, over a connection of
-    psycopg.
-    """
+    """The columns of `table` (perhaps schema.table), or of `query`, over psycopg."""
     sql, cursor = importlib.import_module("psycopg.sql"), connection.cursor()
     connection.read_only = True
     if given.said.table is not None:
@@ -329,7 +325,7 @@ def _copied(engine: Engine, given: Given, connection: Any, what: str) -> Rows:
 
 
 def _stored(cursor: Any, number: int) -> str:
-    """The engine's type for a column: an enumeration's values are text."""
+    """The engine's type for a column. Values of an enumeration are text."""
     if number in _TYPES:
         return "VARCHAR" if _TYPES[number] == "UUID" else _TYPES[number]
     cursor.execute("SELECT typtype = 'e' FROM pg_type WHERE oid = %s", (number,))

@@ -1,6 +1,4 @@
-"""Files of events: one, several (a list of paths, a pattern, a folder), or standard input; and how
-each format is read.
-"""
+"""Files of events in several formats: one file, a list, a pattern, a folder or standard input."""
 
 from __future__ import annotations
 
@@ -60,9 +58,10 @@ _STAND_IN = "\x1f"  # for a delimiter of several characters, in Python's reader
 @final
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """A kind of file, as `FORMATS` lists them: what `format=` calls it, endings of file names in
-    lower case, each of which may be followed by .gz, and the columns of the one file
-    `given.source`, as a source gives them.
+    """A file format, as `FORMATS` lists them.
+
+    It has the name for `format=`, file name endings in lower case, each of which may be followed by
+    .gz, and a function that reads the columns of the one file `given.source`.
     """
 
     name: str
@@ -73,8 +72,9 @@ class FileFormat:
 @final
 @dataclass(frozen=True, slots=True)
 class Delimited:
-    """Fields between delimiters. Without a `quote` a double quote is a character: read otherwise,
-    one in a label could swallow the rows after it.
+    """A format of fields between delimiters. Without a `quote` a double quote is a character.
+
+    Otherwise a double quote in a label could swallow the rows after it.
     """
 
     name: str
@@ -83,8 +83,9 @@ class Delimited:
     quote: str
 
     def rows(self, engine: Engine, given: Given) -> Rows:
-        """The columns of a delimited file. Without `header`, a file has one unless all columns are
-        positions.
+        """The columns of a delimited file.
+
+        Unless `header` is stated, a file has one unless all columns are positions.
         """
         source, asked, what = checked(given.source), given.asked, given.called(self.name)
         form = self.stated(given.said)
@@ -101,11 +102,11 @@ class Delimited:
 
     @staticmethod
     def has_header(asked: Asked, stated: bool | None) -> bool:
-        """Whether the first line holds names."""
+        """True if the first line holds names."""
         return not asked.by_position() if stated is None else stated
 
     def stated(self, said: FileOptions) -> Delimited:
-        """With the delimiter and quote that were stated."""
+        """A copy with the stated delimiter and quote."""
         quote = self.quote if said.quote is None else said.quote
         return replace(self, delimiter=said.delimiter or self.delimiter, quote=quote)
 
@@ -119,9 +120,7 @@ class Delimited:
         sniff: bool,
         tells: bool = False,
     ) -> Rows:
-        """The columns of a file of UTF-8 that lies in the folder of the reading; a refusal `tells`
-        lines to who may see them.
-        """
+        """The columns of a UTF-8 file in the reading's folder. With `tells`, errors show lines."""
         self.require_lines(path, what, tells=tells)
         has_header = self.has_header(asked, header)
         # a log of nothing, whose first line is an event like the others
@@ -172,8 +171,9 @@ class Delimited:
         )
 
     def sniffed(self, path: Path, names: Sequence[str], what: str) -> Delimited:
-        """With another delimiter, if the header has all these names under that one alone; no row is
-        looked at.
+        """A copy with the only delimiter under which the header has all these names, or itself.
+
+        No row is looked at.
         """
         if not names or set(names) <= set(self.first_record(path, what, lenient=True)):
             return self
@@ -186,11 +186,10 @@ class Delimited:
         return fitting[0] if len(fitting) == 1 else self
 
     def require_lines(self, path: Path, what: str, *, tells: bool = False) -> None:
-        """Refuse what is not UTF-8, has a line that the engine would drop without a word if it is
-        the last one, or a footnote.
+        """Refuse a footnote, non-UTF-8 text, and a last line that the engine would silently drop.
 
-        The engine finds bytes that are not UTF-8, too, but its threads may then wait for each other
-        for ever.
+        The engine detects bytes that are not UTF-8 too, but its threads may then wait for each
+        other forever.
         """
         decoder, begun, failure = codecs.getincrementaldecoder("utf-8")(), 0, ""
         lines, quotes, before, quote = 1, 0, b"", self.quote.encode() or b"\0"
@@ -238,7 +237,7 @@ class Delimited:
             raise EventLogError(f"{what} {failure}")
 
     def reader(self, stream: Iterable[str]) -> Iterator[list[str]]:
-        """Records by Python's reader, which knows delimiters of one character alone."""
+        """Records from Python's reader, whose delimiters have only one character."""
         quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE
         form: Any = {"quotechar": self.quote or None, "quoting": quoting, "strict": True}
         if len(self.delimiter) == 1:
@@ -248,7 +247,7 @@ class Delimited:
         return ([field.replace(_STAND_IN, self.delimiter) for field in record] for record in read)
 
     def first_record(self, path: Path, what: str, *, lenient: bool = False) -> list[str]:
-        """The first line; if `lenient`, none where it cannot be read."""
+        """The first record, or an empty list if it is unreadable and `lenient` is True."""
         failure = "has an empty first line: remove it"
         try:
             with path.open(encoding="utf-8", newline="") as stream:
@@ -288,7 +287,7 @@ def _excel(engine: Engine, given: Given) -> Rows:
 
 
 def workbook(source: Path, target: Path, what: str, *, rows: int | None = None) -> Path:
-    """`target`, made CSV with the cells of a workbook's one sheet; or of its first `rows`."""
+    """`target`, made CSV with the cells of a workbook's one sheet, or of its first `rows`."""
     try:
         openpyxl = importlib.import_module("openpyxl")
     except ImportError:
@@ -338,8 +337,9 @@ def workbook(source: Path, target: Path, what: str, *, rows: int | None = None) 
 
 
 def _json_lines(engine: Engine, given: Given) -> Rows:
-    """One JSON object on each line, or an array of them. Labels are text: a number's digits, or
-    what a string holds.
+    """The columns of a file with one JSON object on each line, or with an array of them.
+
+    Labels are text, either the digits of a number or the contents of a string.
     """
     original, asked = checked(given.source), given.asked
     what = given.called("jsonl")
@@ -416,7 +416,7 @@ def _nothing(asked: Asked, what: str) -> Rows:
 
 
 def _json_within(column: str, fields: Sequence[str]) -> str:
-    """SQL of a JSON value within another; of each element, where lists lie on the way."""
+    """SQL of a JSON value within another, for each element if lists lie on the way."""
     listed = f"[{column}]"
     for field in fields:
         # its own only one if no list
@@ -428,7 +428,7 @@ def _json_within(column: str, fields: Sequence[str]) -> str:
 
 
 def _names(asked: Asked, what: str) -> dict[str, str]:
-    """The names of fields, by role, which the engine can tell apart."""
+    """Names of fields by role, which the engine can tell apart."""
     names: dict[str, str] = {}
     for role, column in asked.columns.items():
         if isinstance(column, int):
@@ -495,9 +495,7 @@ def parquet(engine: Engine, given: Given) -> Rows:
 
 
 def names_in_parquet(engine: Engine, path: Path, what: str) -> list[str]:
-    """The names of the columns as the file has them; the engine would give those that it takes for
-    equal other names.
-    """
+    """Names of the columns in the file; the engine would rename those it takes for equal."""
     nodes = engine.run(f"SELECT name, num_children FROM parquet_schema({located(path)})", what=what)
     names, inside = list[str](), 0
     for name, children in nodes[1:]:
@@ -512,11 +510,11 @@ Stamps = frozenset[tuple[int, tuple[str, ...]]]
 
 
 def _stamps(engine: Engine, place: str, what: str) -> Stamps:
-    """Where a Parquet file has instants that the engine takes for times of a clock on the wall.
+    """Positions of a Parquet file's instants that the engine takes for clock times.
 
-    The format says that stamps without a logical type are instants in UTC, and Spark reads them so:
-    INT96, which it writes by default, and what writers of Parquet 1 called TIMESTAMP_MILLIS and
-    TIMESTAMP_MICROS.
+    The format says that stamps without a logical type are instants in UTC, and Spark reads them so.
+    These are INT96, which Spark writes by default, and TIMESTAMP_MILLIS and TIMESTAMP_MICROS of
+    writers of Parquet 1.
     """
     old = "type = 'INT96' OR (logical_type IS NULL AND starts_with(converted_type, 'TIMESTAMP_'))"
     nodes = engine.run(
@@ -543,8 +541,9 @@ def _stamps(engine: Engine, place: str, what: str) -> Stamps:
 def _known_as(
     engine: Engine, relation: str, names: Sequence[str], places: Mapping[str, int], what: str
 ) -> dict[str, str]:
-    """What the engine calls these columns. It does not tell letter case apart, and renames all but
-    the first of such names.
+    """The engine's names of these columns.
+
+    The engine ignores letter case, and renames all but the first of equal names.
     """
     known = list(names)
     if len({name.lower() for name in names}) < len(names):
@@ -579,9 +578,7 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 def accepts(given: Given) -> bool:
-    """A path, a list or tuple of paths, a pattern that is not itself the name of a file, a folder,
-    or the text "-".
-    """
+    """True for a path, a list or tuple of paths, a pattern, a folder, or the text "-"."""
     source = given.source
     if isinstance(source, list | tuple):
         return all(isinstance(path, str | os.PathLike) for path in source)
@@ -641,7 +638,7 @@ def _of_one(engine: Engine, given: Given) -> Rows:
 
 
 def format_of(path: Path, stated: str) -> FileFormat | Delimited | None:
-    """The format of a file, from the name unless it is stated; None if it tells none."""
+    """Format of a file, as stated or by its name, or None if its name tells none."""
     suffix, names = unpacked_suffix(path), {known.name: known for known in FORMATS}
     if stated != "auto" and stated not in names:
         raise EventLogError(
@@ -651,12 +648,12 @@ def format_of(path: Path, stated: str) -> FileFormat | Delimited | None:
 
 
 def _several(engine: Engine, given: Given) -> Rows:
-    """All rows of all files, which must have these columns and agree on their kinds; in the order
-    of the files' names.
+    """All rows of all files, in the order of the files' names.
 
-    Of a folder the Parquet files are read, at any depth, or those of the format stated; what begins
-    with a dot or an underscore is left alone. For a file in a folder or found by a pattern,
-    key=value in the name of a folder on its way is a column of text.
+    The files must have these columns and agree on their types. In a folder, the Parquet files (or
+    those of the stated format) are read at any depth, except names that begin with a dot or an
+    underscore. For a file in a folder or found by a pattern, key=value in the name of a folder on
+    its way is a column of text.
     """
     shown = (
         f"{len(given.source)} files"
@@ -690,7 +687,7 @@ def _several(engine: Engine, given: Given) -> Rows:
 
 
 def _found(given: Given) -> list[tuple[Path | str, dict[str, str | None]]]:
-    """The files, and the columns that their folders' names hold."""
+    """The files, and the columns in the names of their folders."""
     source = given.source
     if isinstance(source, list | tuple):
         return [(path, {}) for path in source]
@@ -732,9 +729,7 @@ def _found(given: Given) -> list[tuple[Path | str, dict[str, str | None]]]:
 def _one(
     engine: Engine, given: Given, path: Path | str, known: Mapping[str, str | None], all_files: str
 ) -> Rows:
-    """The rows of one file. Messages leave out the values in the names of its folders, which are
-    data.
-    """
+    """The rows of one file. Messages hide the values in names of its folders, which are data."""
     held = {
         role: known[str(column)] for role, column in given.asked.columns.items() if column in known
     }
@@ -769,9 +764,9 @@ def _one(
 
 
 def _agreed(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
-    """The same files with one kind for each column.
+    """The files' rows with one type for each column.
 
-    Labels of which one file has integers and another text are printed, and so are integers that
+    Labels that are integers in one file and text in another are printed, and so are integers that
     need more than 64 bits together. A file whose column holds nothing agrees with all others.
     """
     if not all(part.sql for part in parts):  # unread

@@ -1,8 +1,7 @@
-"""Which events satisfy the conditions, told where the type of a condition's column is known: in
-each file by itself.
+"""Evaluation of the conditions, in each file by itself, where a column's type is known.
 
-What one file or one row holds must decide nothing of the others, so that no two types of a column
-are ever made one to compare.
+The content of one file or one row must not affect the others, so two types of a column are never
+converted to one for a comparison.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ LARGEST = double(sys.float_info.max)
 
 
 def judged(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
-    """The same events with one column, `kept`, in place of those that conditions look at."""
+    """The events with one column, `kept`, in place of the columns of conditions."""
     tests = given.tests()
     if log.kept or not tests:
         return log
@@ -42,7 +41,7 @@ def judged(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
 
 
 def _satisfies(name: str, kind: Kind, test: Condition, dialect: Dialect, mark: str) -> str:
-    """SQL of whether a column's value satisfies a condition; never null."""
+    """SQL that is true if a column's value satisfies a condition, and never null."""
     text = f"nullif(CAST({name} AS VARCHAR), '')"
     number = dialect.number(name)
     if kind == "str":

@@ -1,5 +1,6 @@
-"""Tables with a log beside their files. The log says which files and rows count, so that the files
-alone are not the table.
+"""Tables with a log beside their files.
+
+The log says which files and rows count, so the files alone are not the table.
 """
 
 from __future__ import annotations
@@ -19,9 +20,7 @@ from dpselect.errors import EventLogError
 @final
 @dataclass(frozen=True, slots=True)
 class LoggedTable:
-    """A format of tables: the pattern of what lies in the folder of such a table, and what reads
-    one.
-    """
+    """A format of tables with a log: the file pattern that marks its folder, and its readers."""
 
     name: str
     mark: str
@@ -49,9 +48,7 @@ _VALUE = re.compile(r"(?<==)[^/\\]+")
 
 
 def require_whole(path: Path) -> None:
-    """Refuse a folder or a file of a table with a log: one at any depth below the table's
-    folder.
-    """
+    """Refuse a folder or a file, at any depth, that belongs to a table with a log."""
     if _DUCKLAKE_FILE.fullmatch(path.name):
         refuse(_DUCKLAKE, path.parent)
     place = path.absolute()
@@ -73,7 +70,7 @@ def _marked(folder: str, mark: str) -> bool:
 
 
 def folders_of(address: str) -> Iterator[str]:
-    """The folders above what lies at an address, the innermost first, as addresses."""
+    """The folders above an address, the innermost first, as addresses."""
     start = re.match(r"(?:[A-Za-z][\w+.-]*:(?://[^/]*)?)?", address)
     assert start is not None, "it matches nothing, too"
     for folder in PurePosixPath(address[start.end() :]).parents:
@@ -81,7 +78,7 @@ def folders_of(address: str) -> Iterator[str]:
 
 
 def refuse(kind: LoggedTable, folder: object) -> NoReturn:
-    """Say what the folder is, and what reads it; values in the names of folders are data."""
+    """Raise an error with the table's format and a reader, hiding values in names of folders."""
     shown, article = (
         masked(_VALUE.sub("...", str(folder))),
         "an" if kind.name[0] in "AEIOU" else "a",

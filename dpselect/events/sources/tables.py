@@ -1,5 +1,6 @@
-"""Tables: pandas, Polars, DuckDB, and whatever offers an Arrow stream. None of them is imported
-unless the caller already did.
+"""Tables: pandas, Polars, DuckDB, and any object that offers an Arrow stream.
+
+None of these libraries is imported unless the caller already did.
 """
 
 from __future__ import annotations
@@ -33,10 +34,11 @@ from dpselect.events.sources.base import (
 from dpselect.events.where import Condition, comparable
 
 _Within = dict[str, tuple[str, ...]]
-"""The fields within the column of each role that lead to its values."""
+"""Names of the fields within each role's column that lead to its values."""
 _Adapter = Callable[[Engine, Any, Given, str], tuple[str, int, _Within]]
-"""From a table to an SQL relation of its columns by their short names, roughly its size in bytes as
-text, and where within.
+"""A function from a table to an SQL relation of its columns by short name.
+
+It also returns the rough size in bytes as text, and the fields within the columns.
 """
 _UNKNOWN = 2**30  # bytes of a stream that does not tell how long it is: cut as if it were this
 _EXTRA_KINDS = {
@@ -55,14 +57,12 @@ _OBJECT_KINDS = {"string": "string", "empty": "string"}
 
 
 def accepts(given: Given) -> bool:
-    """A table: one of a known class, or one that offers an Arrow stream."""
+    """True for a table of a known class, or an object that offers an Arrow stream."""
     return _adapter(given.source) is not None
 
 
 def rows(engine: Engine, given: Given) -> Rows:
-    """The columns of a table, matched by exact name. What can be streamed is, through a file of the
-    reading or in batches.
-    """
+    """The columns of a table, matched by exact name, and streamed if the table can be."""
     source = given.source
     what, adapter = (
         f"the {type(source).__module__.split('.')[0].lstrip('_')} table",
@@ -88,9 +88,7 @@ def _adapter(source: object) -> _Adapter | None:
 
 
 def _without_rows(source: Any, adapter: _Adapter) -> Any:
-    """A table with the same columns and no row, for which no row is asked; None where the source
-    tells its columns with its rows alone, perhaps once.
-    """
+    """A table with the same columns and no row, or None if only its rows tell its columns."""
     if adapter is _pandas:
         return source.iloc[:0]
     if adapter is _relation:
@@ -109,7 +107,7 @@ def _without_rows(source: Any, adapter: _Adapter) -> Any:
 
 
 def _found(given: Given, names: Sequence[Any], what: str) -> tuple[dict[str, int], _Within]:
-    """The places of the columns by their short names, and the fields within them."""
+    """Places of the columns by their short names, and the fields within them."""
     found = by_path(given.asked, names, what, positions=False)
     return {SHORT[role]: place for role, (place, _) in found.items()}, {
         role: fields for role, (_, fields) in found.items()
@@ -117,7 +115,7 @@ def _found(given: Given, names: Sequence[Any], what: str) -> tuple[dict[str, int
 
 
 def _arrow(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, int, _Within]:
-    """An Arrow stream: pyarrow, Polars, Ibis and others, batch by batch."""
+    """Read an Arrow stream of pyarrow, Polars, Ibis and others, batch by batch."""
     if importlib.util.find_spec("pyarrow") is None:
         raise missing_extra(f"{what} is handed over through pyarrow", "arrow")
     arrow = importlib.import_module("pyarrow")
@@ -138,7 +136,7 @@ def _arrow(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, i
 
 
 def _lazy(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, int, _Within]:
-    """A Polars LazyFrame, which its own streaming engine writes to a file of the reading."""
+    """Read a Polars LazyFrame, which its own streaming engine writes to a file of the reading."""
     names = guarded(what, lambda: list(source.collect_schema().names()))
     (short, within), column = _found(given, names, what), importlib.import_module("polars").col
     target = engine.path("table")
@@ -148,7 +146,7 @@ def _lazy(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, in
 
 
 def _relation(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, int, _Within]:
-    """A relation of the caller's DuckDB, which its own engine writes to a file of the reading."""
+    """Read a relation of the caller's DuckDB, which writes it to a file of the reading itself."""
     names = guarded(what, lambda: list(source.columns))
     target, (short, within) = engine.path("table"), _found(given, names, what)
     columns = ", ".join(
@@ -160,8 +158,9 @@ def _relation(engine: Engine, source: Any, given: Given, what: str) -> tuple[str
 
 
 def _in_file(name: str, stored: str, what: str) -> str:
-    """SQL of a column as a Parquet file holds it; by its type alone, for a value that no file holds
-    must refuse nothing.
+    """SQL of a column for a Parquet file, by the column's type alone.
+
+    A value that no Parquet file holds must not refuse anything.
     """
     if stored == "INTERVAL":  # a negative one is not written, and no role reads one
         return "CAST(NULL AS INTERVAL)"
@@ -185,9 +184,7 @@ def _written(engine: Engine, target: Path, what: str) -> tuple[str, int]:
 
 
 def _pandas(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, int, _Within]:
-    """A frame of pandas, which takes the types of its columns from their rows where none is
-    stated.
-    """
+    """Read a pandas frame, which infers types of columns from its rows if none is stated."""
     short, within = _found(given, list(source.columns), what)
     table = source.iloc[:, list(short.values())].set_axis(list(short), axis="columns")
     for role, column in given.asked.columns.items():
@@ -222,8 +219,9 @@ def _pandas(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, 
 
 
 def _is_compared(kind: Any) -> bool:
-    """Whether the engine compares a column of this type as `comparable` does its values. All others
-    are compared as objects: rows decide what the type is, and it must refuse nothing.
+    """True if the engine compares a column of this type as `comparable` compares its values.
+
+    All others are compared as objects, because rows decide their type, and it must refuse nothing.
     """
     if hasattr(kind, "pyarrow_dtype") or getattr(kind, "storage", "") == "pyarrow":
         return True
@@ -240,9 +238,7 @@ def _as_compared(values: Any, test: Condition, missing: Sequence[Condition]) -> 
 
 
 def _dug(value: Any, fields: Sequence[str]) -> Any:
-    """What lies within a value of Python; of each element where lists lie on the way; None for what
-    is not there.
-    """
+    """A nested Python value, for each element if lists lie on the way, or None if it is missing."""
     for field in fields:
         if isinstance(value, list | tuple | np.ndarray):
             value = [inner.get(field) if isinstance(inner, dict) else None for inner in value]
@@ -252,11 +248,10 @@ def _dug(value: Any, fields: Sequence[str]) -> Any:
 
 
 def _object_column(values: Any, field: str, column: object, what: str) -> Any:
-    """A column of Python objects as one type; the engine would judge it by a sample, and take 7 and
-    "7" for one label.
+    """Convert a column of Python objects to one type, looking at all values.
 
-    Integers are printed, whatever their width: what labels are must not depend on how wide the
-    widest of them is.
+    The engine would infer the type from a sample, and take 7 and "7" for one label. Integers are
+    printed, whatever their width, because the type of labels must not depend on the widest of them.
     """
     pandas = importlib.import_module("pandas")
     kind, converted = pandas.api.types.infer_dtype(values, skipna=True), None
@@ -303,8 +298,9 @@ def _nested(values: Any) -> Any:
 
 
 def _printed(value: object) -> object:
-    """The same with the digits of every whole number and decimal: Arrow would write one as the
-    widest of all asks for.
+    """A nested value with all whole numbers and decimals as text.
+
+    Arrow would write each number as the widest of them all requires.
     """
     if isinstance(value, list | np.ndarray):
         return [_printed(element) for element in value]

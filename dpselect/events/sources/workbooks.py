@@ -1,4 +1,4 @@
-"""Excel workbooks, checked before the library that reads them takes memory for what is in them."""
+"""Excel workbooks, checked before the library that reads them loads them into memory."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ _MOST_ROWS = {"row": 2**20, "si": 2**22}  # Excel's own limit; texts
 
 
 def require_modest(source: Path, what: str) -> None:
-    """Refuse a workbook that would take much more memory than a large one of Excel's: by its size,
-    or a row, cell or text.
-    """
+    """Refuse a workbook that would take far more memory than a large one of Excel's."""
 
     def refuse(words: str) -> NoReturn:
         raise EventLogError(f"{what} cannot be read: {words}")
@@ -52,7 +50,7 @@ def require_modest(source: Path, what: str) -> None:
 
 
 class _Part:
-    """A member of a workbook, of which nothing is kept but how large its rows are."""
+    """A member of a workbook, of which only the sizes of its rows are kept."""
 
     def __init__(self, refuse: Refuse) -> None:
         self._refuse = refuse
@@ -107,8 +105,10 @@ class _Part:
             self._depth += 1
 
     def _numbered(self, number: str) -> None:
-        """Rows that stand before others would be left out by the library, and those that are
-        missing between two made up.
+        """Refuse rows that are not numbered upwards.
+
+        The library would leave out rows that stand before others, and make up rows that are missing
+        in between.
         """
         before, self._number = (
             self._number,

@@ -54,7 +54,7 @@ def test_the_ends() -> None:
     pure, capacity = acc.Budget(epsilon=1.0), acc.Budget(epsilon=1.0).capacity
     spent = Remaining(pure, capacity, PURE, "2024-07")
     assert (spent.releases, spent.runs_out, spent.account) == (0, "divergence", "2024-07")
-    assert "it is spent" in spent.remedy
+    assert "is used up" in spent.remedy
     free = Remaining(pure, capacity, acc.zero())
     assert (free.releases, free.runs_out) == (10**12, None)
     never = Remaining(pure, acc.price.Price(0, 0), acc.GaussianDP(mu=0.1))

@@ -198,19 +198,19 @@ def test_many_entries_are_folded_searched_and_printed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_entries(tmp_path: Path) -> None:
-    """The page that lists all of 10^5 entries loads, filters, accounts for them, and each proof
+def test_twenty_thousand_entries(tmp_path: Path) -> None:
+    """The page that lists all of 20,000 entries loads, filters, accounts for them, and each proof
     that it cites is there.
     """
     with Ledger.open(f"sqlite:///{tmp_path / 'privacy.db'}") as ledger:
         ledger.create_dataset("check-ins", acc.Budget(rho=1e6), "add_remove")
-        for block in range(20):
+        for block in range(4):
             terms = (
                 {"relation": "add_remove", "key": f"{block}-{n}", "label": f"job {n % 50}"}
                 for n in range(5000)
             )
             ledger.charge_all("check-ins", [(acc.BoundedRange(epsilon=0.01), one) for one in terms])  # type: ignore[misc]
-        write_report(ledger, tmp_path / "report.html", latest=100_000)
+        write_report(ledger, tmp_path / "report.html", latest=20_000)
     script = """
       const field = document.getElementById("find");
       field.value = "job 7";
@@ -218,7 +218,7 @@ def test_a_hundred_thousand_entries(tmp_path: Path) -> None:
       const rows = [...document.querySelectorAll("tr[data-step]")];
       const links = [...document.querySelectorAll("a[href]")];
       return [rows.length, rows.filter((row) => !row.hidden).length, document.getElementById("shown").textContent.split(" ")[0],
-        document.querySelector("table.curves tbody").textContent.includes("100,000"),
-        links.length > 100000 && links.every((link) => document.getElementById(link.getAttribute("href").slice(1)))].join(" ");
+        document.querySelector("table.curves tbody").textContent.includes("20,000"),
+        links.length > 20000 && links.every((link) => document.getElementById(link.getAttribute("href").slice(1)))].join(" ");
     """  # noqa: E501
-    assert run_on(tmp_path / "report.html", script) == "100000 2000 2,000 true true"
+    assert run_on(tmp_path / "report.html", script) == "20000 400 400 true true"

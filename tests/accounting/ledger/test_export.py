@@ -75,7 +75,7 @@ def test_a_line_that_is_missing_is_found(lines: list[str], sqlite_url: str, numb
     """
     assert len(lines) == 13
     said = refused(lines[:number] + lines[number + 1 :], sqlite_url)
-    assert ("breaks off" in said) is (number == 12)
+    assert ("no end line" in said) is (number == 12)
 
 
 OF_ENTRIES = [

@@ -146,13 +146,13 @@ def test_a_file_that_is_gone_is_not_an_empty_ledger(path: Path, kept: Ledger) ->
         lambda: kept.total("clicks"),
     ):
         with pytest.raises(
-            LedgerUnavailable, match=r"cannot be opened.*stays charged: put the file back"
+            LedgerUnavailable, match=r"cannot be opened.*stay charged. Put the file back"
         ) as gone:
             call()
         assert "nothing" not in str(gone.value)  # it has charged what it has charged
         assert "init" not in str(gone.value)
     with pytest.raises(
-        LedgerUnavailable, match=r"This call has charged nothing.*never been one.*ledger init"
+        LedgerUnavailable, match=r"This call has charged nothing.*never been a ledger.*ledger init"
     ):
         Ledger.open(f"sqlite:///{path}", create=False)
     assert not path.exists()

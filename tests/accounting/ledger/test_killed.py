@@ -63,12 +63,12 @@ def check(url: str, outbox: Path) -> Counter[str]:
 @pytest.mark.slow
 def test_killed_at_random(folder: Path) -> None:
     """Killed in the first, second or third release: no release without a charge, no ledger that
-    does not open.
+    does not open. Kills at each statement are those below; about 60 of these 150 fall between two.
     """
     url, outbox = f"sqlite:///{folder / 'privacy.db'}", folder / "outbox"
-    gained = killed(url, outbox, 400, "random")
+    gained = killed(url, outbox, 150, "random")
     # each was let go on for 0, 1 or 2 lines before it was killed
-    assert sum(gained.elements()) >= 360
+    assert sum(gained.elements()) >= 135
     last = check(url, outbox)
     assert last["reserve"] + last["charge"] + last["commit"] >= 1, (
         "no release was interrupted, about 4 in 10 are"

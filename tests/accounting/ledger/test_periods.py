@@ -191,7 +191,7 @@ def test_only_what_uses_linf_only_claims_whole_counts(monthly: Ledger, item: acc
     charged.
     """
     relation: acc.arguments.Relation | None = "add_remove" if isinstance(item, acc.Curve) else None
-    with pytest.raises(InvalidEntry, match="rests on linf"):
+    with pytest.raises(InvalidEntry, match="from linf alone"):
         monthly.charge("visits", item, relation=relation, period=MONTHS, across="whole_counts")
     assert monthly.totals("visits") == []
 

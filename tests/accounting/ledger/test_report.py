@@ -141,7 +141,7 @@ def test_the_page_says_what_the_ledger_says(
         ledger.create_dataset(
             "visits", acc.Budget(epsilon=1.0, delta=1e-6), "add_remove", window="day"
         )
-        assert re.search("Nothing was charged yet.*No entries yet", page(ledger), re.DOTALL)
+        assert re.search("Nothing has been charged yet.*No entries yet", page(ledger), re.DOTALL)
 
 
 def test_hostile_text_is_text(filled: Ledger) -> None:
@@ -176,7 +176,7 @@ def test_the_page_is_accessible(filled: Ledger) -> None:
     for svg in tree.all("svg"):
         assert svg["role"] == "img"
         assert "aria-label" in svg or all(
-            name in ids for name in str(svg["aria-labeledby"]).split()
+            name in ids for name in str(svg["aria-labelledby"]).split()
         )
     assert len(tree.all("label")) == len(tree.all("input")) + len(tree.all("select"))
     assert len(tree.all("caption")) == len(tree.all("table"))
@@ -197,21 +197,21 @@ def test_the_page_says_what_was_promised_and_checked(filled: Ledger) -> None:
     text = page(filled)
     assert "To every user: adding or removing any one user changes" in text
     assert "\N{GREEK SMALL LETTER RHO} = 1, but for events of probability δ = 1e-6" in text
+    assert "for the rows of each month by themselves, by a factor of at most e^ε = 2.72" in text
     assert (
-        "for the rows of each month taken by themselves, by a factor of at most e^ε = 2.72" in text
+        "lie in all 2 months, the cost is epsilon 1.9 in all; at most epsilon 4 is allowed" in text
     )
-    assert "lie in all 2 months faces epsilon 1.9 in all; at most epsilon 4 is allowed" in text
-    assert "at most epsilon 0.97, unless it states why" in text
+    assert "at most epsilon 0.97, unless it states a reason" in text
     assert "Not verified for this page" in text
     found = filled.verify()
-    assert "no head" in page(filled, verification=found)
+    assert "no chain head" in page(filled, verification=found)
     heads, key = filled.heads(), SigningKey.new()
     assert "not checked" in page(filled, verification=filled.verify(heads))
     signed = page(filled, verification=filled.verify(key.sign(heads), key.public))
     assert "heads kept elsewhere" in signed
-    assert "vouch for 36 of the entries.</li>" in signed
+    assert "cover 36 of the entries.</li>" in signed
     filled.quotas("check-ins").withdraw("interns")
-    assert "vouch for 36 of the entries, and not for the 1 later ones" in page(
+    assert "cover 36 of the entries, but not the 1 later ones" in page(
         filled, verification=filled.verify(heads)
     )
     assert f'signature of the trusted key: <code class="hash">{key.public}</code>' in signed

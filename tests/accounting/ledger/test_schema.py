@@ -72,7 +72,7 @@ def test_a_file_that_is_no_database_is_a_clear_error(folder: Path, content: byte
     """
     file = folder / "100% private? #1 \u00fc.db"
     file.write_bytes(content)
-    with pytest.raises(LedgerCorrupt, match="restore a backup"):
+    with pytest.raises(LedgerCorrupt, match="Restore a backup"):
         Ledger.open(f"sqlite:///{file}".replace("%", "%25").replace("?", "%3F"))
     assert file.read_bytes() == content
 

@@ -58,7 +58,7 @@ def test_signed_heads_are_verified(ledger: Ledger) -> None:
     other = KEY.sign(edit(plain, ledger_id="f" * 32))
     assert {one.kind for one in ledger.verify(other, KEY.public).problems} == {"identity"}
     assert ledger.verify().covered is None
-    with pytest.raises(InvalidEntry, match="give the heads"):
+    with pytest.raises(InvalidEntry, match="Give the heads"):
         ledger.verify(key=KEY.public)
 
 

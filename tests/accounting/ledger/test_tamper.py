@@ -389,7 +389,7 @@ def test_an_edited_total_stops_the_next_charge(
         lambda: kept.charge("clicks", acc.zero(), relation="add_remove"),
         lambda: kept.total("clicks"),
     ):
-        with pytest.raises(LedgerCorrupt, match="run `dpselect ledger verify`"):
+        with pytest.raises(LedgerCorrupt, match="Run `dpselect ledger verify`"):
             call()
     assert kept.heads().datasets == before
     assert "total" in {problem.kind for problem in kept.verify().problems}

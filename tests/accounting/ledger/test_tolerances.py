@@ -136,7 +136,7 @@ def test_a_quotas_account_is_held_to_the_unit(change: Callable[[int], int]) -> N
     (entry,) = chained(dataset, charged(curve, dataset.budget.price(curve)))
     accounts = Accounts(dataset, [Revision(0, Quota(name="all", limit=acc.Budget(epsilon=400.0)))])
     assert list(accounts.follow(entry)) == []
-    ((place, spent),) = accounts.found.items()
+    ((place, spent),) = accounts.sums.items()
     assert not accounts.differs({place: spent})
     assert accounts.differs({place: Price(change(spent.main), 0)})
 
@@ -182,7 +182,9 @@ def test_another_versions_last_digits_take_nothing_back(monkeypatch: pytest.Monk
     read = Dataset.from_declaration(of_releases.declaration())
     assert read.budget.releases == 100
     assert found(read, counted) == set()
-    with pytest.raises(acc.errors.InvalidBudget, match="releases=100 are more than it pays for"):
+    with pytest.raises(
+        acc.errors.InvalidBudget, match="releases=100 is more than the budget pays for"
+    ):
         acc.Budget.model_validate(of_releases.budget.model_dump())
     worse(1.04)
     assert found(whole, taken) == {"price"}

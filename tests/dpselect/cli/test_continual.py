@@ -266,7 +266,7 @@ def test_outputs_are_renewed_in_their_place(
     renewed = out.read_bytes()
     out.write_bytes(renewed.replace(b"2024-07-03", b"2024-07-99"))
     (tmp_path / "all.csv").unlink()
-    assert "exists and is not written over" in told(*asked, "2024-07-04", status=2)
+    assert "exists and is not overwritten" in told(*asked, "2024-07-04", status=2)
     out.write_bytes(renewed)
     told(*asked, "2024-07-04")
 
@@ -303,7 +303,7 @@ def test_a_run_without_a_ledger_is_named_by_its_log_and_question(
     assert (again["horizon"], again["released"]) == (first["horizon"], first["released"])
     text = " ".join(told("run", "all.csv", *asked).split())
     assert first["horizon"]["state"] in text
-    assert "nothing was recorded in a ledger" in text
+    assert "is not recorded in a ledger" in text
     seen = {first["horizon"]["state"]}
     for more in (
         ["--k", "1"],
@@ -350,7 +350,7 @@ def test_a_run_without_a_ledger_is_named_by_its_log_and_question(
     with pytest.raises(InvalidRequest, match="key= is missing: a log that is no file"):
         dps.continual.run(table, **held)
     warn_unrecorded.cache_clear()
-    with pytest.warns(Unrecorded, match="nothing was recorded"):
+    with pytest.warns(Unrecorded, match="is not recorded"):
         assert (
             dps.continual.run("all.csv", **settings, count="running").key == first["horizon"]["key"]
         )
@@ -455,11 +455,11 @@ def test_the_same_call_gives_the_answer_that_its_output_holds(
         assert told(*asked) == first
     assert set(tmp_path.glob("a.*")) == set(whole)
     for another in ([*asked, "--where", "at = 2024-07-01"], [*asked[:-1], str(other)]):
-        assert "exists and is not written over" in told(*another, status=2)
+        assert "exists and is not overwritten" in told(*another, status=2)
     assert told(*asked, "--memory-limit", "1GiB", "--actor", "ada") == first
     record = out if suffix == ".json" else out.with_name(f"{out.name}.json")
     record.write_text(record.read_text().replace("place1", "place9"))
-    assert "exists and is not written over" in told(*asked, status=2)
+    assert "exists and is not overwritten" in told(*asked, status=2)
     (tmp_path / "moved.csv").rename(log)
     whole_log = [
         "run",
@@ -499,7 +499,7 @@ def test_an_answer_that_cannot_be_printed_lies_somewhere(
     told("start", *paid, *HORIZON, "--periods", "3")
     for more, words in (
         (["--output", str(tmp_path / "a.csv")], f"the answer lies in '{tmp_path / 'a.csv'}'"),
-        ([], f"is kept in --state={paid[-1]!r}: the same call prints it"),
+        ([], f"is kept in --state={paid[-1]!r}, and the same call prints it"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr("sys.stdout", _Closed())

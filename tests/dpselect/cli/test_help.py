@@ -16,7 +16,7 @@ import pytest
 import typer.main
 
 from dpselect.cli import app
-from dpselect.cli.guard import EXPLAINED
+from dpselect.cli.guard import EXPLAINED, SectionedCommand
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 PAGE = runpy.run_path(str(DOCS / "command_pages.py"))["expanded"]((DOCS / "cli.md").read_text())
@@ -148,7 +148,9 @@ def test_an_option_of_one_value_is_given_once(run: Any) -> None:
     for twice in (("--k", 5), ("--k=5",), ("--dataset", "a", "--dataset", "b")):
         done = run(*asked, *twice)
         assert (done.exit_code, "is given 2 times" in done.stderr) == (2, True)
-    assert "does not exist" in run(*asked, "--item", "town", "--null", "a", "--null", "b").stderr
+    repeated = ("--user", "tenant", "--item", "town", "--null", "a", "--null", "b")
+    assert "does not exist" in run(*asked, *repeated).stderr
+    assert {path for path, one in LEAVES.items() if not isinstance(one, SectionedCommand)} == set()
 
 
 @pytest.mark.parametrize("path", sorted({*LEAVES, *COMMANDS} - {"dpselect"}))

@@ -295,7 +295,7 @@ def test_sums_stay_in_the_engine_too() -> None:
         (
             {"max_item_per_user": 1},
             dps.errors.EventLogError,
-            "has no field 'max_item_per_user': its fields are",
+            "has no field 'max_item_per_user'. Its fields are",
         ),
     ],
 )

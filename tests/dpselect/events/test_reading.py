@@ -26,7 +26,7 @@ def test_every_field_is_a_keyword_and_every_keyword_a_field() -> None:
 @pytest.mark.parametrize("reads", [events.read, events.hold])
 def test_an_unknown_keyword_is_refused(reads: Any) -> None:
     """A bound that was misspelt would be no bound."""
-    with pytest.raises(EventLogError, match="no field 'max_item_per_user': its fields are"):
+    with pytest.raises(EventLogError, match=r"no field 'max_item_per_user'\. Its fields are"):
         reads("log.csv", user="u", item="i", max_item_per_user=1)
     with pytest.raises(EventLogError, match="clip= is a field of the reading"):
         reads("log.csv", Reading(user="u", item="i"), clip=1.0)

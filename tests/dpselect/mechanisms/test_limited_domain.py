@@ -35,7 +35,7 @@ def test_a_size_that_is_chosen_costs_one_pick_more() -> None:
                 indices=tuple(range(shown)), ordered=True, requested=3, complete=shown == 3
             )
             picks = acc.BoundedRange(epsilon=0.5)
-            assert mechanism.spent(short) == acc.Approximate(
+            assert mechanism.cost_of(short) == acc.Approximate(
                 curve=(min(3, shown + 1) + more) * picks, delta0=1e-3
             )
         assert mechanism.curve == acc.Approximate(curve=(3 + more) * picks, delta0=1e-3)

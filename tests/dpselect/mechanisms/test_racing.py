@@ -24,6 +24,7 @@ from dpselect import cells as cells_of
 from dpselect import events
 from dpselect.errors import DomainMismatch, InvalidRequest, InvalidScores, NoClosedForm
 from dpselect.mechanisms.release import public_grid
+from dpselect.sampling import sampler
 
 ONE = dps.Sensitivity.of_counts(items_per_user=1)
 UNIT = 2**20
@@ -52,8 +53,8 @@ def race(**settings: Any) -> dps.RacingTopK:
 def observed(first: dict[str, float], weighs: Any, calls: list[Any]) -> dps.Scores:
     """Scores whose second look notes what is asked of it."""
 
-    def weigh(labels: Sequence[Any], numbers: NDArray[np.int64], norm: float) -> NDArray[np.int64]:
-        calls.append((sorted(labels), set(numbers.tolist()), norm))
+    def weigh(labels: Sequence[Any], norm: float) -> NDArray[np.int64]:
+        calls.append((sorted(labels), norm))
         return np.array(
             [round(UNIT * weighs(label, len(calls))) for label in labels], dtype=np.int64
         )
@@ -170,9 +171,7 @@ def test_every_decision_is_that_of_the_second_implementation(
             dict(zip(names, first, strict=True)),
             lambda name, at, again=again: again[at - 1][name],
         )
-        assert calls == [
-            ([names[at] for at in open_], {UNIT}, norm) for open_, norm in asked if open_
-        ]
+        assert calls == [([names[at] for at in open_], norm) for open_, norm in asked if open_]
         (order,), (values,) = (
             drawn.order(groups, mechanism.k),
             drawn.values(of(mechanism, None, groups)),
@@ -249,6 +248,13 @@ def test_a_public_list_is_filled_whatever_the_scores() -> None:
         public.check(dps.Scores([1, 2], sensitivity=ONE))
     with pytest.raises(DomainMismatch, match="unknown domain"):
         public.check(dps.Scores([1, 2, 3], sensitivity=ONE, labels=list("abc"), domain="observed"))
+
+
+def test_items_without_users_take_no_part() -> None:
+    """A candidate with a score of 0 is not drawn for, however low the floor."""
+    mechanism = race(floors=(-8.0, -8.0))
+    scores = dps.Scores([5, 0, 3], sensitivity=ONE, labels=list("abc"), domain="observed")
+    assert sorted(mechanism.masked(scores, sampler(np.random.default_rng(1)))[0]) == [0, 2]
 
 
 def test_nobody_there_is_a_release_like_any_other() -> None:
@@ -530,8 +536,8 @@ def test_a_lone_item_of_a_stated_sensitivity_is_hidden(stated: dict[str, Any]) -
     in all rounds together.
     """
     sensitivity = dps.Sensitivity(relation="replace_one", **stated)
-    for norm, kind in itertools.product((0.5, 1.0, 2.0), (race, dps.TwoRoundHistogram)):
-        mechanism: Any = kind(k=2, scale=1.0, sensitivity=sensitivity, delta=0.02, norm=norm)
+    for norm in (0.5, 1.0, 2.0):
+        mechanism = race(k=2, scale=1.0, sensitivity=sensitivity, delta=0.02, norm=norm)
         lone = dps.Scores(
             [sensitivity.alone(1)], sensitivity=sensitivity, labels=["a"], domain="observed"
         )

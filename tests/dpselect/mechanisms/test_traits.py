@@ -65,13 +65,13 @@ REFUSED: list[tuple[type[Mechanism], str | None, Traits | None, str]] = [
         Mechanism,
         "idle",
         Traits(**WHOLE),
-        "Made lacks _probabilities, _select, _select_many, curve, covers",
+        "Made lacks _probabilities, _select, _select_many, curve, sensitivity_bound",
     ),
     (
         dps.PermuteAndFlip,
         None,
         Traits(**WHOLE),
-        r"Made.kind has no default: give it one, as in kind: Literal\['mine'\] = 'mine'",
+        r"Made has no default kind. Give it one, for example kind: Literal\['mine'\] = 'mine'",
     ),
     *(
         (

@@ -197,9 +197,18 @@ def test_mechanisms_offer_the_noises_whose_price_they_rest_on():
     """Canonical top-k has those that Theorems M5 and N7 cover; values are shown with those that
     Theorems H2 and H10 cover.
     """
-    assert set(typing.get_args(LipschitzNoise)) == {
-        n for n in NOISE_LAWS if by_name(n).winner_price != "gaussian"
-    }
+    winner = {name: by_name(name).winner_price for name in NOISE_LAWS}
+    threshold = {name: by_name(name).threshold_price for name in NOISE_LAWS}
+    lipschitz = [name for name in NOISE_LAWS if winner[name] in ("bounded_range", "laplace")]
+    gap = [name for name in NOISE_LAWS if winner[name] in ("bounded_range", "gaussian")]
+    for names, offered in (
+        (lipschitz, LipschitzNoise),
+        (gap, distributions.GapNoise),
+        ([name for name in NOISE_LAWS if threshold[name]], distributions.ThresholdNoise),
+        (list(distributions.VECTOR_NORMS), distributions.VectorNoise),
+    ):
+        assert list(typing.get_args(offered)) == names
+    assert lipschitz == [name for name in NOISE_LAWS if winner[name] != "gaussian"]
     assert distributions.VECTOR_NORMS == {"laplace": "l1", "gaussian": "l2"}
     with pytest.raises(dps.errors.InvalidMechanism, match=distributions.in_words(LipschitzNoise)):
         dps.CanonicalTopK(k=1, epsilon=1.0, noise="gaussian")

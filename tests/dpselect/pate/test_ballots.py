@@ -210,7 +210,7 @@ WRONG: list[tuple[str, Callable[[], Any]]] = [
     (
         "counts",
         lambda: GNMAX.select(
-            dps.Scores([0.5, 1, 2, 3], sensitivity=GNMAX.covers, kind="utilities")
+            dps.Scores([0.5, 1, 2, 3], sensitivity=GNMAX.sensitivity_bound, kind="utilities")
         ),
     ),
     ("negative", lambda: GNMAX.select_many(-COUNTS)),
@@ -320,7 +320,7 @@ def test_missing_votes_are_refused_unless_allowed() -> None:
     at the same price, and is the remedy that is named first, since rounds that are left out for
     what is voted in them would tell of votes.
     """
-    votes, remedy = ONE_VOTE.copy(), r"missing='allow'.*tell something of votes"
+    votes, remedy = ONE_VOTE.copy(), r"missing='allow'.*reveal something about votes"
     votes[2, 3] = 0
     for made in (
         lambda **more: pate.Ballots(votes, **more),
@@ -438,7 +438,7 @@ def test_counts_alone_do_not_tell_the_majority() -> None:
     with pytest.raises(InvalidRequest, match="threshold="):
         mechanism.select_many(COUNTS)
     with pytest.raises(InvalidRequest, match="threshold="):
-        mechanism.select(dps.Scores(COUNTS[0], sensitivity=mechanism.covers))
+        mechanism.select(dps.Scores(COUNTS[0], sensitivity=mechanism.sensitivity_bound))
     with pytest.raises(pate.InvalidBallots, match="teachers=6"):
         pate.BinaryVoting(sigma=1.0, labels=4, teachers=6).select_many(pate.Ballots(VOTES))
 

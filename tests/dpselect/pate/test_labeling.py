@@ -266,14 +266,14 @@ def test_what_is_left_must_pay_for_all_before_a_draw(tmp_path: Path, payer: dps.
     rounds would fit.
     """
     small = _payer(tmp_path, 12.5)
-    with pytest.raises(acc.BudgetExceeded, match="buys 12 rounds"):
+    with pytest.raises(acc.BudgetExceeded, match="allows 12 rounds"):
         _run(tmp_path / "job", small)
     assert list(small.ledger.entries("teachers")) == []
     limit = acc.Budget(rho=6 * MECHANISM.curve.rho)
     payer.ledger.quotas("teachers").declare(
         acc.ledger.Quota(name="vision", by="team", of="vision", limit=limit)
     )
-    with pytest.raises(acc.BudgetExceeded, match="buys"):
+    with pytest.raises(acc.BudgetExceeded, match="allows 5 rounds"):
         _run(tmp_path / "job", dps.Session(payer.ledger, "teachers", team="vision"))
     assert [entry.action for entry in payer.ledger.entries("teachers")] == ["quota"]
     _run(tmp_path / "job", dps.Session(payer.ledger, "teachers", team="text"))

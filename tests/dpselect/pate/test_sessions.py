@@ -115,7 +115,9 @@ def test_bad_ballots_cost_nothing(session: dps.Session) -> None:
     with pytest.raises(dps.DpSelectError):
         session.select(one, pate.Ballots(ONE_VOTE))
     with pytest.raises(dps.DpSelectError):
-        session.select(binary, dps.Scores(VOTES[0].sum(axis=0), sensitivity=binary.covers))
+        session.select(
+            binary, dps.Scores(VOTES[0].sum(axis=0), sensitivity=binary.sensitivity_bound)
+        )
     assert list(session.ledger.entries("patients")) == []
     assert len(session.select_many(binary, VOTES)) == ROUNDS
 

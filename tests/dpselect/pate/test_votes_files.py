@@ -225,11 +225,11 @@ def test_classes_are_read(tmp_path: Path) -> None:
         (np.zeros((9, 3)), {"labels": 2}, "integers"),
         (np.zeros((9, 3), dtype=int), {}, "labels="),
         (np.array([{"a": 1}], dtype=object), {"labels": 2}, "pickle"),
-        (CLASSES, {"labels": 3, "stacked": True}, "stacked= is about votes: leave it out"),
+        (CLASSES, {"labels": 3, "stacked": True}, "stacked= is for votes. Leave it out"),
         (
             scipy.sparse.csr_matrix(STACKED.astype(np.uint8)),
             {"teachers": 6, "stacked": True, "labels": 9},
-            "labels=9 is about classes",
+            "labels=9 is for classes",
         ),
     ],
 )

@@ -53,7 +53,7 @@ def test_the_curve_covers_two_adaptive_rounds(rho: float, failure: float) -> Non
     factor = np.exp((2 * mechanism.curve).epsilon(delta))
     pairs = sorted(neighbors(2, 0, 2, 6, "replace_one"))
     laws = {
-        c: mechanism.probabilities(dps.Scores(c, sensitivity=mechanism.covers))
+        c: mechanism.probabilities(dps.Scores(c, sensitivity=mechanism.sensitivity_bound))
         for pair in pairs
         for c in pair
     }

@@ -107,7 +107,7 @@ def test_a_budget_that_pays_for_no_counts_is_named_as_it_is_stated() -> None:
     """Not by an order or a bracket, which nobody stated."""
     with pytest.raises(
         acc.errors.CalibrationError,
-        match="counts of users within epsilon=1e-9, delta=1e-300: raise",
+        match=r"counts of users fit epsilon=1e-9, delta=1e-300\. Raise",
     ):
         CountNoise.of(asked(recounted=True), acc.Budget(epsilon=1e-9, delta=1e-300))
 
@@ -201,7 +201,7 @@ def test_users_who_count_in_part_are_at_least_so_many() -> None:
             around = interval(mechanism)
             assert around is not None
             assert around.at_least == short, mechanism
-            assert ("at least so many" in around.words()) == short
+            assert ("only the low ends" in around.words()) == short
     selection = dps.Selection(indices=(4, 1), ordered=True, values=(30.0, 20.0))
     assert selection.columns(5.0, at_least=True)["low"] == (25.0, 15.0)
     assert selection.columns(5.0, at_least=True)["high"] == (None, None)
@@ -216,7 +216,10 @@ def test_what_an_interval_says() -> None:
     around = interval(histogram)
     assert around is not None
     assert (around.among, around.half_width) == (MOST_ITEMS, histogram.margin(0.95, MOST_ITEMS))
-    assert "all hold at once with 95 %, if at most 1,000,000 items" in around.words()
+    assert (
+        "all intervals hold at the same time with 95% probability, if at most 1,000,000 items"
+        in around.words()
+    )
     both = dps.DiscoverThenSelect(
         discovery=histogram, selection=OWN[0].model_copy(update={"candidates": None}), candidates=30
     )
@@ -327,7 +330,7 @@ def test_topk_shows_counts_with_intervals(run: Any, tmp_path: Path) -> None:
     words = (*ask, "--rho", 0.5, "--domain", tmp_path / "items.txt")
     shown = run(*words)
     assert shown.exit_code == 0, shown.stderr
-    for part in ("users (noisy)", "95 % interval", "each holds with 95 %, whatever was selected"):
+    for part in ("users (noisy)", "95% interval", "holds with 95% probability, whatever"):
         assert part in shown.stdout
     assert sum(" to " in line for line in shown.stdout.splitlines()) >= 2
     told = json.loads(run(*words, "--json", "--output", tmp_path / "a.csv").stdout)

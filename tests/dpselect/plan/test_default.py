@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from spread import spread
+from spread import covering
 
 import accounting as acc
 import dpselect as dps
@@ -119,7 +119,7 @@ GRID = [
 
 @pytest.mark.fast(12)
 @pytest.mark.parametrize(
-    ("budget", "relation", "listed", "k", "limit", "about", "groups"), spread(GRID, 60), ids=str
+    ("budget", "relation", "listed", "k", "limit", "about", "groups"), covering(GRID), ids=str
 )
 def test_the_rule_spends_the_budget_of_every_question(
     budget: acc.Budget,

@@ -31,7 +31,7 @@ def request(kind: str, **changes: Any) -> TopKRequest:
     k = 3 if "k" in members()[kind].model_fields else 1
     most = (
         {"sensitivity": dps.Sensitivity(l0=4)}
-        if kind in ("sparse_histogram", "two_round_histogram", "racing_top_k")
+        if kind in ("sparse_histogram", "racing_top_k")
         else {}
     )
     return TopKRequest(**{"k": k, "candidates": 100, **most, **changes})

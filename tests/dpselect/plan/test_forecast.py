@@ -56,7 +56,7 @@ def test_scores_and_second_looks_are_those_of_a_reading_of_the_same_users() -> N
     """Counts, clipped counts, weights of a later round and clipped counts of a second look are what
     `events` makes of them.
     """
-    made, numbers, clip = users(), np.array([1 << 20, 1 << 18, 1 << 19, 1 << 20]), 1.0
+    made, clip = users(), 1.0
     choice = vector(1.0, again=1.41)
     scores = made.scores(choice, known=True, rng=np.random.default_rng(1))
     labels = [0, 3, 7, 40]
@@ -64,11 +64,11 @@ def test_scores_and_second_looks_are_those_of_a_reading_of_the_same_users() -> N
         read, again = log.read(clip=clip, within=range(60)), log.read(clip=1.41, within=labels)
         assert isinstance(read, dps.events.EventCounts)
         assert isinstance(again, dps.events.EventCounts)
-        weighed = log.second_round(read)(labels, numbers, 0.8) / (1 << 20)
+        weighed = log.second_round(read)(labels, 0.8) / (1 << 20)
     look = scores.second
     assert look is not None
     assert np.allclose(scores.values, read.scores(clip=clip).values, atol=0.01)
-    assert np.allclose(look.weighed(labels, numbers, 0.8), weighed, atol=0.01)
+    assert np.allclose(look.weighed(labels, 0.8), weighed, atol=0.01)
     assert np.allclose(look.scores(labels).values, again.scores(clip=1.41).values, atol=0.01)
 
 

@@ -19,7 +19,7 @@ ROWS = pd.DataFrame(
     [(f"u{user}", f"i{item}") for item, users in enumerate(USERS) for user in range(users)],
     columns=["user", "item"],
 )
-pytestmark = pytest.mark.filterwarnings("ignore:nothing was recorded")
+pytestmark = pytest.mark.filterwarnings("ignore:this release is not recorded")
 ASKED: dict[str, Any] = {"user": "user", "item": "item", "epsilon": 5.0}
 
 

@@ -127,7 +127,7 @@ def test_flips_change_the_walk_by_no_more_than_stated(seed: int, flips: int) -> 
         for steps in (1, 3, 10, 1000):
             change = walk(moved, steps) - walk(base, steps)
             assert np.abs(change).max() <= flips / (items * repeats * (1 - rho)) + 1e-12
-            assert np.ptp(change) <= mechanism.covers.range
+            assert np.ptp(change) <= mechanism.sensitivity_bound.range
 
 
 def test_weighted_flips_change_the_walk_by_no_more_than_stated() -> None:
@@ -144,8 +144,12 @@ def test_weighted_flips_change_the_walk_by_no_more_than_stated() -> None:
         ).values
         worst = max(worst, float(np.abs(flipped - base).max()))
         most = max(most, float(np.abs(flipped - base).sum()))
-    assert 0.05 * mechanism.covers.linf < worst <= mechanism.covers.linf
-    assert 0.05 * mechanism.covers.l1_of(None) < most <= mechanism.covers.l1_of(None)
+    assert 0.05 * mechanism.sensitivity_bound.linf < worst <= mechanism.sensitivity_bound.linf
+    assert (
+        0.05 * mechanism.sensitivity_bound.l1_of(None)
+        < most
+        <= mechanism.sensitivity_bound.l1_of(None)
+    )
 
 
 @pytest.mark.parametrize("items", [2, 3, 5, 9])

@@ -154,7 +154,7 @@ def test_a_catalog_that_does_not_match_is_said(visits: Path) -> None:
         if (found := asked(visits, OTHERWISE, **counted)).explained_by_noise
     )
     assert answer.cautions[-1] == HARDLY_ANY
-    assert "hardly any user was found: run `dpselect check`" in repr(answer)
+    assert "hardly any user was found. Run `dpselect check`" in repr(answer)
     assert HARDLY_ANY in answer.as_data()["notes"]
     assert answer.as_data()["explained_by_noise"] is True
     assert not asked(visits, OTHERWISE).explained_by_noise
@@ -219,7 +219,7 @@ def test_an_answer_that_noise_explains_has_a_status_of_its_own(
         assert text.stderr == ""
     told = run(*quiet, "--json")
     assert (told.exit_code, json.loads(told.stdout)["explained_by_noise"]) == (EXPLAINED, True)
-    assert told.stderr.startswith("warning: hardly any user was found: run `dpselect check`")
+    assert told.stderr.startswith("warning: noise alone explains this answer")
     busy = [*whole[:-4], "--key", "b", "--output", tmp_path / "b.json"]
     assert (
         run(

@@ -209,7 +209,7 @@ def test_a_field_that_is_new_is_part_of_the_question() -> None:
         ({"use_everything": True}, "use_everything="),
         (
             {"pay_for_what_came_out": True, "mechanism": "limited_domain"},
-            "another .* was asked for",
+            "with another .*Repeat the earlier options",
         ),
         ({"engine": "duckdb"}, "engine"),
         ({"domain": ["zoo", "park"]}, "another domain"),

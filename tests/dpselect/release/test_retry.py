@@ -265,7 +265,7 @@ def test_a_ledger_that_is_locked_when_the_claim_is_due_keeps_the_draft(
     assert (
         "entry 1 of dataset 'log', key 'monday', is charged and stays charged (committed)" in note
     )
-    assert "the same output=: that charges nothing more, and gives the answer" in note
+    assert "the same output=, which charges nothing more and gives the answer" in note
     monkeypatch.undo()
     monkeypatch.chdir(place)
     (place / "log.csv").unlink()  # nothing is read for it
@@ -289,7 +289,7 @@ def test_a_ledger_that_is_gone_after_the_charge_is_not_said_to_have_charged_noth
     said = " ".join([str(stopped.value), *stopped.value.__notes__])
     assert "othing was charged" not in said
     assert "ledger init" not in said
-    assert "put the file back" in said
+    assert "Put the file back" in said
     assert "is charged and stays charged" in said
     (place / "away.db").rename(place / "p.db")
     assert asking(output="answer.json")().items
@@ -418,7 +418,7 @@ def test_two_draws_are_never_both_accepted(
     with pytest.raises(ClaimConflict) as refused:
         asking(**({} if output is None else {"output": output}))()
     said = " ".join(refused.value.__notes__)
-    assert "with that output= this call gives it" in said
+    assert "Repeat this call with that output= to get the answer" in said
     assert "Repeat the call" not in said, "it would be refused again: the file of that call has it"
     assert len(others) == 1
     assert [entry.action for entry in entries()] == ["charge", "release"]
@@ -457,7 +457,7 @@ def test_what_is_planted_beside_a_charge_is_not_believed(
             ask()
     (draft,) = drafts(place)
     told = json.loads(draft.read_text())
-    honest = dps.Mechanism.from_json(json.dumps(told["mechanism"])).spent(
+    honest = dps.Mechanism.from_json(json.dumps(told["mechanism"])).cost_of(
         dps.Selection.from_json(json.dumps(told["selection"]))
     )
     told[changed] = acc.PureDP(epsilon=1e-9).model_dump(mode="json") if changed == "spent" else None
@@ -526,7 +526,8 @@ def test_a_name_that_is_taken_meanwhile_costs_no_answer(
     with monkeypatch.context() as patch:
         patch.setattr(dps.Mechanism, "select", taken)
         with pytest.warns(
-            dps.release.topk.Unkept, match=r"came to be meanwhile.*lies in .*\.dpselect-"
+            dps.release.topk.Unkept,
+            match=r"was created by something else meanwhile.*lies in .*\.dpselect-",
         ):
             found = ask()
     (draft,) = drafts(place)
@@ -641,7 +642,7 @@ def test_a_series_of_which_all_periods_are_charged_is_gone_on_with(
         patch.setattr(Ledger, "charge", stopping)
         with pytest.raises(Stopped):
             ask()()
-    whole = "somebody whose rows lie in all 2 days faces"
+    whole = "for a user whose rows lie in all 2 days, the cost is"
     assert ask(dry_run=True)().in_all.startswith(f"once all of them are charged, {whole}")
     found = ask()()
     assert [one.state for one in found.releases] == ["recorded", "released"]
@@ -677,7 +678,7 @@ def test_a_horizon_of_a_log_that_is_stopped_at_its_file_is_completed(
     assert kept in (None, record.read_text())
     assert [row["item"] for row in held["table"]] == [str(item) for item in found.items]
     assert len(pd.read_csv("top.csv")) == len(held["table"]) > 0
-    with pytest.raises(OutputRefused, match="exists and is not written over"):
+    with pytest.raises(OutputRefused, match="exists and is not overwritten"):
         ask(where="shop != zoo")()
 
 

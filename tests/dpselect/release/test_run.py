@@ -407,9 +407,7 @@ def test_a_failure_before_the_charge_costs_nothing(
     (place / "log.csv").unlink()
     with pytest.raises(acc.ledger.AlreadyCharged) as refused:
         dps.topk("log.csv", **asked)
-    assert refused.value.__notes__ == [
-        "no answer of it is stored in a file that output=FILE.json names"
-    ]
+    assert refused.value.__notes__ == ["no answer to it is stored in the file of output="]
     assert [(entry[1], *entry[5:7]) for entry in recorded(url, "log")] == [
         ("charge", "a trial", "grace")
     ]
@@ -450,9 +448,7 @@ def seen_by(
         assert scores.second is not None
         names = list(scores.labels or ())
         looked = None if isinstance(made, WeighsAgain) else scores.second.scores(names)
-        weighed = (
-            None if looked else scores.second.weighed(names, np.full(len(names), 2**20), 2.0**11)
-        )
+        weighed = None if looked else scores.second.weighed(names, 2.0**11)
         seen.append((scores, looked, weighed))
         return dps.Selection(ordered=True, labels=())
 
@@ -473,10 +469,30 @@ def seen_by(
     return seen[0]
 
 
+def test_sums_are_not_weighed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user may add 0 to an item that it has, and another user brings that item to life: weighed
+    by the pairs, it would take a part of everybody's norm (H13). Sums are used again instead.
+    """
+    drawn = []
+
+    def noted(made: Any, scores: dps.Scores) -> dps.Selection:
+        drawn.append(scores.second)
+        return dps.Selection(ordered=True, labels=())
+
+    monkeypatch.setattr(dps.RacingTopK, "select", noted)
+    bound = dps.Sensitivity.of_sums(0.0, 1.0, "add_remove", 2)
+    race = dps.RacingTopK(k=2, scale=2.0, delta=0.1, sensitivity=bound)
+    log = pd.DataFrame({"who": list("abc"), "what": ["i", "j", "i"], "spent": [0.0, 1.0, 1.0]})
+    asked: dict[str, Any] = {"k": 2, "epsilon": 50.0, "delta": 0.5, "max_items_per_user": 2}
+    summed = {"value": "spent", "value_clip": 1.0}
+    dps.topk(log, user="who", item="what", mechanism=race, **asked, **summed)
+    assert drawn == [None]
+
+
 def test_a_second_look_is_at_what_the_first_one_kept_or_clipped_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A second round weighs the items that the bound kept under its salt, none of the others (H11);
+    """A second round weighs the items that the bound kept under its salt, none of the others (H13);
     of released items every user counts as far as the second clip lets it, among these and without a
     bound (H8).
     """
@@ -485,12 +501,10 @@ def test_a_second_look_is_at_what_the_first_one_kept_or_clipped_anew(
         columns=["who", "what"],
     )
     few = dps.Sensitivity.of_counts(items_per_user=2)
-    for member in (dps.RacingTopK, dps.TwoRoundHistogram):
-        counts, _, weighed = seen_by(
-            monkeypatch, member(k=2, scale=1.0, delta=0.1, sensitivity=few), log
-        )
-        assert counts.values.sum() == 60
-        assert weighed.tolist() == counts.values.tolist()
+    race = dps.RacingTopK(k=2, scale=1.0, delta=0.1, sensitivity=few)
+    counts, _, weighed = seen_by(monkeypatch, race, log)
+    assert counts.values.sum() == 60
+    assert weighed.tolist() == counts.values.tolist()
     relations: list[Any] = ["add_remove", "replace_one"]
     for relation in relations:
         first, within = (

@@ -94,7 +94,7 @@ def test_a_charge_from_the_shell(shell: Shell, tmp_path: Path) -> None:
     assert "go together" in shell.run(*sgd[:7], status=2)
     assert "stated once" in shell.run(*sgd, "--event", str(file), status=2)
     file.write_text('{"event": "os.system", "command": "true"}')
-    assert "is none of" in shell.run(*sgd[:3], "--event", str(file), status=1)
+    assert "must be one of Composed" in shell.run(*sgd[:3], "--event", str(file), status=1)
 
 
 @pytest.mark.parametrize(

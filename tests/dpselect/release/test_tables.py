@@ -102,7 +102,7 @@ def test_public_lists_name_what_is_released(public: dict[str, Any]) -> None:
         ({"max_items_per_user": 3}, "max_groups_per_user= is missing"),
         ({"delta": None, "domain": [1, 2, 3]}, "max_groups_per_user= is missing"),
         ({"groups": list(range(3000)), "domain": list(range(1000))}, "make up 3,000,000 cells"),
-        ({"k": "many"}, "k='many' is refused: it must be an integer or 'all'"),
+        ({"k": "many"}, "k='many' must be an integer or 'all'"),
     ],
 )
 def test_what_one_norm_does_not_cover_needs_a_bound(other: dict[str, Any], words: str) -> None:

@@ -134,11 +134,11 @@ def test_what_is_left_is_counted_in_the_part_that_runs_out_first(tmp_path: Path)
         (
             {"epsilon": 5e-324, "delta": None, "domain": ["a", "b"]},
             acc.errors.CalibrationError,
-            "raise the budget",
+            "Raise the budget",
         ),
         ({"k": 0}, dps.errors.InvalidRequest, "k"),
         (
-            {"mechanism": "two_round_histogram"},
+            {"mechanism": "racing_top_k"},
             dps.errors.InvalidMechanism,
             r"clip the users \(clip=\), or bound their items",
         ),
@@ -190,7 +190,7 @@ def test_a_salt_repeats_the_bound_that_the_default_brings() -> None:
 def test_a_release_without_a_ledger_warns_once() -> None:
     """Nobody keeps account of it: a warning says so, the first time in a process."""
     answer.warn_unrecorded.cache_clear()
-    with pytest.warns(answer.Unrecorded, match="nothing was recorded"):
+    with pytest.warns(answer.Unrecorded, match="is not recorded"):
         dps.topk(LOG, **ASK, epsilon=1.0, delta=1e-6)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

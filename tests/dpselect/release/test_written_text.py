@@ -316,7 +316,7 @@ def test_labels_of_votes_are_read_back(tmp_path: Path) -> None:
 def test_a_label_that_no_file_can_hold_is_refused_before_the_release() -> None:
     """Half of a character, which Python's text may hold."""
     log = pa.table({"u": ["ann"], "i": ["zoo"]})
-    with pytest.raises(EventLogError, match=r"domain holds '\\ud800'.*correct the label"):
+    with pytest.raises(EventLogError, match=r"domain holds '\\ud800'.*Correct the label"):
         dps.topk(log, user="u", item="i", domain=["zoo", "\ud800"], k=1, epsilon=1.0)
 
 

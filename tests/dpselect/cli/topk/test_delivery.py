@@ -236,7 +236,7 @@ def test_an_interrupted_print_says_where_the_answer_lies(
     monkeypatch.setattr("dpselect.cli.out.emit", stop)
     done = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "answer.txt")])
     assert done.exit_code == 130
-    assert re.search(r"answer\.txt.*paid for: entry 1 .*'monday'", done.stderr)
+    assert re.search(r"answer\.txt.*charged as entry 1 .*'monday'", done.stderr)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

@@ -118,12 +118,13 @@ def test_a_dry_run_of_a_series_writes_nothing(every: Every, tmp_path: Path) -> N
     assert done.exit_code == 0, done.stderr
     said = " ".join(done.stdout.split())
     assert (
-        "once all of them are charged, somebody whose rows lie in all 4 days faces epsilon" in said
+        "once all of them are charged, for a user whose rows lie in all 4 days, the cost is epsilon"
+        in said
     )
     assert '"left": [ "2024-05-03: days, 2024-05-03: budget' in said
     nothing = every("--dry-run", until="2024-05-03", output=f"{tmp_path}/top-{{period}}.csv")
     assert nothing.exit_code == 2
-    assert "charged already: leave --dry-run out" in " ".join(nothing.stderr.split())
+    assert "charged already. Leave --dry-run out" in " ".join(nothing.stderr.split())
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
@@ -271,19 +272,19 @@ def test_what_all_periods_add_up_to_is_said_before_they_are_read(
     first, and in the answer.
     """
     first = every(until="2024-05-03")
-    assert "somebody whose rows lie in all 2 days faces epsilon 600 in all" in first.stderr
+    assert "for a user whose rows lie in all 2 days, the cost is epsilon 600 in all" in first.stderr
     assert json.loads(first.stdout)["in_all"]["epsilon"] == pytest.approx(600)
     (tmp_path / "log.csv").rename(tmp_path / "away.csv")
     unread = every()
     assert unread.exit_code != 0
     assert (
-        "to be released, 2 of 4 periods: somebody whose rows lie in all 4 days faces epsilon 1200"
-        " in all" in unread.stderr
+        "to be released, 2 of 4 periods: for a user whose rows lie in all 4 days, the cost is"
+        " epsilon 1200 in all" in unread.stderr
     )
     (tmp_path / "away.csv").rename(tmp_path / "log.csv")
     assert json.loads(every().stdout)["in_all"] == {
         **{"periods": 4, "epsilon": pytest.approx(1200), "delta": 0.0},
-        "in_words": "somebody whose rows lie in all 4 days faces epsilon 1200 in all",
+        "in_words": "for a user whose rows lie in all 4 days, the cost is epsilon 1200 in all",
     }
     assert "to be released" not in every().stderr
 
@@ -303,8 +304,8 @@ def test_periods_beyond_what_somebody_in_all_may_face_are_refused_unread(
     assert refused.exit_code == 3
     said = " ".join(refused.stderr.split())
     assert (
-        "lie in all 4 days faces epsilon 1200 in all, and the dataset allows at most epsilon 1000"
-        " in all" in said
+        "lie in all 4 days, the cost is epsilon 1200 in all, and the dataset allows at most"
+        " epsilon 1000 in all" in said
     )
     with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
         assert ledger.totals("capped") == []

@@ -50,14 +50,14 @@ def test_a_retry_gives_the_kept_answer(topk: list[str], tmp_path: Path) -> None:
         # what was left then is not kept
         assert text.startswith(first.stdout.partition("Budget: ")[0])
         told = CliRunner().invoke(app, [*words, "--dry-run"])
-        assert "nothing more would be charged, for entry 1 has paid" in " ".join(
+        assert "nothing more would be charged, because entry 1 covers" in " ".join(
             told.stdout.split()
         ), told.stderr
         in_the_way = CliRunner().invoke(
             app, ["tuesday" if word == "monday" else word for word in [*words, "--dry-run"]]
         )
         assert (in_the_way.exit_code, in_the_way.stdout) == (2, "")
-        assert "is not written over" in in_the_way.stderr
+        assert "is not overwritten" in in_the_way.stderr
         assert ledger.heads().datasets == before
     other = CliRunner().invoke(
         app,
@@ -72,7 +72,7 @@ def test_a_retry_gives_the_kept_answer(topk: list[str], tmp_path: Path) -> None:
         [*topk, "--key", "tuesday", "--output", str(kept)],
         [*topk, "--output", str(kept)],
     ):
-        assert "is not written over" in CliRunner().invoke(app, changed).stderr
+        assert "is not overwritten" in CliRunner().invoke(app, changed).stderr
 
 
 @pytest.mark.parametrize("epsilon", ["0.5", "1.5"])
@@ -104,7 +104,7 @@ def test_a_release_pays_for_what_came_out(topk: list[str], tmp_path: Path) -> No
     done = CliRunner().invoke(app, [*paid, "--json"])
     assert done.exit_code in (0, EXPLAINED), done.stderr
     told = json.loads(done.stdout)
-    assert any("given back" in note for note in told["notes"])
+    assert any("did not use is returned" in note for note in told["notes"])
     with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
         used = acc.Curve.from_json(json.dumps(told["spent"]))
         assert ledger.total("open").spent == ledger.dataset("open").budget.price(used)

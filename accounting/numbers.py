@@ -1,8 +1,7 @@
-"""Sums that do what people expect of decimals: three charges of 0.1 are 0.3, and nothing is ever
-rounded down.
+"""Sums of floats as decimals: three charges of 0.1 are 0.3, and no sum is rounded down.
 
-A float stands for the shortest decimal that prints it (Python's `repr`): 0.1 means one tenth, as
-the person who typed it meant.
+A float stands for the shortest decimal that prints it (Python's `repr`), so that 0.1 means one
+tenth, as the person who typed it meant.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _ZERO = Decimal(0)
 
 
 def decimal_sum(terms: Iterable[tuple[int, float]]) -> float:
-    """Sum of count * value as the least float that stands for at least it; inf if a value is."""
+    """Return the least float that stands for at least the sum of count * value, or inf."""
     total = _ZERO
     for count, value in terms:
         if value == math.inf:
@@ -27,32 +26,32 @@ def decimal_sum(terms: Iterable[tuple[int, float]]) -> float:
 
 
 def exact(value: float) -> Decimal:
-    """The shortest decimal that prints `value`: what the person who typed it meant."""
+    """Return the shortest decimal that prints `value`, as the person who typed it meant."""
     return Decimal(repr(float(value)))
 
 
 def times_up(value: Decimal, factor: Decimal) -> Decimal:
-    """`value` times `factor`, rounded up."""
+    """Return `value` times `factor`, rounded up."""
     return _EXACT.multiply(value, factor)
 
 
 def units_up(value: Decimal, unit: Decimal) -> int:
-    """`value` as a whole number of `unit`, rounded up."""
+    """Return `value` as a whole number of `unit`, rounded up."""
     return int(_EXACT.divide(value, unit).to_integral_value(rounding=ROUND_CEILING, context=_EXACT))
 
 
 def float_up(units: int, unit: Decimal, more: Decimal = _ZERO) -> float:
-    """The least float that stands for at least `units` of `unit`, and `more`."""
+    """Return the least float that stands for at least `units` of `unit` plus `more`."""
     return _up(_EXACT.fma(Decimal(units), unit, more))
 
 
 def of_unit(units: int, unit: Decimal) -> Decimal:
-    """`units` of `unit`, exactly: the caller's decimal context may have any precision."""
+    """Return `units` of `unit`, exactly in every decimal context."""
     return _EXACT.multiply(Decimal(units), unit)
 
 
 def float_down(value: Decimal) -> float:
-    """The greatest float that stands for at most `value`, which is >= 0."""
+    """Return the greatest float that stands for at most `value`, which must be >= 0."""
     nearest = float(value)
     return nearest if exact(nearest) <= value else math.nextafter(nearest, 0.0)
 
