@@ -35,6 +35,7 @@ from .errors import InvalidCurve as InvalidCurve
 from .errors import RelationMismatch as RelationMismatch
 from .filter import PrivacyFilter as PrivacyFilter
 from .group import group_privacy as group_privacy
+from .guarantee import parallel as parallel
 from .ledger import Ledger as Ledger
 from .remaining import BudgetExceeded as BudgetExceeded
 

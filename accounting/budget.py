@@ -1,4 +1,4 @@
-"""`Budget`: a limit on privacy cost in one of four forms, with the prices of a privacy filter."""
+"""`Budget`: a limit on privacy cost in one of five forms, with the prices of a privacy filter."""
 
 from __future__ import annotations
 
@@ -103,11 +103,12 @@ def _order(value: object) -> object:
 class Budget(Frozen):
     """A limit on the privacy cost of a plan or a dataset.
 
-    There are four forms. `Budget(epsilon=)` is pure and `Budget(epsilon=, delta=)` approximate.
+    There are five forms. `Budget(epsilon=)` is pure and `Budget(epsilon=, delta=)` approximate.
     `Budget(rho=)` and `Budget(rho=, delta=)` are zero-concentrated, where `delta` is the most that
     the bad events (`Curve.delta0`) may add up to. `Budget(advantage=)` is an attacker's greatest
-    gain (`Curve.advantage`). It serves to choose the noise of a plan, and no filter or ledger
-    counts in it.
+    gain (`Curve.advantage`), and `Budget(fpr=, tpr=)` the greatest true positive rate of an
+    attacker with that false positive rate (`Curve.attack`, Theorems R1 and R2). These two serve to
+    choose the noise of a plan, and no filter or ledger counts in them.
 
     `admits` judges a plan that is fixed in advance. `price`, `capacity` and `fits` form a privacy
     filter: charges may be chosen after seeing earlier answers, and a sequence of them is allowed
@@ -144,6 +145,12 @@ class Budget(Frozen):
     advantage: Annotated[Positive, Field(lt=1)] | None = Field(
         default=None, description="an advantage in (0, 1)"
     )
+    fpr: Annotated[Positive, Field(lt=1)] | None = Field(
+        default=None, description="a false positive rate in (0, 1)"
+    )
+    tpr: Annotated[Positive, Field(lt=1)] | None = Field(
+        default=None, description="a true positive rate in (0, 1)"
+    )
     order: Annotated[Order | None, BeforeValidator(_order)] = Field(
         default=None, description="a Renyi order above 1, 'inf' or 'gaussian'"
     )
@@ -157,15 +164,22 @@ class Budget(Frozen):
 
     @model_validator(mode="after")
     def _has_one_form(self, info: ValidationInfo) -> Self:
-        if sum(amount is not None for amount in (self.epsilon, self.rho, self.advantage)) != 1:
+        if sum(amount is not None for amount in self._amounts) != 1:
             raise ValueError(
-                "exactly one of epsilon, rho and advantage must be given (epsilon and rho with"
-                " or without delta)"
+                "exactly one of epsilon, rho, advantage and the pair of fpr and tpr must be given"
+                " (epsilon and rho with or without delta)"
             )
-        if self.advantage is not None and self.delta > 0:
+        if (self.fpr is None) != (self.tpr is None) or (
+            self.fpr is not None and self.tpr is not None and self.fpr >= self.tpr
+        ):
             raise ValueError(
-                "delta cannot be given with an advantage, which includes every failure. Leave"
-                " delta out"
+                "fpr and tpr must be given together, with fpr < tpr. Raise tpr, because a guess"
+                " without looking has a true positive rate of fpr"
+            )
+        if self.is_about_attacks and self.delta > 0:
+            raise ValueError(
+                "delta cannot be given with an advantage or a true positive rate, which include"
+                " every failure. Leave delta out"
             )
         if self.release is None and self.releases is not None:
             raise ValueError(
@@ -274,29 +288,44 @@ class Budget(Frozen):
             )
         order, count = _workload(plain.limit, plain.delta, curve)
         if count < 1:
+            remedy = (
+                "One release fits by its privacy losses: state"
+                f" Budget(epsilon={epsilon!r}, delta={format_number(delta)}, release=curve), which"
+                " counts releases of this curve."
+                if plain.admits(curve)
+                else "Raise them, or lower the cost of the mechanism."
+            )
             raise InvalidBudget(
-                f"no Renyi order pays for one {type(curve).__name__} out of"
-                f" epsilon={epsilon!r}, delta={delta!r}. Raise them, or lower the cost of the"
-                " mechanism"
+                f"no Renyi order pays for one {type(curve).__name__} out of epsilon={epsilon!r},"
+                f" delta={format_number(delta)}. {remedy}"
             )
         failure = float_up(count * units_up(exact(curve.delta0), FAILURE_UNIT), FAILURE_UNIT)
         return cls(epsilon=epsilon, delta=delta, order=order, failure=failure)
 
     @property
-    def form(self) -> Literal["pure", "approximate", "zcdp", "advantage"]:
-        """The form of the budget, one of four."""
+    def form(self) -> Literal["pure", "approximate", "zcdp", "advantage", "attack"]:
+        """The form of the budget, one of five."""
         if self.advantage is not None:
             return "advantage"
+        if self.tpr is not None:
+            return "attack"
         if self.rho is not None:
             return "zcdp"
         return "approximate" if self.delta > 0 else "pure"
 
     @property
     def limit(self) -> float:
-        """The bound on `cost`: epsilon or rho, in nats, or an advantage."""
-        return next(
-            amount for amount in (self.epsilon, self.rho, self.advantage) if amount is not None
-        )
+        """The bound on `cost`: epsilon or rho, in nats, an advantage, or a true positive rate."""
+        return next(amount for amount in self._amounts if amount is not None)
+
+    @property
+    def is_about_attacks(self) -> bool:
+        """True if the limit is what an attacker can do, which is for plans and never added up."""
+        return self.form in ("advantage", "attack")
+
+    @property
+    def _amounts(self) -> tuple[float | None, ...]:
+        return self.epsilon, self.rho, self.advantage, self.tpr
 
     @property
     def conversion_delta(self) -> Decimal:
@@ -315,6 +344,8 @@ class Budget(Frozen):
         curve = curve_and_relation(curve, None)[0]
         if self.form == "advantage":
             return curve.advantage
+        if self.fpr is not None:
+            return curve.attack(self.fpr)
         if self.form == "zcdp":
             return curve.rho if exact(curve.delta0) <= exact(self.delta) else math.inf
         return (
@@ -361,9 +392,9 @@ class Budget(Frozen):
         """The largest allowed sum of prices, rounded down.
 
         Raises:
-            InvalidBudget: the budget is an advantage.
+            InvalidBudget: the budget is an advantage or a true positive rate.
         """
-        if self.form == "advantage":
+        if self.is_about_attacks:
             raise InvalidBudget(
                 f"{self!r} is for a plan that is fixed in advance. Calibrate with it, and state"
                 " the budget of a filter or a ledger as Budget(epsilon=, delta=) or"

@@ -9,6 +9,7 @@ from typing import Any, Protocol, Self, cast, final
 
 from accounting.arguments import Relation, checked_integer, same_relation
 from accounting.curves import Composed, Curve
+from accounting.curves.composed import Parallel
 from accounting.errors import InvalidArgument, RelationMismatch
 
 
@@ -163,6 +164,38 @@ class Guarantee(Summable):
         )
         parts = [{"count": count, kind: json.loads(part.to_json())} for count, kind, part in kinds]
         return json.dumps({"kind": "schedule", "parts": parts})
+
+
+def parallel(*parts: Curve | HasCurve) -> Curve:
+    """Return the cost of mechanisms that run on disjoint parts of a log, one on each: the largest
+    bound at every order. Theorem W10.
+
+    Every user must be in one part only, such as a country of residence that is stated once per
+    user. If a user may be in at most G parts, the cost is `G * parallel(...)`. The result is proved
+    for add_remove, and refused under replace_one, where a user may leave one part and another user
+    join a second one. Repeat within a part first: `parallel(10 * a, 10 * b)` is at most
+    `10 * parallel(a, b)`.
+
+    Args:
+        parts: a curve, or a mechanism under add_remove, for each part.
+
+    Raises:
+        RelationMismatch: a part is of replace_one, or states a unit of its own (`unit`).
+        InvalidCurve: there is no part.
+
+    Example:
+        >>> import accounting as acc
+        >>> countries = acc.parallel(acc.PureDP(epsilon=0.5), acc.PureDP(epsilon=0.3))
+        >>> countries.epsilon(0.0), (2 * countries).epsilon(0.0)
+        (0.5, 1.0)
+    """
+    for part in parts:
+        if getattr(part, "unit", None) is not None:
+            raise RelationMismatch(
+                f"{type(part).__name__} protects one {part.unit}, not a user of one part of a log."  # type: ignore[union-attr]
+                " Add up its curve instead"
+            )
+    return Parallel(curves=tuple(curve_and_relation(part, "add_remove")[0] for part in parts))
 
 
 def curve_and_relation(

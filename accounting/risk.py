@@ -2,7 +2,7 @@
 
 It is stated as the share of users found at a false alarm rate, and as the share of right guesses.
 Any test of "was this user in the log?" is bounded by the profile of the curve, at every epsilon,
-and by its Renyi divergence (theorems R1 and R2 in docs/theorems/risk.md). Both rates are upper
+and by its Renyi divergence (theorems R1 to R3 in docs/theorems/risk.md). Both rates are upper
 bounds.
 """
 
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_ndtr, ndtr
 
 from accounting.arguments import Relation, shown
 from accounting.convert.bounds import ConvertibleCurve, best_delta, best_epsilon, deltas_near
@@ -34,6 +35,11 @@ Floats = NDArray[np.float64]
 class HashableCurve(ConvertibleCurve, Hashable, Protocol):
     """A hashable object with bounds, such as a `Curve`."""
 
+    @property
+    def rho(self) -> float: ...
+    @property
+    def mu_squared(self) -> float: ...
+
 
 # each leaves .62 of the bracket; near its least a bound hardly changes, and every value tried is
 # one
@@ -46,6 +52,12 @@ _ORDERS = 1 + np.geomspace(1e-6, 1e6, 192)  # each gives a bound
 # nats: of a guess that is hardly better than chance, and of certainty
 _HALVINGS, _LEAST, _MOST = 56, 1e-140, 80.0
 _ULPS = 4e-15
+# of a Gaussian guarantee: cells up to this many standard deviations of the loss, in pieces whose
+# compositions are tilted alike
+_EDGES, _SPAN, _PIECES, _MOST_NATS = 721, 36.0, 12, 600.0
+_MU_APART = 1e-6
+_TEST_ROUNDING = 1e-11  # of the two chances of a test: more than they are off in floating point
+_TAIL = 1.3781  # at least ln(sqrt(2 pi)/(1 - 1/e)), 1.37762
 _COMMON = 0.05  # a false positive rate, above which small epsilons bound the test
 
 
@@ -121,6 +133,69 @@ def _true_positives(curve: HashableCurve, alpha: float) -> float:
         )
         low, high = (low, middle) if ruled_out else (middle, high)
     return high
+
+
+@lru_cache(maxsize=256)
+def gaussian_mu(curve: HashableCurve) -> float:
+    """The least mu for which GaussianDP(mu) is proved: see `Curve.gaussian_mu`."""
+    if curve.delta0 > 0:
+        return math.inf
+    most = math.nextafter(math.sqrt(curve.mu_squared), math.inf)
+    if curve.core_epsilon == 0:
+        return 0.0
+    if not math.isfinite(curve.rho):
+        return most
+    scale = math.sqrt(2 * curve.rho)
+    if most <= scale * _OUTWARD:  # no Gaussian with less has as large Renyi divergences
+        return most
+    end = min(curve.core_epsilon, _SPAN * scale, _MOST_NATS)
+    edges = np.linspace(0.0, end, _EDGES)
+    deltas = _deltas_at(curve, edges)
+    low, high = 0.0, most if math.isfinite(most) else 4 * scale
+    if high != most and not _hides(curve, high, edges, deltas):
+        return most
+    while high - low > _MU_APART * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if _hides(curve, middle, edges, deltas) else (middle, high)
+    return high
+
+
+def _deltas_at(curve: HashableCurve, edges: Floats) -> Floats:
+    """Upper bounds on the divergence at each edge, each tight near it; 0 at the pure epsilon."""
+    found, size = np.empty(len(edges)), -(-len(edges) // _PIECES)
+    for start in range(0, len(edges), size):
+        part = edges[start : start + size]
+        near = deltas_near(curve, float(part[len(part) // 2]))
+        found[start : start + size] = [near(at) for at in part.tolist()]
+    found[edges >= curve.core_epsilon] = 0.0
+    return found
+
+
+def _hides(curve: HashableCurve, mu: float, edges: Floats, deltas: Floats) -> bool:
+    """True if GaussianDP(mu) is certainly above all chords of the divergence, and beyond the last
+    edge. Theorem R3.
+    """
+    above = np.zeros(len(edges) - 1, dtype=np.bool_)
+    for at in ((edges[1:] + edges[:-1]) / 2, edges[1:]):
+        first, second = ndtr(mu / 2 - at / mu), log_ndtr(-mu / 2 - at / mu)
+        left, right = (
+            first - other - _TEST_ROUNDING * (first + other)
+            for other in (np.exp(edges[:-1] + second), np.exp(edges[1:] + second))
+        )
+        above |= (left >= deltas[:-1]) & (right >= deltas[1:])
+    return bool(above.all()) and (deltas[-1] == 0 or _hides_beyond(curve.rho, mu, edges[-1]))
+
+
+def _hides_beyond(rho: float, mu: float, end: float) -> bool:
+    """True if GaussianDP(mu) is above what `rho` leaves of the divergence from `end` on. Theorem
+    R3.
+    """
+    z, excess = (end + 1 - mu * mu / 2) / mu, (end - rho) / (2 * rho)
+    if mu * mu <= 2 * rho * _OUTWARD or z <= 0:
+        return False
+    rises = excess - z / mu > 1 / (mu * z) * _OUTWARD
+    gained = rho * excess * excess - z * z / 2
+    return rises and gained > _TAIL + math.log((1 + z * z) / z)
 
 
 def _least_divergence(orders: Floats, p: float, q: float) -> Floats:

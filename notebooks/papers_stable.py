@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import runpy
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -257,9 +258,9 @@ What to make of it, and why published tables differ (none is quoted: they were n
 def celeba_table() -> Iterator[str]:
     """600 labeling rounds of multi-label PATE, from tests/errata/test_pate.py: needs no data."""
     yield ""
-    yield from runpy.run_path(
-        str(Path(__file__).resolve().parents[1] / "tests" / "errata" / "test_pate.py")
-    )["table"]()
+    tests = Path(__file__).resolve().parents[1] / "tests"
+    sys.path.append(str(tests / "support"))
+    yield from runpy.run_path(str(tests / "errata" / "test_pate.py"))["table"]()
 
 
 def tables(rounds: int = 100) -> Iterator[str]:

@@ -10,7 +10,15 @@ from accounting.curves.closed_form import (
     LaplaceDP,
     PureDP,
 )
-from accounting.curves.composed import Approximate, Composed, ProvedFor, Tighter, tighter, zero
+from accounting.curves.composed import (
+    Approximate,
+    Composed,
+    Parallel,
+    ProvedFor,
+    Tighter,
+    tighter,
+    zero,
+)
 from accounting.curves.discrete_gaussian import DiscreteGaussianDP
 from accounting.curves.profile_table import ProfileTable, RenyiTable
 from accounting.curves.repeat_and_select import (
@@ -36,6 +44,7 @@ __all__ = [
     "LaplaceDP",
     "ProfileTable",
     "NumberOfRuns",
+    "Parallel",
     "PoissonRuns",
     "ProvedFor",
     "PureDP",

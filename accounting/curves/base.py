@@ -214,6 +214,22 @@ class Curve(Frozen, ABC):
         return risk.advantage(self)
 
     @final
+    @property
+    def gaussian_mu(self) -> float:
+        """The least mu that is proved for "no easier to tell apart than N(0, 1) from N(mu, 1)";
+        inf if there is none, as with a `delta0`. Theorem R3.
+
+        It sums up all of `attack` and `delta` in one number. It is not for adding up: add curves.
+
+        Example:
+            >>> import accounting as acc
+            >>> plan = 30 * acc.PureDP(epsilon=0.1)
+            >>> round(plan.gaussian_mu, 4)
+            0.5521
+        """
+        return risk.gaussian_mu(self)
+
+    @final
     def plot(self, axes: tuple[Axes, Axes] | None = None) -> tuple[Axes, Axes]:
         """Draw the trade-off of an attack, and epsilon (nats) against delta.
 

@@ -1,4 +1,4 @@
-"""Curve combinators: approximate, for one relation, composed, and pointwise minimum.
+"""Curve combinators: approximate, for one relation, composed, pointwise minimum and maximum.
 
 Only `Composed` counts repetitions.
 """
@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
 from accounting.arguments import MOST_COUNT, Relation, checked_integer
-from accounting.convert.pld.hull import Hull, RenyiLoss
+from accounting.convert.pld.hull import Hull, Largest, RenyiLoss
 from accounting.convert.pld.loss import Losses, PrivacyLossDistribution
 from accounting.curves.base import (
     CURVES,
@@ -148,11 +148,6 @@ class _OfSeveral(Curve, ABC):
     @abstractmethod
     def _members(self) -> Sequence[Curve]:
         """The curves that it is made of."""
-
-    @final
-    @property
-    def proved_for(self) -> Relation | None:
-        return one_relation(self._members)
 
     @final
     @property
@@ -316,6 +311,10 @@ class Composed(_OfSeveral):
             family: np.array(members, dtype=np.float64).T for family, members in families.items()
         }, others
 
+    @property
+    def proved_for(self) -> Relation | None:
+        return one_relation(self._members)
+
     @cached_property
     def delta0(self) -> float:
         return min(1.0, decimal_sum((count, curve.delta0) for count, curve in self.parts))
@@ -412,6 +411,10 @@ class Tighter(_OfSeveral):
         return np.min([curve._rdp(orders) for curve in self.curves], axis=0)
 
     @property
+    def proved_for(self) -> Relation | None:
+        return one_relation(self._members)
+
+    @property
     def delta0(self) -> float:
         # Each member holds outside its own event; one delta0 for all has to be the largest.
         return max(curve.delta0 for curve in self.curves)
@@ -457,3 +460,60 @@ def tighter(*curves: Curve) -> Curve:
     """
     distinct = tuple(dict.fromkeys(curves))
     return distinct[0] if len(distinct) == 1 else Tighter(curves=distinct)
+
+
+@final
+class Parallel(_OfSeveral):
+    """At every order the largest of the bounds of mechanisms that run on disjoint parts of a log.
+    Theorem W10.
+
+    Each user is in one part, which that user's own data or public information decide. It is proved
+    for add_remove only: a user who replaces another may change two parts.
+    """
+
+    kind: Literal["parallel"] = "parallel"
+    curves: tuple[AnyCurve, ...] = Field(min_length=1, description="one or more curves")
+
+    @field_validator("curves", mode="after")
+    @classmethod
+    def _in_one_order(cls, curves: tuple[Curve, ...]) -> tuple[Curve, ...]:
+        if one_relation(curves) == "replace_one":
+            raise ValueError(
+                "parts of a log are proved for add_remove only: pass the curves of mechanisms under"
+                " relation='add_remove'"
+            )
+        return tuple(sorted(set(curves), key=Curve.to_json))
+
+    def _rdp(self, orders: Floats) -> Floats:
+        return np.max([curve._rdp(orders) for curve in self.curves], axis=0)
+
+    @property
+    def proved_for(self) -> Relation:
+        return "add_remove"
+
+    @property
+    def delta0(self) -> float:
+        return max(part.delta0 for part in self.curves)
+
+    @property
+    def _members(self) -> Sequence[Curve]:
+        return self.curves
+
+    def _joint(self, values: Sequence[float]) -> float:
+        return max(values)
+
+    def profile(self, epsilon: float) -> float | None:
+        known = [curve.profile(epsilon) for curve in self.curves]
+        return None if None in known else max(cast(list[float], known))
+
+    def losses(self) -> Losses | None:
+        """Of single steps the largest of their profiles (Theorem W10); None if a part has none or
+        is a composition, so that sums take its Renyi bounds.
+        """
+        known = [found for curve in self.curves if (found := curve.losses()) is not None]
+        if len(known) < len(self.curves) or any(
+            len(losses.steps) != 1 or losses.steps[0][0] != 1 for losses in known
+        ):
+            return None
+        bounds = tuple((losses.added, losses.steps[0][1]) for losses in known)
+        return Losses(((1, Largest(bounds)),))

@@ -306,6 +306,7 @@ def curves() -> dict[str, tuple[acc.Curve, Reached | Callable[[], float]]]:
             acc.tighter(gauss, laplace),
             lambda: _hull(gauss, laplace),
         ),
+        "Parallel of Gaussian 0.3, PureDP 1": (acc.parallel(gauss, pure), gauss),
         "Composed of 10 Gaussian 0.1": (
             10 * acc.GaussianDP(mu=0.1),
             acc.GaussianDP(mu=math.sqrt(0.1)),

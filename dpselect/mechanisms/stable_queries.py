@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from accounting import Approximate, BoundedRange, Curve
-from accounting.arguments import Relation
+from accounting.arguments import Relation, shown
 from accounting.curves.sparse_vector import SparseVectorDP
 from accounting.errors import ForeignProcess
 from accounting.frozen import Count, NonNegative, Positive, Probability
@@ -105,6 +105,30 @@ class StableRule:
     def threshold(self) -> float:
         """The threshold T: ln(1/delta_q) * test_scale, with the paper's delta_q."""
         return self._height * self.test_scale
+
+    def pass_probability(self, distance: float) -> float:
+        """The chance that one distance (steps) passes, tested alone."""
+        height = self._height - distance / self.test_scale
+        tail = math.exp(log_failure(abs(height), self.test_scale / self.scale))
+        return tail if height >= 0 else 1 - tail
+
+    def least_distance(self, probability: float) -> float:
+        """The smallest distance (steps) that passes with at least this probability, tested
+        alone.
+        """
+        if not 0 < probability < 1:
+            raise InvalidRequest(f"probability={shown(probability)} must lie between 0 and 1")
+        low, high = 0.0, self.test_scale
+        if self.pass_probability(low) >= probability:
+            return low
+        while self.pass_probability(high) < probability:
+            low, high = high, 2 * high
+        while low < (middle := (low + high) / 2) < high:
+            if self.pass_probability(middle) < probability:
+                low = middle
+            else:
+                high = middle
+        return high
 
     def thresholds(self, rows: int, source: Sampler) -> Thresholds:
         """Draw (rows,) noise for the thresholds of as many runs, in steps of distance."""
@@ -563,6 +587,21 @@ class TopStable(Mechanism):
     def rule(self) -> StableRule:
         """The test alone: its threshold and its noise, in counts of the gap minus 1."""
         return StableRule(self.epsilon, self.split, self.delta, self.kbar)
+
+    def least_gap(self, probability: float) -> float:
+        """The smallest gap (counts) that passes with at least this probability where it is tested
+        first. Theorem V3.
+
+        Raises:
+            InvalidRequest: probability is not between 0 and 1.
+
+        Example:
+            >>> import dpselect as dps
+            >>> mechanism = dps.TopStable(k=10, kbar=20, epsilon=1.0, delta=5e-7)
+            >>> round(mechanism.least_gap(0.9), 1)
+            65.4
+        """
+        return 1 + self.rule.least_distance(probability)
 
     @property
     def _pick_scale(self) -> float:

@@ -66,6 +66,10 @@ def data_dependent(
         InvalidBallots, InvalidRequest: as `Mechanism.select_many`.
         InvalidArgument: no orders, or one that is not a finite number above 1.
     """
+    if isinstance(ballots, Mechanism) and not isinstance(mechanism, Mechanism):
+        raise InvalidArgument(
+            "the mechanism is where the ballots belong: call data_dependent(ballots, mechanism)"
+        )
     if not isinstance(mechanism, GNMax | ConfidentGNMax):
         raise InvalidMechanism(
             f"{type(mechanism).__name__} has no data-dependent bound: there is one for GNMax and"

@@ -260,10 +260,10 @@ def _of_counts(
     if (groups := groups_of(spec)) is not None:
         asked |= {"group": "group", "max_groups_per_user": groups.max_groups_per_user}
     listed = None if spec.unknown_domain else profile.size
-    if budget.form == "advantage" and listed is None:
+    if budget.is_about_attacks and listed is None:
         raise InvalidRequest(
-            "a budget by advantage does not cover items that are read off the log. State epsilon="
-            " and delta=, or a public list of items"
+            "a budget by advantage or by attack rates does not cover items that are read off the"
+            " log. State epsilon= and delta=, or a public list of items"
         ).at("unknown_domain")
 
     def question(kind: Any) -> Question:

@@ -149,8 +149,10 @@ class TopKPlan(Plan, Stated):
     # -- in words and as data ----------------------------------------------------------------------
 
     @property
-    def unit(self) -> Literal["rho", "advantage", "epsilon"]:
+    def unit(self) -> Literal["rho", "advantage", "true positive rate", "epsilon"]:
         """Unit of the budget's limit."""
+        if self.budget.tpr is not None:
+            return "true positive rate"
         if self.budget.advantage is not None:
             return "advantage"
         return "rho" if self.budget.rho is not None else "epsilon"

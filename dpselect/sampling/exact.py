@@ -55,6 +55,10 @@ _MOST_EXPANDED = 50_000_000
 _SLACK = 2.0**-45  # of every term: more than the roundings of their difference and quotient
 # of a height: estimates that far apart are those of numbers in the same order
 _OF_HEIGHT = 2.0**-46
+# rounds swept together: of what is drawn a share grows with their square
+_TOGETHER = 128
+_WINNERS = 2  # in a round, of those left, for which its threshold is guessed
+_BOUNDS_AT_ONCE = 1 << 15  # for the sake of memory
 _SPARE = 1024  # candidates held beyond 2k before the certain losers are dropped
 
 
@@ -123,13 +127,12 @@ def _cut(best: Floats, margin: float) -> Floats:
 def peeled(problem: RankingProblem) -> Indices:
     """Return (k,) positions of the winners of k rounds, each with fresh noise for the rest.
 
-    Scores are passed over once. A round also draws noise for those taken, which decides nothing,
-    and finds one candidate more. Theorem X12.
+    Scores are passed over once. Up to `_TOGETHER` rounds are swept together, in which a candidate
+    has a draw for each round. Theorem X12.
     """
     scores, taken = SweepIndex(problem), dict[int, None]()
-    for place in range(problem.k):
-        best = scores.top_k(place + 1).index.tolist()
-        taken[next(i for i in best if i not in taken)] = None
+    for start in range(0, problem.k, _TOGETHER):
+        scores.peel(min(_TOGETHER, problem.k - start), taken)
     return np.array(list(taken), dtype=np.int64)
 
 
@@ -156,6 +159,25 @@ class SweepIndex:
                 self._problem.noise, self._blocks.height, None, self._sample, self._share, k
             )
         return Sweep(replace(self._problem, k=k)).blocks(self._blocks, threshold)
+
+    def peel(self, rounds: int, taken: dict[int, None], threshold: float | None = None) -> None:
+        """Add to `taken` the winners of more rounds, in their order; `threshold` as for `top_k`.
+        Theorem X12.
+        """
+        if threshold is None:
+            # as if the best of all were taken
+            heights = self._blocks.height
+            behind = max(1, len(heights) - len(taken) - rounds)
+            threshold = _guess(
+                self._problem.noise,
+                np.partition(heights, behind - 1)[:behind],
+                None,
+                self._sample,
+                self._share,
+                _WINNERS,
+            )
+        winners = Rounds(replace(self._problem, k=1), rounds, taken)
+        Sweep(winners.problem).rounds(self._blocks, threshold, winners)
 
 
 def grouped(
@@ -376,6 +398,65 @@ def _split(hot: Units, count: int, problem: RankingProblem) -> Units:
     return Units(index, problem.heights(problem.values[index]), known)
 
 
+@final
+class Rounds:
+    """Winners of rounds, one after the other, each among the candidates that are not taken; the
+    `member` of an entry is its round. Theorem X12.
+    """
+
+    def __init__(self, problem: RankingProblem, count: int, taken: dict[int, None]) -> None:
+        self.problem, self.count, self.taken = problem, count, taken
+        self._before = len(taken)
+        self._is_taken = np.zeros(len(problem.values), dtype=np.bool_)
+        self._is_taken[list(taken)] = True
+        self._entries = Entries.concatenate([])
+        self._low, self._high = np.empty(0), np.empty(0)
+
+    def left(self, parts: Units) -> Units:
+        """The units of one candidate each that is not taken."""
+        return parts[~self._is_taken[parts.start]]
+
+    def enter(self, fresh: list[Entries]) -> None:
+        """Enter more pairs of a candidate and a round; those entered before are left out."""
+        entries = Entries.concatenate(fresh)
+        if len(self._entries):
+            entries = entries[
+                np.flatnonzero(~np.isin(self._keys(entries), self._keys(self._entries)))
+            ]
+        problem = self.problem
+        for start in range(0, len(entries), _BOUNDS_AT_ONCE):
+            part = entries[start : start + _BOUNDS_AT_ONCE]
+            height = problem.heights(problem.values[part.index])
+            low, high = problem.bounds(problem.noise, height, part.level, part.words)
+            self._low, self._high = np.append(self._low, low), np.append(self._high, high)
+        self._entries = Entries.concatenate([self._entries, entries])
+
+    def decided(self, threshold: float) -> bool:
+        """Take winners while they certainly reach the threshold, which no pair that was not entered
+        exceeds; True after the last round.
+        """
+        near = np.flatnonzero(self._high >= threshold)
+        near = near[np.argsort(self._entries.member[near].astype(np.uint8), kind="stable")]
+        index, low, high = self._entries.index[near], self._low[near], self._high[near]
+        edges = np.searchsorted(self._entries.member[near], np.arange(self.count + 1)).tolist()
+        for place in range(len(self.taken) - self._before, self.count):
+            here = slice(edges[place], edges[place + 1])
+            free = ~self._is_taken[index[here]]
+            least = low[here].max(initial=-np.inf, where=free)
+            if not free.any() or least < threshold:
+                return False
+            rivals = np.flatnonzero(free & (high[here] >= least))
+            winner = int(index[here][rivals[0]])
+            if len(rivals) > 1:
+                winner = int(ranked(self.problem, self._entries[near[here][rivals]]).index[0])
+            self.taken[winner] = None
+            self._is_taken[winner] = True
+        return True
+
+    def _keys(self, entries: Entries) -> Indices:
+        return entries.index * self.count + entries.member
+
+
 # How the candidates of a pool of units are numbered.
 
 _POOL = 2.0**60  # candidates a pool may hold before its last unit, so that 64 bits number them all
@@ -385,7 +466,8 @@ Located = Callable[[Words], tuple[Indices, Indices]]
 @final
 @dataclass(frozen=True)
 class _Layout:
-    """Numbering of the candidates in units of `width` each, `stride` apart in the values.
+    """Numbering of `copies` of the candidates in units of `width` each, `stride` apart in the
+    values.
 
     If width is 0, the units have `multiplicities[start]` candidates.
     """
@@ -393,6 +475,7 @@ class _Layout:
     width: int
     stride: int = 0
     size: int = 0
+    copies: int = 1
     multiplicities: Indices = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def lengths(self, start: Indices) -> Floats | None:
@@ -440,9 +523,10 @@ class _Layout:
         """
         if self.stride == 0:
             return start, offset, None
-        index = start + self.stride * offset
+        place, member = np.divmod(offset, self.copies)
+        index = start + self.stride * place
         real = np.flatnonzero(index < self.size)
-        return np.where(index < self.size, index, 0), np.zeros_like(offset), real
+        return np.where(index < self.size, index, 0), member, real
 
 
 # blocks up to here are taken apart: beyond, to enter one candidate in eight costs less than to look
@@ -464,20 +548,40 @@ class Sweep:
 
     def blocks(self, whole: Units, threshold: float) -> Entries:
         """Return the k largest, largest first; block i of n has candidates i, i + n, ..."""
-        count, size = len(whole), len(self._problem.values)
-        # the shorter blocks counted as if they were whole
-        blocks, single = _Layout(-(-size // count), count, size), _Layout(1)
-        parts = whole[:0]
-        for level in _descending(threshold):
-            dense = whole.levels(self._problem.noise, level) <= _SPLIT_LEVEL
-            whole, hot = whole[~dense], whole[dense]
-            parts = _joined(parts, _split(hot, count, self._problem)) if len(hot) else parts
-            whole, first = self._revealed(whole, level, blocks)
-            parts, second = self._revealed(parts, level, single)
-            self._enter([*first, *second])
-            if self._decided(level, whole, parts):
+        for level, fresh, *parts in self._lowered(whole, threshold):
+            self._enter(fresh)
+            if self._decided(level, *parts):
                 break
         return self._contest.ranked()
+
+    def rounds(self, whole: Units, threshold: float, winners: Rounds) -> None:
+        """The winner of every round, with a draw of each candidate for each; blocks as above."""
+        for level, fresh, *parts in self._lowered(whole, threshold, winners):
+            winners.enter(fresh)
+            if winners.decided(level if any(part.known.any() for part in parts) else -np.inf):
+                break
+
+    def _lowered(
+        self, whole: Units, threshold: float, winners: Rounds | None = None
+    ) -> Iterator[tuple[float, list[Entries], Units, Units]]:
+        """Thresholds that fall, what is revealed at each, and the blocks and single candidates with
+        what is known of them.
+        """
+        count, size = len(whole), len(self._problem.values)
+        copies = 1 if winners is None else winners.count
+        # the shorter blocks counted as if they were whole
+        width = -(-size // count) * copies
+        blocks, single = _Layout(width, count, size, copies), _Layout(copies)
+        parts = whole[:0]
+        for level in _descending(threshold):
+            dense = whole.levels(self._problem.noise, level) < _SPLIT_LEVEL + copies.bit_length()
+            whole, hot = whole[~dense], whole[dense]
+            if len(hot):
+                split = _split(hot, count, self._problem)
+                parts = _joined(parts, split if winners is None else winners.left(split))
+            whole, first = self._revealed(whole, level, blocks)
+            parts, second = self._revealed(parts, level, single)
+            yield level, [*first, *second], whole, parts
 
     def groups(self, groups: Units, multiplicities: Indices, threshold: float) -> Entries:
         """Return the k largest, largest first; unit g has `multiplicities[g]` equal candidates."""

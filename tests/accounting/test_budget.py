@@ -268,6 +268,18 @@ def test_for_workload_beats_the_default_order() -> None:
     assert Budget.for_workload(epsilon=3, delta=1e-6, curve=table).order in (2, 8, 32)
 
 
+def test_for_workload_names_the_release_budget_that_a_curve_fits() -> None:
+    """A sampled Gaussian that no Renyi order pays for fits a budget of releases, which the refusal
+    names and which pays for it; a curve that fits neither is told to cost less.
+    """
+    sampled = acc.SampledGaussianDP(mu=1.0, rate=0.01)
+    with pytest.raises(InvalidBudget, match=r"Budget\(epsilon=1.0, delta=1e-6, release=curve\)"):
+        Budget.for_workload(epsilon=1.0, delta=1e-6, curve=sampled)
+    assert Budget(epsilon=1.0, delta=1e-6, release=sampled).how_many(sampled) >= 1
+    with pytest.raises(InvalidBudget, match="lower the cost of the mechanism"):
+        Budget.for_workload(epsilon=1.0, delta=1e-6, curve=acc.PureDP(epsilon=50.0))
+
+
 def test_for_workload_is_near_the_fixed_plan() -> None:
     """For Gaussian-like steps the filter pays for as many, within one percent, as the best order
     found after the fact.

@@ -61,6 +61,13 @@ CALLS: dict[str, tuple[Callable[[], Any], type[acc.AccountingError], str]] = {
         acc.errors.InvalidArgument,
         "budget must be a Budget, not float. State one",
     ),
+    "data_dependent, swapped": (
+        lambda: D.pate.data_dependent(
+            dps.pate.GNMax(labels=2, sigma=9.0, unit="record"), np.array([[9, 1]]), teachers=10
+        ),
+        acc.errors.InvalidArgument,
+        r"where the ballots belong: call data_dependent\(ballots, mechanism\)",
+    ),
     "pate.label": (
         lambda: D.pate.label(np.zeros((3, 4)), output="x.npz", mechanism="gnmax", sigma=1.0),
         dps.errors.InvalidRequest,

@@ -52,6 +52,9 @@ CURVES: list[acc.Curve] = [
         distribution=acc.TruncatedNegativeBinomial(gamma=0.1),
     ),
     acc.tighter(acc.GaussianDP(mu=0.8), acc.curves.GaussianMax(mu=0.4, candidates=10)),
+    acc.parallel(
+        acc.GaussianDP(mu=0.4), acc.Approximate(curve=acc.PureDP(epsilon=0.3), delta0=1e-8)
+    ),
     acc.curves.ProvedFor(
         curve=acc.Approximate(curve=acc.ZCDP(rho=0.03), delta0=1e-8), relation="add_remove"
     ),

@@ -133,6 +133,13 @@ CASES = {
         (0.0, 0.2),
         False,
     ),
+    # Theorem W10: a user of either part.
+    "parallel": Case(
+        acc.parallel(acc.GaussianDP(mu=0.7), acc.PureDP(epsilon=0.9)),
+        lambda epsilon: max(gaussian(0.7)(epsilon), of_pair(*response(0.9))(epsilon)),
+        (0.0, 0.2, 0.6, 1.5),
+        True,
+    ),
     "proved_for": Case(
         acc.curves.ProvedFor(curve=acc.LaplaceDP(epsilon=0.7), relation="add_remove"),
         laplace(0.7),

@@ -11,8 +11,9 @@ from scipy.stats import binom, laplace, norm
 from spread import spread
 
 import accounting as acc
+from accounting.convert.bounds import LEAST_DELTA, best_delta
 from accounting.errors import InvalidArgument
-from accounting.risk import Risk
+from accounting.risk import Risk, _hides_beyond
 
 RATES = [1e-4, 0.01, 0.05, 0.1, 0.3, 0.5, 0.9]
 
@@ -242,6 +243,48 @@ def test_a_budget_of_an_advantage_buys_the_noise_that_attains_it(gain: float) ->
     assert acc.Budget.model_validate_json(budget.model_dump_json()) == budget
 
 
+@pytest.mark.parametrize(("false", "true"), [(1e-3, 2e-3), (0.01, 0.02), (0.1, 0.5), (0.5, 0.501)])
+def test_a_budget_of_two_rates_buys_the_noise_whose_test_attains_them(
+    false: float, true: float
+) -> None:
+    """Closed forms: the best test of a Gaussian shift, of randomized response, and of several
+    releases of one plan finds just the true positives of the budget.
+    """
+    budget = acc.Budget(fpr=false, tpr=true)
+    mu = acc.calibrate(lambda mu: acc.GaussianDP(mu=mu), budget)
+    assert true * (1 - 1e-5) <= gaussian(mu, false) <= true * (1 + 1e-12)
+    epsilon = acc.calibrate(lambda epsilon: acc.PureDP(epsilon=epsilon), budget)
+    assert true * (1 - 1e-5) <= told(epsilon, false) <= true * (1 + 1e-12)
+    scale = acc.calibrate(lambda scale: 4 * acc.GaussianDP(mu=1 / scale), budget)
+    assert 2 / scale == pytest.approx(mu, rel=1e-4)
+    assert budget.admits(acc.GaussianDP(mu=mu))
+    assert not budget.admits(acc.GaussianDP(mu=1.01 * mu))
+    assert acc.Budget.model_validate_json(budget.model_dump_json()) == budget
+    assert (budget.form, budget.limit) == ("attack", true)
+    assert budget.cost(acc.zero()) == pytest.approx(false, rel=1e-11)
+
+
+def test_two_rates_are_given_together_and_in_order() -> None:
+    """A true positive rate at or below chance, one rate alone, and another amount are refused."""
+    for wrong, words in (
+        ({"fpr": 0.1}, "exactly one of"),
+        ({"tpr": 0.1}, "given together"),
+        ({"fpr": 0.1, "tpr": 0.1}, "fpr < tpr"),
+        ({"fpr": 0.1, "tpr": 0.2, "epsilon": 1.0}, "exactly one of"),
+        ({"fpr": 0.1, "epsilon": 1.0}, "given together"),
+        ({"fpr": 0.1, "tpr": 0.2, "delta": 1e-6}, "Leave delta out"),
+        ({"fpr": 0.1, "tpr": 1.0}, "true positive rate"),
+    ):
+        with pytest.raises(acc.errors.InvalidBudget, match=words):
+            acc.Budget(**wrong)
+    for asked in (
+        lambda: acc.PrivacyFilter(acc.Budget(fpr=0.1, tpr=0.2)),
+        lambda: acc.Budget(fpr=0.1, tpr=0.2).price(acc.PureDP(epsilon=0.01)),
+    ):
+        with pytest.raises(acc.errors.InvalidBudget, match="state the budget of a filter"):
+            asked()
+
+
 def test_no_filter_counts_in_advantages(tmp_path: Path) -> None:
     """What is charged step by step is refused, with the budget that a filter or a ledger takes."""
     budget, curve = acc.Budget(advantage=0.1), acc.PureDP(epsilon=0.01)
@@ -262,3 +305,97 @@ def test_no_filter_counts_in_advantages(tmp_path: Path) -> None:
             ):
                 asked()
         assert ledger.datasets() == []
+
+
+def least_mu(epsilon: float, count: int) -> float:
+    """The least Gaussian shift above several randomized responses: at the corners of their
+    trade-off curve, as that of a Gaussian is convex.
+    """
+    heads, truth = np.arange(1, count + 1), 1 / (1 + math.exp(-epsilon))
+
+    def quantile(chance: float) -> np.ndarray:
+        above, below = binom.sf(heads - 1, count, chance), binom.cdf(heads - 1, count, chance)
+        return np.where(above < 0.5, norm.isf(above), norm.ppf(below))
+
+    with np.errstate(invalid="ignore"):
+        found = quantile(1 - truth) - quantile(truth)
+    return float(found[np.isfinite(found)].max())  # beyond, chances are below the floats
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "count", "slack"),
+    [(0.1, 30, 1e-4), (0.5, 5, 1e-4), (1.0, 2, 1e-4), (0.05, 1000, 1e-3), (0.01, 10_000, 0.04)],
+)
+def test_the_gaussian_guarantee_of_responses_is_the_least(
+    epsilon: float, count: int, slack: float
+) -> None:
+    """The exact trade-off curve has its least Gaussian below it: no less is stated, and hardly
+    more; where the pure epsilon is far away too.
+    """
+    exact, found = least_mu(epsilon, count), (count * acc.PureDP(epsilon=epsilon)).gaussian_mu
+    assert exact <= found * (1 + 1e-9)
+    assert found <= exact * (1 + slack)
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        acc.ZCDP(rho=0.1),
+        100 * acc.LaplaceDP(epsilon=0.1),
+        30 * acc.BoundedRange(epsilon=0.05),
+        10 * acc.GaussianDP(mu=0.1) + 3 * acc.LaplaceDP(epsilon=0.3),
+    ],
+    ids=["zcdp", "laplace", "bounded range", "mixed"],
+)
+def test_no_divergence_is_above_that_of_the_gaussian_guarantee(curve: acc.Curve) -> None:
+    """At every epsilon, between the edges of cells and beyond the last one, and not above what the
+    squares of the parts add up to.
+    """
+    mu = curve.gaussian_mu
+    assert math.sqrt(2 * 0.99 * curve.rho) <= mu <= math.sqrt(curve.mu_squared) * (1 + 1e-12)
+    whole = acc.GaussianDP(mu=mu)
+    for size in np.geomspace(1e-3, 20, 40).tolist():
+        least = best_delta(curve, size * mu, thorough=True).value
+        assert least <= whole.profile(size * mu) * (1 + 1e-6) or least <= LEAST_DELTA
+
+
+def test_gaussians_keep_their_shift_and_failures_have_none() -> None:
+    """Closed forms, the identity, and what has a bad event."""
+    assert acc.GaussianDP(mu=0.7).gaussian_mu == pytest.approx(0.7, rel=1e-15)
+    assert (4 * acc.GaussianDP(mu=0.7)).gaussian_mu == pytest.approx(1.4, rel=1e-15)
+    assert acc.PureDP(epsilon=1.0).gaussian_mu == pytest.approx(2 * norm.isf(1 / (1 + math.e)))
+    assert acc.zero().gaussian_mu == 0
+    assert acc.ApproxDP(epsilon=0.1, delta=1e-9).gaussian_mu == math.inf
+
+
+@pytest.mark.parametrize(("rho", "end"), [(0.5, 30.0), (0.02, 5.0), (8.0, 100.0)])
+def test_beyond_the_last_cell_the_inequality_is_that_of_the_theorem(rho: float, end: float) -> None:
+    """At the least mu that passes, the chance of a large loss is what the zCDP parameter leaves,
+    to a thousandth; from there on the Gaussian's divergence stays above, and it grows faster.
+    """
+    low, high = math.sqrt(2 * rho), 4 * math.sqrt(2 * rho)
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _hides_beyond(rho, middle, end) else (middle, high)
+
+    def left(at: float) -> float:
+        return -((at - rho) ** 2) / (4 * rho)
+
+    z = (end + 1 - high * high / 2) / high
+    stated = math.log(1 - 1 / math.e) + norm.logpdf(z) + math.log(z / (1 + z * z))
+    assert stated == pytest.approx(left(end), abs=1e-3)
+    for at in np.linspace(end, 1.5 * end, 20).tolist():
+        profile = acc.GaussianDP(mu=high).profile(at)
+        assert math.log(profile) >= left(at) or profile < 1e-290
+    assert not _hides_beyond(rho, math.sqrt(2 * rho), 1e3 * end)
+    assert not _hides_beyond(rho, high, rho)
+    assert not _hides_beyond(rho, 10 * math.sqrt(end), end)  # its mean loss is beyond
+
+
+def test_a_gaussian_that_may_fall_below_later_does_not_hide_the_rest() -> None:
+    """Above at the last edge by the theorem's bounds, with a difference that need not grow."""
+    end, z = 3.7, 0.05
+    mu = math.sqrt(z * z + 2 * (end + 1)) - z
+    assert 0.5 * (end - 0.5) ** 2 - z * z / 2 > 1.38 + math.log((1 + z * z) / z)
+    assert not _hides_beyond(0.5, mu, end)
+    assert _hides_beyond(0.5, mu, 2 * end)

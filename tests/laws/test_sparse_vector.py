@@ -391,6 +391,24 @@ def test_laws_of_far_apart_scales_are_exact_or_refused(split: float) -> None:
             mechanism.probabilities(scores)
 
 
+@pytest.mark.parametrize("split", [0.1, 1 / 3, 0.37, 0.9])
+@pytest.mark.parametrize("probability", [1e-4, 0.3, 0.5, 0.9, 0.999])
+def test_the_least_gap_of_top_stable_passes_as_often_as_asked(
+    split: float, probability: float
+) -> None:
+    """A gap that is tested alone passes by the exact law with just that probability; where gaps of
+    nothing pass as often, none is needed.
+    """
+    mechanism = TopStable(k=3, kbar=6, epsilon=0.7, delta=1e-5, split=split)
+    gap = mechanism.least_gap(probability)
+    first, _ = mechanism.rule.first_law(np.array([gap - 1 - mechanism.rule.threshold]))
+    assert probability * (1 - 1e-9) <= first <= probability * (1 + 1e-6)
+    assert mechanism.least_gap(1e-6) == 1.0
+    for wrong in (0.0, 1.0, math.nan):
+        with pytest.raises(dps.errors.InvalidRequest, match="between 0 and 1"):
+            mechanism.least_gap(wrong)
+
+
 def test_huge_scores_keep_their_sensitivity() -> None:
     """Beyond 2^53, where float64 would round a change of 1 to one of 2, scores are clamped: equal
     answers have equal laws.

@@ -49,6 +49,8 @@ accounting/address.py
 accounting/budget.py
     laws/test_risk.py::test_a_budget_of_an_advantage_buys_the_noise_that_attains_it
         return @curve.advantage
+    laws/test_risk.py::test_a_budget_of_two_rates_buys_the_noise_whose_test_attains_them
+        return @curve.attack(self.fpr)
     laws/test_filter_laws.py::test_gaussians_one_by_one_cost_what_their_plan_costs
         _DOWN.multiply(Decimal(low), Decimal(@@low))
         @@float_down(self.conversion_delta))
@@ -105,6 +107,11 @@ accounting/convert/pld/hull.py
         mass, @float(values[-1]))
     accounting/convert/test_pld_every_part.py::test_a_renyi_bound_covers_how_far_a_response_tells_its_bit
         variation = @math.sqrt(
+    laws/test_delta_side.py::test_delta_of_a_composition_is_not_below_that_of_a_part
+        np.minimum(1.0, np.max(found, axis=0)) => np.minimum(1.0, np.min(found, axis=0))
+        np.minimum(1.0, @np.max(found
+    laws/test_parallel.py::test_failures_of_parts_are_not_lost_in_a_sum
+        found = [loss.profile(y) + added for added, loss => found = [loss.profile(y) for added, loss
 accounting/convert/pld/loss.py
     accounting/convert/test_pld_every_part.py::test_a_table_composes_as_the_table_it_is
         return Pmf(low, @mass * _MANY_UP, self.lost
@@ -167,6 +174,15 @@ accounting/curves/composed.py
         decimal_sum([(1, inner.added), (1, self.added)]) => decimal_sum([(1, inner.added)])
     laws/test_delta_side.py::test_delta_is_that_of_a_pair_or_its_closed_form
         min(1.0, inner + @self.added)
+        max(cast(list[float], known)) => min(cast(list[float], known))
+    laws/test_parallel.py::test_no_user_of_any_part_loses_more_than_the_largest_of_the_curves
+        @np.max([curve._rdp(orders) for curve in self.curves], axis=0)
+    laws/test_parallel.py::test_the_bounds_of_parts_are_attained
+        return @max(values)
+        return @max(part.delta0 for part in self.curves)
+    laws/test_parallel.py::test_parts_are_refused_where_a_user_may_move_between_them
+        if one_relation(curves) == "replace_one" => if False
+        return "add_remove" => return None
 accounting/curves/discrete_gaussian.py
     laws/test_delta_side.py::test_delta_is_that_of_a_pair_or_its_closed_form
         @self.sensitivity * (self.sensitivity - 2 * x)
@@ -455,6 +471,17 @@ accounting/risk.py
         [@math.exp(epsilon) * alpha + delta,
         @@math.exp(-epsilon) * (1 - alpha - delta)]
         [math.exp(epsilon) * alpha + @delta,
+    laws/test_risk.py::test_the_gaussian_guarantee_of_responses_is_the_least
+        (left >= deltas[:-1]) & (right >= deltas[1:]) => (left >= 0.95 * deltas[:-1]) & (right >= 0.95 * deltas[1:])
+        first, second = ndtr(@@mu / 2 - at / mu)
+    laws/test_risk.py::test_beyond_the_last_cell_the_inequality_is_that_of_the_theorem
+        _TAIL = @1.3781
+        gained = @@rho * excess
+        if mu * mu <= 2 * rho * _OUTWARD or z <= 0: => if mu * mu <= 2 * rho * _OUTWARD:
+    laws/test_risk.py::test_a_gaussian_that_may_fall_below_later_does_not_hide_the_rest
+        return rises and gained => return gained
+    laws/test_risk.py::test_gaussians_keep_their_shift_and_failures_have_none
+        if curve.delta0 > 0:¶        return math.inf => if curve.delta0 > 1:¶        return math.inf
     laws/test_risk.py::test_by_renyi_divergence_alone_the_advantage_is_that_of_a_response
         most = @bounds * _OUTWARD
         math.tanh(@math.exp(high) / 2) * _OUTWARD
@@ -1059,6 +1086,10 @@ dpselect/mechanisms/sparse_histogram.py
         math.nextafter(@self.floor + hiding, math.inf)
         listed=matrix > self.floor => listed=matrix > 0
 dpselect/mechanisms/stable_queries.py
+    laws/test_sparse_vector.py::test_the_least_gap_of_top_stable_passes_as_often_as_asked
+        height = self._height - @@distance / self.test_scale
+        return 1 + @self.rule.least_distance(probability)
+        return tail if height >= 0 else 1 - tail => return tail
     laws/test_sparse_vector.py::test_the_guarantee_includes_the_true_answers
         curve=self.rule.curve, delta0=self.delta) => curve=self.rule.curve, delta0=0.01 * self.delta)
     laws/test_sparse_vector.py::test_a_session_renews_its_threshold_and_pays_for_every_run
@@ -1404,6 +1435,15 @@ dpselect/sampling/discrete.py
     dpselect/sampling/test_discrete.py::test_an_undecided_word_is_decided_by_the_bits_that_follow
         np.flatnonzero(table[np.maximum(counts - 1, 0)] == uniform).tolist(): => ():
 dpselect/sampling/exact.py
+    dpselect/sampling/test_sweep.py::test_a_round_waits_for_what_it_cannot_rule_out
+        if not free.any() or least < threshold: => if not free.any():
+        if len(rivals) > 1:¶                winner => if len(rivals) > 2:¶                winner
+    dpselect/sampling/test_sweep.py::test_rounds_take_every_candidate_once
+        self._is_taken[winner] = True => self._is_taken[winner] = False
+        self._is_taken[list(taken)] = True => self._is_taken[list(taken)] = False
+    dpselect/sampling/test_sweep.py::test_rounds_reveal_independent_uniforms
+        return entries.index * self.count + entries.member => return entries.index
+        place, member = np.divmod(offset, self.copies) => place, member = offset // self.copies, 0 * offset
     dpselect/sampling/test_refinement.py::test_a_candidate_that_is_revealed_twice_has_the_law_of_one_draw
         >> np.uint64(64 - level)) == 0 if level else True => >> np.uint64(64 - level)) != 0 if level else True
     dpselect/sampling/test_decisions.py::test_rows_have_the_law_of_quadrature

@@ -116,6 +116,33 @@ class Hull(Profiled):
 
 @final
 @dataclass(frozen=True)
+class Largest(Profiled):
+    """The largest of several profiles, where one of them, unknown which, is valid (Theorems P4 and
+    W10).
+
+    Args:
+        bounds: (added, loss): each has the divergence loss.profile(y) + added at y >= 0.
+    """
+
+    bounds: tuple[tuple[float, Loss], ...]
+
+    @property
+    def scale(self) -> float:
+        return max(loss.scale for _, loss in self.bounds)
+
+    def reach_at(self, tail: float) -> float:
+        return min(MOST_REACH, max(loss.reach_at(tail) for _, loss in self.bounds))
+
+    def pmf(self, interval: float, tail: float) -> Pmf:
+        return self.hulled(max(1, math.ceil(self.reach_at(tail) / interval)), interval)
+
+    def ahead(self, y: Floats) -> Floats:
+        found = [loss.profile(y) + added for added, loss in self.bounds]
+        return np.minimum(1.0, np.max(found, axis=0))
+
+
+@final
+@dataclass(frozen=True)
 class RenyiLoss(Profiled):
     """The pair whose profile is the convex hull of all conversions of a table of Renyi bounds.
 

@@ -42,6 +42,7 @@ DOMINATED = [
     acc.curves.GaussianMax(mu=0.4, candidates=7),
     acc.Approximate(curve=acc.BoundedRange(epsilon=0.7), delta0=1e-3),
     acc.tighter(acc.GaussianDP(mu=0.8), acc.curves.GaussianMax(mu=0.4, candidates=7)),
+    acc.parallel(acc.GaussianDP(mu=0.4), acc.PureDP(epsilon=0.7)),
     acc.SampledGaussianDP(mu=0.8, rate=0.1),
     acc.curves.SampledNoiseDP(noise="laplace", shift=0.7, rate=0.2),
     acc.curves.ProfileTable(epsilons=(0.1, 0.5), deltas=(1e-3, 1e-5)),

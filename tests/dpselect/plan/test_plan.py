@@ -274,7 +274,7 @@ FEW = Profile.of_counts([5.0] * 4 + [0.0] * 196, public=True)
         ),
         (
             {"k": 5, "budget": acc.Budget(advantage=0.1), "unknown_domain": True},
-            "a budget by advantage does not cover items",
+            "a budget by advantage or by attack rates does not cover",
         ),
         ({"k": 5, "min_users": 9, "budget": acc.Budget(epsilon=1)}, "min_users=9 needs a delta"),
         ({"k": 5, "recall": 0.9, "unknown_domain": True, "budget": None}, "delta= is missing"),

@@ -14,9 +14,17 @@ from slow_reference import widened
 
 import dpselect as dps
 from dpselect.noise import NoiseName, by_name
-from dpselect.sampling import ExactSampler
+from dpselect.sampling import ExactSampler, exact
 from dpselect.sampling.contest import Entries, Numbers, RankingProblem, contest_bounds
-from dpselect.sampling.exact import Sweep, SweepIndex, block_maxima, grouped, peeled, units
+from dpselect.sampling.exact import (
+    Rounds,
+    Sweep,
+    SweepIndex,
+    block_maxima,
+    grouped,
+    peeled,
+    units,
+)
 from dpselect.verify.quadrature import argmax_probabilities
 
 # About a hundred tests of fixed seeds at 1e-8 each: false alarm 1e-6.
@@ -227,11 +235,45 @@ def test_a_guess_of_any_height_ends() -> None:
         assert SweepIndex(problem).top_k(problem.k, threshold).index.tolist() == [777]
 
 
-@pytest.mark.slow
-def test_peeling_in_one_pass_has_the_law_of_rounds() -> None:
-    """Three rounds over scores that were passed over once release every ordered triple as rounds
-    with fresh noise would.
+@pytest.mark.parametrize("threshold", [30.0, 9.0, 2.0, -1.0])
+def test_rounds_reveal_independent_uniforms(threshold: float) -> None:
+    """Once lowered to the bottom, each pair of a candidate and a round has been entered exactly
+    once, their V are uniform, and those of one candidate are not correlated.
     """
+    rng, size, count = np.random.default_rng(12), 12_007, 3
+    problem = _problem(rng.normal(size=size) * 3, "half_logistic", 1.3, 1, seed=7)
+    winners = Rounds(problem, count, {})
+    whole = units(problem.heights(block_maxima(problem.values, 10)))
+    for _, fresh, *parts in Sweep(problem)._lowered(whole, threshold, winners):
+        winners.enter(fresh)
+        if not any(part.known.any() for part in parts):
+            break
+    entries, v = winners._entries, np.full((size, count), np.nan)
+    assert len(entries) == v.size
+    v[entries.index, entries.member] = _uniform(entries)
+    _assert_uniform(v.ravel())
+    _assert_uniform(v[problem.values > 2].ravel())
+    for one, other in ((0, 1), (1, 2), (0, 2)):
+        assert abs(np.corrcoef(v[:, one], v[:, other])[0, 1]) < 6 / np.sqrt(size)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "together", "by"),
+    [
+        (None, 128, 0.0),
+        pytest.param(8.0, 128, 0.0, marks=pytest.mark.slow),
+        pytest.param(1.0, 2, 0.0, marks=pytest.mark.slow),
+        pytest.param(-1.0, 1, 0.4, marks=pytest.mark.slow),
+        pytest.param(3.0, 128, np.inf, marks=pytest.mark.slow),
+    ],
+)
+def test_peeling_in_one_pass_has_the_law_of_rounds(
+    threshold: float | None, together: int, by: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three rounds over scores that were passed over once release every ordered triple as rounds
+    with fresh noise would, from whatever threshold, in how many sweeps, with any width of bounds.
+    """
+    monkeypatch.setattr(exact, "_TOGETHER", together)
     values = np.repeat([4, 3, 0], [1, 2, 27])
     counts = dps.Scores(values, sensitivity=dps.Sensitivity())
     law = dps.PeelingTopK(k=3, noise="laplace", scale=1.5).probabilities(counts)
@@ -239,7 +281,60 @@ def test_peeling_in_one_pass_has_the_law_of_rounds() -> None:
     for items, chance in law.items():
         key = tuple(int(values[i]) for i in items)
         classes[key] = classes.get(key, 0.0) + chance
-    problem = _problem(values, "laplace", 1.5, 3, seed=17)
-    drawn = [tuple(int(values[i]) for i in peeled(problem)) for _ in range(600)]
+    if threshold is not None:
+        begin = SweepIndex.peel
+        monkeypatch.setattr(
+            SweepIndex, "peel", lambda self, rounds, taken: begin(self, rounds, taken, threshold)
+        )
+    problem = _problem(values, "laplace", 1.5, 3, seed=17, by=by)
+    drawn = [tuple(int(values[i]) for i in peeled(problem)) for _ in range(300 if by else 700)]
     assert set(drawn) <= set(classes)
     assert fit([drawn.count(key) for key in classes], list(classes.values())) > LIMIT
+
+
+def test_a_round_waits_for_what_it_cannot_rule_out() -> None:
+    """A pair below the threshold wins nothing, and of two that bounds do not tell apart the one
+    with the larger noise wins, taken candidates left out.
+    """
+    words = np.array([2**63 + 2**41, 2**63 + 2**40, 2**63], dtype=np.uint64)
+    problem = _problem(np.zeros(20), "laplace", 1.0, 1, seed=22, by=0.4)
+    winners = Rounds(problem, 2, {3: None})
+    winners.enter([Entries.at(np.array([7, 5, 3]), words)])
+    assert not winners.decided(0.0)
+    assert list(winners.taken) == [3]
+    assert not winners.decided(-0.5)  # of the second round nothing was entered
+    assert list(winners.taken) == [3, 5]
+
+
+@pytest.mark.parametrize("name", ["exponential", pytest.param("gaussian", marks=pytest.mark.slow)])
+def test_many_candidates_are_peeled_as_rounds_do(name: str) -> None:
+    """Two rounds of three candidates ahead of 1,500: each pair of classes as often as by the law of
+    one round after the other.
+    """
+    values = np.repeat([6.0, 4.0, 0.0], [1, 2, 1500])
+    first = argmax_probabilities(by_name(name), 1.0, values)  # type: ignore[arg-type]
+    sums = np.array([first[0], first[1:3].sum(), first[3:].sum()])
+    law = {}
+    for place, chance in zip((0, 1, 3), sums.tolist(), strict=True):
+        after = np.insert(
+            argmax_probabilities(by_name(name), 1.0, np.delete(values, place)),  # type: ignore[arg-type]
+            place,
+            0.0,
+        )
+        for to, part in enumerate((after[0], after[1:3].sum(), after[3:].sum())):
+            law[int(np.searchsorted((0, 1, 3), place)), to] = chance * float(part)
+    problem = _problem(values, name, 1.0, 2, seed=18)
+    kinds = np.repeat([0, 1, 2], [1, 2, 1500])
+    drawn = [tuple(kinds[peeled(problem)].tolist()) for _ in range(1000)]
+    assert fit([drawn.count(key) for key in law], list(law.values())) > LIMIT
+
+
+def test_rounds_take_every_candidate_once() -> None:
+    """As many rounds as fit several sweeps release no candidate twice, and with little noise the
+    order of the scores.
+    """
+    values = np.random.default_rng(19).permutation(20_000).astype(float)
+    best = np.argsort(-values)[:300]
+    found = peeled(_problem(values, "laplace", 1e-3, 300, seed=20))
+    assert np.array_equal(found, best)
+    assert len(set(peeled(_problem(values, "laplace", 1e5, 300, seed=21)).tolist())) == 300
