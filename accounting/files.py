@@ -113,7 +113,7 @@ def new_file(
         mode: permissions of the file, before the process's mask.
         encoding: encoding of a text stream; None for bytes.
         replace: True to replace an existing file. Use it only for a file that the same work wrote
-            before.
+            before. A link stays, and the file that it leads to is replaced.
 
     Raises:
         OutputRefused: as `require_new`, before the block or after it.
@@ -121,6 +121,8 @@ def new_file(
     """
     if not replace:
         require_new(path, what)
+    elif path.is_symlink():
+        path = path.resolve()
     scratch = path.with_name(f".dpselect-{uuid.uuid4().hex}")
     try:
         handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)

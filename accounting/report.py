@@ -63,6 +63,7 @@ _STEPS = {
     "release": "result handed out",
     "void": "reservation refunded",
     "quota": "a limit within the budget",
+    "retire": "moved to another ledger",
 }
 ROUTES: dict[Route, str] = {
     "pure": "sum of pure ε",

@@ -39,6 +39,10 @@ class Note(str):
     __slots__ = ()
 
 
+class UncomposedLabels(UserWarning):
+    """A public list holds labels in another Unicode form than most logs."""
+
+
 class DpSelectError(AccountingError):
     """Base of every error raised by `dpselect`."""
 

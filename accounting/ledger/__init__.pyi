@@ -1,6 +1,7 @@
 from .errors import AlreadyCharged as AlreadyCharged
 from .errors import ClaimConflict as ClaimConflict
 from .errors import DatasetExists as DatasetExists
+from .errors import DatasetMoved as DatasetMoved
 from .errors import ImportRefused as ImportRefused
 from .errors import InvalidEntry as InvalidEntry
 from .errors import InvalidTransition as InvalidTransition

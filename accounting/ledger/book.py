@@ -15,10 +15,12 @@ from typing import Any, Literal
 
 from sqlalchemy import BindParameter, Connection, Table, bindparam, exists, select, text, update
 
+from accounting.address import masked
 from accounting.budget import NOTHING, Budget, Price
 from accounting.curves import Curve
 from accounting.ledger.errors import (
     ClaimConflict,
+    DatasetMoved,
     InvalidEntry,
     InvalidTransition,
     KeyConflict,
@@ -26,6 +28,7 @@ from accounting.ledger.errors import (
     SharedRows,
 )
 from accounting.ledger.model import (
+    DECLARES,
     ENTRY_FIELDS,
     Action,
     Dataset,
@@ -38,6 +41,7 @@ from accounting.ledger.model import (
 from accounting.ledger.quota import Place, Revision, in_force
 from accounting.ledger.request import TWO_CHANGES, Request
 from accounting.ledger.store import (
+    IS_STEP,
     STORED,
     Declared,
     Store,
@@ -92,10 +96,15 @@ _LAST = (
     .where(
         entries.c.dataset_id == _MINE,
         entries.c.period == bindparam("period"),
-        entries.c.action != "quota",
+        IS_STEP,
     )
     .order_by(entries.c.seq.desc())
     .limit(1)
+)
+_RETIRED = select(entries.c.seq, entries.c.label).where(
+    entries.c.dataset_id == _MINE,
+    entries.c.seq == bindparam("last"),
+    entries.c.action == "retire",
 )
 _NAMED: BindParameter[Any] = bindparam("names", expanding=True)
 _PERIODS = select(totals.c.period.label("name"), totals.c.main, totals.c.failure).where(
@@ -138,6 +147,7 @@ def writing(store: Store, dataset: object) -> Iterator[Book]:
         book = Book(
             connection, find_dataset(connection, checked_name("dataset", dataset), locked=True)
         )
+        book.require_here()
         yield book
         book.close()
 
@@ -164,6 +174,21 @@ class Book:
         self._spent: dict[Place, Price] = {}
         self._moved: set[Place] = set()
         self._earlier: dict[str, list[Entry]] = {}
+
+    @property
+    def moved_to(self) -> str | None:
+        """The ledger that the dataset has moved to, as its last entry says; None if it has not."""
+        asked = {"mine": self.declared.id, "last": self.declared.seq}
+        row = self.connection.execute(_RETIRED, asked).one_or_none()
+        return None if row is None else str(row.label)
+
+    def require_here(self) -> None:
+        """Refuse what would be charged to a dataset that has moved to another ledger."""
+        if (place := self.moved_to) is not None:
+            raise DatasetMoved(
+                f"dataset={self.dataset.name!r} has moved to the ledger {masked(place)} (entry"
+                f" {self.declared.seq}). Name that one with ledger=; nothing was written here"
+            )
 
     # -- where accounts stand ----------------------------------------------------------------------
 
@@ -212,7 +237,8 @@ class Book:
         return [entry for key in keys for entry in self._earlier[key]]
 
     @cached_property
-    def _quotas(self) -> list[Revision]:
+    def quotas(self) -> list[Revision]:
+        """Those that limit a charge now."""
         return in_force(self.connection, self.declared.id)
 
     def accounts(
@@ -227,7 +253,7 @@ class Book:
             _, period = place
             left = Remaining(self.dataset.budget, spent, account=period)
             yield place, where + (f", period={period!r}" if period else ""), left
-        for revision in self._quotas:
+        for revision in self.quotas:
             quota = revision.quota
             if quota.by is not None and quota.of is None and who[quota.by] is None:
                 raise InvalidEntry(
@@ -486,7 +512,7 @@ class Book:
             steps.append({**common_fields, "period": one.period, **back.times(-1)._asdict()})
         written = self.append(steps, by)
         if action == "void" or ran is not None:
-            for revision in self._quotas:
+            for revision in self.quotas:
                 back = refund(revision.limit, opening[0], ran, by)
                 names = revision.quota.accounts(
                     self.dataset.window, vars(opening[0]), [one.period for one in opening]
@@ -523,7 +549,7 @@ class Book:
         written = []
         for step in steps:
             fields: dict[str, Any] = {**_BLANK, **vars(by), **step, "dataset": self.dataset.name}
-            if step["action"] != "quota":
+            if step["action"] not in DECLARES:
                 (spent,) = self.spent(0, [fields["period"]]).values()
                 spent = spent.plus(Price(fields["main"], fields["failure"]))
                 fields |= {"spent_main": spent.main, "spent_failure": spent.failure}
@@ -534,7 +560,7 @@ class Book:
 
     def enqueue_entry(self, entry: Entry) -> None:
         """Add an entry that follows the dataset's chain head."""
-        if entry.action != "quota":
+        if entry.action not in DECLARES:
             self.set_balances({(0, entry.period): entry.spent})
         self.declared.seq, self.declared.head = entry.seq, entry.hash
         self.waiting.append(entry)

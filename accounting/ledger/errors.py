@@ -27,6 +27,10 @@ class DatasetExists(LedgerError):
     """Error raised if a dataset of this name is already declared; declarations never change."""
 
 
+class DatasetMoved(LedgerError):
+    """A charge to a dataset that has moved to another ledger; nothing was written."""
+
+
 class InvalidEntry(LedgerError):
     """Error raised for a name, label, key, count or period that the ledger does not accept."""
 

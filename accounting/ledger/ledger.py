@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Self, Unpack, cast, final
 
 from sqlalchemy import select
 
+from accounting.address import masked, without_password
 from accounting.arguments import Relation
 from accounting.budget import Budget
 from accounting.curves import Curve
@@ -39,8 +40,15 @@ from accounting.ledger.store import (
     select_entries,
     stream,
 )
-from accounting.ledger.stored_text import Window, checked_name, checked_periods, optional_text
-from accounting.ledger.summary import Summary, charged_curves, standing
+from accounting.ledger.stored_text import (
+    WHOLE,
+    Window,
+    checked_name,
+    checked_periods,
+    checked_text,
+    optional_text,
+)
+from accounting.ledger.summary import Summary, charged_curves, curves_of_quota, is_a_sum, standing
 from accounting.ledger.verification import Verification, verify
 from accounting.price import MOST, Price
 from accounting.remaining import BudgetExceeded, Remaining
@@ -155,6 +163,40 @@ class Ledger:
         with self._store.reader() as connection:
             return find_dataset(connection, name).dataset
 
+    def retire(self, dataset: str, to: str, *, actor: str | None = None) -> Entry:
+        """State that a dataset has moved to the ledger at `to`, for good: from here on whatever
+        would be written for it here is refused, with that address. Reading goes on.
+
+        The other ledger has to have every entry of the dataset, by `export` and `import_` or as a
+        copy, so that nothing that was charged is forgotten. Both are locked meanwhile.
+
+        Raises:
+            DatasetMoved: it has moved already.
+            InvalidEntry: the other ledger is this one, or does not have every entry.
+        """
+        by = origin(actor, self._clock())
+        with type(self).open(to, create=False) as other:
+            if self._store.is_that_of(other._store):
+                raise InvalidEntry("to= is this ledger itself: name the one that goes on")
+            with writing(self._store, dataset) as book, writing(other._store, dataset) as copy:
+                last = book.declared.seq
+                same = select_entries(copy.connection, copy.declared, entries.c.seq == last)
+                if book.declared.head != (same[0].hash if same else copy.declared.genesis):
+                    raise InvalidEntry(
+                        f"the ledger {masked(to)} does not have every entry of dataset={dataset!r}:"
+                        " export this ledger again and import it into a new one, then retire it"
+                    )
+                step = {"action": "retire", "key": "retired", "period": WHOLE}
+                (entry,) = book.append(
+                    [step | {"label": checked_text("to", without_password(to))}], by
+                )
+        return entry
+
+    def moved_to(self, dataset: str) -> str | None:
+        """The ledger that a dataset has moved to, without a password; None if it has not."""
+        with reading(self._store, dataset) as book:
+            return book.moved_to
+
     # -- spending ----------------------------------------------------------------------------------
 
     def charge(self, dataset: str, item: Curve | Chargeable, **terms: Unpack[Terms]) -> Receipt:
@@ -228,6 +270,7 @@ class Ledger:
         """
         request = Request.read(opening, item, terms, self._clock())
         with reading(self._store, dataset) as book:
+            book.require_here()
             return book.check(request)
 
     def commit(self, dataset: str, key: str, *, actor: str | None = None) -> Receipt:
@@ -390,11 +433,14 @@ class Ledger:
             "charge", cast(Chargeable, item), {**terms, "count": 1}, self._clock()
         )
         with reading(self._store, dataset) as book:
+            book.require_here()
             charge, periods = request.resolve_for(book.dataset)
-            curves = _charged(book, periods) or {}
+            curves = {0: _charged(book, periods) or {}}
+            for one in book.quotas:
+                curves[one.seq] = curves_of_quota(book.connection, book.declared, one) or {}
             return [
-                replace(left, curve=charge.curve, charged=None if quota else curves.get(period))
-                for (quota, period), _, left in book.accounts(periods, charge.fields)
+                replace(left, curve=charge.curve, charged=curves[quota].get(account))
+                for (quota, account), _, left in book.accounts(periods, charge.fields)
             ]
 
     def affordable(
@@ -507,11 +553,8 @@ def _standing(book: Book, spent: Mapping[str, Price]) -> tuple[Remaining, ...]:
 
 
 def _charged(book: Book, periods: Collection[str]) -> dict[str, Curve] | None:
-    """Return the composed charges of each period, from all entries.
-
-    None for a pure budget, whose running total is the sum of epsilons already.
-    """
-    pure = book.dataset.budget.measure == "epsilon" and not book.dataset.budget.delta
+    """Return the composed charges of each period. None for a pure budget, a sum of epsilons."""
+    pure = is_a_sum(book.dataset.budget)
     return None if pure else charged_curves(book.connection, book.declared, periods)
 
 
@@ -605,20 +648,16 @@ class Quotas:
 
         With `most`, only each quota's fullest accounts are returned.
         """
-        with reading(self._store, self._dataset) as book:
-            known, held = (
-                in_force(book.connection, book.declared.id),
-                all_held(book.connection, book.declared.id),
-            )
         found: list[tuple[Quota, Remaining]] = []
-        for one in known:
-            accounts = sorted((name, spent) for (of, name), spent in held.items() if of == one.seq)
-            fullest = sorted(accounts, key=lambda account: account[1], reverse=True)[:most]
-            for name, spent in sorted(fullest):
-                found.append(
-                    (
-                        one.quota,
-                        Remaining(one.limit, spent, account=one.quota.account_in_words(name)),
-                    )
+        with reading(self._store, self._dataset) as book:
+            held = all_held(book.connection, book.declared.id)
+            for one in in_force(book.connection, book.declared.id):
+                charged = curves_of_quota(book.connection, book.declared, one) or {}
+                accounts = sorted(
+                    (name, spent) for (of, name), spent in held.items() if of == one.seq
                 )
+                fullest = sorted(accounts, key=lambda account: account[1], reverse=True)[:most]
+                for name, spent in sorted(fullest):
+                    words, curve = one.quota.account_in_words(name), charged.get(name)
+                    found.append((one.quota, Remaining(one.limit, spent, None, words, curve)))
         return found

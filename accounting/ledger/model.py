@@ -39,11 +39,12 @@ from accounting.ledger.stored_text import (
 )
 from accounting.strict_json import read_json
 
-Action = Literal["charge", "reserve", "commit", "release", "void", "quota"]
+Action = Literal["charge", "reserve", "commit", "release", "void", "quota", "retire"]
 State = Literal["reserved", "committed", "released", "void"]
 
 ACTIONS: tuple[Action, ...] = get_args(Action)
 OPENS: tuple[Action, ...] = ("charge", "reserve")  # a charge, at its full price
+DECLARES: tuple[Action, ...] = ("quota", "retire")  # what is no step of a charge
 
 
 # Floats, those of budgets too, are text in what is hashed.
@@ -180,11 +181,11 @@ class Entry:
     `main` and `failure` are the amounts added to the period's sum, and `spent_*` is the sum after
     it. Units are 10^-12 nats of the budget's unit, and 10^-18 of failure probability. Actor, team
     and purpose are names that the charging process states, not proofs of them. `label` of a void is
-    its reason. `quota` is the JSON of a quota that is declared here, `override` the reason why a
-    charge exceeded the dataset's `most_per_release`, and `expires` the time at which a reservation
-    expires. `across` says why the curve covers several periods that were read together:
-    "two_changes" (it is the curve of two changes), "exchange" (it was proved for replace_one), or
-    as in `Terms`.
+    its reason, and of a retirement the ledger that the dataset has moved to. `quota` is the JSON of
+    a quota that is declared here, `override` the reason why a charge exceeded the dataset's
+    `most_per_release`, and `expires` the time at which a reservation expires. `across` says why the
+    curve covers several periods that were read together: "two_changes" (it is the curve of two
+    changes), "exchange" (it was proved for replace_one), or as in `Terms`.
     """
 
     dataset: str

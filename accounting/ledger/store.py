@@ -36,6 +36,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    and_,
     bindparam,
     create_engine,
     event,
@@ -60,7 +61,7 @@ from accounting.ledger.errors import (
     SchemaMismatch,
     UnknownDataset,
 )
-from accounting.ledger.model import ENTRY_FIELDS, Dataset, Entry
+from accounting.ledger.model import DECLARES, ENTRY_FIELDS, Dataset, Entry
 from accounting.ledger.stored_text import digest
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -217,9 +218,9 @@ _DATASET = select(datasets).where(datasets.c.name == bindparam("name"))
 _LOCKED_DATASET = _DATASET.with_for_update()
 # Not ordered here: SQLite would walk all of the dataset in that order, and take a second for a
 # million entries.
-_CHARGES = select(entries).where(
-    entries.c.dataset_id == bindparam("mine"), entries.c.action != "quota"
-)
+IS_STEP: ColumnElement[bool] = and_(*(entries.c.action != one for one in DECLARES))
+"""Of an entry: it is a step of a charge, and no declaration."""
+_CHARGES = select(entries).where(entries.c.dataset_id == bindparam("mine"), IS_STEP)
 _OF_KEYS = _CHARGES.where(entries.c.key.in_(bindparam("wanted", expanding=True)))
 BLOCK, _MOST_KEYS = 2_000, 500
 
@@ -688,6 +689,14 @@ class Store:
         """Open a transaction that sees one state of the store and changes nothing."""
         with _translated(), self._reading.begin() as connection:
             yield connection
+
+    def is_that_of(self, other: Store) -> bool:
+        """True if another store lies under the same address."""
+        mine, theirs = (
+            os.path.realpath(str(one.database)) if one.get_backend_name() == "sqlite" else one
+            for one in (self._url, other._url)
+        )
+        return mine == theirs
 
     def close(self) -> None:
         """Close the connections."""

@@ -6,12 +6,24 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from sqlalchemy import Connection, Float, and_, bindparam, cast, func, or_, select
+from sqlalchemy import (
+    Connection,
+    Float,
+    and_,
+    bindparam,
+    case,
+    cast,
+    exists,
+    func,
+    or_,
+    select,
+)
 
-from accounting.budget import Price
+from accounting.budget import Budget, Price
 from accounting.curves import Composed, Curve
 from accounting.ledger.model import OPENS, Dataset
-from accounting.ledger.store import Declared, all_totals, entries
+from accounting.ledger.quota import Revision
+from accounting.ledger.store import IS_STEP, Declared, all_totals, entries
 from accounting.price import FAILURE_UNIT, MAIN_UNIT
 from accounting.remaining import Remaining
 
@@ -105,15 +117,45 @@ def charged_curves(
     return {period: Composed.of(counted) for period, counted in sorted(parts.items())}
 
 
+def curves_of_quota(
+    connection: Connection, declared: Declared, revision: Revision
+) -> dict[str, Curve] | None:
+    """For every account of a quota the composition of what was charged to it, as
+    `Summary.curves`. A charge that reads several of an account's periods counts there once.
+    """
+    if is_a_sum(revision.limit):
+        return None
+    by = entries.c[revision.quota.by or "period"]
+    names = ("period", "who", "curve", "several")
+    columns = (entries.c.period, by, entries.c.curve, case((_SEVERAL, entries.c.key)))
+    named = [column.label(name) for name, column in zip(names, columns, strict=True)]
+    asked = select(*named, func.sum(entries.c.count).label("runs")).select_from(_CHARGES)
+    grouped = asked.where(_STAND).group_by(*named).limit(MOST_CURVES + 1)
+    rows = connection.execute(grouped, {"mine": declared.id}).all()
+    if len(rows) > MOST_CURVES:
+        return None
+    parts: dict[str, list[tuple[int, Curve]]] = {}
+    counted: set[tuple[str, str]] = set()
+    for row in rows:
+        who = {str(revision.quota.by): row.who}
+        for account in revision.quota.accounts(declared.dataset.window, who, [row.period]):
+            if (account, row.several) not in counted:
+                parts.setdefault(account, []).append((int(row.runs), Curve.from_json(row.curve)))
+            if row.several is not None:
+                counted.add((account, row.several))
+    return {account: Composed.of(charges) for account, charges in parts.items()}
+
+
+def is_a_sum(budget: Budget) -> bool:
+    """True of a pure budget, whose running total is the sum of epsilons already."""
+    return budget.measure == "epsilon" and not budget.delta
+
+
 def _points(connection: Connection, declared: Declared) -> tuple[_SpendingPoint, ...]:
     step = max(1, -(-declared.seq // MOST_POINTS))
     wanted = sorted({*range(1, declared.seq + 1, step), declared.seq} - {0})
     columns = (entries.c.seq, entries.c.at, entries.c.spent_main, entries.c.spent_failure)
-    mine = (
-        (entries.c.dataset_id == declared.id)
-        & entries.c.seq.in_(wanted)
-        & (entries.c.action != "quota")
-    )
+    mine = (entries.c.dataset_id == declared.id) & entries.c.seq.in_(wanted) & IS_STEP
     rows = connection.execute(select(*columns).where(mine).order_by(entries.c.seq))
     return tuple(
         _SpendingPoint(row.seq, row.at, Price(row.spent_main, row.spent_failure)) for row in rows
@@ -153,6 +195,13 @@ _SAME = (_back.c[name] == entries.c[name] for name in ("dataset_id", "key", "per
 # Each charge, with what took it back or gave a part of it back. A settled one counts all its runs:
 # a plan that is fixed in advance was charged for all of them.
 _CHARGES = entries.outerjoin(_back, and_(*_SAME, _TAKES_BACK))
+_sibling = entries.alias("sibling")
+_SEVERAL = exists().where(
+    _sibling.c.dataset_id == entries.c.dataset_id,
+    _sibling.c.key == entries.c.key,
+    _sibling.c.action.in_(OPENS),
+    _sibling.c.period != entries.c.period,
+)
 _STAND = and_(
     entries.c.dataset_id == bindparam("mine"),
     entries.c.action.in_(OPENS),

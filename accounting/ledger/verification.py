@@ -35,6 +35,7 @@ from accounting.ledger.errors import InvalidEntry, LedgerCorrupt, LedgerError
 from accounting.ledger.heads import Head, Heads, signature_problem
 from accounting.ledger.model import (
     ACTIONS,
+    DECLARES,
     OPENS,
     SLACK,
     Dataset,
@@ -122,7 +123,7 @@ class Chain:
             *(("quota", message) for message in uncounted),
         ):
             yield Problem(self.dataset.name, entry.seq, kind, message)
-        if entry.action != "quota":
+        if entry.action not in DECLARES:
             self.spent[entry.period] = entry.spent
         self.seq, self.head, self._before = entry.seq, entry.hash, entry
         self.entries += 1
@@ -153,9 +154,11 @@ class Chain:
                     " way round"
                 ),
             )
-        if entry.action == "quota":
+        if self._before is not None and self._before.action == "retire":
+            yield "state", "the entry follows the one that says that the dataset has moved away"
+        if entry.action in DECLARES:
             if (entry.price, entry.spent) != (NOTHING, NOTHING):
-                yield "price", "a quota charges nothing"
+                yield "price", "a quota or a retirement charges nothing"
             return
         yield from self._charged(entry)
         total = self.spent.get(entry.period, NOTHING).plus(entry.price)

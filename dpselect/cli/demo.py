@@ -77,22 +77,22 @@ def demo(
         echo(out.json_text({**released.as_data(), "command": command, "synthetic": truth}))
         return
     console = out.screen()
-    console.print(Text("A made-up log of check-ins, one row per visit. The same as:"))
-    # Not wrapped: a command that is copied must be one line.
-    console.print(Text("  " + command, style="green"), soft_wrap=True)
-    if keep is None:
-        console.print(Text("(the log was deleted again; --keep DIR keeps it)"))
-    console.print()
-    console.print(
-        as_text(released, notes={name: f"truly number {rank}" for name, rank in ranking.items()})
+    shown = as_text(
+        released, notes={name: f"truly number {rank}" for name, rank in ranking.items()}
     )
-    console.print()
-    console.print(
-        Text(
+    with console.capture() as captured:
+        console.print(Text("A made-up log of check-ins, one row per visit. The same as:"))
+        # Not wrapped: a command that is copied must be one line.
+        console.print(Text("  " + command, style="green"), soft_wrap=True)
+        if keep is None:
+            console.print(Text("(the log was deleted again; --keep DIR keeps it)"))
+        last = (
             "The true ranks can be shown because these people are made up. For real data they are"
             " private."
         )
-    )
+        console.print()
+        console.print(out.page(shown, Text(last)))
+    out.emit(out.unpadded(captured.get(), console))
 
 
 @contextmanager

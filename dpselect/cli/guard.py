@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import textwrap
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -29,6 +30,7 @@ from dpselect.errors import (
     InvalidMechanism,
     InvalidRequest,
     Note,
+    UncomposedLabels,
     is_memory_fault,
     printable,
 )
@@ -163,8 +165,15 @@ class GuardedGroup(_WithExamples, TyperGroup):
             )
 
     def invoke(self, ctx: Any) -> Any:
+        def warn(message: Warning | str, *_: object, **__: object) -> None:
+            told = spelled(str(message), _options(self, ctx.invoked_subcommand))
+            typer.echo(f"warning: {printable(told)}", err=True)
+
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", UncomposedLabels)
+                warnings.showwarning = warn
+                return super().invoke(ctx)
         except (typer.Exit, typer.Abort):
             raise
         except (Exception, KeyboardInterrupt) as error:

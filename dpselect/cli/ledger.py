@@ -92,6 +92,9 @@ def _charge(spec: ledger_spec.ChargeSpec) -> None:
         )
         _tell(f"{len(receipts):,} charges are made{earlier}")
         return
+    if spec.answer is not None:
+        _charge_again(spec)
+        return
     with Ledger.open(spec.ledger, create=False) as ledger:
         if spec.relation is None and (spec.event is not None or spec.steps is not None):
             common["relation"] = ledger.dataset(spec.dataset).relation
@@ -108,6 +111,46 @@ def _charge(spec: ledger_spec.ChargeSpec) -> None:
     _echo_receipt(receipt)
     first = " (failure probability runs out first)" if usage.runs_out == "failure" else ""
     _tell(f"{usage.account + ': ' if usage.account else ''}{usage}{first}")
+
+
+def _charge_again(spec: ledger_spec.ChargeSpec) -> None:
+    """Charge for an answer that was kept, as its release did, and state that it was handed out, so
+    that no other one is drawn under its key.
+    """
+    from dpselect.release.answer import claim_of
+    from dpselect.release.run import ChargeTarget
+
+    with located("answer"):
+        text = read_text(Path(str(spec.answer)), InvalidEntry, "the answer")
+        try:
+            data = read_json(text)
+            mechanism = dps.Mechanism.from_json(jsonlib.dumps(data["mechanism"]))
+            paid, curve = data["ledger"], Curve.from_json(jsonlib.dumps(data["curve"]))
+            key, periods, question = paid["key"], paid["period"], data["question"]
+            spent = Curve.from_json(jsonlib.dumps(data["spent"])) if "spent" in data else None
+        except (AccountingError, KeyError, TypeError):
+            raise InvalidRequest(
+                "answer= holds no answer of `dpselect topk` that a ledger was charged for. Name the"
+                " file that its output= made, FILE.json beside a table; of a series with one"
+                " budget, `dpselect continual recharge` charges what is missing"
+            ) from None
+        if paid["dataset"] != spec.dataset or mechanism.curve != curve:
+            raise InvalidRequest(
+                f"answer= was charged to dataset={paid['dataset']!r}: state that one"
+                if mechanism.curve == curve
+                else "answer= was edited: its curve is not that of its mechanism"
+            )
+    item = ChargeTarget(None, key, asked=lambda: question).bound(mechanism)
+    with Ledger.open(spec.ledger, create=False) as ledger:
+        zone = ledger.dataset(spec.dataset).time_zone
+        terms: Any = {name: getattr(spec, name) for name in _TERMS} | {"across": "whole_counts"}
+        terms |= {"key": key, "period": periods or None, "time_zone": zone}
+        opened = (ledger.charge if spent is None else ledger.reserve)(spec.dataset, item, **terms)
+        if opened.state == "reserved":
+            ledger.commit(spec.dataset, key, actor=spec.actor)
+        made: Any = {"claim": claim_of(text), "actor": spec.actor, "spent": spent}
+        ledger.release(spec.dataset, key, **made)
+    _echo_receipt(opened)
 
 
 _TERMS = (
@@ -243,6 +286,16 @@ def _quota(
     echo(f"entry {entry.seq}: quota {spec.name} {'withdrawn' if spec.withdraw else 'declared'}")
 
 
+@verb(app, "retire", ledger_spec.RetireSpec, configured=False)
+def _retire(spec: ledger_spec.RetireSpec) -> None:
+    with Ledger.open(spec.ledger, create=False) as ledger:
+        known = [one.name for one in ledger.datasets()]
+        here = [name for name in known if ledger.moved_to(name) is None]
+        for name in [spec.dataset] if spec.dataset is not None else here or known:
+            entry = ledger.retire(name, spec.to, actor=spec.actor)
+            _tell(f"{name}, entry {entry.seq}: moved to {entry.label}")
+
+
 @verb(app, "void", ledger_spec.VoidSpec, configured=False)
 def _void(spec: ledger_spec.VoidSpec) -> None:
     with Ledger.open(spec.ledger, create=False) as ledger:
@@ -278,7 +331,7 @@ def _verify(spec: ledger_spec.AuditSpec, json: guard.Json = False) -> None:
         }
         out.emit(out.json_text({**of_all, "problems": problems}) + "\n")
     else:
-        out.screen().print(*_findings(found, known, spec.trust), sep="\n")
+        out.emit(Group(*_findings(found, known, spec.trust)))
     if not found.ok:
         raise Exit(FAILED)
 
@@ -538,6 +591,8 @@ def _in_figures(ledger: Ledger, name: str) -> Iterator[Text]:
         f"budget: {stated(dataset.budget)}"
         + ("" if dataset.window == "whole" else f" for each {dataset.window}")
     )
+    if (place := ledger.moved_to(name)) is not None:
+        yield Text(printable(f"moved to {place}: nothing more is charged here"))
     if len(totals) > _PERIODS:
         yield Text(f"{len(totals) - _PERIODS} earlier periods: see --json")
     # A charge that costs nothing, a mark of a horizon's period for example, says nothing of how
@@ -619,6 +674,7 @@ def _as_data(ledger: Ledger, name: str, limit: int) -> dict[str, Any]:
             part: getattr(dataset, part)
             for part in ("name", "relation", "unit", "window", "data_period")
         },
+        "moved_to": ledger.moved_to(name),
         "budget": dataset.budget.model_dump(),
         "capacity": dataset.budget.capacity._asdict(),
         "periods": [

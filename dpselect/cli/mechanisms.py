@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any
 
+from rich.console import Group
 from rich.text import Text
 from typer import Argument, echo
 
@@ -37,18 +38,19 @@ def mechanisms(
     if json:
         echo(out.json_text(chosen))
         return
-    console = out.screen()
     if kind is None:
-        console.print(
-            out.facts([(description["kind"], description["summary"]) for description in chosen])
+        out.emit(
+            out.page(
+                out.facts(
+                    [(description["kind"], description["summary"]) for description in chosen]
+                ),
+                Text("dpselect mechanisms NAME shows the settings and the guarantee of one."),
+            )
         )
-        console.print("\ndpselect mechanisms NAME shows the settings and the guarantee of one.")
         return
     for said in chosen:
-        console.print(
-            Text.assemble(
-                (said["name"], "bold"), f"  --mechanism {said['kind']}" if said["topk"] else ""
-            )
+        title = Text.assemble(
+            (said["name"], "bold"), f"  --mechanism {said['kind']}" if said["topk"] else ""
         )
         pairs = [
             ("what", said["summary"]),
@@ -58,7 +60,7 @@ def mechanisms(
         for one in said["parameters"]:
             default = "" if one["required"] else f" (default: {one['default'] or 'none'})"
             pairs.append((one["name"], f"{one['description']}{default}"))
-        console.print(out.facts(pairs))
+        out.emit(Group(title, out.facts(pairs)))
 
 
 def describe(member: type[Mechanism]) -> dict[str, Any]:

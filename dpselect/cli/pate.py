@@ -31,8 +31,8 @@ _Votes = Annotated[
     Argument(
         metavar="VOTES",
         help=(
-            "File of votes, counts, classes or a sparse matrix, .npz or .npy. Nothing in it is"
-            " executed."
+            "File of votes, counts, classes or a sparse matrix, .npz, .npy or .csv. Nothing in it"
+            " is executed."
         ),
     ),
 ]

@@ -518,6 +518,15 @@ class ContinualTopK(Mechanism):
             return np.full(self.periods, self.counts.scale * quantile + _HALF)
         return self.deviations * quantile + self._rounding(self.strategy.estimator)
 
+    def margin(self, period: int, among: int, confidence: float = 0.95) -> float:
+        """Half-width at which all released values of all periods lie in their intervals.
+
+        A union bound over the periods and over the `among` values that `period` (from 1) releases,
+        given what it chose. Theorem T10.
+        """
+        alone = 1 - (1 - confidence) / (self.periods * among)
+        return float(self.margins(alone)[period - 1])
+
     def thresholds(self, periods: slice = slice(None)) -> Floats:
         """Thresholds (periods,) of noisy scores to discover an item, in weights, rounded up.
 

@@ -216,7 +216,7 @@ class Horizon:
 
     Raises:
         InvalidRequest: the mechanism is not a ContinualTopK, the domain is missing or not expected,
-            or the dataset has a budget for each period.
+            or the dataset has a budget for each period and none of them is named.
         HorizonError: the state is another horizon's, in use, lost, damaged, or older than the
             ledger says, or the horizon was voided; nothing was drawn.
         BudgetExceeded, RelationMismatch, KeyConflict: as `accounting.Ledger.reserve`; no state was
@@ -246,11 +246,11 @@ class Horizon:
                 f"continual takes a ContinualTopK, not {type(mechanism).__name__}: use"
                 " Session.select for one release"
             )
+        self._period: tuple[str, ...] = ()  # whose budget pays, where there are several
         if dataset is not None and dataset.window != "whole":
-            raise InvalidRequest(
-                f"dataset={dataset.name!r} has a budget for each {dataset.window}, and a horizon"
-                " bounds users over all of them: declare a dataset with one budget for all rows"
-            )
+            self._period = (self._charged_period(dataset),)
+            self._terms["period"] = self._period
+            self._terms["time_zone"] = terms.get("time_zone") or dataset.time_zone
         of_groups = None if groups is None else tuple(named(groups, what="groups"))
         listed = _listed(mechanism, domain, of_groups)
         self._dry_run, self._domain, self._groups = dry_run, listed, of_groups
@@ -314,9 +314,33 @@ class Horizon:
         found = ledger.affordable(name, self.mechanism, **self._terms)
         return f"{name}, {found.account}: {found}" if found.account else f"{name}: {found}"
 
+    def _charged_period(self, dataset: Dataset) -> str:
+        """The period of a dataset whose budget pays: the one that is named, or else the one that
+        the state was made for.
+        """
+        named = self._terms.get("period") or ()
+        periods = (named,) if isinstance(named, str) else tuple(named)
+        if not periods and self._path.exists():
+            with State.opened(self._path) as state:
+                periods = tuple(state.meta.belongs_to.split("\n")[2:])
+        if len(periods) == 1:
+            return periods[0]
+        each = f"dataset={dataset.name!r} has a budget for each {dataset.window}"
+        if periods:
+            raise InvalidRequest(
+                f"{each}, and the series lies in {periods[0]} to {periods[-1]}: state since= and"
+                f" until= within one {dataset.window}, and run a series for each"
+            )
+        raise InvalidRequest(
+            f"{each}, and none is named: `dpselect continual run` takes it from since= and until=,"
+            " and a session from Session(period=)"
+        )
+
     @property
     def _name(self) -> str:
-        return f"{'' if self._account is None else self._account[1]}\n{self._key}"
+        if self._account is None:
+            return f"\n{self._key}"
+        return "\n".join([self._account[1], self._key, *self._period])
 
     # -- releases ----------------------------------------------------------------------------------
 

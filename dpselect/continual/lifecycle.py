@@ -24,14 +24,14 @@ from dpselect.continual.horizon import open as open_horizon
 from dpselect.continual.state import State
 from dpselect.errors import HorizonError, InvalidRequest
 from dpselect.events.time_window import count_ended, periods
-from dpselect.release.answer import AnswerFile, DryRun, group_head, warn_unrecorded
+from dpselect.release.answer import DryRun, group_head, warn_unrecorded
 from dpselect.release.question import named
 from dpselect.release.run import session_of
 from dpselect.release.series import (
-    FORMS,
     HorizonAnswer,
     KeptHorizon,
     dry_close,
+    horizon_file,
     horizon_mechanism,
     over_horizon,
 )
@@ -229,7 +229,7 @@ def ran(data: object, spec: ContinualSpec) -> HorizonAnswer | DryRun:
     question = _question(spec, "run", source=named(data))
     name = "" if spec.state is not None and spec.key is not None else _name(data, question, spec)
     state = Path(f"{name}.state" if spec.state is None else spec.state)
-    kept = KeptHorizon.of(AnswerFile.of(spec, texts=FORMS), question, state)
+    kept = KeptHorizon.of(horizon_file(spec), question, state)
     assert reading.window is not None, "there is a column of times"
     cut = list(
         periods(reading.window, spec.every or "day", partial=spec.partial_last, most=MOST_PERIODS)
@@ -241,7 +241,8 @@ def ran(data: object, spec: ContinualSpec) -> HorizonAnswer | DryRun:
     }
     opens |= {"domain": spec.catalog(), "groups": reading.groups}
     settings = {name: getattr(spec, name) for name in _SETTINGS}
-    with nullcontext() if spec.ledger is None else session_of(spec) as session:
+    range_of: Any = {"time_zone": reading.time_zone, "time_range": reading.window}
+    with nullcontext() if spec.ledger is None else session_of(spec, **range_of) as session:
         about: Any = {
             "ended": count_ended(cut, spec.up_to, reading.window.zone),
             "dry_run": spec.dry_run,
@@ -288,7 +289,7 @@ def _horizon(
 def _kept(spec: HeldFields, command: str, **about: Any) -> KeptHorizon:
     """The file of a spec's question, checked before anything is read, reserved or charged."""
     return KeptHorizon.of(
-        AnswerFile.of(spec, texts=FORMS), _question(spec, command, **about), Path(str(spec.state))
+        horizon_file(spec), _question(spec, command, **about), Path(str(spec.state))
     )
 
 

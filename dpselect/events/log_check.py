@@ -217,6 +217,7 @@ def check(
                 None,
             )
         found.doubts.extend(_doubts(found, reading, lists))
+        found.doubts.extend(_unread_times(engine, source, reading))
         return found
 
 
@@ -234,6 +235,26 @@ def _days(engine: Engine, source: object, reading: Reading) -> tuple[str, str] |
     )
     days = sorted(window.day(t, wall).isoformat() for wall, *ends in found for t in ends)
     return (days[0], days[-1]) if days else None
+
+
+def _unread_times(engine: Engine, source: object, reading: Reading) -> Iterator[str]:
+    """Texts that `time_format` cannot read, which a release counts as no time."""
+    if reading.time_format is None or source == "-":
+        return
+    given = reading.given(source)
+    log = shaped(rows(engine, given), given, raw="time")
+    if log.once:
+        return
+    shown = (
+        f"SELECT raw, count(*) AS n, sum(n) OVER () FROM ({log.sql}) WHERE raw IS NOT NULL AND t IS"
+        f" NULL GROUP BY raw ORDER BY n DESC, raw LIMIT {_SHOWN}"
+    )
+    if found := engine.run(shown, what=log.what):
+        texts = ", ".join(repr(text) for text, *_ in found)
+        yield (
+            f"{int(found[0][2]):,} events have a time that time_format={reading.time_format!r}"
+            f" cannot read, such as {texts}: they count as events without a time"
+        )
 
 
 def _alike(tables: EmbeddedTables, role: str) -> Iterator[Alike]:

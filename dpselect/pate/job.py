@@ -31,6 +31,7 @@ from dpselect.pate.ballots import Ballots, Vote
 from dpselect.pate.labeling import Answer, Labeling, ProgressCallback, own_session, require_unpaid
 from dpselect.pate.plan import CLASSES, Outlook, PoorOutlook, fitted, outlook
 from dpselect.pate.votes_file import VotesFile
+from dpselect.pate.voting import ConfidentGNMax, GNMax
 from dpselect.plan.fit import knob_of
 from dpselect.release.answer import DryRun
 from dpselect.release.run import ChargeTarget, session_of
@@ -250,7 +251,8 @@ def _labeled(
         )
         job.run(progress, resume=spec.resume)
         if job.answers:
-            _write_output(output, job.answers, ballots.names, spec.folder)
+            single = isinstance(mechanism, GNMax | ConfidentGNMax)
+            _write_output(output, job.answers, ballots.names, spec.folder, single=single)
         return Labels(spec, job, expected)
 
 
@@ -349,16 +351,23 @@ def _standing(spec: LabelSpec) -> str:
 
 
 def _write_output(
-    path: Path, answers: Sequence[Answer], names: Sequence[Label] | None, folder: Path
+    path: Path,
+    answers: Sequence[Answer],
+    names: Sequence[Label] | None,
+    folder: Path,
+    *,
+    single: bool,
 ) -> None:
     """Write answers: positions to .npz; names, if there are any, to .csv and .jsonl.
+
+    Labels of a mechanism that gives a `single` one are written as such, and not as a list.
 
     A file that the job has written to `path` before, which its folder says, is replaced.
 
     Raises:
         OutputRefused: another file is at `path`.
     """
-    content = _FORMATS[path.suffix.lower()](answers, names)
+    content = _FORMATS[path.suffix.lower()](answers, names, single)
     with new_file(
         folder / _RECORD, "the record of the output", mode=PRIVATE, replace=True
     ) as stream:
@@ -383,7 +392,7 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _npz(answers: Sequence[Answer], names: Sequence[Label] | None) -> bytes:
+def _npz(answers: Sequence[Answer], names: Sequence[Label] | None, _: bool) -> bytes:
     labels = np.full(
         (len(answers), max(1, max(len(answer or []) for answer in answers))), -1, dtype=np.int64
     )
@@ -396,29 +405,30 @@ def _npz(answers: Sequence[Answer], names: Sequence[Label] | None) -> bytes:
 
 
 def _rows(
-    answers: Sequence[Answer], names: Sequence[Label] | None
-) -> Iterator[tuple[int, bool, list[Label]]]:
-    """Yield each round, True if it was answered, and its labels, by name if there are names."""
+    answers: Sequence[Answer], names: Sequence[Label] | None, single: bool
+) -> Iterator[tuple[int, bool, Label | list[Label] | None]]:
+    """Yield each round, True if it was answered, and its labels, by name if there are names.
+
+    A `single` label is itself, or None without an answer.
+    """
     for place, answer in enumerate(answers):
-        yield (
-            place,
-            answer is not None,
-            [label if names is None else names[label] for label in answer or ()],
-        )
+        labels = [label if names is None else names[label] for label in answer or ()]
+        yield place, answer is not None, next(iter(labels), None) if single else labels
 
 
-def _csv(answers: Sequence[Answer], names: Sequence[Label] | None) -> bytes:
+def _csv(answers: Sequence[Answer], names: Sequence[Label] | None, single: bool) -> bytes:
     rows = (
-        (place, int(answered), json.dumps(labels))
-        for place, answered, labels in _rows(answers, names)
+        (place, int(answered), json.dumps(labels) if isinstance(labels, list) else labels)
+        for place, answered, labels in _rows(answers, names, single)
     )
     return "".join(csv_records([("round", "answered", "labels"), *rows])).encode()
 
 
-def _jsonl(answers: Sequence[Answer], names: Sequence[Label] | None) -> bytes:
+def _jsonl(answers: Sequence[Answer], names: Sequence[Label] | None, single: bool) -> bytes:
     heads = ("round", "answered", "labels")
     return "".join(
-        f"{json.dumps(dict(zip(heads, row, strict=True)))}\n" for row in _rows(answers, names)
+        f"{json.dumps(dict(zip(heads, row, strict=True)))}\n"
+        for row in _rows(answers, names, single)
     ).encode()
 
 

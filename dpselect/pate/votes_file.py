@@ -8,9 +8,11 @@ compiled code follows it.
 from __future__ import annotations
 
 import contextlib
+import csv
 import hashlib
 import io
 import math
+import re
 import struct
 import zipfile
 import zlib
@@ -34,20 +36,31 @@ from dpselect.pate.plan import TrialVotes
 from dpselect.pate.voting import TauVoting
 
 MOST_BYTES = 2**29  # of a file, and of all arrays in it when they are unpacked
+_MOST_TEXT = 2**26  # of a .csv file
 _MOST_ARRAYS = 64
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
 # the last: an encrypted member
-_UNREADABLE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError)
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    csv.Error,
+    EOFError,
+    OSError,
+    RuntimeError,
+)
 _NO_VOTES = (KeyError, OverflowError, TypeError, ValueError)
 _HEADER_BYTES = 2**16  # numpy reads 10,000
 _NPY = b"\x93NUMPY"
 _FORMS = (
     "a .npz with an array 'votes' of shape (rounds, teachers, labels), (rounds, labels)"
     " counts with 'teachers', an array 'classes' of shape (rounds, teachers), or a sparse"
-    " matrix that scipy.sparse.save_npz wrote; or an .npy file of one of these arrays"
+    " matrix that scipy.sparse.save_npz wrote; an .npy file of one of these arrays; or a"
+    " .csv file with a row of integers for each round: counts, below a line of the labels'"
+    " names if there is one, or with labels= classes, where an empty cell is no vote"
 )
 
 
@@ -86,19 +99,21 @@ class VotesFile:
             path: an .npz file with an array `votes`, optionally `teachers` (a number) and `names`
                 (one for each label), with an array `classes`, or with a sparse matrix (CSR, CSC or
                 COO) that scipy.sparse.save_npz wrote; or an .npy file: a (rounds, teachers, labels)
-                array of votes, a (rounds, teachers) matrix of classes with `labels`, or counts.
+                array of votes, a (rounds, teachers) matrix of classes with `labels`, or counts; or
+                a .csv file of such a matrix.
             teachers: number of teachers, if the file does not state it, or to confirm the axes of a
                 matrix of classes.
             labels: number of labels, for a matrix of classes.
             stacked: True if a two-dimensional matrix has a row per teacher and round, instead of
                 one of counts per round.
         """
-        content = read_bytes(path, VotesFileError, "votes", MOST_BYTES)
-        arrays = (
-            partial(_array, content, "votes")
-            if content.startswith(_NPY)
-            else partial(_arrays, content)
-        )
+        most = _MOST_TEXT if _is_text(path) else MOST_BYTES
+        content = read_bytes(path, VotesFileError, "votes", most)
+        arrays: Callable[[], Any] = partial(_arrays, content)
+        if _is_text(path):
+            arrays = partial(_table, content)
+        elif content.startswith(_NPY):
+            arrays = partial(_array, content, "votes")
         ballots, single = _ballots(path, arrays, teachers, labels, stacked, declared)
         return cls(path, ballots, hashlib.sha256(content).hexdigest(), single)
 
@@ -133,17 +148,16 @@ class VotesFile:
         The file is as for `read`, with an array `truth` of (rounds, labels) zeros and ones.
         """
         content, arrays = read_bytes(path, VotesFileError, "votes", MOST_BYTES), dict[str, Any]()
-        if not content.startswith(_NPY):
+        if not (content.startswith(_NPY) or _is_text(path)):
             # which `read` explains
             with contextlib.suppress(VotesFileError, *_UNREADABLE, *_NO_VOTES):
                 arrays = _arrays(content)
         truth = arrays.get("truth")
-        labels = (
-            truth.shape[1]
-            if "classes" in arrays and truth is not None and truth.ndim == 2
-            else None
-        )
-        votes = cls.read(path, labels=labels, missing="allow").ballots
+        known: dict[str, Any] = {}
+        if "classes" in arrays and truth is not None and truth.ndim == 2:
+            # a row of the truth is a round, as one of the classes is
+            known = {"labels": truth.shape[1], "teachers": arrays["classes"].shape[-1]}
+        votes = cls.read(path, **known, missing="allow").ballots
         if truth is None or truth.shape != votes.counts.shape or not np.isin(truth, (0, 1)).all():
             raise VotesFileError(
                 f"{masked(path)} holds no array truth of {votes.rounds} rounds x {votes.labels}"
@@ -185,6 +199,10 @@ def _ballots(
         arrays = found if isinstance(found, dict) else {"votes": found}
         if "votes" in arrays and labels is not None:
             arrays["classes"] = arrays.pop("votes")
+            if _is_text(path):  # the line above classes names teachers
+                arrays.pop("names", None)
+        elif _is_text(path) and (arrays["votes"] < 0).any():
+            _refuse("a count is missing or below 0: of a table of classes, state labels=")
         if (names := arrays.get("names")) is not None:
             if names.ndim != 1 or names.dtype.kind not in "iuU":
                 _refuse("'names' must be one name, text or an integer, for each label")
@@ -217,6 +235,41 @@ def _ballots(
         ) from None
 
 
+def _is_text(path: Path) -> bool:
+    return path.suffix.lower() == ".csv"
+
+
+_VOTE = re.compile(r"\s*(-?\d{1,18})?(?:\.0*)?\s*")
+
+
+def _table(content: bytes, *, blank: bool = False) -> dict[str, Any]:
+    """The integers of a CSV file, -1 for an empty cell, and the line above them as names; `blank`
+    gives zeros and looks at no vote.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        _refuse("it cannot be read as text: save it as UTF-8")
+    first = text.partition("\n")[0]
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=first.count))
+    found, names, width = list[Any](), None, 0
+    for row in filter(None, rows):
+        if not width and not all(map(_VOTE.fullmatch, row)):
+            names, width = np.array(row), len(row)
+            continue
+        width = width or len(row)
+        if len(row) != width:
+            _refuse(f"its rows do not all have {width:,} cells, as the first one has")
+        cells = [] if blank else [_VOTE.fullmatch(cell) for cell in row]
+        if None in cells:
+            _refuse("a cell is neither an integer nor empty")
+        found.append(np.array([int(cell[1] or -1) for cell in cells if cell], dtype=np.int64))
+    if not found:
+        _refuse("it has no row of votes")
+    votes = np.zeros((len(found), width), dtype=np.int64) if blank else np.stack(found)
+    return {"votes": votes} if names is None else {"votes": votes, "names": names}
+
+
 # arrays that describe votes, and hold none
 _STATED = ("names", "teachers", "format", "shape")
 _HEADER_BYTES = 2**16  # numpy reads 10,000
@@ -226,6 +279,8 @@ def _headers(path: Path) -> Any:
     """Return the arrays of a file with zeros for votes, or a sparse matrix without entries."""
     if not path.is_file():
         read_bytes(path, VotesFileError, "votes", MOST_BYTES)  # refuses it
+    if _is_text(path):
+        return _table(read_bytes(path, VotesFileError, "votes", _MOST_TEXT), blank=True)
     with path.open("rb") as file:
         if file.read(len(_NPY)) == _NPY:
             file.seek(0)
@@ -258,13 +313,13 @@ def _of_classes(
         _refuse("it holds classes, which do not show the number of labels. State labels=")
     if classes.ndim == 2:
         rounds, voting = classes.shape
-        if teachers is None and voting > rounds:
+        if teachers is None:
             _refuse(
-                f"it holds a matrix of {rounds:,} rounds by {voting:,} teachers, more teachers"
-                f" than rounds. If that is so, confirm it by teachers={voting}. If its axes"
-                " are exchanged, transpose it, because one row is one round"
+                f"it holds a matrix of {rounds:,} rounds by {voting:,} teachers, if a row is one"
+                f" round. If that is so, confirm it by teachers={voting}. If its axes are"
+                " exchanged, transpose it"
             )
-        if teachers not in (None, voting):
+        if teachers != voting:
             exchanged = (
                 "Its axes are exchanged: transpose it"
                 if teachers == rounds

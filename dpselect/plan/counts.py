@@ -205,34 +205,34 @@ def without_counts(mechanism: Mechanism) -> Mechanism:
 @final
 @dataclass(frozen=True)
 class Interval:
-    """An interval around each noisy score that is released.
+    """An interval around each noisy score that is released. All of them hold at the same time.
 
     Attributes:
         half_width: half of the width, in score units.
-        confidence: probability that it holds, for each item by itself, whatever was selected, or
-            for all of them at once.
-        among: None if it holds for each item by itself; otherwise it holds for all of at most this
-            many items, selected or not.
+        confidence: probability that all intervals hold.
+        among: most items for which they hold at once: the released ones, or all that take part if
+            the values show the noise that chose them.
+        chose: True if the values show the noise that chose the items.
         at_least: True if users were clipped or bounded, so that their true number is at least the
             low end, and may be above the high end, which is left out.
     """
 
     half_width: float
     confidence: float = 0.95
-    among: int | None = None
+    among: int = 1
+    chose: bool = False
     at_least: bool = False
 
     def words(self) -> str:
         """Meaning of the interval, as a phrase."""
-        percent = f"{100 * self.confidence:g}%"
-        how = f"each interval holds with {percent} probability, whatever was selected"
-        if self.among is not None:
-            how = (
-                f"all intervals hold at the same time with {percent} probability, if at most"
-                f" {self.among:,} items take part (values include the noise that chose the items)"
+        ends = "lower bounds" if self.at_least else "intervals"
+        how = f"with {100 * self.confidence:g}% probability, all {ends} shown hold at the same time"
+        if self.chose:
+            how += (
+                f", if at most {self.among:,} items take part (values include the noise that chose"
+                " the items)"
             )
-        low = "users count in part, so only the low ends are bounds on numbers of users: "
-        return low + how if self.at_least else how
+        return how + (". True numbers may be higher, since users count in part" * self.at_least)
 
 
 def interval(
@@ -240,14 +240,15 @@ def interval(
 ) -> Interval | None:
     """The interval around each noisy score of a release of `mechanism`; None if none is known.
 
-    Fresh noise did not select the items, so its interval holds for each value. Values that show the
-    noise that chose them are those of the luckiest items, so their interval holds for all
-    candidates at once (a union bound).
+    All intervals hold at once, by a union bound. Fresh noise did not choose the items, so the bound
+    is over the released values, given what was chosen. Values that show the noise that chose them
+    are those of the luckiest items, so their bound is over all candidates.
 
     Args:
         mechanism: the mechanism as configured.
-        confidence: probability in (0, 1) that the interval holds.
-        among: most candidates; None: as the mechanism states, and `MOST_ITEMS` if it does not.
+        confidence: probability in (0, 1) that all intervals hold.
+        among: number of released values, or of candidates if values show the noise that chose
+            them. None: 1, or as the mechanism states, and `MOST_ITEMS` if it does not.
 
     Raises:
         InvalidRequest: `confidence` is not in (0, 1).
@@ -255,7 +256,7 @@ def interval(
     shows = mechanism.showing
     if shows is None or not shows.values_are_scores:
         return None
-    among = (among or mechanism.compared or MOST_ITEMS) if shows.shows_what_chose else None
-    return Interval(
-        shows.margin(confidence, among or 1), confidence, among, mechanism.counts_in_part
-    )
+    chose = shows.shows_what_chose
+    among = among or (mechanism.compared or MOST_ITEMS if chose else 1)
+    half = shows.margin(confidence, among)
+    return Interval(half, confidence, among, chose, mechanism.counts_in_part)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, final
 
 from flint import arb
@@ -273,8 +274,10 @@ def mechanism_class(kind: str) -> type[Mechanism]:
     by_class = {member.__name__: member for member in known.values()}
     if kind in by_class:
         return by_class[kind]
+    near = get_close_matches(kind, known, cutoff=0.75)
+    meant = f"did you mean {' or '.join(near)}? " if near else ""
     raise InvalidRequest(
-        f"mechanism {kind[:40]!r} does not exist: choose one of {', '.join(sorted(known))}"
+        f"mechanism {kind[:40]!r} does not exist: {meant}`dpselect mechanisms` lists the kinds"
     ).at("mechanism")
 
 

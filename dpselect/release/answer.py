@@ -442,7 +442,9 @@ class Answer(Tabled):
 
         An interval around a sum is for the cut amounts, and not for a number of users.
         """
-        around = interval(self.mechanism)
+        shows = self.mechanism.showing
+        fresh = shows is not None and not shows.shows_what_chose
+        around = interval(self.mechanism, among=max(1, len(self.selection)) if fresh else None)
         summed = self.question.reading.value is not None
         return replace(around, at_least=False) if around is not None and summed else around
 
@@ -914,7 +916,7 @@ class AnswerFile:
         """
         try:
             ledger.release(
-                receipt.dataset, receipt.key, actor=actor, claim=_claim(content), spent=used
+                receipt.dataset, receipt.key, actor=actor, claim=claim_of(content), spent=used
             )
         except acc.ledger.ClaimConflict:
             if path != self.record:
@@ -938,7 +940,7 @@ class AnswerFile:
         """
         content, charge = as_json(answer), answer.charge
         if self.record is None:
-            return _claim(content)
+            return claim_of(content)
         stem = self._stem(*(("", uuid4().hex) if charge is None else (charge.dataset, charge.key)))
         path = self.record.with_name(f"{stem}{_sha256(content)}")
         try:
@@ -950,7 +952,7 @@ class AnswerFile:
             self.failure = OutputError(f"output={masked(self.output)} cannot be written ({reason})")
         if self.failure is not None and charge is not None:
             raise self.failure
-        return _claim(content)
+        return claim_of(content)
 
     def name(self, answer: Any) -> None:
         """Give the draft its name, once the ledger has its claim.
@@ -1085,10 +1087,11 @@ class AnswerFile:
             return
         beside, has_table = self._beside(), self.record != self.output
         same = held is not None and held["released"] == json.loads(as_json(answer))["released"]
-        if held is not None and same and (not has_table or beside in held.get("files", ())[-1:]):
-            return
         table = self._table(answer) if has_table else b""
-        files = (*filter(None, [beside]), hashlib.sha256(table).hexdigest()) if has_table else ()
+        made = hashlib.sha256(table).hexdigest()
+        if same and (not has_table or made == beside):
+            return
+        files = (*filter(None, [beside]), made) if has_table else ()
         _write(self.record, as_json(replace(answer, files=files)).encode(), over=held is not None)
         if has_table:
             _write(self.output, table, over=beside is not None)
@@ -1131,7 +1134,7 @@ def _sha256(content: str) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def _claim(content: str) -> str:
+def claim_of(content: str) -> str:
     """The claim that the ledger records for a kept answer, which is its hash."""
     return f"sha256:{_sha256(content)}"
 

@@ -354,10 +354,18 @@ def _behalf(spec: PayerFields) -> dict[str, Any]:
 
 
 @contextmanager
-def session_of(spec: PayerFields, time_zone: str | None = None) -> Iterator[dps.Session]:
-    """The session to charge. A ledger that is named is closed at the end."""
+def session_of(
+    spec: PayerFields, time_zone: str | None = None, time_range: Window | None = None
+) -> Iterator[dps.Session]:
+    """The session to charge. A ledger that is named is closed at the end.
+
+    If the dataset has a budget for each period, those in the `time_range` are charged.
+    """
     with spec.opened() as ledger:
-        yield dps.Session(ledger, str(spec.dataset), **_behalf(spec), time_zone=time_zone)
+        about, name = {**_behalf(spec), "time_zone": time_zone}, str(spec.dataset)
+        if time_range is not None:
+            about["period"] = _touched(ledger.dataset(name).window, time_range) or None
+        yield dps.Session(ledger, name, **about)
 
 
 def once(

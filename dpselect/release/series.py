@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, time
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, final
+from typing import TYPE_CHECKING, Any, Literal, Self, final
 
 import accounting as acc
 import dpselect as dps
@@ -22,13 +22,15 @@ from dpselect.continual import ContinualTopK, Horizon, HorizonClip, Period
 from dpselect.continual.continual_top_k import ITEMS_PER_PERIOD
 from dpselect.continual.horizon import of_pairs
 from dpselect.continual.horizon import open as open_horizon
-from dpselect.errors import HorizonError, InvalidRequest, Note, printable
+from dpselect.continual.state import State as HorizonState
+from dpselect.errors import HorizonError, HorizonUnavailable, InvalidRequest, Note, printable
 from dpselect.events import ProgressCallback, Reading
 from dpselect.events.rows import PeriodEvents
 from dpselect.events.staging import split
 from dpselect.events.time_window import periods
 from dpselect.plan.default import Choice
 from dpselect.release.answer import (
+    TABLES,
     UNRECORDED,
     Answer,
     AnswerFile,
@@ -45,6 +47,7 @@ from dpselect.release.explained import HARDLY_ANY, explained_by_noise
 from dpselect.release.question import Question
 from dpselect.release.run import ChargeTarget, chosen, payer_of, run
 from dpselect.selection import Label, Tabled
+from dpselect.spec.continual_spec import KeptFields
 
 if TYPE_CHECKING:
     from accounting.ledger.request import Chargeable
@@ -276,14 +279,15 @@ class HorizonAnswer(_OfPeriods):
         """One row for each item: period, group, rank, item, and `users` with ends, or a `score`.
 
         `users` is there if users are counted. It estimates the number of users who have the item,
-        except those with more released items than count, with an interval from `low` to `high` of
-        95% for the noise (Theorem T10). If users count in part, at least `low` of them have the
-        item, and `high` is None. A `score` is a sum of weights, and counts nothing.
+        except those with more released items than count, with an interval from `low` to `high`.
+        With 95% probability all intervals of all periods hold (Theorem T10). If users count in
+        part, at least `low` of them have the item, and `high` is None. A `score` is a sum of
+        weights, and counts nothing.
         """
         mechanism, rows = self.mechanism, list[dict[str, Any]]()
-        margins = mechanism.margins()
         for one in self.released:
-            held, margin = one.selection.columns(), float(margins[one.number - 1])
+            held = one.selection.columns()
+            margin = mechanism.margin(one.number, max(1, len(held["value"])))
             for place, value in enumerate(held["value"]):
                 row: dict[str, Any] = {
                     "period": one.number if self.names is None else self.names[one.number - 1]
@@ -367,12 +371,11 @@ class HorizonAnswer(_OfPeriods):
         if self.mechanism.counts is None:
             return None
         part = self.mechanism.in_part
-        ends = "low ends are lower bounds on numbers of users: " if part else ""
-        holds = (
-            "each interval holds with 95% probability for its noise, which is not the noise that"
-            " chose the items"
+        words = (
+            f"with 95% probability, all {'lower bounds' if part else 'intervals'} shown hold at the"
+            " same time, in all periods of the series"
         )
-        return {"confidence": 0.95, "at_least": part, "in_words": f"{ends}{holds}"}
+        return {"confidence": 0.95, "at_least": part, "in_words": words}
 
     @property
     def heads(self) -> tuple[str, ...]:
@@ -403,8 +406,13 @@ class HorizonAnswer(_OfPeriods):
     def _repr_html_(self) -> str:
         return html_table(self.columns(), self.lines())
 
-    def to_html(self) -> str:
-        """An HTML page with each group's items over time, their intervals, and the whole table."""
+    def to_html(self, title: str | None = None) -> str:
+        """Return a page: the last period's list of each group, its items over time with their
+        intervals, and the whole table.
+
+        Args:
+            title: Heading of the page. None makes one of the question and the key.
+        """
         from dpselect.release.series_page import page  # jinja2, which other answers do without
 
         around = self._intervals
@@ -416,17 +424,31 @@ class HorizonAnswer(_OfPeriods):
             ("Risk", stated.risk_in_words),
             *([("Budget", self.left)] if self.left else []),
         ]
-        title = (
+        made = (
             f"The top {self.mechanism.k}"
             + (f" of each {self.group}" if self.mechanism.grouped else "")
             + f", {self.key}"
         )
-        number = "score" if around is None else "users"
-        return page(self.rows, self.heads, title=title, number=number, facts=facts, bands=bands)
+        return page(
+            self.rows,
+            self.heads,
+            periods=[
+                one.number if self.names is None else self.names[one.number - 1]
+                for one in self.released
+            ],
+            k=self.mechanism.k,
+            csv=TABLES[".csv"](self, defused=True),
+            title=made if title is None else title,
+            number="score" if around is None else "users",
+            facts=facts,
+            bands=bands,
+        )
 
 
-FORMS: Final[dict[str, Callable[[Any], str]]] = {".json": as_json, ".html": HorizonAnswer.to_html}
-"""Writers of a horizon's answer, by the suffix of a file's name, beside those of tables."""
+def horizon_file(spec: KeptFields) -> AnswerFile:
+    """The file that keeps what a horizon has released: as JSON, a page or a table."""
+    page = partial(HorizonAnswer.to_html, title=spec.title)
+    return AnswerFile.of(spec, texts={".json": as_json, ".html": page})
 
 
 @final
@@ -462,16 +484,24 @@ class KeptHorizon:
         """The answer, after writing it to its file.
 
         The file's contents must equal the state's answers, or the first of them.
+
+        One call at a time does so, under the state's lock. Of calls that overlap, the one that has
+        released more stays in the file, whichever comes last.
         """
-        released = json.loads(as_json(answer))["released"]
-        if (
-            self.held is not None
-            and self.held["released"] != released[: len(self.held["released"])]
-        ):
-            self.place.require()
+        if self.place.output is None:
+            return answer
         try:
-            self.place.renew(answer, self.held)
-        except OutputError as error:
+            with HorizonState.opened(self.state) as state:
+                held = self.place.held(self.question)
+                released = json.loads(as_json(answer))["released"]
+                known = [] if held is None else held["released"]
+                more = len(released) < len(known) <= len(state.closed())
+                if more and known[: len(released)] == released:
+                    return answer
+                if known != released[: len(known)]:
+                    self.place.require()
+                self.place.renew(answer, held)
+        except (OutputError, HorizonUnavailable) as error:
             error.add_note(
                 Note(
                     f"what was released is kept in state={masked(self.state)}, and the same call"

@@ -1,7 +1,10 @@
-"""The HTML page of a series: for each group a chart of its items over time, and the whole table."""
+"""The page of a series: the last period's list of each group, what its most shown items counted
+over time as lines with bands, and the whole table.
+"""
 
 from __future__ import annotations
 
+import base64
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -41,10 +44,22 @@ class _Chart(NamedTuple):
     ticks: list[tuple[str, str]]
 
 
+class _List(NamedTuple):
+    """What the last period has shown of one group."""
+
+    title: str
+    heads: list[str]
+    rows: list[list[Any]]
+    missing: str
+
+
 def page(
     rows: Sequence[Row],
     columns: Sequence[str],
     *,
+    periods: Sequence[Any],
+    k: int,
+    csv: bytes,
     title: str,
     number: str,
     facts: Sequence[tuple[str, str]],
@@ -54,12 +69,14 @@ def page(
 
     Args:
         rows, columns: rows and columns of the series' table.
+        periods: all closed periods, also those of which nothing was shown.
+        k: number of items asked for.
+        csv: the table, for the button that saves it.
         number: the column to draw, users or score.
         facts: the guarantee and other facts, as names and words.
         bands: meaning of the bands, in words; empty without intervals.
     """
     group = next((name for name in columns if name not in HEADS), None)
-    periods = list(dict.fromkeys(row["period"] for row in rows))
     of_group = defaultdict[Any, list[Row]](list)
     for row in rows:
         of_group[None if group is None else row[group]].append(row)
@@ -70,9 +87,17 @@ def page(
         for key, part in of_group.items()
     ]
     box = {"width": _WIDTH, "height": _HEIGHT, "left": _LEFT, "right": _RIGHT, "bottom": _BOTTOM}
+    lists = [
+        _last_list(None if key is None else printable(str(key)), part, periods, number, k)
+        for key, part in (of_group or {None: []}).items()
+    ]
     drawn = {
         "style": style,
-        "title": title,
+        "title": printable(title),
+        "period": str(periods[-1]) if periods else "",
+        "lists": [one for one in lists if one.rows or group is None],
+        "empty": [one.title for one in lists if not one.rows and group is not None],
+        "csv": base64.b64encode(csv).decode(),
         "charts": charts,
         "box": box,
         "number": number,
@@ -87,6 +112,49 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:,.1f}" if isinstance(value, float) else printable(str(value))
+
+
+def _last_list(
+    title: str | None, rows: Sequence[Row], periods: Sequence[Any], number: str, k: int
+) -> _List:
+    """The last period's rows of a group, and where each item stood in the period before."""
+    ranks = [
+        {row["item"]: row["rank"] for row in rows if row["period"] == period}
+        for period in periods[-2:]
+    ]
+    before = ranks[0] if len(ranks) > 1 else None
+    last = [row for row in rows if row["period"] == periods[-1]] if periods else []
+    shown = [
+        [str(row["rank"]), printable(str(row["item"])), _shown(row, number)]
+        + ([] if before is None else [_change(row, before)])
+        for row in last
+    ]
+    left_out = k - len(shown)
+    missing = ""
+    if left_out > 0:
+        missing = (
+            f"{left_out:,} of {k:,} places stay empty: no other item has enough users to be told"
+            " from noise."
+        )
+    heads = ["Rank", "Item", number.capitalize(), *([] if before is None else ["Change"])]
+    return _List(title or "All items", heads, shown, missing)
+
+
+def _shown(row: Row, number: str) -> tuple[str, str]:
+    """A number, and the interval around it; "" where none is known."""
+    if "low" not in row:
+        return f"{row[number]:,.1f}", ""
+    low = math.floor(row["low"])  # rounded outward
+    ends = f"at least {low:,}" if row["high"] is None else f"{low:,} to {math.ceil(row['high']):,}"
+    return f"{row[number]:,.0f}", ends
+
+
+def _change(row: Row, before: dict[Any, int]) -> str:
+    """How an item's rank has changed."""
+    if (rank := before.get(row["item"])) is None:
+        return "new"
+    up = rank - row["rank"]
+    return "same" if up == 0 else f"{'up' if up > 0 else 'down'} {abs(up)}"
 
 
 def _chart(title: str, rows: Sequence[Row], periods: Sequence[Any], number: str) -> _Chart:

@@ -242,7 +242,7 @@ def typed(annotation: Any) -> Any:
 
 # Sections of the help that several specs have, and those that come last.
 _SECTIONS = (None, "Question", "Privacy", "Items", "Bounds on users", "Groups", "Time", "Ledger")
-_LAST = ("Output", "Reading the log")
+_LAST = ("Reading the log", "Output")
 
 
 def ordered(spec: type[Spec]) -> list[str]:

@@ -114,6 +114,17 @@ class KeptFields(PayerFields):
         unasked=KEPT,
         place=160,
     )
+    title: str | None = option(
+        "Title of the page, with output= as .html.",
+        "Output",
+        unasked="it says how the answer is shown",
+    )
+
+    @model_validator(mode="after")
+    def _titles_a_page(self) -> Self:
+        if self.title is not None and not str(self.output).lower().endswith(".html"):
+            raise Contradiction("title", "is that of a page: name an output= that ends in .html")
+        return self
 
     @field_validator("ledger", mode="before", check_fields=False)
     @classmethod

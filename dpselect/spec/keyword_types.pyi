@@ -140,6 +140,8 @@ class SharedKept(SharedPayer, total=False):
     output: str | PathLike[str] | None
     """File for the answer, which later calls renew: .json; or .csv, .parquet or .html, with the
     JSON beside it."""
+    title: str | None
+    """Title of the page, with output= as .html."""
 
 class SharedHeld(SharedKept, total=False):
     state: Required[str | PathLike[str] | None]

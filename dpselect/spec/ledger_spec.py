@@ -303,6 +303,7 @@ class ChargeSpec(ElsewhereFields, DatasetFields, LedgerFields):
         f"{PAYS} --mechanism @mechanism.json --key may",
         f"{PAYS} --relation add_remove --curve @curve.json --count 12",
         f"{PAYS} --batch charges.jsonl",
+        f"{PAYS} --answer top.json",
     )
 
     mechanism: str | None = option("Mechanism to charge for, as JSON, or @FILE.")
@@ -310,6 +311,9 @@ class ChargeSpec(ElsewhereFields, DatasetFields, LedgerFields):
         "File of JSON lines with one charge each: a curve or mechanism, a key, and options. All"
         " are charged or none.",
         metavar="FILE",
+    )
+    answer: SkipValidation[str | PathLike[str] | None] = option(
+        "An answer that topk has kept, and whose charge a restored backup lacks.", metavar="FILE"
     )
     relation: Relation | None = option(
         "Neighboring relation of a curve. A mechanism states its own."
@@ -326,7 +330,16 @@ class ChargeSpec(ElsewhereFields, DatasetFields, LedgerFields):
     @model_validator(mode="after")
     def _states_once_what_is_charged(self) -> Self:
         stated = self.elsewhere + (self.mechanism is not None)
-        if self.batch is not None:
+        if self.answer is not None:
+            own = self.given("batch", "key", "period", "relation", "time_zone")
+            if stated or own or self.count != 1:
+                raise Contradiction(
+                    "answer",
+                    "states what was charged, its key and its periods: leave out curve=,"
+                    " mechanism=, event=, steps=, batch=, key=, period=, relation=, time_zone= and"
+                    " count=",
+                )
+        elif self.batch is not None:
             if stated or self.key is not None or self.count != 1:
                 raise Contradiction(
                     "batch",
@@ -336,6 +349,18 @@ class ChargeSpec(ElsewhereFields, DatasetFields, LedgerFields):
         elif stated != 1:
             raise ValueError(f"what is charged is stated once: curve=, mechanism=, {_OR_EVENT}")
         return self
+
+
+class RetireSpec(StoreFields):
+    """State that a ledger has moved, for good: charges to the old one are refused and told where it
+    went. The new one must have every entry (export and import).
+    """
+
+    examples: ClassVar[tuple[str, ...]] = (f"{URL} --to postgresql://budget@db/privacy",)
+
+    to: SkipValidation[str] = option("The ledger that goes on.", default=..., metavar="URL")
+    dataset: str | None = option("Only this dataset. Default: all that have not moved.")
+    actor: str | None = option("Who states it. Default: the system's user.")
 
 
 class QuotaSpec(LimitFields, DatasetFields):

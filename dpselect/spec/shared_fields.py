@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import unicodedata
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
@@ -16,7 +18,7 @@ from accounting.errors import InvalidBudget, located
 from accounting.frozen import Real
 from accounting.wording import format_number
 from dpselect.cells import ANY_GROUPS
-from dpselect.errors import EventLogError, InvalidRequest
+from dpselect.errors import EventLogError, InvalidRequest, UncomposedLabels
 from dpselect.events.file_options import FileOptions
 from dpselect.events.time_window import Unit
 from dpselect.selection import Label
@@ -343,8 +345,20 @@ def listed(
     """Labels of a public list or its file, in the log's form, or None if there is no list."""
     from dpselect.events.catalog import public_list  # the help of a command does without it
 
+    if stated is None:
+        return None
     with located(what):
-        return None if stated is None else public_list(stated, column, names, spec, what)
+        labels = public_list(stated, column, names, spec, what)
+    composed = (unicodedata.is_normalized("NFC", label) for label in map(str, labels))
+    if decomposed := sum(not is_composed for is_composed in composed):
+        warnings.warn(
+            f"{decomposed:,} labels of {what}= are not in Unicode's composed form (NFC), which"
+            " most logs are in, and labels are compared exactly. Unless the log has them so, state"
+            " normalize='nfc'",
+            UncomposedLabels,
+            stacklevel=2,
+        )
+    return labels
 
 
 class CatalogFields(Spec):

@@ -79,9 +79,8 @@ def test_histograms_and_horizons_pay_mu_squared(ledger: Ledger, tmp_path: Path) 
     asks for it.
     """
     session = dps.Session(ledger, "visits", actor="ada")
-    scores = dps.Scores(
-        [400, 300, 5], sensitivity=HISTOGRAM.sensitivity_bound, labels=["a", "b", "c"]
-    )
+    bound = HISTOGRAM.sensitivity_bound
+    scores = dps.Scores([400, 300, 5], sensitivity=bound, labels=["a", "b", "c"])
     assert session.select(HISTOGRAM, scores).values is not None
     dps.continual.open(session, HORIZON, state=tmp_path / "state", key="films").close(
         1, pd.DataFrame({"u": range(300), "i": ["a"] * 300}), user="u", item="i"

@@ -19,7 +19,8 @@ import typer
 from typer.testing import CliRunner
 
 import dpselect as dps
-from dpselect.cli import from_model
+from dpselect.cli import app, from_model
+from dpselect.errors import UncomposedLabels
 from dpselect.spec import (
     CloseSpec,
     ContinualSpec,
@@ -293,3 +294,28 @@ def test_an_error_knows_its_field(spec: Any, asked: dict[str, Any], path: tuple[
     assert (refused.value.path, refused.value.field) == (path, path[-1] if path else None)
     again = pickle.loads(pickle.dumps(refused.value))
     assert (again.path, str(again)) == (path, str(refused.value))
+
+
+def test_a_list_in_another_unicode_form_is_warned_of_before_a_charge(
+    tmp_path: Path,
+) -> None:
+    """Of items and of groups, by the list alone and whatever the log has: unless labels are
+    normalized. The command says it on stderr by its options, a dry run too.
+    """
+    cafe, log = "Cafe\u0301", tmp_path / "log.csv"
+    log.write_text("u,i,g\nann,zoo,x\n")
+    (tmp_path / "items.csv").write_text(f"i\n{cafe}\nzoo\n")
+    for asked in ({"domain": ["zoo", cafe]}, {"groups": [cafe], "group": "g"}):
+        spec = TopKSpec(user="u", item="i", k=1, epsilon=1.0, delta=1e-6, **asked)
+        with pytest.warns(UncomposedLabels, match="1 labels of (domain|groups)= are not in"):
+            listed = spec.catalog() or spec.group_list()
+        assert listed is not None
+        composed = spec.model_copy(update={"normalize": ("nfc",)})
+        assert (composed.catalog() or composed.group_list() or ())[-1] == "Caf\u00e9"
+    run = ["topk", str(log), "--user", "u", "--item", "i", "--domain", str(tmp_path / "items.csv")]
+    run += ["--k", "1", "--epsilon", "1", "--dry-run"]
+    told = CliRunner().invoke(app, run)
+    assert told.exit_code == 0
+    assert told.stderr.startswith("warning: 1 labels of --domain are not in Unicode's composed")
+    assert "--normalize='nfc'" in told.stderr
+    assert CliRunner().invoke(app, [*run, "--normalize", "nfc"]).stderr == ""

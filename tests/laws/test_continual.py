@@ -1015,6 +1015,20 @@ def test_counts_of_a_stationary_log_are_stationary_numbers_of_users() -> None:
     assert away <= 3  # of 10 intervals of 95 %: more than three miss with chance .001
 
 
+def test_all_intervals_of_a_series_hold_at_once() -> None:
+    """T10: of all values of all periods none leaves its interval with 95% probability, and with 5%
+    less width they do so more often than is said.
+    """
+    mechanism = of("period", None, k=5, periods=8, counts=COUNTS_OF_3)
+    assert COUNTS_OF_3.scale == 40.0
+    held = [
+        8 * 5 * math.log1p(-2 * norm.sf((part * mechanism.margin(3, 5) - 0.5) / 40.0))
+        for part in (1.0, 0.95)
+    ]
+    assert 0.95 <= math.exp(held[0]) < 0.9515
+    assert math.exp(held[1]) < 0.95
+
+
 WHOLE: list[tuple[dict[str, Any], bool]] = [
     ({"k": 3}, True),
     ({"k": 4}, False),
@@ -1038,7 +1052,7 @@ def test_a_high_end_is_stated_where_every_released_item_of_a_user_counts(
     )
     shown = horizon.Period(2, dps.Selection(ordered=True, labels=("a",), values=(400.0,)))
     (row,) = HorizonAnswer(mechanism, "h", "h.state", 2, (shown,), None).rows
-    assert row["users"] - row["low"] == pytest.approx(mechanism.margins()[1])
+    assert row["users"] - row["low"] == pytest.approx(mechanism.margin(2, 1))
     assert mechanism.in_part != whole
     assert (
         (row["high"] == pytest.approx(2 * row["users"] - row["low"]))

@@ -567,11 +567,12 @@ def by_path(
         elif listed or column in names:
             places[role] = place_of(role, column, names, what), ()
         else:
+            numbers = "number 1" if len(names) == 1 else f"numbers from 1 to {len(names)}"
             raise EventLogError(
                 f"{stated_as(role)}={column!r} is not a column of {what}: its first line does not"
-                " name it, and may be data, so is not shown; without a header, give column numbers"
-                f" from 1 to {len(names)}; with one, state header= to see its names; and state"
-                " delimiter= if it is another"
+                " name it, and may be data, so is not shown; without a header, give column"
+                f" {numbers}; with one, state header= to see its names; and state delimiter= if it"
+                " is another"
             )
     for one, other in itertools.combinations(places, 2):
         if places[one] == places[other]:

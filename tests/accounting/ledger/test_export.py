@@ -6,6 +6,7 @@ import errno
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from ledger_steps import Made, enter, step
 
 import accounting as acc
-from accounting.ledger import ImportRefused, InvalidEntry, Ledger
+from accounting.ledger import ImportRefused, InvalidEntry, Ledger, book
 
 
 def filled(url: str) -> Ledger:
@@ -243,3 +244,64 @@ def test_a_file_that_cannot_be_written_or_read_is_an_error_of_the_ledger(
             ledger.import_(tmp_path / "latin")
         with pytest.raises(acc.errors.OutputError, match="space"):
             ledger.export(_Full())
+
+
+def test_a_moved_dataset_refuses_what_would_be_written_and_says_where_it_went(
+    url: str, tmp_path: Path
+) -> None:
+    """Retired, once the ledger that goes on has every entry, and to no other place than that: what
+    would be written for it is refused with the new address without its password, reading goes on,
+    and so does the new ledger. Twice is refused; an entry that is added later is found.
+    """
+    old, to = filled(url), f"sqlite:///{tmp_path}/new.db"
+    with pytest.raises(InvalidEntry, match="this ledger itself"):
+        old.retire("visits", url)
+    with pytest.raises(acc.ledger.LedgerUnavailable, match="cannot be opened"):
+        old.retire("visits", to)
+    Ledger.open(to).import_(io.StringIO(exported(old)))
+    old.charge("visits", acc.ZCDP(rho=0.1), relation="add_remove", period="2024-03", key="late")
+    with pytest.raises(InvalidEntry, match="does not have every entry of dataset='visits'"):
+        old.retire("visits", to)
+    name, before = "Käufe 購入", old.summary("Käufe 購入")
+    entry = old.retire(name, to, actor="ada")
+    assert (entry.action, entry.price, entry.label) == ("retire", acc.price.NOTHING, to)
+    mu: Any = acc.GaussianDP(mu=0.01)
+    quota = acc.ledger.Quota(name="limit", limit=acc.Budget(epsilon=0.5))
+    for refused in (
+        lambda: old.charge(name, mu, relation="replace_one"),
+        lambda: old.charge(name, mu, relation="replace_one", key="k0", fingerprint="rows"),
+        lambda: old.reserve(name, mu, relation="replace_one"),
+        lambda: old.check(name, mu, relation="replace_one"),
+        lambda: old.affordable(name, mu, relation="replace_one"),
+        lambda: old.release(name, "k0"),
+        lambda: old.quotas(name).declare(quota),
+        lambda: old.retire(name, to),
+    ):
+        with pytest.raises(acc.ledger.DatasetMoved, match=f"has moved to the ledger '{to}'"):
+            refused()
+    assert old.moved_to(name) == to
+    assert old.moved_to("visits") is None
+    assert old.summary(name).totals == before.totals
+    assert old.total(name).spent == before.totals[0].spent
+    assert old.verify().ok
+    Ledger.open(f"sqlite:///{tmp_path}/copy.db").import_(io.StringIO(exported(old)))
+    old.charge("visits", acc.ZCDP(rho=0.1), relation="add_remove", period="2024-04")
+    Ledger.open(to).charge(name, mu, relation="replace_one")
+
+
+def test_an_address_is_kept_without_its_password_and_nothing_follows_it(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entry says where the dataset went without the password; another entry after it, however
+    it got there, is found.
+    """
+    old, opened = filled(sqlite_url), Ledger.open
+    copy = opened(f"sqlite:///{tmp_path}/new.db")
+    copy.import_(io.StringIO(exported(old)))
+    monkeypatch.setattr(Ledger, "open", lambda *_, **__: copy)
+    entry = old.retire("visits", "postgresql://ada:secret@db/privacy")
+    assert entry.label == "postgresql://ada:***@db/privacy"
+    monkeypatch.setattr(book.Book, "require_here", lambda _: None)
+    old.charge("visits", acc.ZCDP(rho=0.1), relation="add_remove", period="2024-03")
+    found = [(problem.kind, problem.seq) for problem in old.verify().problems]
+    assert found == [("state", entry.seq + 1)]

@@ -5,6 +5,7 @@ passed in one transaction.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from intruders import intruder
@@ -320,3 +321,34 @@ def test_a_session_knows_its_quotas(made: Made) -> None:
     assert session.affordable(mechanism) == 0
     with pytest.raises(acc.BudgetExceeded, match="quota='teams'"):
         session.require(mechanism)
+
+
+@pytest.mark.parametrize(
+    "scope", [{"by": "team"}, {"by": "team", "rolling": 3}, {"window": "month"}]
+)
+def test_a_quota_states_the_smaller_cost_as_charged(url: str, scope: dict[str, object]) -> None:
+    """The cost as charged of a quota's account is the sum of the epsilons that are charged to it,
+    where the filter's bound is above that (Theorem F13): a charge of several periods counts once, a
+    void not at all, and it is at most the limit and grows with every charge.
+    """
+    budget = acc.Budget(epsilon=3.0, delta=1e-6)
+    ledger = Ledger.open(url)
+    ledger.create_dataset("visits", budget, "replace_one", window="day")
+    quota = Quota(name="limit", limit=acc.Budget(epsilon=1.0, delta=1e-6), **scope)  # type: ignore[arg-type]
+    ledger.quotas("visits").declare(quota)
+    days = ["2024-05-01", "2024-05-02"]
+    common: Any = {"relation": "replace_one", "team": "maps"}
+    first: dict[str, float] = {}
+    for number, period in enumerate((days, days[:1], days[1:])):
+        ledger.charge("visits", acc.PureDP(epsilon=0.01), period=period, **common)
+        ledger.reserve("visits", TENTH, key=f"gone-{number}", period=period, **common)
+        ledger.void("visits", f"gone-{number}", actor="ada", reason="no data were read")
+        said = {left.account: left.as_charged for _, left in ledger.quotas("visits").standing()}
+        assert all(first.get(name, 0.0) <= said[name][0] <= 1.0 for name in said)
+        first = {name: epsilon for name, (epsilon, _) in said.items()}
+    wide = "maps, 3 periods from 2024-04-30" if "rolling" in scope else next(iter(first))
+    assert said[wide] == (pytest.approx(0.03), 0.0)
+    term = {"relation": "replace_one", "team": "maps", "period": days[0]}
+    room = ledger.room("visits", TENTH, **term)  # type: ignore[arg-type]
+    accounts = {left.account: left.as_charged for left in room if left.account.startswith("quota")}
+    assert accounts[f"quota limit ({wide})"] == said[wide]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,8 +25,8 @@ from dpselect.cli import app
 from dpselect.cli.guard import EXPLAINED
 from dpselect.continual.state import State
 from dpselect.errors import HorizonError, HorizonUnavailable, InvalidRequest
-from dpselect.release import answer
-from dpselect.release.answer import UNRECORDED, Unrecorded, warn_unrecorded
+from dpselect.release import answer, series
+from dpselect.release.answer import UNRECORDED, AnswerFile, Unrecorded, warn_unrecorded
 
 HORIZON = ["--k", "2", "--epsilon", "4", "--delta", "1e-6", "--count", "running"]
 WHEN = ["--time", "at", "--every", "day", "--since", "2024-07-01", "--until", "2024-07-04"]
@@ -269,6 +271,115 @@ def test_outputs_are_renewed_in_their_place(
     assert "exists and is not overwritten" in told(*asked, "2024-07-04", status=2)
     out.write_bytes(renewed)
     told(*asked, "2024-07-04")
+
+
+def test_of_two_runs_at_once_the_output_and_its_record_are_of_one(
+    paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run is overtaken by one of the same state that releases more: the output keeps all of it,
+    and later runs renew it. Output and record are written under the state's lock. An older copy of
+    the state does not go on with the output.
+    """
+    out, state = tmp_path / "top.csv", tmp_path / "state"
+    run = ["run", str(tmp_path / "all.csv"), *paid[-2:], *HORIZON, *COLUMNS, *WHEN]
+    asked = [*run, "--output", str(out), "--up-to"]
+    told(*asked, "2024-07-02")
+    older = state.read_bytes()
+    written, renewed, locked = series.KeptHorizon.written, AnswerFile.renew, []
+    code = "import duckdb, sys; duckdb.connect(sys.argv[1])"
+
+    def overtaken(*given: Any) -> Any:
+        monkeypatch.setattr(series.KeptHorizon, "written", written)
+        told(*asked, "2024-07-04")
+        return written(*given)
+
+    def renewing(*given: Any) -> None:
+        other = [sys.executable, "-c", code, str(state)]
+        locked.append(subprocess.run(other, capture_output=True, check=False).returncode)
+        renewed(*given)
+
+    monkeypatch.setattr(series.KeptHorizon, "written", overtaken)
+    monkeypatch.setattr(AnswerFile, "renew", renewing)
+    told(*asked, "2024-07-03")
+    assert b"2024-07-03" in out.read_bytes()
+    told(*asked, "2024-07-04")
+    assert locked == [1, 1]
+    state.write_bytes(older)
+    assert "exists and is not overwritten" in told(*asked, "2024-07-02", status=2)
+
+
+def test_a_page_has_a_title_that_may_change(paid: list[str], tmp_path: Path) -> None:
+    """--title heads the page, and another one renews it; without a page it is refused."""
+    out = tmp_path / "top.html"
+    run = ["run", str(tmp_path / "all.csv"), *paid, *HORIZON, *COLUMNS, *WHEN, "--output"]
+    for title in ("Visits <1>", "Visits"):
+        told(*run, str(out), "--title", title)
+        assert f"<h1><bdi>{title.replace('<1>', '&lt;1&gt;')}</bdi></h1>" in out.read_text()
+    said = told(*run, str(tmp_path / "top.csv"), "--title", "x", status=2)
+    assert "--title is that of a page: name an --output that ends in .html" in said
+
+
+def test_a_link_to_an_output_stays_a_link(paid: list[str], tmp_path: Path) -> None:
+    """An output that was moved to a web server's folder, with a link in its place: the file there
+    is renewed as a whole, with its own permissions, and the link stays.
+    """
+    out, page = tmp_path / "top.csv", tmp_path / "www" / "page.csv"
+    run = ["run", str(tmp_path / "all.csv"), *paid, *HORIZON, *COLUMNS, *WHEN]
+    asked = [*run, "--output", str(out), "--up-to"]
+    told(*asked, "2024-07-02")
+    page.parent.mkdir()
+    out.rename(page)
+    page.chmod(0o644)
+    out.symlink_to(Path("www") / "page.csv")
+    told(*asked, "2024-07-03")
+    assert out.is_symlink()
+    assert b"2024-07-02" in page.read_bytes()
+    assert page.stat().st_mode & 0o777 == 0o644
+    assert list(page.parent.iterdir()) == [page]
+
+
+def test_a_series_is_charged_to_the_quarter_that_it_lies_in(
+    paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a dataset with a budget for each quarter the range of the series says which one pays, once
+    for all of it; the next quarter has a budget of its own. A series over two quarters, or by
+    another clock, is refused before anything is charged; what was opened is shown, and charged
+    again on a restored ledger, without naming the quarter.
+    """
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{n},place{n % 2},2024-{month}-30" for month in ("06", "09") for n in range(300)]
+    (tmp_path / "two.csv").write_text("who,where,at\n" + "\n".join(rows) + "\n")
+    ledger = acc.Ledger.open(paid[1])
+    budget = acc.Budget(epsilon=4.0, delta=1e-5)
+    ledger.create_dataset("plays", budget, "add_remove", window="quarter", time_zone="Asia/Tokyo")
+    backup = (tmp_path / "ledger.db").read_bytes()
+    pays = [*paid[:2], "--dataset", "plays"]
+    clock = ["--time-zone", "Asia/Tokyo"]
+    asked = ["run", "two.csv", *pays, *HORIZON, *COLUMNS, "--time", "at", "--every", "day"]
+    ends = {"2024-Q2": ("2024-06-29", "2024-07-01"), "2024-Q3": ("2024-09-30", "2024-10-01")}
+    for since, until, zone, words in (
+        ("2024-06-30", "2024-07-02", clock, "2024-Q2 to 2024-Q3: state --since and --until within"),
+        (*ends["2024-Q2"], [], "must be 'Asia/Tokyo', in which the quarters"),
+    ):
+        said = told(*asked, "--since", since, "--until", until, *zone, status=2 if zone else 1)
+        assert words in said
+    assert ledger.totals("plays") == []
+    for quarter, (since, until) in ends.items():
+        run = [*asked, "--since", since, "--until", until, *clock, "--state", quarter]
+        run += ["--key", quarter, "--json"]
+        first, again = (told(*run, *more) for more in (["--up-to", until], []))
+        assert first["released"] == again["released"]
+        assert first["budget"].startswith(f"plays, {quarter}: ")
+    spent = {left.account: left.spent for left in ledger.totals("plays")}
+    assert list(spent) == list(ends)
+    assert all(price.main > 0 for price in spent.values())
+    (tmp_path / "ledger.db").write_bytes(backup)
+    held = [*pays, "--key", "2024-Q2", "--state", "2024-Q2", "--json"]
+    for command in ("recharge", "show"):
+        assert len(told(command, *held)["released"]) == 2
+    assert {left.account: left.spent for left in ledger.totals("plays")} == {
+        "2024-Q2": spent["2024-Q2"]
+    }
 
 
 def test_a_dry_run_says_which_key_and_state_are_meant(

@@ -429,21 +429,18 @@ def test_another_mechanism_or_key_is_refused(start: Any, ledger: acc.Ledger) -> 
 
 
 def test_what_is_not_a_horizon_is_refused(start: Any, ledger: acc.Ledger, tmp_path: Path) -> None:
-    """Other mechanisms, datasets with a budget for each period, files that are no state; nothing is
-    charged.
+    """Other mechanisms, datasets with a budget for each period of which none is named, or several,
+    files that are no state; nothing is charged.
     """
     with pytest.raises(dps.errors.InvalidRequest, match="ContinualTopK"):
         start(dps.ExponentialMechanism(epsilon=1.0))
     ledger.create_dataset(
         "monthly", acc.Budget(epsilon=8.0, delta=1e-6), "add_remove", window="month"
     )
-    with pytest.raises(dps.errors.InvalidRequest, match="budget for each month"):
-        dps.continual.open(
-            dps.Session(ledger, "monthly", period="2024-01"),
-            MECHANISM,
-            state=tmp_path / "m",
-            key="m",
-        )
+    for period, words in ((None, "none is named"), (["2024-01", "2024-02"], "2024-01 to 2024-02")):
+        session = dps.Session(ledger, "monthly", period=period)
+        with pytest.raises(dps.errors.InvalidRequest, match=f"budget for each month.*{words}"):
+            dps.continual.open(session, MECHANISM, state=tmp_path / "m", key="m")
     (tmp_path / "text").write_text("no state")
     with pytest.raises(dps.errors.HorizonError, match="no state"):
         start(path="text")

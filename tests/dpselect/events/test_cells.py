@@ -112,7 +112,7 @@ def test_pairs_are_counted_as_cells_after_they_were_read_for_groups() -> None:
         cells: dict[str, Any] = {"cells": True, "max_groups_per_user": None}
         assert counted(pairs.read(**cells, clip=1.0)) == counted(events.read(table, **CELLS))
         label = cell(2, 1)
-        (weight,) = pairs.second_round(pairs.read(**cells))([label], np.array([2**20]), 1.0)
+        (weight,) = pairs.second_round(pairs.read(**cells))([label], 1.0)
         assert weight == 2**20 * counted(pairs.read(**cells))["2", "1"]
         with pytest.raises(EventLogError, match="max_groups_per_user=2 bounds no cells="):
             pairs.read(cells=True)

@@ -64,6 +64,13 @@ def test_the_days_of_a_log_are_those_of_the_clock(tmp_path: Path) -> None:
     found = check(path, CheckSpec(user="u", item="i", time="t", time_format="%d.%m.%Y").reading())
     assert found.days is None
     assert "time_format='%d.%m.%Y'; without it those that fit are named" in found.doubts[1]
+    path.write_text("u,i,t\nann,zoo,01.05.2024\nbob,zoo,2024-05-02\ncy,zoo,\ndan,zoo,2024-05-02\n")
+    found = check(path, CheckSpec(user="u", item="i", time="t", time_format="%d.%m.%Y").reading())
+    assert found.days == ("2024-05-01", "2024-05-01")
+    assert (
+        "2 events have a time that time_format='%d.%m.%Y' cannot read, such as '2024-05-02'"
+        in found.doubts[-1]
+    )
 
 
 def test_labels_that_are_written_in_several_ways_are_named() -> None:

@@ -397,13 +397,9 @@ def test_items_of_a_second_round_are_weighed_as_here(session: Any, text: bool) -
         dps.events.pairs(arrow, user="user", item="item") as here,
     ):
         labels = dps.events.read(arrow, user="user", item="item").labels[::3]
-        numbers = np.random.default_rng(3).integers(1, 2**20 + 1, len(labels))
         for norm, most, salt in ((1.0, 7, "s'\\é"), (2.5, None, None), (0.01, 3, "t")):
             look: Any = {"max_items_per_user": most, "salt": salt}
-            found = [
-                pairs.second_round(pairs.read(**look))(labels, numbers, norm)
-                for pairs in (kept, here)
-            ]
+            found = [pairs.second_round(pairs.read(**look))(labels, norm) for pairs in (kept, here)]
             assert found[0].tolist() == found[1].tolist()
             assert found[0].max() > 0
 

@@ -200,7 +200,7 @@ def test_classes_are_read(tmp_path: Path) -> None:
     """
     np.save(tmp_path / "classes.npy", CLASSES)
     np.savez(tmp_path / "classes.npz", classes=CLASSES, names=np.array(["a", "b", "c"]))
-    found = VotesFile.read(tmp_path / "classes.npy", labels=3, missing="allow")
+    found = VotesFile.read(tmp_path / "classes.npy", labels=3, teachers=3, missing="allow")
     named = VotesFile.read(tmp_path / "classes.npz", missing="allow", teachers=3)
     for one in (found, named):
         assert one.ballots.counts.tolist() == [[1, 0, 2], [0, 2, 0], [3, 0, 0], [1, 1, 1]]
@@ -214,15 +214,16 @@ def test_classes_are_read(tmp_path: Path) -> None:
     ("classes", "asked", "words"),
     [
         (np.zeros((3, 9), dtype=int), {"labels": 2}, "teachers=9"),
+        (np.zeros((9, 3), dtype=int), {"labels": 2}, "teachers=3"),
         (np.zeros((3, 9), dtype=int), {"labels": 2, "teachers": 3}, "transpose it"),
         (
             np.zeros((9, 3), dtype=int),
             {"labels": 2, "teachers": 4},
             "one column for each of 3 teachers",
         ),
-        (np.full((9, 3), 2), {"labels": 2}, "from 0 to 1"),
-        (np.full((9, 3), -2), {"labels": 2}, "from 0 to 1"),
-        (np.zeros((9, 3)), {"labels": 2}, "integers"),
+        (np.full((9, 3), 2), {"labels": 2, "teachers": 3}, "from 0 to 1"),
+        (np.full((9, 3), -2), {"labels": 2, "teachers": 3}, "from 0 to 1"),
+        (np.zeros((9, 3)), {"labels": 2, "teachers": 3}, "integers"),
         (np.zeros((9, 3), dtype=int), {}, "labels="),
         (np.array([{"a": 1}], dtype=object), {"labels": 2}, "pickle"),
         (CLASSES, {"labels": 3, "stacked": True}, "stacked= is for votes. Leave it out"),
@@ -236,8 +237,8 @@ def test_classes_are_read(tmp_path: Path) -> None:
 def test_classes_that_are_none_and_exchanged_axes_are_refused(
     tmp_path: Path, classes: Any, asked: dict[str, int], words: str
 ) -> None:
-    """How many labels there are is public and stated, of classes alone; more teachers than rounds
-    are confirmed by teachers=.
+    """How many labels there are is public and stated, of classes alone; so is how many teachers
+    there are, whichever axis is longer.
     """
     path = tmp_path / ("bad.npz" if scipy.sparse.issparse(classes) else "bad.npy")
     (scipy.sparse.save_npz if scipy.sparse.issparse(classes) else np.save)(path, classes)
@@ -361,3 +362,57 @@ def test_damaged_headers_are_refused(tmp_path: Path, header: bytes, version: int
     for name in ("bad.npy", "bad.npz"):
         with pytest.raises(VotesFileError, match=name):
             VotesFile.read(tmp_path / name, teachers=3)
+
+
+def test_votes_in_csv_are_those_of_the_matrix(tmp_path: Path) -> None:
+    """Counts below the names of labels or without them, classes below the names of teachers or
+    without, where an empty cell is no vote, and single votes; by commas, semicolons or tabs. A dry
+    reading has the same axes and no vote.
+    """
+    path = tmp_path / "votes.csv"
+
+    def written(values: Any, head: str = "", mark: str = ",") -> None:
+        rows = [mark.join("" if cell == -1 else str(cell) for cell in row) for row in values]
+        path.write_text("\ufeff" + head.replace(",", mark) + "\r\n".join(rows) + "\r\n")
+
+    asked: Any
+    for values, head, asked, single, names in (
+        (COUNTS, "a,b c,d\n", {"teachers": 6}, False, ("a", "b c", "d")),
+        (COUNTS, "", {"teachers": 6}, False, None),
+        (STACKED.astype(int), "", {"teachers": 6, "stacked": True}, True, None),
+        (CLASSES, "ada,bob,eve\n", {"labels": 3, "teachers": 3}, True, None),
+        (CLASSES, "", {"labels": 3, "teachers": 3}, True, None),
+    ):
+        for mark in ",;\t":
+            written(values, head, mark)
+            found = VotesFile.read(path, **asked, missing="allow")
+            ballots = found.ballots
+            whole = [[1, 0, 2], [0, 2, 0], [3, 0, 0], [1, 1, 1]] if "labels" in asked else COUNTS
+            assert np.array_equal(ballots.counts, whole)
+            assert (ballots.names, found.single) == (names, single)
+            blank = VotesFile.unread(path, **asked).ballots
+            assert (blank.rounds, blank.teachers, blank.labels) == (
+                ballots.rounds,
+                ballots.teachers,
+                ballots.labels,
+            )
+            assert (blank.counts.max(axis=1) == blank.counts.sum(axis=1)).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1,2\n3\n", "do not all have 2 cells"),
+        ("1,2\n3,x\n", "neither an integer nor empty"),
+        ("1,2\n3,1.5\n", "neither an integer nor empty"),
+        ("1,2\n3,\n", "of a table of classes, state labels="),
+        ("a,b\n", "no row of votes"),
+        ("1,99999999999999999999\n1,2\n1\n", "do not all have"),
+    ],
+)
+def test_a_table_that_is_none_of_votes_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    """Rows of other lengths, cells that are no integers, counts that are missing: with no value."""
+    (tmp_path / "bad.csv").write_text(text)
+    with pytest.raises(VotesFileError, match=words) as refused:
+        VotesFile.read(tmp_path / "bad.csv", teachers=6)
+    assert "1.5" not in str(refused.value)

@@ -14,11 +14,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 import accounting as acc
 import dpselect as dps
 from accounting.errors import OutputError, OutputRefused
 from accounting.ledger import AlreadyCharged, ClaimConflict, KeyConflict, Ledger, LedgerUnavailable
+from dpselect.cli import app
 from dpselect.events import Pairs
 from dpselect.events.engine import guarded
 from dpselect.release import answer as answer_module
@@ -169,7 +171,7 @@ def test_a_release_that_is_stopped_at_any_step_is_completed_by_its_key(
         ["reserve", "commit", "release"] if opened.action == "reserve" else ["charge", "release"]
     )
     assert claims in ([], [last.label])
-    assert last.label == answer_module._claim(record.read_text())
+    assert last.label == answer_module.claim_of(record.read_text())
     if opened.action == "reserve":
         assert acc.Curve.from_json(last.curve or "") == acc.Curve.from_json(
             json.dumps(held["spent"])
@@ -726,3 +728,44 @@ def test_a_release_without_a_key_is_taken_up_by_the_one_that_the_ledger_shows(
                 json.loads(Path(output).read_text())["notes"]
             )
     assert [entry.action for entry in entries()] == ["charge", "release"] * 2
+
+
+@pytest.mark.parametrize(
+    "pay", [{}, {"pay_for_what_came_out": True, "mechanism": "limited_domain"}]
+)
+def test_a_restored_backup_is_charged_for_an_answer_once(place: Path, pay: dict[str, Any]) -> None:
+    """`ledger charge --answer` charges what the answer's release did, with its record, so that the
+    same call gives the answer and no other one is drawn under its key; once, and not where the key
+    has paid for another curve, nor for what is no such answer.
+    """
+    backup = (place / "p.db").read_bytes()
+    asked = {**ASKED, **pay, "ledger": f"sqlite:///{place}/p.db"}
+    first = dps.topk("log.csv", output="a.json", **asked)
+    with Ledger.open(asked["ledger"]) as ledger:
+        kept = [(one.action, one.curve, one.price, one.label) for one in ledger.entries("log")]
+        kept[0] = (*kept[0][:3], None)
+    (place / "p.db").write_bytes(backup)
+    charge = ["ledger", "charge", "--ledger", asked["ledger"], "--dataset", "log", "--answer"]
+    for again in (False, True):
+        said = CliRunner().invoke(app, [*charge, "a.json"])
+        assert (said.exit_code, "nothing was charged again" in said.output) == (0, again)
+    with Ledger.open(asked["ledger"]) as ledger:
+        made = [(one.action, one.curve, one.price, one.label) for one in ledger.entries("log")]
+        assert made == kept
+    assert dps.topk("log.csv", output="a.json", **asked).items == first.items
+    with pytest.raises(AlreadyCharged):
+        dps.topk("log.csv", output="b.json", **asked)
+    (place / "p.db").write_bytes(backup)
+    with Ledger.open(asked["ledger"]) as ledger:
+        ledger.charge("log", acc.PureDP(epsilon=0.1), relation="add_remove", key="monday")
+    said = CliRunner().invoke(app, [*charge, "a.json"])
+    assert (said.exit_code, "for a different charge" in said.output) == (1, True)
+    for text in ("who,shop", json.dumps(json.loads(Path("a.json").read_text()) | {"ledger": None})):
+        Path("no.json").write_text(text)
+        said = CliRunner().invoke(app, [*charge, "no.json"])
+        assert (said.exit_code, "holds no answer" in said.output) == (2, True)
+    edited = json.loads(Path("a.json").read_text())
+    edited["curve"] = json.loads(acc.PureDP(epsilon=0.1).to_json())
+    Path("no.json").write_text(json.dumps(edited))
+    said = CliRunner().invoke(app, [*charge, "no.json"])
+    assert (said.exit_code, "was edited" in said.output) == (2, True)

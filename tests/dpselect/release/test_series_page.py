@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from typing import Any
 
@@ -34,9 +35,9 @@ def rows(high: float | None) -> list[dict[str, Any]]:
 
 
 def made(high: float | None, bands: str = "At least.") -> str:
-    return page(
-        rows(high), COLUMNS, title="Top", number="users", facts=[("Risk", "small")], bands=bands
-    )
+    about: Any = {"periods": ("W1", "W2", "W3", "W4"), "k": 5, "csv": b"period,town\r\n"}
+    about |= {"title": "Top", "number": "users", "facts": [("Risk", "small")], "bands": bands}
+    return page(rows(high), COLUMNS, **about)
 
 
 def test_a_chart_for_each_group_has_lines_bands_and_gaps() -> None:
@@ -72,11 +73,55 @@ def test_names_are_escaped_and_all_numbers_are_there() -> None:
     html = made(None)
     assert "<b>&x" not in html
     assert "&lt;b&gt;&amp;x" in html
-    assert html.count('<tr role="row">') == 1 + len(rows(None))
+    assert html.split("All numbers</h2>")[1].count('<tr role="row">') == 1 + len(rows(None))
     assert "<script" not in html
     assert "http" not in html.replace("http-equiv", "")
 
 
 def test_nothing_shown_is_an_empty_page() -> None:
     """A series that shows nothing has a page with an empty table and no chart."""
-    assert "0 rows" in page([], COLUMNS, title="Top", number="users", facts=[], bands="")
+    about: Any = {"k": 3, "csv": b"", "title": "T", "number": "users", "facts": [], "bands": ""}
+    assert "0 rows" in page([], COLUMNS, periods=(), **about)
+
+
+def test_the_page_begins_with_the_last_list_of_each_group() -> None:
+    """Rank, item, number with its interval, and how the rank has changed since the period before,
+    whether or not anything was shown then; places that stay empty and groups of which nothing is
+    shown are told in words. The button saves the table.
+    """
+    start = made(None).split("<figure>")[0]
+    assert re.findall(r"<caption>(.*?)</caption>", start) == ["York"]
+    cells = re.findall(r'data-head="\w+"><div>(.*?)</div>', start)
+    shown = [re.sub(r"<.*?>", "", cell) for cell in cells]
+    assert shown[:8] == ["1", "x", "100 at least 90", "same", "2", "y", "50 at least 45", "same"]
+    assert "1 of 5 places stay empty: no other item has enough users" in start
+    assert "Nothing is shown of <bdi>Leeds</bdi>: no item there" in start
+    assert base64.b64encode(b"period,town\r\n").decode() in start
+    about: Any = {"k": 4, "csv": b"", "title": "Top", "number": "users", "facts": [], "bands": ""}
+    for periods, changes in (
+        (("W2", "W4"), ["new", "down 1", "down 1", "down 1"]),
+        (("W0", "W4"), ["new"] * 4),
+        (("W4",), []),
+    ):
+        held = [row for row in rows(60.0) if row["period"] in periods]
+        ranks = {("W2", item): rank for rank, item in enumerate("yzu", 1)}
+        held = [
+            row | {"rank": ranks.get((row["period"], row["item"]), row["rank"])} for row in held
+        ]
+        told = page(held, COLUMNS, periods=periods, **about).split("<figure>")[0]
+        assert re.findall(r'data-head="Change"><div><bdi>(.*?)</bdi>', told) == changes
+        assert "places stay empty" not in told
+        assert "at least" not in told
+        assert "90 to 60" in told
+
+
+def test_a_period_of_nothing_is_told() -> None:
+    """Without groups and without a row the last period's list says that nothing is shown, and that
+    period has its place in the charts.
+    """
+    about: Any = {"k": 3, "csv": b"", "title": "T", "number": "score", "facts": [], "bands": ""}
+    row = {"period": "W1", "rank": 1, "item": "x", "score": 2.0}
+    told = page([row], tuple(row), periods=("W1", "W2"), **about)
+    assert "<h2><bdi>W2</bdi></h2>" in told
+    assert "3 of 3 places stay empty" in told
+    assert ">W2</text>" in told

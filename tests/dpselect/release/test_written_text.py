@@ -295,7 +295,7 @@ def test_text_for_people_holds_one_line_for_each_item(written: Written) -> None:
 
 
 def test_labels_of_votes_are_read_back(tmp_path: Path) -> None:
-    """CSV, JSON lines and arrays of a labeling job; names as JSON within CSV."""
+    """CSV, JSON lines and arrays of a labeling job; a single label is text, and no list of one."""
     votes = np.eye(len(HOSTILE), dtype=int) * 900
     # numpy drops what it pads with
     names = [label for label in HOSTILE if not label.endswith("\0")]
@@ -306,11 +306,9 @@ def test_labels_of_votes_are_read_back(tmp_path: Path) -> None:
             tmp_path / "votes.npz", output=tmp_path / f"o.{suffix}", mechanism="gnmax", sigma=1.0
         )
     for reader in READERS.values():
-        assert [json.loads(row[2]) for row in reader(tmp_path / "o.csv")] == [
-            [name] for name in names
-        ]
+        assert [row[2] for row in reader(tmp_path / "o.csv")] == names
     lines = (tmp_path / "o.jsonl").read_bytes().splitlines()
-    assert [json.loads(line)["labels"] for line in lines] == [[name] for name in names]
+    assert [json.loads(line)["labels"] for line in lines] == names
 
 
 def test_a_label_that_no_file_can_hold_is_refused_before_the_release() -> None:

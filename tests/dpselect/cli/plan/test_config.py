@@ -54,11 +54,11 @@ def test_a_file_reads_back_as_written(config: Config, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "place", "words"),
     [
-        ("[plan]\nreleases = 0", "plan.releases", "releases=0 is refused.*equal to 1"),
+        ("[plan]\nreleases = 0", "plan.releases", "releases=0 must be .*equal to 1"),
         ("[plan]\nreleses = 3", "plan.releses", "releses= is not known here.*releases"),
         ("[bugdet]\nepsilon = 1", "bugdet", "bugdet= is not known here.*budget"),
         ("[budget]\neps = 1", "budget.eps", "Budget has no field 'eps'"),
-        ("[budget]\nepsilon = 1\nrho = 1", "budget", "not both"),
+        ("[budget]\nepsilon = 1\nrho = 1", "budget", "exactly one of"),
         ("[data]\nuser = 3.5", "data.user", "user.*3.5"),
         ("[ledger]\nurl = 'x'", "ledger.dataset", "dataset= is missing"),
         ("[release.mechanism]\nkind = 'joint'", "release.mechanism", "kind='joint'"),

@@ -286,6 +286,9 @@ def test_a_log_of_one_column_is_called_that_and_pipes_get_no_padding(tmp_path: P
     ask = ["--no-header", "--user", "1", "--k", "1", "--epsilon", "1", "--delta", "1e-6"]
     refused = CliRunner().invoke(app, ["topk", str(tmp_path / "one.csv"), "--item", "9", *ask])
     assert "it has one column, so give 1 ('column0' means the same)" in refused.output
+    named = ["--user", "who", "--item", "where", "--k", "1", "--epsilon", "1", "--delta", "1e-6"]
+    refused = CliRunner().invoke(app, ["topk", str(tmp_path / "one.csv"), *named])
+    assert "without a header, give column number 1; with one" in refused.output
     answered = CliRunner().invoke(app, ["topk", str(tmp_path / "two.csv"), "--item", "2", *ask])
     assert answered.exit_code == 0, answered.output
     assert [line for line in answered.stdout.splitlines() if line != line.rstrip()] == []
