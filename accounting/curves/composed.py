@@ -507,8 +507,9 @@ class Parallel(_OfSeveral):
         return None if None in known else max(cast(list[float], known))
 
     def losses(self) -> Losses | None:
-        """Of single steps the largest of their profiles (Theorem W10); None if a part has none or
-        is a composition, so that sums take its Renyi bounds.
+        """The largest of the profiles of single steps (Theorem W10).
+
+        None if a part has none or is a composition, so that sums take the Renyi bounds.
         """
         known = [found for curve in self.curves if (found := curve.losses()) is not None]
         if len(known) < len(self.curves) or any(

@@ -1,7 +1,7 @@
 """Draws against what anybody would write: ratios to NumPy and to OpenDP, all within one process.
 
     python docs/benchmarks/bench_sampling.py [--sizes 1e5 1e6 1e7] [--runs 5] [--memory] [--rows]
-    [--opendp] [--timing]
+    [--opendp] [--timing] [--peeling]
 
 Without any --sizes the table of ratios is left out. --rows: many rounds, also of StableTopK.
 """
@@ -117,6 +117,38 @@ def opendp(asked: argparse.Namespace) -> Rows:
         }
 
 
+def peeling(asked: argparse.Namespace) -> Rows:
+    """Rounds with fresh noise against one draw, and sets drawn by rank against argpartition."""
+    for named, values, _ in made(asked.sizes):
+        scores = dps.Scores(values, sensitivity=dps.Sensitivity())
+        for k in (10, 100):
+            part = best_time(partial(np.argpartition, values, -k), 3 * asked.runs)
+            yield named | {
+                "k": k,
+                **{
+                    f"peel/top_k {name}": best_time(
+                        partial(SOURCE.peel, values, by_name(name), SCALE, k),
+                        3 * asked.runs,
+                    )
+                    / best_time(
+                        partial(SOURCE.top_k, values, by_name(name), SCALE, k),
+                        3 * asked.runs,
+                    )
+                    for name in ("exponential", "laplace")
+                },
+                **{
+                    f"{mechanism.kind}/argpartition": best_time(
+                        partial(mechanism.select, scores), 3 * asked.runs
+                    )
+                    / part
+                    for mechanism in (
+                        dps.CanonicalTopK(k=k, epsilon=1.0),
+                        dps.JointTopK(k=k, epsilon=1.0),
+                    )
+                },
+            }
+
+
 def timing(asked: argparse.Namespace) -> Rows:
     """Milliseconds on inputs that timing could tell apart, by both modes."""
     size = 10**6
@@ -202,7 +234,7 @@ def rows(asked: argparse.Namespace) -> Rows:
 
 
 if __name__ == "__main__":
-    parts = (memory, rows, opendp, timing)
+    parts = (memory, rows, opendp, timing, peeling)
     asked = options(
         __doc__,
         sizes=[1e5, 1e6, 1e7],

@@ -89,11 +89,24 @@ class Ranked:
         wanted = self._ascending[self.size - ranks]
         place = ranks - (self.size + 1 - np.searchsorted(self._ascending, wanted, side="right"))
         levels, level = np.unique(wanted, return_inverse=True)
-        near = np.searchsorted(levels, self._values, side="right") - 1
-        # below the lowest level `near` is -1, the highest level
-        held = np.flatnonzero(levels[near] == self._values)
-        held = held[np.argsort(near[held], kind="stable")]
-        return held[np.searchsorted(near[held], level) + place]
+        held = np.flatnonzero(self._values >= levels[0])
+        values = self._values[held]
+        if len(levels) <= _FEW_LEVELS:  # a pass for each takes less time than a search for all
+            found = np.empty(len(ranks), dtype=np.int64)
+            for at, value in enumerate(levels):
+                chosen = level == at
+                found[chosen] = held[np.flatnonzero(values == value)[place[chosen]]]
+            return found
+        near = np.searchsorted(levels, values, side="right") - 1
+        equal = np.flatnonzero(levels[near] == values)
+        # sorted by radix, which takes a tenth of the time, where the levels fit
+        near = near[equal].astype(np.uint16 if len(levels) <= 2**16 else np.int64)
+        held = held[equal[np.argsort(near, kind="stable")]]
+        first = np.cumsum(np.bincount(near, minlength=len(levels)))
+        return held[np.append(0, first)[level] + place]
+
+
+_FEW_LEVELS = 64  # different scores among the chosen
 
 
 # Counts, where a missing candidate has 0, and differences of counts that one user moves by no more
