@@ -320,7 +320,7 @@ class Budget(Frozen):
 
     @property
     def is_about_attacks(self) -> bool:
-        """True if the limit is what an attacker can do, which is for plans and never added up."""
+        """True if the limit is on an attacker's gain, which serves plans and is never added up."""
         return self.form in ("advantage", "attack")
 
     @property

@@ -464,7 +464,8 @@ def tighter(*curves: Curve) -> Curve:
 
 @final
 class Parallel(_OfSeveral):
-    """At every order the largest of the bounds of mechanisms that run on disjoint parts of a log.
+    """The largest bound at every order, of mechanisms that run on disjoint parts of a log.
+
     Theorem W10.
 
     Each user is in one part, which that user's own data or public information decide. It is proved

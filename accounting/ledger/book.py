@@ -183,7 +183,7 @@ class Book:
         return None if row is None else str(row.label)
 
     def require_here(self) -> None:
-        """Refuse what would be charged to a dataset that has moved to another ledger."""
+        """Refuse a charge to a dataset that has moved to another ledger."""
         if (place := self.moved_to) is not None:
             raise DatasetMoved(
                 f"dataset={self.dataset.name!r} has moved to the ledger {masked(place)} (entry"
@@ -238,7 +238,7 @@ class Book:
 
     @cached_property
     def quotas(self) -> list[Revision]:
-        """Those that limit a charge now."""
+        """Quotas that limit a charge now."""
         return in_force(self.connection, self.declared.id)
 
     def accounts(

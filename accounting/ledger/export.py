@@ -115,7 +115,7 @@ def _to_read(source: Path | str | IO[str]) -> Iterator[IO[str]]:
 
 
 class _Lines:
-    """An export, read line by line; `number` is that of the last line read."""
+    """An export, read line by line. `number` counts the lines read so far."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file

@@ -164,8 +164,10 @@ class Ledger:
             return find_dataset(connection, name).dataset
 
     def retire(self, dataset: str, to: str, *, actor: str | None = None) -> Entry:
-        """State that a dataset has moved to the ledger at `to`, for good: from here on whatever
-        would be written for it here is refused, with that address. Reading goes on.
+        """State that a dataset has moved for good to the ledger at `to`.
+
+        From now on every write for it is refused here, and the refusal names that address. Reading
+        still works.
 
         The other ledger has to have every entry of the dataset, by `export` and `import_` or as a
         copy, so that nothing that was charged is forgotten. Both are locked meanwhile.

@@ -120,8 +120,9 @@ def charged_curves(
 def curves_of_quota(
     connection: Connection, declared: Declared, revision: Revision
 ) -> dict[str, Curve] | None:
-    """For every account of a quota the composition of what was charged to it, as
-    `Summary.curves`. A charge that reads several of an account's periods counts there once.
+    """Return the composed charges of every account of a quota, as `Summary.curves` does.
+
+    A charge that reads several of an account's periods counts there once.
     """
     if is_a_sum(revision.limit):
         return None

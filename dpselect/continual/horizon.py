@@ -315,9 +315,7 @@ class Horizon:
         return f"{name}, {found.account}: {found}" if found.account else f"{name}: {found}"
 
     def _charged_period(self, dataset: Dataset) -> str:
-        """The period of a dataset whose budget pays: the one that is named, or else the one that
-        the state was made for.
-        """
+        """Return the charged period of the dataset: the named one, or else that of the state."""
         named = self._terms.get("period") or ()
         periods = (named,) if isinstance(named, str) else tuple(named)
         if not periods and self._path.exists():

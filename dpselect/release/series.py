@@ -43,7 +43,7 @@ from dpselect.release.answer import (
     promise,
     rescued,
 )
-from dpselect.release.explained import HARDLY_ANY, explained_by_noise
+from dpselect.release.explained import HARDLY_ANY, explained_by_noise, may_be_zero
 from dpselect.release.question import Question
 from dpselect.release.run import ChargeTarget, chosen, payer_of, run
 from dpselect.selection import Label, Tabled
@@ -310,7 +310,9 @@ class HorizonAnswer(_OfPeriods):
     @property
     def cautions(self) -> list[str]:
         """Warnings about the answers as a whole."""
-        return [HARDLY_ANY] if self.explained_by_noise else []
+        if self.explained_by_noise:
+            return [HARDLY_ANY]
+        return may_be_zero(row.get("low") for row in self.rows)
 
     @property
     def notes(self) -> list[str]:
@@ -446,7 +448,7 @@ class HorizonAnswer(_OfPeriods):
 
 
 def horizon_file(spec: KeptFields) -> AnswerFile:
-    """The file that keeps what a horizon has released: as JSON, a page or a table."""
+    """File that keeps the releases of a horizon, as JSON, a page or a table."""
     page = partial(HorizonAnswer.to_html, title=spec.title)
     return AnswerFile.of(spec, texts={".json": as_json, ".html": page})
 

@@ -45,7 +45,7 @@ class _Chart(NamedTuple):
 
 
 class _List(NamedTuple):
-    """What the last period has shown of one group."""
+    """The list of one group in the last period."""
 
     title: str
     heads: list[str]
@@ -150,7 +150,7 @@ def _shown(row: Row, number: str) -> tuple[str, str]:
 
 
 def _change(row: Row, before: dict[Any, int]) -> str:
-    """How an item's rank has changed."""
+    """The change of an item's rank, in words."""
     if (rank := before.get(row["item"])) is None:
         return "new"
     up = rank - row["rank"]

@@ -564,9 +564,7 @@ class Sweep:
     def _lowered(
         self, whole: Units, threshold: float, winners: Rounds | None = None
     ) -> Iterator[tuple[float, list[Entries], Units, Units]]:
-        """Thresholds that fall, what is revealed at each, and the blocks and single candidates with
-        what is known of them.
-        """
+        """Yield falling thresholds, the entries revealed at each, and the blocks and candidates."""
         count, size = len(whole), len(self._problem.values)
         copies = 1 if winners is None else winners.count
         # the shorter blocks counted as if they were whole
