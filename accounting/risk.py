@@ -187,9 +187,7 @@ def _hides(curve: HashableCurve, mu: float, edges: Floats, deltas: Floats) -> bo
 
 
 def _hides_beyond(rho: float, mu: float, end: float) -> bool:
-    """True if GaussianDP(mu) covers the divergence that `rho` leaves from `end` on. Theorem R3.
-    R3.
-    """
+    """True if GaussianDP(mu) covers the divergence that `rho` leaves from `end` on. Theorem R3."""
     z, excess = (end + 1 - mu * mu / 2) / mu, (end - rho) / (2 * rho)
     if mu * mu <= 2 * rho * _OUTWARD or z <= 0:
         return False
