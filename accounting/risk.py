@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Literal, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtr
 
 from accounting.arguments import Relation, shown
 from accounting.convert.bounds import ConvertibleCurve, best_delta, best_epsilon, deltas_near
@@ -175,6 +174,8 @@ def _hides(curve: HashableCurve, mu: float, edges: Floats, deltas: Floats) -> bo
     """True if GaussianDP(mu) is certainly above all chords of the divergence, and beyond the last
     edge. Theorem R3.
     """
+    from scipy.special import log_ndtr, ndtr  # most programs ask for no mu
+
     above = np.zeros(len(edges) - 1, dtype=np.bool_)
     for at in ((edges[1:] + edges[:-1]) / 2, edges[1:]):
         first, second = ndtr(mu / 2 - at / mu), log_ndtr(-mu / 2 - at / mu)

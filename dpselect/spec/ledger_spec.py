@@ -352,15 +352,15 @@ class ChargeSpec(ElsewhereFields, DatasetFields, LedgerFields):
 
 
 class RetireSpec(StoreFields):
-    """State that a ledger has moved, for good: charges to the old one are refused and told where it
-    went. The new one must have every entry (export and import).
+    """State that a ledger has moved for good. The old one then refuses charges and names the new
+    one, which must have every entry (export and import).
     """
 
     examples: ClassVar[tuple[str, ...]] = (f"{URL} --to postgresql://budget@db/privacy",)
 
-    to: SkipValidation[str] = option("The ledger that goes on.", default=..., metavar="URL")
+    to: SkipValidation[str] = option("URL of the ledger that goes on.", default=..., metavar="URL")
     dataset: str | None = option("Only this dataset. Default: all that have not moved.")
-    actor: str | None = option("Who states it. Default: the system's user.")
+    actor: str | None = option("Name of the person who states it. Default: the system's user.")
 
 
 class QuotaSpec(LimitFields, DatasetFields):

@@ -326,6 +326,7 @@ _OF_LEDGERS = [
     "init",
     "charge",
     "quota",
+    "retire",
     "void",
     "show",
     "report",

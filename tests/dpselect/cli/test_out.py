@@ -85,7 +85,7 @@ def test_a_file_that_is_there_stays(run: Run, store: Path, tmp_path: Path, numbe
     for target in (store, precious, link):
         done = run(*_commands(store, target)[number])
         assert done.exit_code == 2
-        assert "is not written over" in done.stderr or "file of the ledger's" in done.stderr
+        assert "is not overwritten" in done.stderr or "file of the ledger's" in done.stderr
     assert (store.read_bytes(), precious.read_text(), link.is_symlink()) == (
         before,
         "precious",
