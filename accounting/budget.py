@@ -290,7 +290,7 @@ class Budget(Frozen):
         if count < 1:
             remedy = (
                 "One release fits by its privacy losses: state"
-                f" Budget(epsilon={epsilon!r}, delta={format_number(delta)}, release=curve), which"
+                f" Budget(epsilon={epsilon!r}, delta={delta!r}, release=curve), which"
                 " counts releases of this curve."
                 if plain.admits(curve)
                 else "Raise them, or lower the cost of the mechanism."
@@ -396,9 +396,9 @@ class Budget(Frozen):
         """
         if self.is_about_attacks:
             raise InvalidBudget(
-                f"{self!r} is for a plan that is fixed in advance. Calibrate with it, and state"
-                " the budget of a filter or a ledger as Budget(epsilon=, delta=) or"
-                " Budget(rho=, delta=)"
+                f"{self!r} is for a plan that is charged as a whole. Calibrate with it, and state"
+                " the budget of separate charges, a filter or a ledger as Budget(epsilon=, delta=)"
+                " or Budget(rho=, delta=)"
             )
         # that of a release is part of its plan
         failure = self.failure if self.form == "approximate" else self.delta

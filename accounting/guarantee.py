@@ -171,10 +171,11 @@ def parallel(*parts: Curve | HasCurve) -> Curve:
     bound at every order. Theorem W10.
 
     Every user must be in one part only, such as a country of residence that is stated once per
-    user. If a user may be in at most G parts, the cost is `G * parallel(...)`. The result is proved
-    for add_remove, and refused under replace_one, where a user may leave one part and another user
-    join a second one. Repeat within a part first: `parallel(10 * a, 10 * b)` is at most
-    `10 * parallel(a, b)`.
+    user. The list of parts must be public, and the mechanism of a part without users runs too, with
+    scores of 0. If a user may be in at most G parts, the cost is `G * parallel(...)`. The result is
+    proved for add_remove, and refused under replace_one, where a user may leave one part and
+    another user join a second one. Repeat within a part first: `parallel(10 * a, 10 * b)` is at
+    most `10 * parallel(a, b)`.
 
     Args:
         parts: a curve, or a mechanism under add_remove, for each part.

@@ -468,8 +468,9 @@ class Parallel(_OfSeveral):
 
     Theorem W10.
 
-    Each user is in one part, which that user's own data or public information decide. It is proved
-    for add_remove only: a user who replaces another may change two parts.
+    Each user is in one part, which that user's own data or public information decide. The list of
+    parts is public, and a part without users takes part with scores of 0. The curve is proved for
+    add_remove only, because a user who replaces another may change two parts.
     """
 
     kind: Literal["parallel"] = "parallel"

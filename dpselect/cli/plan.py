@@ -77,7 +77,7 @@ def _require_target(spec: PlanSpec, source: Path | None, target: Path | None) ->
     if target is not None and target.exists() and not own:
         raise InvalidRequest(
             f"--write={masked(target)} exists and is not the file given with --config, so it is"
-            " not written over. Name another file, or give it with --config too"
+            " not overwritten. Name another file, or give it with --config too"
         )
     out.require_target("--write", None if own else target)
 

@@ -165,17 +165,12 @@ class SweepIndex:
         Theorem X12.
         """
         if threshold is None:
-            # as if the best of all were taken
-            heights = self._blocks.height
-            behind = max(1, len(heights) - len(taken) - rounds)
-            threshold = _guess(
-                self._problem.noise,
-                np.partition(heights, behind - 1)[:behind],
-                None,
-                self._sample,
-                self._share,
-                _WINNERS,
-            )
+            # As if the best of all were taken: of the sample too, in which one of them stands for
+            # many that are not there. A guess that is far too high falls past all of the others.
+            count = max(1, len(self._blocks) - len(taken) - rounds)
+            behind = np.partition(self._blocks.height, count - 1)[:count]
+            sample = self._sample[self._sample <= behind.max()]
+            threshold = _guess(self._problem.noise, behind, None, sample, self._share, _WINNERS)
         winners = Rounds(replace(self._problem, k=1), rounds, taken)
         Sweep(winners.problem).rounds(self._blocks, threshold, winners)
 
@@ -423,12 +418,12 @@ class Rounds:
             entries = entries[
                 np.flatnonzero(~np.isin(self._keys(entries), self._keys(self._entries)))
             ]
-        problem = self.problem
+        problem, bounds = self.problem, [(self._low, self._high)]
         for start in range(0, len(entries), _BOUNDS_AT_ONCE):
             part = entries[start : start + _BOUNDS_AT_ONCE]
             height = problem.heights(problem.values[part.index])
-            low, high = problem.bounds(problem.noise, height, part.level, part.words)
-            self._low, self._high = np.append(self._low, low), np.append(self._high, high)
+            bounds.append(problem.bounds(problem.noise, height, part.level, part.words))
+        self._low, self._high = (np.concatenate(ends) for ends in zip(*bounds, strict=True))
         self._entries = Entries.concatenate([self._entries, entries])
 
     def decided(self, threshold: float) -> bool:

@@ -1437,6 +1437,8 @@ dpselect/sampling/discrete.py
     dpselect/sampling/test_discrete.py::test_an_undecided_word_is_decided_by_the_bits_that_follow
         np.flatnonzero(table[np.maximum(counts - 1, 0)] == uniform).tolist(): => ():
 dpselect/sampling/exact.py
+    dpselect/sampling/test_sweep.py::test_winners_that_are_sampled_do_not_raise_the_guess
+        sample = self._sample[self._sample <= behind.max()] => sample = self._sample
     dpselect/sampling/test_sweep.py::test_a_round_waits_for_what_it_cannot_rule_out
         if not free.any() or least < threshold: => if not free.any():
         if len(rivals) > 1:¶                winner => if len(rivals) > 2:¶                winner

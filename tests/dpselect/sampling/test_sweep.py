@@ -338,3 +338,26 @@ def test_rounds_take_every_candidate_once() -> None:
     found = peeled(_problem(values, "laplace", 1e-3, 300, seed=20))
     assert np.array_equal(found, best)
     assert len(set(peeled(_problem(values, "laplace", 1e5, 300, seed=21)).tolist())) == 300
+
+
+@pytest.mark.parametrize("sampled", [6, 35])
+def test_winners_that_are_sampled_do_not_raise_the_guess(
+    monkeypatch: pytest.MonkeyPatch, sampled: int
+) -> None:
+    """Few pairs are entered wherever the best scores lie, on the places that the sample takes too:
+    a guess by those who win first falls past all of the others.
+    """
+    size, stride, entered = 170_001, 170_001 // 4096, []
+    enter = exact.Rounds.enter
+
+    def counted(self: exact.Rounds, fresh: list[Entries]) -> None:
+        enter(self, fresh)
+        entered.append(len(self._entries))
+
+    monkeypatch.setattr(exact.Rounds, "enter", counted)
+    values = np.ones(size, dtype=np.int64)
+    values[np.arange(sampled) * stride] = 10_000
+    values[np.arange(35 - sampled) * stride + 7] = 10_000
+    words = ExactSampler(np.random.default_rng(3)).words
+    exact.peeled(RankingProblem(values, by_name("exponential"), 1.0, 40, words))
+    assert max(entered) < 40_000
