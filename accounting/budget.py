@@ -288,9 +288,10 @@ class Budget(Frozen):
             )
         order, count = _workload(plain.limit, plain.delta, curve)
         if count < 1:
+            stated = repr(delta).replace("e-0", "e-")  # in full, for it is copied
             remedy = (
                 "One release fits by its privacy losses: state"
-                f" Budget(epsilon={epsilon!r}, delta={delta!r}, release=curve), which"
+                f" Budget(epsilon={epsilon!r}, delta={stated}, release=curve), which"
                 " counts releases of this curve."
                 if plain.admits(curve)
                 else "Raise them, or lower the cost of the mechanism."
