@@ -191,10 +191,10 @@ def parallel(*parts: Curve | HasCurve) -> Curve:
         (0.5, 1.0)
     """
     for part in parts:
-        if getattr(part, "unit", None) is not None:
+        if (unit := getattr(part, "unit", None)) is not None:
             raise RelationMismatch(
-                f"{type(part).__name__} protects one {part.unit}, not a user of one part of a log."  # type: ignore[union-attr]
-                " Add up its curve instead"
+                f"{type(part).__name__} protects one {unit}, not a user of one part of a log. Add up"
+                " its curve instead"
             )
     return Parallel(curves=tuple(curve_and_relation(part, "add_remove")[0] for part in parts))
 
