@@ -193,7 +193,7 @@ def parallel(*parts: Curve | HasCurve) -> Curve:
     for part in parts:
         if (unit := getattr(part, "unit", None)) is not None:
             raise RelationMismatch(
-                f"{type(part).__name__} protects one {unit}, not a user of one part of a log. Add up"
+                f"{type(part).__name__} protects one {unit}, not a user of a part of a log. Add up"
                 " its curve instead"
             )
     return Parallel(curves=tuple(curve_and_relation(part, "add_remove")[0] for part in parts))
