@@ -58,10 +58,8 @@ def calibrate(
 
     Returns:
         A parameter that the budget admits. One part in 10^9 further towards the costlier side,
-            either
-        the budget does not admit it or the domain ends. If the budget admits all of a given
-            bracket,
-        the costlier end of the bracket.
+        either the budget does not admit it or the domain ends. If the budget admits all of a given
+        bracket, the costlier end of the bracket.
 
     Raises:
         InvalidArgument: the bracket is not two positive numbers in order, budget is not a Budget,

@@ -285,8 +285,7 @@ class Session:
         Args:
             pay: "spent" reserves the whole curve and gives back, with the record of the release,
                 the part that the selection did not use: `Mechanism.cost_of`, Theorem F8. If a
-                    release
-                stops before its record, all of it stays charged.
+                release stops before its record, all of it stays charged.
             keep: called with the selection before the release is recorded, to write it where a
                 crash cannot lose it. The text that it returns names the written data, by a hash for
                 example, in the ledger's record (the claim of `Ledger.release`). If it raises,

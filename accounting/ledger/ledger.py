@@ -36,6 +36,7 @@ from accounting.ledger.store import (
     declare,
     entries,
     find_dataset,
+    found_from_anywhere,
     meta,
     select_entries,
     stream,
@@ -189,9 +190,8 @@ class Ledger:
                         " export this ledger again and import it into a new one, then retire it"
                     )
                 step = {"action": "retire", "key": "retired", "period": WHOLE}
-                (entry,) = book.append(
-                    [step | {"label": checked_text("to", without_password(to))}], by
-                )
+                address = without_password(found_from_anywhere(to))
+                (entry,) = book.append([step | {"label": checked_text("to", address)}], by)
         return entry
 
     def moved_to(self, dataset: str) -> str | None:

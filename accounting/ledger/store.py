@@ -477,6 +477,15 @@ def checked_url(url: str) -> URL:
     )
 
 
+def found_from_anywhere(address: str) -> str:
+    """The address, with the full path of an SQLite file in place of one from the current folder."""
+    url = make_url(revealed(address))
+    if url.get_backend_name() != "sqlite":
+        return address
+    full = url.set(database=os.path.realpath(str(url.database)))
+    return full.render_as_string(hide_password=False)
+
+
 def _without_password(url: URL) -> URL:
     held = {
         name: "***" if "***" in without_password(f"{name}=secret") else value

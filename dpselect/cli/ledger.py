@@ -128,6 +128,8 @@ def _charge_again(spec: ledger_spec.ChargeSpec) -> None:
             paid, curve = data["ledger"], Curve.from_json(jsonlib.dumps(data["curve"]))
             key, periods, question = paid["key"], paid["period"], data["question"]
             spent = Curve.from_json(jsonlib.dumps(data["spent"])) if "spent" in data else None
+            if not isinstance(key, str) or not key:
+                raise KeyError("key")
         except (AccountingError, KeyError, TypeError):
             raise InvalidRequest(
                 "answer= holds no answer of `dpselect topk` that a ledger was charged for. Name the"

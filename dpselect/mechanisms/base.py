@@ -369,10 +369,7 @@ class Mechanism(Frozen, Summable, ABC):
 
     @property
     def most_candidates(self) -> int | None:
-        """Largest number of candidates that the guarantee covers, or None for any number.
-
-        It is the field `candidates`, if there is one.
-        """
+        """Largest number of candidates that the guarantee covers, if it is configured, or None."""
         return getattr(self, "candidates", None)
 
     @abstractmethod

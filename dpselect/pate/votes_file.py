@@ -266,6 +266,8 @@ def _table(content: bytes, *, blank: bool = False) -> dict[str, Any]:
         found.append(np.array([int(cell[1] or -1) for cell in cells if cell], dtype=np.int64))
     if not found:
         _refuse("it has no row of votes")
+    if names is not None and "" in names:
+        _refuse("a column has no name: save it without the row numbers, or name every column")
     votes = np.zeros((len(found), width), dtype=np.int64) if blank else np.stack(found)
     return {"votes": votes} if names is None else {"votes": votes, "names": names}
 

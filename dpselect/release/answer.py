@@ -647,7 +647,7 @@ class DryRun:
             else "no ledger is named, and nothing would be charged"
         )
         return [
-            f"a dry run: {_NO_ROW}",
+            f"a dry run. {_NO_ROW}",
             f"the release would cost {' and '.join(priced)}; {pays}",
             f"it would be drawn by {type(self.mechanism).__name__}",
             *(
@@ -727,6 +727,8 @@ def report_charge_on_error(
                 words = f"{entry}, is charged and stays charged ({receipt.state})"
                 if isinstance(error, acc.ledger.ClaimConflict):
                     words += _FIRST
+                elif kept and isinstance(error, acc.ledger.DatasetMoved):
+                    words += _THERE
                 elif kept is not None:
                     words += _AGAIN if kept else _LOST
         if isinstance(error, acc.ledger.AlreadyCharged):
@@ -740,6 +742,10 @@ def report_charge_on_error(
 _AGAIN = (
     ". Repeat the call with this key= and the same output=, which charges nothing more"
     " and gives the answer"
+)
+_THERE = (
+    ". Repeat the call with that ledger=, this key= and the same output=, which charges nothing"
+    " more and gives the answer"
 )
 _FIRST = (
     ". Another call under this key was first. It printed or returned the answer, and kept"
@@ -1150,12 +1156,11 @@ def _paid(content: str, receipt: acc.ledger.Receipt) -> dict[str, Any] | None:
         held = {name: answer[name] for name in ("ledger", "mechanism", "question")}
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return (
-        held
-        if held["ledger"] == asdict(PaidCharge.of(receipt))
-        and receipt.state in ("committed", "released")
-        else None
-    )
+    paid, charged = held["ledger"], asdict(PaidCharge.of(receipt))
+    if receipt.state == "released" and isinstance(paid, dict):
+        # the claim binds the text: a charge for a kept answer may be another entry than its first
+        charged["entry"] = paid.get("entry")
+    return held if paid == charged and receipt.state in ("committed", "released") else None
 
 
 def _restored(answer_of: Callable[[str], A], content: str) -> A | None:

@@ -305,3 +305,13 @@ def test_an_address_is_kept_without_its_password_and_nothing_follows_it(
     old.charge("visits", acc.ZCDP(rho=0.1), relation="add_remove", period="2024-03")
     found = [(problem.kind, problem.seq) for problem in old.verify().problems]
     assert found == [("state", entry.seq + 1)]
+
+
+def test_the_address_of_a_file_is_its_full_path(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ledger in a file is found from any folder, although it was named from the current one."""
+    old = filled(sqlite_url)
+    monkeypatch.chdir(tmp_path)
+    Ledger.open("sqlite:///moved.db").import_(io.StringIO(exported(old)))
+    assert old.retire("visits", "sqlite:///moved.db").label == f"sqlite:///{tmp_path}/moved.db"

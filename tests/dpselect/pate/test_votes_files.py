@@ -407,6 +407,7 @@ def test_votes_in_csv_are_those_of_the_matrix(tmp_path: Path) -> None:
         ("1,2\n3,1.5\n", "neither an integer nor empty"),
         ("1,2\n3,\n", "of a table of classes, state labels="),
         ("a,b\n", "no row of votes"),
+        (",a\n0,3\n", "a column has no name"),
         ("1,99999999999999999999\n1,2\n1\n", "do not all have"),
     ],
 )

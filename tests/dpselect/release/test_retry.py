@@ -764,6 +764,16 @@ def test_a_restored_backup_is_charged_for_an_answer_once(place: Path, pay: dict[
         Path("no.json").write_text(text)
         said = CliRunner().invoke(app, [*charge, "no.json"])
         assert (said.exit_code, "holds no answer" in said.output) == (2, True)
+    keyless = json.loads(Path("a.json").read_text())
+    keyless["ledger"]["key"] = None
+    Path("no.json").write_text(json.dumps(keyless))
+    said = CliRunner().invoke(app, [*charge, "no.json"])
+    assert (said.exit_code, "holds no answer" in said.output) == (2, True)
+    (place / "p.db").write_bytes(backup)
+    with Ledger.open(asked["ledger"]) as ledger:
+        ledger.charge("log", acc.PureDP(epsilon=0.1), relation="add_remove", key="another")
+    assert CliRunner().invoke(app, [*charge, "a.json"]).exit_code == 0
+    assert dps.topk("log.csv", output="a.json", **asked).items == first.items
     edited = json.loads(Path("a.json").read_text())
     edited["curve"] = json.loads(acc.PureDP(epsilon=0.1).to_json())
     Path("no.json").write_text(json.dumps(edited))
