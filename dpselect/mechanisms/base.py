@@ -364,7 +364,7 @@ class Mechanism(Frozen, Summable, ABC):
 
     @property
     def least_candidates(self) -> int:
-        """Smallest number of candidates: k if the domain is always public, otherwise 1."""
+        """Smallest number of candidates, k if the domain is always public and otherwise 1."""
         return int(getattr(self, "k", 1)) if self.traits.domain == "public" else 1
 
     @property
