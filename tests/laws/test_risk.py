@@ -281,7 +281,7 @@ def test_two_rates_are_given_together_and_in_order() -> None:
         lambda: acc.PrivacyFilter(acc.Budget(fpr=0.1, tpr=0.2)),
         lambda: acc.Budget(fpr=0.1, tpr=0.2).price(acc.PureDP(epsilon=0.01)),
     ):
-        with pytest.raises(acc.errors.InvalidBudget, match="state the budget of a filter"):
+        with pytest.raises(acc.errors.InvalidBudget, match="state the budget of separate charges"):
             asked()
 
 
@@ -301,7 +301,7 @@ def test_no_filter_counts_in_advantages(tmp_path: Path) -> None:
             lambda: ledger.create_dataset("d", budget, "add_remove"),
         ):
             with pytest.raises(
-                acc.errors.InvalidBudget, match="state the budget of a filter or a ledger"
+                acc.errors.InvalidBudget, match="state the budget of separate charges"
             ):
                 asked()
         assert ledger.datasets() == []
