@@ -43,7 +43,7 @@ from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.mechanisms.base import Mechanism
 from dpselect.plan.counts import Interval, interval
 from dpselect.plan.default import Choice
-from dpselect.release.explained import HARDLY_ANY, explained_by_noise, may_be_zero
+from dpselect.release.explained import HARDLY_ANY, explained_by_noise
 from dpselect.release.question import Question
 from dpselect.selection import Label, Selection, Tabled
 from dpselect.spec import LedgerFields
@@ -342,11 +342,7 @@ class Answer(Tabled):
     @property
     def cautions(self) -> list[str]:
         """Warnings about the question and the answer."""
-        stated = _cautions(self.question)
-        if self.explained_by_noise:
-            return [*stated, HARDLY_ANY]
-        lows = () if self.question.signed else self.columns().get("low", ())
-        return [*stated, *may_be_zero(lows)]
+        return [*_cautions(self.question), *([HARDLY_ANY] if self.explained_by_noise else [])]
 
     @property
     def explained_by_noise(self) -> bool:

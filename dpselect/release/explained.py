@@ -6,7 +6,6 @@ It uses only the released answer and public facts, so it tells nothing new about
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any, Final
 
 from dpselect.mechanisms.base import Mechanism
@@ -56,14 +55,3 @@ def explained_by_noise(
         else shows.margin(1 - 2 * draws * tail, draws)
     )
     return bool(max(map(abs, selection.values) if signed else selection.values) <= bar)
-
-
-def may_be_zero(lows: Iterable[float | None]) -> list[str]:
-    """A warning if some of the lower bounds that an answer shows are not above 0; at most one."""
-    shown = [low for low in lows if low is not None]
-    if not (low := sum(bound <= 0 for bound in shown)):
-        return []
-    return [
-        f"{low:,} of the {len(shown):,} numbers shown may be 0, because their interval reaches down"
-        " to it."
-    ]

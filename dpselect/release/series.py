@@ -43,7 +43,7 @@ from dpselect.release.answer import (
     promise,
     rescued,
 )
-from dpselect.release.explained import HARDLY_ANY, explained_by_noise, may_be_zero
+from dpselect.release.explained import HARDLY_ANY, explained_by_noise
 from dpselect.release.question import Question
 from dpselect.release.run import ChargeTarget, chosen, payer_of, run
 from dpselect.selection import Label, Tabled
@@ -310,9 +310,7 @@ class HorizonAnswer(_OfPeriods):
     @property
     def cautions(self) -> list[str]:
         """Warnings about the answers as a whole."""
-        if self.explained_by_noise:
-            return [HARDLY_ANY]
-        return may_be_zero(row.get("low") for row in self.rows)
+        return [HARDLY_ANY] if self.explained_by_noise else []
 
     @property
     def notes(self) -> list[str]:

@@ -22,7 +22,7 @@ from dpselect.cli.guard import EXPLAINED
 from dpselect.mechanisms import members
 from dpselect.mechanisms.base import DelegatingMechanism, Mechanism, ShowsValues
 from dpselect.mechanisms.release import public_grid
-from dpselect.release.explained import HARDLY_ANY, explained_by_noise, may_be_zero
+from dpselect.release.explained import HARDLY_ANY, explained_by_noise
 
 ONE = dps.Sensitivity.of_counts(items_per_user=1)
 NOISY = dps.OneshotTopK(k=3, noise="gaussian", scale=7.0, sensitivity=ONE, values=True)
@@ -361,18 +361,3 @@ def test_the_default_of_a_public_list_says_that_nobody_was_found() -> None:
     assert not answer.explained_by_noise
     assert set(answer.columns()["users"]) == {None}
     assert any(dps.topk(nobody, **asked).explained_by_noise for _ in range(9))  # each with 95 %
-
-
-@pytest.mark.parametrize(
-    ("lows", "words"),
-    [
-        ([3.0, 0.5], None),
-        ([], None),
-        ([3.0, 0.0, None], "1 of the 2 numbers shown may be 0"),
-        ([0.0, -1.0], "2 of the 2"),
-    ],
-)
-def test_numbers_that_may_be_zero_are_counted(lows: list[float | None], words: str | None) -> None:
-    """A reader is told how many of the numbers shown cannot be told from nobody."""
-    found = may_be_zero(lows)
-    assert found == [] if words is None else words in found[0]
