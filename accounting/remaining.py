@@ -65,9 +65,9 @@ class Remaining:
         >>> left = acc.remaining.Remaining(budget, budget.price(release), release)
         >>> left.releases, left.main
         (2, 0.7)
-        >>> print(left)
+        >>> print(left)  # doctest: +NORMALIZE_WHITESPACE
         budget: epsilon 1; used: 30%; cost as charged: epsilon 0.3; left: 2 more releases like this
-            one
+        one
     """
 
     budget: Budget

@@ -214,9 +214,9 @@ def test_the_page_says_what_was_promised_and_checked(filled: Ledger) -> None:
     assert "cover 36 of the entries, but not the 1 later ones" in page(
         filled, verification=filled.verify(heads)
     )
-    assert f'signature of the trusted key: <code class="hash">{key.public}</code>' in signed
+    assert f'signed with the trusted key: <code class="hash">{key.public}</code>' in signed
     other = page(filled, verification=filled.verify(key.sign(heads), SigningKey.new().public))
-    assert "signature of the trusted key" not in other
+    assert "trusted key" not in other
     assert "Verification found 1 problem" in other
     assert "Verified: 36 entries" in page(filled, verification=found)
 

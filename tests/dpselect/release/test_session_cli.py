@@ -287,7 +287,7 @@ def test_what_is_kept_elsewhere_convicts_a_ledger(
     assert Path("key").stat().st_mode & 0o077 == 0
     shell.run("heads", "--sign", "key", "--output", "heads")
     shell.run(*ON, "--mechanism", dps.ExponentialMechanism(epsilon=0.1).to_json())
-    assert "vouch for 0 of them, and not for the 1 later" in shell.run(
+    assert "cover 0 of them, but not the 1 later" in shell.run(
         "verify", "--heads", "heads", "--trust", public
     )
     assert "signature was not checked" in shell.run("verify", "--heads", "heads")

@@ -143,7 +143,7 @@ def test_the_last_day_may_be_cut_short(every: Every, tmp_path: Path) -> None:
     assert [winner(tmp_path, day) for day in (1, 2, 3)] == ["zoo", "pier", "zoo"]
     whole = every()
     assert whole.exit_code == 1
-    assert "another until was asked for then" in " ".join(whole.stderr.split())
+    assert "with another until" in " ".join(whole.stderr.split())
     assert spent(tmp_path) == {f"2024-05-0{day}": 1 for day in (1, 2, 3)}
 
 
