@@ -270,7 +270,17 @@ UNMADE: dict[str, str] = {
         "a part of one draw, made of numbers",
     ),
     **dict.fromkeys(
-        ("LazyUniform", "Sweep", "Swept", "Thresholds"), "a part of one draw, made of numbers"
+        (
+            "LazyUniform",
+            "Sweep",
+            "SweepIndex",
+            "Thresholds",
+            "Contender",
+            "ExponentialClock",
+            "SetClass",
+            "Rounds",
+        ),
+        "a part of one draw, made of numbers",
     ),
     **dict.fromkeys(
         ("TrialVotes", "VotingPlan"), "votes that are declared public, and a plan by them"

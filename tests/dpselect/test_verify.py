@@ -353,8 +353,8 @@ def test_diffprivlib_is_audited(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
     def exponential(utility: list[float]) -> Any:
-        return mechanisms.Exponential(utility=utility, **known).randomize()
+        return mechanisms.Exponential(utility=utility, **known).randomise()
 
     laplace = mechanisms.Laplace(**known)
-    for function, pair in ((exponential, ([5, 4, 4], [4, 5, 5])), (laplace.randomize, (4.0, 3.0))):
+    for function, pair in ((exponential, ([5, 4, 4], [4, 5, 5])), (laplace.randomise, (4.0, 3.0))):
         assert 0.3 < verify.lower_bound(function, *pair, samples=10_000).epsilon <= 1.0

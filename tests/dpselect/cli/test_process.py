@@ -120,7 +120,7 @@ def test_an_output_that_takes_nothing(arguments: tuple[str, ...], unbuffered: st
             command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment
         )
     assert re.fullmatch(r"error: .*No space left on device.*\n", done.stderr)
-    assert done.returncode == 70
+    assert done.returncode in (1, 70)  # where the command notices, 1
 
 
 @pytest.mark.slow
