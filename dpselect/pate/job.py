@@ -31,7 +31,6 @@ from dpselect.pate.ballots import Ballots, Vote
 from dpselect.pate.labeling import Answer, Labeling, ProgressCallback, own_session, require_unpaid
 from dpselect.pate.plan import CLASSES, Outlook, PoorOutlook, fitted, outlook
 from dpselect.pate.votes_file import VotesFile
-from dpselect.pate.voting import ConfidentGNMax, GNMax
 from dpselect.plan.fit import knob_of
 from dpselect.release.answer import DryRun
 from dpselect.release.run import ChargeTarget, session_of
@@ -251,7 +250,7 @@ def _labeled(
         )
         job.run(progress, resume=spec.resume)
         if job.answers:
-            single = isinstance(mechanism, GNMax | ConfidentGNMax)
+            single = mechanism.traits.most == 1
             _write_output(output, job.answers, ballots.names, spec.folder, single=single)
         return Labels(spec, job, expected)
 

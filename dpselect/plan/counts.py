@@ -235,28 +235,26 @@ class Interval:
         return how + (". True numbers may be higher, since users count in part" * self.at_least)
 
 
-def interval(
-    mechanism: Mechanism, confidence: float = 0.95, among: int | None = None
-) -> Interval | None:
+def interval(mechanism: Mechanism, confidence: float = 0.95, shown: int = 1) -> Interval | None:
     """The interval around each noisy score of a release of `mechanism`; None if none is known.
 
     All intervals hold at once, by a union bound. Fresh noise did not choose the items, so the bound
     is over the released values, given what was chosen. Values that show the noise that chose them
-    are those of the luckiest items, so their bound is over all candidates.
+    are those of the luckiest items, so their bound is over all candidates, of which there are at
+    most `MOST_ITEMS` if the mechanism states no number.
 
     Args:
         mechanism: the mechanism as configured.
         confidence: probability in (0, 1) that all intervals hold.
-        among: number of released values, or of candidates if values show the noise that chose
-            them. None: 1, or as the mechanism states, and `MOST_ITEMS` if it does not.
+        shown: number of released values, >= 1.
 
     Raises:
-        InvalidRequest: `confidence` is not in (0, 1).
+        InvalidRequest: `confidence` is not in (0, 1), or `shown` is below 1.
     """
     shows = mechanism.showing
     if shows is None or not shows.values_are_scores:
         return None
     chose = shows.shows_what_chose
-    among = among or (mechanism.compared or MOST_ITEMS if chose else 1)
+    among = (mechanism.compared or MOST_ITEMS) if chose else shown
     half = shows.margin(confidence, among)
     return Interval(half, confidence, among, chose, mechanism.counts_in_part)

@@ -196,9 +196,7 @@ class TopKPlan(Plan, Stated):
             ),
         )
         shown = self.request.k * (1 if self.groups is None else self.groups.count)
-        shows = planned.mechanism.showing
-        fresh = shows is not None and not shows.shows_what_chose
-        around = interval(planned.mechanism, among=shown if fresh else None)
+        around = interval(planned.mechanism, shown=shown)
         if self.request.counts is not None and around is not None:
             yield "counts", f"within {math.ceil(around.half_width):,} users; {around.words()}"
         cost, limit = format_number(planned.cost, 4), format_number(self.budget.limit)

@@ -442,9 +442,7 @@ class Answer(Tabled):
 
         An interval around a sum is for the cut amounts, and not for a number of users.
         """
-        shows = self.mechanism.showing
-        fresh = shows is not None and not shows.shows_what_chose
-        around = interval(self.mechanism, among=max(1, len(self.selection)) if fresh else None)
+        around = interval(self.mechanism, shown=max(1, len(self.selection)))
         summed = self.question.reading.value is not None
         return replace(around, at_least=False) if around is not None and summed else around
 

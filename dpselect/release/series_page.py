@@ -94,7 +94,7 @@ def page(
     drawn = {
         "style": style,
         "title": printable(title),
-        "period": str(periods[-1]) if periods else "",
+        "period": _period(periods[-1]) if periods else "",
         "lists": [one for one in lists if one.rows or group is None],
         "empty": [one.title for one in lists if not one.rows and group is not None],
         "csv": base64.b64encode(csv).decode(),
@@ -112,6 +112,11 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:,.1f}" if isinstance(value, float) else printable(str(value))
+
+
+def _period(name: Any) -> str:
+    """A heading for a period, which has a name or only a number."""
+    return f"Period {name}" if isinstance(name, int) else str(name)
 
 
 def _last_list(
@@ -133,8 +138,8 @@ def _last_list(
     missing = ""
     if left_out > 0:
         missing = (
-            f"{left_out:,} of {k:,} places stay empty: no other item has enough users to be told"
-            " from noise."
+            f"{left_out:,} of {k:,} places stay empty, because no other item has enough users to be"
+            " told from noise."
         )
     heads = ["Rank", "Item", number.capitalize(), *([] if before is None else ["Change"])]
     return _List(title or "All items", heads, shown, missing)

@@ -134,7 +134,7 @@ def test_the_chance_of_an_interval_is_attained(mechanism: Any, confidence: float
     """The noise leaves its interval as often as is said: not more, and with 5 % less width more
     often.
     """
-    around = interval(mechanism, confidence, among=3 if mechanism in FRESH else None)
+    around = interval(mechanism, confidence, shown=3)
     assert around is not None
     noise = by_name("laplace" if mechanism.noise == "gumbel" else mechanism.noise)
     many = around.among
@@ -160,7 +160,7 @@ def test_intervals_hold_for_what_is_selected(mechanism: Any) -> None:
         dps.Scores(np.full(400, 1000), sensitivity=FEW if mechanism is OWN[0] else ONE),
         np.random.default_rng(7),
     )
-    around = interval(mechanism, 0.9, among=3 if mechanism is FRESH[0] else None)
+    around = interval(mechanism, 0.9, shown=3)
     assert around is not None
     values = np.array([mechanism.select(scores, rng=rng).values for _ in range(600)])
     off = np.abs(values - 1000) > around.half_width

@@ -94,7 +94,7 @@ def test_the_page_begins_with_the_last_list_of_each_group() -> None:
     cells = re.findall(r'data-head="\w+"><div>(.*?)</div>', start)
     shown = [re.sub(r"<.*?>", "", cell) for cell in cells]
     assert shown[:8] == ["1", "x", "100 at least 90", "same", "2", "y", "50 at least 45", "same"]
-    assert "1 of 5 places stay empty: no other item has enough users" in start
+    assert "1 of 5 places stay empty, because no other item has enough users" in start
     assert "Nothing is shown of <bdi>Leeds</bdi>: no item there" in start
     assert base64.b64encode(b"period,town\r\n").decode() in start
     about: Any = {"k": 4, "csv": b"", "title": "Top", "number": "users", "facts": [], "bands": ""}
@@ -125,3 +125,5 @@ def test_a_period_of_nothing_is_told() -> None:
     assert "<h2><bdi>W2</bdi></h2>" in told
     assert "3 of 3 places stay empty" in told
     assert ">W2</text>" in told
+    numbered = page([row | {"period": 1}], tuple(row), periods=(1, 2), **about)
+    assert "<h2><bdi>Period 2</bdi></h2>" in numbered
