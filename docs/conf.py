@@ -17,7 +17,7 @@ import theorem_pages
 
 import dpselect
 from accounting.frozen import Frozen
-from dpselect.cli.mechanisms import explained
+from dpselect.app.cli.mechanisms import explained
 
 project = "dpselect"
 author = "the dpselect authors"
