@@ -251,7 +251,7 @@ accounting/files.py
     accounting/ledger/test_power_cut.py::test_an_answer_on_the_disk_is_paid_for_and_one_on_the_screen_is_kept
                     stream.flush()¶            os.fsync(stream.fileno())¶ =>             stream.flush()¶
                 file.flush()¶        os.fsync(file.fileno())¶ =>         file.flush()¶
-    dpselect/pate/test_labeling.py::test_a_job_costs_each_round_once
+    dpselect/app/labeling/test_labeling.py::test_a_job_costs_each_round_once
                 os.fsync(file.fileno())¶    sync_folder(path.parent)¶ =>         os.fsync(file.fileno())¶
     dpselect/app/cli/test_continual.py::test_a_link_to_an_output_stays_a_link
         elif path.is_symlink(): => elif False:
@@ -1190,17 +1190,17 @@ dpselect/pate/data_dependent_privacy.py
         for step in (-1, 0, 1): => for step in (0,):
         behind_test(order, mechanism, counts.max(axis=1), @costs)
 dpselect/app/labeling/labeling.py
-    dpselect/pate/test_labeling.py::test_a_job_is_begun_and_paid_once
+    dpselect/app/labeling/test_labeling.py::test_a_job_is_begun_and_paid_once
         paid is not None and paid.state != "void" => paid is None
-    dpselect/pate/test_labeling.py::test_one_batch_is_no_remedy_where_a_quota_does_not_pay_for_it
+    dpselect/app/labeling/test_labeling.py::test_one_batch_is_no_remedy_where_a_quota_does_not_pay_for_it
         if all(room.budget.fits( => if any(room.budget.fits(
     dpselect/app/release/test_question.py::test_a_job_goes_on_as_it_was_asked
         dict.fromkeys((*self._terms, *begun.job)) => dict.fromkeys(self._terms)
-    dpselect/pate/test_labeling.py::test_a_job_that_fails_at_any_step_is_completed_and_pays_once
+    dpselect/app/labeling/test_labeling.py::test_a_job_that_fails_at_any_step_is_completed_and_pays_once
                 except JobDamaged:¶            draft.unlink() =>         except JobDamaged:¶            raise
     laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay
         labels, count=ballots.rounds, spent => labels, count=max(1, ballots.rounds - 1), spent
-    dpselect/pate/test_labeling.py::test_its_own_ledger_has_the_budget_of_the_job
+    dpselect/app/labeling/test_labeling.py::test_its_own_ledger_has_the_budget_of_the_job
         delta=@@float_up(price.failure, FAILURE_UNIT))
 dpselect/pate/plan.py
     dpselect/pate/test_plan.py::test_the_constant_is_the_best_set_of_labels_for_all_items
@@ -1393,7 +1393,7 @@ dpselect/app/release/series_page.py
         up = rank - row["rank"] => up = row["rank"] - rank
         if left_out > 0: => if shown and left_out > 1:
 dpselect/session.py
-    dpselect/pate/test_labeling.py::test_another_relation_is_refused
+    dpselect/app/labeling/test_labeling.py::test_another_relation_is_refused
         return getattr(self.item, "unit", None) => return None
     dpselect/test_session_periods.py::test_a_bound_over_several_periods_is_refused_at_the_price_of_one
         whole = declared is not None and (declared.l0, declared.l1, => whole = declared is not None or (declared.l0, declared.l1,
