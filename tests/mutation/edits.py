@@ -492,9 +492,9 @@ accounting/risk.py
         return orders, @curve.rdp(orders)
         / (orders - 1)¶    return np.where => / (0.95 * (orders - 1))¶    return np.where
 dpselect/archives.py
-    dpselect/pate/test_votes_files.py::test_other_methods_than_deflate_are_refused
+    dpselect/app/labeling/test_votes_files.py::test_other_methods_than_deflate_are_refused
         _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) => _METHODS = range(99)
-    dpselect/pate/test_votes_files.py::test_a_member_is_unpacked_in_pieces_and_no_further_than_it_states
+    dpselect/app/labeling/test_votes_files.py::test_a_member_is_unpacked_in_pieces_and_no_further_than_it_states
         while piece := stream.read(_PIECE):¶            yield => while piece := stream.read():¶            yield
 dpselect/cells.py
     dpselect/app/events/test_cells.py::test_cells_of_any_letters_are_those_of_python_and_no_two_are_alike
@@ -1211,13 +1211,13 @@ dpselect/pate/plan.py
     laws/test_budget_paths.py::test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more
         (1e-6, 1e6)) ** 2 / 2 => (1e-6, 1e6)) ** 2 / 1.9
 dpselect/app/labeling/votes_file.py
-    dpselect/pate/test_votes_files.py::test_a_table_that_is_none_of_votes_is_refused
+    dpselect/app/labeling/test_votes_files.py::test_a_table_that_is_none_of_votes_is_refused
         if len(row) != width: => if False:
         elif _is_text(path) and (arrays["votes"] < 0).any(): => elif False:
-    dpselect/pate/test_votes_files.py::test_votes_in_csv_are_those_of_the_matrix
+    dpselect/app/labeling/test_votes_files.py::test_votes_in_csv_are_those_of_the_matrix
         arrays.pop("names", None) => pass
         int(cell[1] or -1) => int(cell[1] or 0)
-    dpselect/pate/test_votes_files.py::test_classes_that_are_none_and_exchanged_axes_are_refused
+    dpselect/app/labeling/test_votes_files.py::test_classes_that_are_none_and_exchanged_axes_are_refused
         if teachers is None:¶ _refuse( => if False: _refuse(
 dpselect/pate/voting.py
     laws/test_mechanisms.py::test_curve_covers_every_neighboring_pair
