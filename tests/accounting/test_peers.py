@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import mpmath as mp
+import numpy as np
 import pytest
 from dp_accounting import dp_event
 from scipy.stats import norm
@@ -235,6 +236,18 @@ def test_reasons_are_from_a_list() -> None:
         if colon:
             told[kind].add(reason)
     assert told == {"looser": LOOSER, "refused": REFUSED, "none": NONE}
+
+
+def test_an_advantage_that_riskcal_excludes_is_reached() -> None:
+    """By one bit of randomized response that is rho-zCDP at every order above 1; ours allows it,
+    and little more.
+    """
+    rho, theirs, reached = 0.6711111111111111, 0.534, 0.546
+    bit, orders = (math.log1p(reached), math.log1p(-reached)), 1 + np.geomspace(1e-6, 1e4, 4000)
+    moments = [orders * one + (1 - orders) * other for one, other in (bit, bit[::-1])]
+    divergences = (np.logaddexp(*moments) - math.log(2)) / (orders - 1)
+    assert np.all(divergences <= rho * orders)
+    assert theirs < reached <= acc.ZCDP(rho=rho).advantage <= reached * 1.002
 
 
 # rate, noise multiplier, Renyi order
