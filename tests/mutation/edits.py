@@ -241,6 +241,11 @@ accounting/curves/sparse_vector.py
 accounting/dp_events.py
     accounting/test_dp_events.py::test_the_rho_of_a_discrete_gaussian_is_its_kullback_leibler_divergence
         _up(@shift * shift / 2 * _OUTWARD)
+    accounting/test_group.py::test_a_sample_of_fixed_size_is_attained
+        _amplified(curve, _up(@size / users))
+        math.log1p(@rate * math.expm1(epsilon))
+    accounting/test_group.py::test_samples_of_fixed_size_bound_exact_laws
+        points = [¶        (_less(epsilon, rate), _times(rate, delta)) => points = [¶        (_less(epsilon, rate), 0.95 * _times(rate, delta))
     laws/test_exact_constants.py::test_a_composition_of_gaussians_is_sampled_as_one_rounded_up
         GaussianDP.of_rho(curve.rho).mu => 0.97 * GaussianDP.of_rho(curve.rho).mu
     laws/test_exact_constants.py::test_a_sampled_delta_is_rounded_up
