@@ -28,7 +28,6 @@ from accounting import BoundedRange, Curve
 from accounting.frozen import Count, Positive, Probability
 from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, require_enumerable
 from dpselect.mechanisms.noise_curves import rate_down
-from dpselect.mechanisms.ranks import Ranked, draw_sequences, half_below
 from dpselect.mechanisms.release import release
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import (
@@ -41,6 +40,7 @@ from dpselect.sampling.contest import (
     rational,
     uniforms,
 )
+from dpselect.sampling.ranked import Ranked, draw_sequences, half_below
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
@@ -116,7 +116,7 @@ class JointTopK(Mechanism):
 
     def _draw(self, scores: Scores, rounds: int, source: Sampler) -> Indices:
         """Draw (rounds, k) positions, independently, for one score vector."""
-        ranked = Ranked(scores)
+        ranked = Ranked(scores.dense())
         levels = AllowedRanks(ranked, self.k, self.rate, self.cut(ranked.size))
         drawn = draw_sequences(levels.draw(rounds, source), source)
         ranks, place = np.unique(drawn, return_inverse=True)

@@ -14,11 +14,12 @@ from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, mixture, require_enumerable
 from dpselect.mechanisms.gaps import Rank
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.ranks import count_blocks, favored, heights, ranked_rows, read_counts
+from dpselect.mechanisms.ranks import count_blocks, favored, heights, read_counts
 from dpselect.mechanisms.release import release
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, Indices
+from dpselect.sampling.ranked import ranked_rows
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity

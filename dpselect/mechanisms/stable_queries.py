@@ -33,12 +33,12 @@ from dpselect.mechanisms.ranks import (
     heights,
     highest,
     margins,
-    ranked_rows,
 )
 from dpselect.mechanisms.release import release
 from dpselect.noise import by_name, log1mexp
 from dpselect.sampling import Sampler, Thresholds, sampler
 from dpselect.sampling.contest import Flags, Floats, Indices, numbers
+from dpselect.sampling.ranked import ranked_rows
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity

@@ -39,11 +39,12 @@ from dpselect.mechanisms.gaps import (
     top_set,
 )
 from dpselect.mechanisms.noise_curves import ratio_up, winner_curve
-from dpselect.mechanisms.ranks import centered, columns, count_blocks, highest, joined, ranked_rows
+from dpselect.mechanisms.ranks import centered, columns, count_blocks, highest, joined
 from dpselect.mechanisms.release import release
 from dpselect.noise import VECTOR_NORMS, GapNoise, NoiseName, VectorNoise, by_name, in_words
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Flags, Floats, Indices
+from dpselect.sampling.ranked import ranked_rows
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
