@@ -18,10 +18,10 @@ from accounting.process_state import ProcessState
 from dpselect.continual.continual_top_k import Floats, thresholds
 from dpselect.continual.means import RATES, Means
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.base import settings_of
 from dpselect.mechanisms.noisy_max import OneshotTopK
 from dpselect.mechanisms.release import public_grid
 from dpselect.mechanisms.sparse_histogram import SparseHistogram
+from dpselect.mechanisms.traits import settings_of
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler, sampler
 from dpselect.scores import Scores

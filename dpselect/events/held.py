@@ -28,7 +28,7 @@ from dpselect.events.contributions import (
 from dpselect.events.dialect import Tables, matches
 from dpselect.events.not_pickled import NotPickled
 from dpselect.events.sources.base import Kind
-from dpselect.mechanisms.base import MechanismInput
+from dpselect.mechanisms.gate import MechanismInput
 from dpselect.mechanisms.weighs_again import WeighsAgain
 from dpselect.sampling import Sampler
 from dpselect.scores import Domain, Numbers, Scores, SecondLook

@@ -14,10 +14,11 @@ from pydantic import Field
 from accounting import BoundedRange, Curve, LaplaceDP
 from accounting.frozen import Count, Positive, Real
 from dpselect.errors import InvalidRequest, NoClosedForm
-from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, require_enumerable
+from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import epsilon_curve, ratio_up
 from dpselect.mechanisms.ranks import centered
 from dpselect.mechanisms.release import release
+from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import LipschitzNoise, Noise, by_name, in_words
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats
@@ -33,7 +34,7 @@ from dpselect.sampling.set_classes import (
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
-from dpselect.verify.quadrature import argmax_probabilities, legendre
+from dpselect.verify.quadrature import argmax_probabilities, legendre, require_enumerable
 
 _MOST_CLASSES = 4096  # per row of a matrix: more is slower than the draw of one row by blocks
 

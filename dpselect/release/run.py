@@ -27,7 +27,8 @@ from dpselect.events import (
 from dpselect.events.contributions import MOST_EXACT
 from dpselect.events.rows import PeriodEvents
 from dpselect.events.time_window import Window
-from dpselect.mechanisms.base import Mechanism, MechanismInput, Pay
+from dpselect.mechanisms.base import Mechanism, Pay
+from dpselect.mechanisms.gate import MechanismInput
 from dpselect.mechanisms.top_of_groups import REASON
 from dpselect.mechanisms.weighs_again import WeighsAgain
 from dpselect.plan.default import Choice

@@ -16,7 +16,7 @@ from accounting.files import new_file, read_text
 from accounting.frozen import Real, kind_of
 from dpselect.errors import InvalidRequest, printable
 from dpselect.mechanisms import AnyMechanism
-from dpselect.mechanisms.base import WHY_NOT_TOP_K
+from dpselect.mechanisms.traits import WHY_NOT_TOP_K
 from dpselect.spec import (
     BUDGETED,
     Flag,

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, final
@@ -42,6 +42,24 @@ _ROWS: Final = 32  # score vectors per array operation
 _CLOSED_FORM_K: Final = 10  # the Gumbel set formula visits 2**k subsets
 _OUTCOMES: Final = 100_000
 _LARGEST_SCORE: Final = 1e300
+
+
+def require_enumerable(outcomes: float, limit: float = 2e5) -> None:
+    """Raise NoClosedForm if a distribution has more outcomes than can be listed."""
+    if outcomes > limit:
+        raise NoClosedForm(
+            f"this distribution has more than {limit:.0f} outcomes. Ask for exact"
+            " probabilities of a smaller domain"
+        )
+
+
+def mixture(laws: Iterable[tuple[float, Mapping[Any, float]]]) -> dict[Any, float]:
+    """Return the mixture of distributions that come in pairs (probability, distribution)."""
+    law = dict[Any, float]()
+    for chance, one in laws:
+        for outcome, share in one.items():
+            law[outcome] = law.get(outcome, 0.0) + chance * share
+    return law
 
 
 @cache

@@ -20,7 +20,8 @@ import dpselect as dps
 from dpselect.cli import app
 from dpselect.cli.guard import EXPLAINED
 from dpselect.mechanisms import members
-from dpselect.mechanisms.base import DelegatingMechanism, Mechanism, ShowsValues
+from dpselect.mechanisms.base import Mechanism, ShowsValues
+from dpselect.mechanisms.delegating import DelegatingMechanism
 from dpselect.mechanisms.release import public_grid
 from dpselect.release.explained import HARDLY_ANY, explained_by_noise
 
