@@ -101,7 +101,6 @@ class Noise(ABC):
                 raise TypeError(f"{cls.__name__}: a noise is called {cls.name!r} already")
             _CLASSES[cls.name] = cls
 
-    @final
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
 
@@ -557,8 +556,13 @@ ThresholdNoise = Literal["exponential", "laplace", "gaussian"]
 GapNoise = Literal["gumbel", "gaussian"]
 
 
-def by_name(name: NoiseName) -> Noise:
-    """Return the distribution of that name; raises `InvalidNoiseArgument` for any other string."""
+def by_name(name: NoiseName | Noise) -> Noise:
+    """Return the distribution of that name; raises `InvalidNoiseArgument` for any other string.
+
+    A distribution is returned as it is.
+    """
+    if isinstance(name, Noise):
+        return name
     if name not in _MEMBERS:
         known = ", ".join(_MEMBERS)
         raise InvalidNoiseArgument(f"noise: {name!r} names no distribution; choose one of {known}")

@@ -14,6 +14,7 @@ from pydantic import Field
 from accounting import BoundedRange, Curve, LaplaceDP
 from accounting.frozen import Count, Positive, Real
 from dpselect.errors import InvalidRequest, NoClosedForm
+from dpselect.hazard_noise import AnyLipschitzNoise
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import epsilon_curve, ratio_up
 from dpselect.mechanisms.ranks import centered
@@ -65,7 +66,7 @@ class CanonicalTopK(Mechanism):
     gamma: Annotated[Real, Field(ge=0.5, le=1)] = Field(
         default=0.5, description="a number from 1/2 to 1"
     )
-    noise: LipschitzNoise = Field(default="gumbel", description=in_words(LipschitzNoise))
+    noise: AnyLipschitzNoise = Field(default="gumbel", description=in_words(LipschitzNoise))
     top_set: TopSet = Field(default="tied", description="'tied' or 'gap'")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
 

@@ -25,7 +25,7 @@ import numpy as np
 from flint import arb, fmpq
 from numpy.typing import NDArray
 
-from dpselect.noise import Noise, by_name, log1mexp
+from dpselect.noise import Gumbel, Noise, by_name, log1mexp
 from dpselect.sampling.base import Sampler
 from dpselect.sampling.contest import (
     Floats,
@@ -86,7 +86,7 @@ _MAP_ALLOWANCE = 2.0**-40  # of 1 + |z|: thousands of times the error of the map
 
 def noise_at(noise: Noise, g: Floats) -> Floats:
     """Return the z with -ln(-ln F(z)) = g, elementwise; non-decreasing."""
-    if noise.name == "gumbel":
+    if isinstance(noise, Gumbel):
         return g
     upper = g > _MIDDLE
     z = np.empty_like(g)
@@ -99,7 +99,7 @@ def noise_at(noise: Noise, g: Floats) -> Floats:
 
 def noise_bounds(noise: Noise, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Return bounds on the z with low <= -ln(-ln F(z)) <= high. Theorem M9."""
-    if noise.name == "gumbel":
+    if isinstance(noise, Gumbel):
         return low, high
     with np.errstate(all="ignore"):
         least, most = noise_at(noise, low), noise_at(noise, high)
