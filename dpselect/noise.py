@@ -46,6 +46,11 @@ def log1mexp(x: FloatArray) -> FloatArray:
     return np.where(x <= LN2, np.log(-np.expm1(-x)), np.log1p(-np.exp(-x)))
 
 
+def widened(low: FloatArray, high: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
+    """Return bounds moved apart, each by a share of 1 + its size."""
+    return low - share * (1.0 + np.abs(low)), high + share * (1.0 + np.abs(high))
+
+
 _CLASSES: Final[dict[str, type[Noise]]] = {}
 
 
@@ -166,9 +171,7 @@ class Noise(ABC):
         """
         with np.errstate(all="ignore"):
             lower, upper = self._isf(high), self._isf(low)
-        return lower - _ALLOWANCE * (1.0 + np.abs(lower)), upper + _ALLOWANCE * (
-            1.0 + np.abs(upper)
-        )
+        return widened(lower, upper, _ALLOWANCE)
 
     @abstractmethod
     def isf_ball(self, q: arb) -> arb:

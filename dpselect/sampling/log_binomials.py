@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from flint import arb, ctx, fmpz
 
-from dpselect.noise import log1mexp
+from dpselect.noise import log1mexp, widened
 from dpselect.sampling.contest import Floats, precision
 
 _EXACT = 16  # below it the remainder of Stirling's formula is read from a table
@@ -50,7 +50,7 @@ def log_difference_bounds(
     with np.errstate(divide="ignore"):
         low = larger[0] + log1mexp(np.maximum(larger[0] - smaller[1], 0.0))
         high = larger[1] + log1mexp(larger[1] - smaller[0])
-    return low - _ALLOWANCE * (1.0 + np.abs(low)), high + _ALLOWANCE * (1.0 + np.abs(high))
+    return widened(low, high, _ALLOWANCE)
 
 
 def binomial_ball(n: int, r: int) -> arb:

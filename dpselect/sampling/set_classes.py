@@ -25,7 +25,7 @@ import numpy as np
 from flint import arb, fmpq
 from numpy.typing import NDArray
 
-from dpselect.noise import Gumbel, Noise, by_name, log1mexp
+from dpselect.noise import Gumbel, Noise, by_name, log1mexp, widened
 from dpselect.sampling.base import Sampler
 from dpselect.sampling.contest import (
     Floats,
@@ -103,9 +103,7 @@ def noise_bounds(noise: Noise, low: Floats, high: Floats) -> tuple[Floats, Float
         return low, high
     with np.errstate(all="ignore"):
         least, most = noise_at(noise, low), noise_at(noise, high)
-    return least - _MAP_ALLOWANCE * (1.0 + np.abs(least)), most + _MAP_ALLOWANCE * (
-        1.0 + np.abs(most)
-    )
+    return widened(least, most, _MAP_ALLOWANCE)
 
 
 class SetClass(NamedTuple):
@@ -270,11 +268,8 @@ def roots(classes: Classes, words: WordSource) -> Blocks:
         start, row = np.tile(lowest, len(row)), np.repeat(row, len(lowest))
         stop = start + 1
     if classes.separate_top:
-        row, start, stop = (
-            np.append(row, classes.top_row),
-            np.append(start, classes.k),
-            np.append(stop, classes.k + 1),
-        )
+        top = classes.top_row, classes.k, classes.k + 1
+        row, start, stop = (np.append(x, y) for x, y in zip((row, start, stop), top, strict=True))
     drawn = words(len(row))
     low, high = max_gumbel_bounds(drawn, classes.log_mass(row, start, stop))
     return Blocks(
@@ -289,7 +284,7 @@ def max_gumbel_bounds(words: Words, log_mass: tuple[Floats, Floats]) -> tuple[Fl
     """
     nothing = np.zeros(words.shape)
     low, high = contest_bounds(by_name("gumbel"), nothing, nothing.astype(np.int64), words)
-    return _widened(low + log_mass[0], high + log_mass[1])
+    return widened(low + log_mass[0], high + log_mass[1], _BLOCK_ALLOWANCE)
 
 
 def split(classes: Classes, parents: Blocks, which: Indices, words: WordSource) -> Blocks:
@@ -303,29 +298,16 @@ def split(classes: Classes, parents: Blocks, which: Indices, words: WordSource) 
         == _draw_max_children(classes, row[:, 0], edges, log_mass, words)[:, None]
     )
     drawn = words(row.size).reshape(row.shape)
-    low, high = (parents.low[which, None], parents.high[which, None])
+    above = parents.low[which, None], parents.high[which, None]
     with np.errstate(invalid="ignore"):
-        later = _widened(
-            *(
-                -np.logaddexp(-above, -own)
-                for above, own in zip((low, high), max_gumbel_bounds(drawn, log_mass), strict=True)
-            )
-        )
-    low, high = (
-        np.where(inherits, above, own) for above, own in zip((low, high), later, strict=True)
-    )
+        own = max_gumbel_bounds(drawn, log_mass)
+        least, most = (-np.logaddexp(-x, -y) for x, y in zip(above, own, strict=True))
+        below = widened(least, most, _BLOCK_ALLOWANCE)
+    low, high = (np.where(inherits, x, y) for x, y in zip(above, below, strict=True))
     parent = np.repeat(which[:, None], _CHILDREN, axis=1)
     held = stop > start
-    return Blocks(
-        row[held],
-        start[held],
-        stop[held],
-        low[held],
-        high[held],
-        drawn[held],
-        parent[held],
-        inherits[held],
-    )
+    every: tuple[Any, ...] = row, start, stop, low, high, drawn, parent, inherits
+    return Blocks(*(column[held] for column in every))
 
 
 def _draw_max_children(
@@ -361,12 +343,6 @@ def _edges(start: Indices, stop: Indices, first: int) -> Indices:
     )
     cuts[:, 0], cuts[:, -1] = low[:, 0], high[:, 0]
     return cuts + first - 1
-
-
-def _widened(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    return low - _BLOCK_ALLOWANCE * (1.0 + np.abs(low)), high + _BLOCK_ALLOWANCE * (
-        1.0 + np.abs(high)
-    )
 
 
 # Races: the best of contestants whose noise is the largest of many draws. If a set of M independent
