@@ -61,7 +61,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from accounting.frozen import Positive
 from dpselect import Sensitivity
-from dpselect.mechanisms.base import EPSILON, Mechanism, Traits
+from dpselect.mechanisms.base import Mechanism
+from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.mechanisms import noisy_max
 from dpselect.noise import by_name
 from tiny_curve import TinyCurve
