@@ -52,6 +52,7 @@ class CanonicalTopK(Mechanism):
     Args:
         gamma: in [1/2, 1]. 1/2 scores the gap between the set and the rest, and 1 only the set's
             least score (cheaper to draw).
+        noise: name of the noise, or a `dpselect.hazard_noise.HazardNoise` of your own.
         top_set: score of the true top set: "tied" as in the paper, as if the best candidate left
             out were tied with the last one in; "gap" by the real gap, as all other sets are, which
             is more accurate at the same cost.
