@@ -1,12 +1,23 @@
-"""Pages of theorems: statements in blocks, long formulas on lines of their own, proofs folded. The
-text stays plain Markdown.
+"""Pages of theorems: statements in blocks, long formulas on lines of their own, proofs folded, and
+a link wherever a page or a docstring cites one. The text stays plain Markdown.
 """
 
 from __future__ import annotations
 
 import re
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+_DOCS = Path(__file__).parent
+_NAME = re.compile(r"\b[A-Z]{1,2}\d+[a-z]?\b")
+_LIST = r"[A-Z]{1,2}\d+[a-z]?(?:(?:,\s+|\s+and\s+|\s+to\s+)[A-Z]{1,2}\d+[a-z]?)*"
+_CITED = re.compile(rf"\bTheorems?\s+{_LIST}|\({_LIST}\)")
+_STATED = re.compile(r"^#{2,4} ([A-Z]+\d+[a-z]?)\b.*", re.MULTILINE)
+# Blocks and words of code, links and their addresses, on a page in Markdown.
+_CODE_OR_LINK = re.compile(
+    r"(^```.*?^```|`[^`\n]*`|\[[^\]\n]*\]\([^)\n]*\))", re.MULTILINE | re.DOTALL
+)
 _HEADING = re.compile(r"^(?=#{1,4} )", re.MULTILINE)
 _THEOREM = re.compile(r"#{2,4} [A-Z]+\d+")
 # A proof ends with [], or with its paragraph where it has none.
@@ -20,9 +31,54 @@ _PART = re.compile(r"\((?:[ivx]+|[a-z])\) ")
 
 
 def expand(_app: Any, page: str, source: list[str]) -> None:
-    """Sphinx's event source-read: fold the pages of theorems."""
+    """Sphinx's event source-read: fold the pages of theorems, link to them on the others."""
     if page == "theorems" or page.startswith("theorems/"):
-        source[0] = folded(source[0])
+        chapter = page.rpartition("/")[2]
+        source[0] = _STATED.sub(
+            lambda found: f"({_label(chapter, found[1])})=\n\n{found[0]}",
+            folded(source[0]),
+        )
+    else:
+        parts = _CODE_OR_LINK.split(source[0])
+        source[0] = "".join(
+            part if place % 2 else linked(part, page, "{{ref}}`{} <{}>`")
+            for place, part in enumerate(parts)
+        )
+
+
+def link_docstring(
+    _app: Any, _what: str, name: str, _value: Any, _options: Any, lines: list[str]
+) -> None:
+    """Sphinx's event autodoc-process-docstring: link the theorems that a docstring cites."""
+    lines[:] = linked("\n".join(lines), name, ":ref:`{} <{}>`").split("\n")
+
+
+def linked(text: str, place: str, role: str) -> str:
+    """The text with a link for each theorem after that word, or alone in brackets."""
+    prefer = "pate" if "pate" in place else "pld"
+
+    def link(found: re.Match[str]) -> str:
+        chapters = _chapters().get(found[0], ())
+        if not chapters:
+            return found[0]
+        chapter = prefer if prefer in chapters else chapters[0]
+        return role.format(found[0], _label(chapter, found[0]))
+
+    return _CITED.sub(lambda cited: _NAME.sub(link, cited[0]), text)
+
+
+@cache
+def _chapters() -> dict[str, tuple[str, ...]]:
+    """The chapters that state each theorem."""
+    found: dict[str, tuple[str, ...]] = {}
+    for path in (_DOCS / "theorems.md", *sorted((_DOCS / "theorems").glob("*.md"))):
+        for name in re.findall(_STATED, path.read_text()):
+            found[name] = (*found.get(name, ()), path.stem)
+    return found
+
+
+def _label(chapter: str, name: str) -> str:
+    return f"theorem-{chapter}-{name}".lower().replace("_", "-")
 
 
 def folded(text: str) -> str:

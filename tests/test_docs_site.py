@@ -108,6 +108,33 @@ def test_the_site_builds_without_warnings(site: Path) -> None:
     assert len(unlinked) <= 7  # packages without a page of their own
 
 
+@pytest.mark.slow
+def test_every_public_name_has_a_page_with_its_parameters(site: Path) -> None:
+    """The links of the list of names lead to pages, and a call is described by a table of
+    parameters with their types.
+    """
+    links = re.findall(r'href="(reference/names/[^"#]+)"', (site / "api.html").read_text())
+    assert len(set(links)) > 130
+    assert [link for link in links if not (site / link).exists()] == []
+    for name in ("dpselect.topk", "dpselect.OneshotTopK", "dpselect.plan", "accounting.Budget"):
+        page = (site / f"reference/names/{name}.html").read_text()
+        table = re.search(r'<table class="[^"]*parameters.*?</table>', page, re.DOTALL)
+        assert table is not None, name
+        assert "float | None" in re.sub("<[^>]+>", "", table[0]), name
+
+
+@pytest.mark.slow
+def test_theorems_are_linked_where_the_reference_cites_them(site: Path) -> None:
+    """No docstring on a page of the reference names a theorem without a link to its statement."""
+    cited = linked = 0
+    for page in (site / "reference").rglob("*.html"):
+        words = re.sub(r"<(?!/?a\b)[^>]+>", "", page.read_text())
+        cited += len(re.findall(r"\bTheorems?\s+[A-Z]{1,2}\d+\b", words))
+        linked += len(re.findall(r"\bTheorems?\s+<a [^>]*#theorem-", words))
+    assert cited == 0
+    assert linked > 40
+
+
 # Names of code that a page breaks, and whether it is wider than the window.
 BROKEN = """<script>addEventListener("load", () => {
   const broken = [], root = document.documentElement;
@@ -132,7 +159,9 @@ BROKEN = """<script>addEventListener("load", () => {
     CHROMIUM is None and os.environ.get("DPSELECT_TEST_SERVERS") != "required",
     reason="no Chromium here: apt-get install chromium",
 )
-@pytest.mark.parametrize("page", ["start", "choosing", "logs", "cli", "reference/dpselect"])
+@pytest.mark.parametrize(
+    "page", ["start", "choosing", "logs", "cli", "reference/names/dpselect.topk"]
+)
 def test_pages_fit_a_phone(site: Path, page: str, tmp_path: Path) -> None:
     """In a window of 390 pixels tables and blocks of code scroll, and no name or option breaks
     inside.
