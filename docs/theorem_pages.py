@@ -14,9 +14,10 @@ _NAME = re.compile(r"\b[A-Z]{1,2}\d+[a-z]?\b")
 _LIST = r"[A-Z]{1,2}\d+[a-z]?(?:(?:,\s+|\s+and\s+|\s+to\s+)[A-Z]{1,2}\d+[a-z]?)*"
 _CITED = re.compile(rf"\bTheorems?\s+{_LIST}|\({_LIST}\)")
 _STATED = re.compile(r"^#{2,4} ([A-Z]+\d+[a-z]?)\b.*", re.MULTILINE)
-# Blocks and words of code, links and their addresses, on a page in Markdown.
-_CODE_OR_LINK = re.compile(
-    r"(^```.*?^```|`[^`\n]*`|\[[^\]\n]*\]\([^)\n]*\))", re.MULTILINE | re.DOTALL
+# Code, formulas, headings, links and their addresses, on a page in Markdown.
+_FIXED = re.compile(
+    r"(^```.*?^```|`[^`\n]*`|^#.*?$|\$[^$]+\$|\[[^\]\n]*\]\([^)\n]*\))",
+    re.MULTILINE | re.DOTALL,
 )
 _HEADING = re.compile(r"^(?=#{1,4} )", re.MULTILINE)
 _THEOREM = re.compile(r"#{2,4} [A-Z]+\d+")
@@ -31,19 +32,23 @@ _PART = re.compile(r"\((?:[ivx]+|[a-z])\) ")
 
 
 def expand(_app: Any, page: str, source: list[str]) -> None:
-    """Sphinx's event source-read: fold the pages of theorems, link to them on the others."""
-    if page == "theorems" or page.startswith("theorems/"):
+    """Sphinx's event source-read: fold the pages of theorems, link to them on all."""
+    if page.startswith("theorems/"):
         chapter = page.rpartition("/")[2]
-        source[0] = _STATED.sub(
-            lambda found: f"({_label(chapter, found[1])})=\n\n{found[0]}",
-            folded(source[0]),
-        )
+        text = _anchored(folded(source[0]), chapter)
     else:
-        parts = _CODE_OR_LINK.split(source[0])
-        source[0] = "".join(
-            part if place % 2 else linked(part, page, "{{ref}}`{} <{}>`")
-            for place, part in enumerate(parts)
-        )
+        chapter, text = page, source[0]
+    parts = _FIXED.split(text)
+    source[0] = "".join(
+        part if place % 2 else linked(part, chapter, "{{ref}}`{} <{}>`")
+        for place, part in enumerate(parts)
+    )
+
+
+def _anchored(text: str, chapter: str) -> str:
+    return _STATED.sub(
+        lambda found: f"({_label(chapter, found[1])})=\n\n{found[0]}", text
+    )
 
 
 def link_docstring(
@@ -54,16 +59,21 @@ def link_docstring(
 
 
 def linked(text: str, place: str, role: str) -> str:
-    """The text with a link for each theorem after that word, or alone in brackets."""
-    prefer = "pate" if "pate" in place else "pld"
+    """The text with a link for each theorem after that word, or alone in brackets; on pages of
+    theorems for each.
+    """
+    states = _chapters()
 
     def link(found: re.Match[str]) -> str:
-        chapters = _chapters().get(found[0], ())
+        chapters = states.get(found[0], ())
         if not chapters:
             return found[0]
-        chapter = prefer if prefer in chapters else chapters[0]
-        return role.format(found[0], _label(chapter, found[0]))
+        own = [one for one in chapters if one == place]
+        near = [one for one in chapters if ("pate" in one) == ("pate" in place)]
+        return role.format(found[0], _label((own or near or chapters)[0], found[0]))
 
+    if place in {chapter for chapters in states.values() for chapter in chapters}:
+        return _NAME.sub(link, text)
     return _CITED.sub(lambda cited: _NAME.sub(link, cited[0]), text)
 
 
@@ -71,7 +81,7 @@ def linked(text: str, place: str, role: str) -> str:
 def _chapters() -> dict[str, tuple[str, ...]]:
     """The chapters that state each theorem."""
     found: dict[str, tuple[str, ...]] = {}
-    for path in (_DOCS / "theorems.md", *sorted((_DOCS / "theorems").glob("*.md"))):
+    for path in sorted((_DOCS / "theorems").glob("*.md")):
         for name in re.findall(_STATED, path.read_text()):
             found[name] = (*found.get(name, ()), path.stem)
     return found
