@@ -16,7 +16,7 @@ _CITED = re.compile(rf"\bTheorems?\s+{_LIST}|\({_LIST}\)")
 _STATED = re.compile(r"^#{2,4} ([A-Z]+\d+[a-z]?)\b.*", re.MULTILINE)
 # Code, formulas, headings, links and their addresses, on a page in Markdown.
 _FIXED = re.compile(
-    r"(^```.*?^```|`[^`\n]*`|^#.*?$|\$[^$]+\$|\[[^\]\n]*\]\([^)\n]*\))",
+    r"(^```.*?^```|`[^`\n]*`|^#.*?$|\$\$.+?\$\$|\$[^$]+\$|\[[^\]\n]*\]\([^)\n]*\))",
     re.MULTILINE | re.DOTALL,
 )
 _HEADING = re.compile(r"^(?=#{1,4} )", re.MULTILINE)
